@@ -26,7 +26,7 @@ import crowdwise as cw
 from crowdwise import registry
 from crowdwise.active.replays import replay
 from crowdwise.active.strategies import Strategy
-from crowdwise.bench.tables import data_folder
+from crowdwise.bench.runs import data_folder
 from crowdwise.simulate.crowds import answer
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,9 +23,8 @@ import numpy as np
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.active.acquisition import AnnotatorRule
-from crowdwise.active.proposals import Proposal
 from crowdwise.active.replays import replay
-from crowdwise.active.state import State
+from crowdwise.active.state import Proposal, State
 from crowdwise.active.strategies import Strategy
 from crowdwise.core.parameters import declared
 from crowdwise.simulate.crowds import answer, one_coin_confusion

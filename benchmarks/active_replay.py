@@ -25,7 +25,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise.active.replays import Curve, replay
-from crowdwise.bench.tables import data_folder
+from crowdwise.bench.runs import data_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 SETS = {"dog": 20, "web": 20, "rte": 20, "bluebird": 20, "trec2010_binary": 20}

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tables
 
 import crowdwise as cw
 from crowdwise.active.replays import replay
 from crowdwise.active.stopping import estimate_accuracy
 from crowdwise.active.strategies import DEFAULT
-from crowdwise.bench import tables
+from crowdwise.bench import runs
 
 ROOT = Path(__file__).resolve().parents[1]
 SETS = ("dog", "web", "rte", "bluebird", "trec2010_binary")
@@ -36,7 +37,7 @@ SETTINGS = ("none", "auto")
 
 def watched(name: str, seed: int) -> list[dict[str, Any]]:
     """The real and the estimated accuracy after every batch."""
-    votes = cw.read_dataset(tables.data_folder() / name, on_duplicate="first").votes
+    votes = cw.read_dataset(runs.data_folder() / name, on_duplicate="first").votes
     rows: list[dict[str, Any]] = []
     batches = count(1)
 

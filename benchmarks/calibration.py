@@ -1,9 +1,10 @@
-"""Whether probabilities are what they say, with and without the correction for dependent votes, on real crowds.
+"""Whether probabilities, expected accuracies and intervals of annotators are what they say, on real crowds.
 
-    python benchmarks/calibration.py [--data DIR]     docs/benchmarks/calibration.md and its pictures, in about a minute
+    python benchmarks/calibration.py [--data DIR]     docs/benchmarks/calibration.md and its picture, in about a minute
 
-The numbers of the correction (:mod:`crowdwise.core.dependence`) are a choice among ``GRID``. Each set is measured with
-the choice that is best for the *other* sets (leave one set out), and with the one that the package has.
+The constants (:mod:`crowdwise.core.dependence`, :mod:`crowdwise.core.leave_one_out`) are a choice among the grids
+below. Each crowd of people is measured with the choice that is best for the *other* crowds (leave one set out), and
+with the one that the package has.
 """
 
 from __future__ import annotations
@@ -11,36 +12,44 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tables
 
 import crowdwise as cw
 from crowdwise.active.curve_drawing import Line, draw
-from crowdwise.bench import label_methods, tables
-from crowdwise.core import dependence
-from crowdwise.core.dependence import Dependence, correct
+from crowdwise.bench import runs
+from crowdwise.core import dependence, leave_one_out
+from crowdwise.core.dependence import Dependence, accuracy_interval, correct
+from crowdwise.core.leave_one_out import accuracy_with_interval
+from crowdwise.core.numerics import share_with_interval
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PICTURES = ROOT / "docs" / "benchmarks" / "calibration.md", ROOT / "docs" / "assets"
+PEOPLE = (
+    "barzan", "bluebird", "cifar10s", "d_product", "d_sentiment", "dog", "ducks", "face", "fact_eval", "hitspam_cf",
+    "labelme", "music_genre", "rte", "ruters", "s_adult", "s_rel", "sentiment_polarity", "sp_amt", "temp",
+    "trec2010_binary", "trec2011", "trec2011_vuurens", "weather_amt", "weather_cf", "web", "wsd", "zencrowd_in",
+    "zencrowd_us",
+)  # fmt: skip
+OTHERS = ("imagenet15n", "rules_youtube", "rules_trec", "llmbar_judges", "quiz_english", "quiz_medicine")
+"""Most items of the first have one vote; rules that abstain, LLM judges, and quizzes."""
 METHODS = ("auto", "anchored", "dawid-skene", "one-coin", "ibcc", "zencrowd", "bwa", "majority")
 FLOOR = 1e-6
-Choice = tuple[float, float, float, float, float]
-GRID: tuple[Choice, ...] = tuple(
-    product((5.0, 8.0, 10.0, 12.0, 15.0), (0.4, 0.5, 0.7), (0.15, 0.25, 0.4), (0.3, 0.5, 1.0), (3.0, 4.0, 6.0))
-)
-"""Gain, largest rho, mean and standard deviation of the prior, shape."""
-CHOSEN: Choice = (
-    dependence.GAIN,
-    dependence.MAX_RHO,
-    dependence.PRIOR_RHO,
-    dependence.PRIOR_SD,
-    dependence.SHAPE,
-)
+MIN_KNOWN = 20
+"""Annotators with fewer votes on items of known truth have no accuracy to compare with."""
+NOMINAL = 0.9
+"""The coverage on the other sets from which on the error of the crowd is large enough."""
+CHOSEN = (dependence.RHO, dependence.DOUBT)
+RHOS = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+DOUBTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3)
+SPREADS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8)
 
 
 @dataclass(frozen=True)
@@ -48,143 +57,110 @@ class Case:
     """A consensus on items with known truth."""
 
     name: str
-    q: Any
-    n: Any
-    truth: Any
-    found: Dependence
+    votes: cw.Votes
     consensus: cw.Consensus
     known: Any
 
     @classmethod
-    def of(cls, name: str, consensus: cw.Consensus, truth: Any) -> Case:
-        known = np.flatnonzero(np.asarray(truth) >= 0)
-        n = consensus.votes_per_item[known].astype(float)
-        q = consensus.independent_posterior[known]
-        return cls(name, q, n, np.asarray(truth)[known], consensus.shown_dependence, consensus, known)
+    def of(cls, name: str, votes: cw.Votes, method: str = "auto") -> Case:
+        return cls(name, votes, cw.aggregate(votes, method), np.flatnonzero(np.asarray(votes.truth) >= 0))
 
-    def corrected(self, choice: Choice) -> Any:
-        """The posterior with other numbers in the correction."""
-        gain, most, mean, spread, shape = choice
-        a, s = self.found.excess, gain * self.found.error
-        u = 1.0 if not np.isfinite(a) else s**2 / (s**2 + spread**2)
-        rho = u * mean + (0.0 if u == 1.0 else (1.0 - u) * min(max(gain * a, 0.0), most))
-        return correct(self.q, self.n, Dependence(rho, "votes", shape=shape))
+    @property
+    def q(self) -> Any:
+        return self.consensus.independent_posterior[self.known]
+
+    @property
+    def n(self) -> Any:
+        return self.consensus.votes_per_item[self.known].astype(float)
+
+    @property
+    def truth(self) -> Any:
+        return np.asarray(self.votes.truth)[self.known]
+
+    @property
+    def shares(self) -> Any:
+        """Smoothed shares of votes."""
+        w = self.n[:, None]
+        return (w * self.votes.shares()[self.known] + 0.5) / (w + 0.5 * self.q.shape[1])
 
     def loss(self, q: Any) -> float:
         return float(-np.log(np.maximum(q[np.arange(len(q)), self.truth], FLOOR)).mean())
 
     def figures(self, q: Any) -> dict[str, float]:
-        """Log loss, calibration error, Brier score, accuracy and expected accuracy."""
+        """Log loss, calibration error, accuracy (ties split) and expected accuracy."""
         top, tied = q.max(axis=1), q >= q.max(axis=1, keepdims=True) - 1e-9
         right = tied[np.arange(len(q)), self.truth] / tied.sum(axis=1)
         where = np.clip(np.ceil(top * 15) - 1, 0, 14).astype(int)
         gap = np.abs(np.bincount(where, weights=right - top, minlength=15)).sum() / len(q)
-        brier = ((q * q).sum(axis=1) - 2 * q[np.arange(len(q)), self.truth] + 1).mean()
-        return {
-            "loss": self.loss(q),
-            "error": float(gap),
-            "brier": float(brier),
-            "accuracy": float(right.mean()),
-            "expected": float(top.mean()),
-        }
+        return {"loss": self.loss(q), "error": gap, "accuracy": right.mean(), "expected": top.mean()}
+
+    def annotators(self) -> tuple[Any, ...]:
+        """Of annotators with enough known votes: right, total, variance, agreement; and their real accuracy."""
+        found, truth = self.consensus, np.asarray(self.votes.truth)[self.votes.item]
+        M, known = self.votes.n_annotators, truth >= 0
+        total = np.bincount(self.votes.annotator[known], minlength=M)
+        hits = np.bincount(self.votes.annotator[known], weights=(self.votes.label == truth)[known], minlength=M)
+        use = total >= MIN_KNOWN
+        return *(x[use] for x in (found.right, found.total, found.unsure, found.agreement)), (hits / total.clip(1))[use]
 
 
-def left_out(cases: list[Case]) -> list[Choice]:
+def evenly(case: Case, rho: float, doubt: float) -> Any:
+    """The doubt goes to the other classes alike, as in the package."""
+    return correct(case.q, case.n, Dependence(rho, "crowds", doubt))
+
+
+def by_shares(case: Case, rho: float, share: float) -> Any:
+    return (1.0 - share) * correct(case.q, case.n, Dependence(rho, "given")) + share * case.shares
+
+
+def by_prior(case: Case, rho: float, share: float) -> Any:
+    pi = np.bincount(case.votes.label, minlength=case.q.shape[1]) / case.votes.n_votes
+    return (1.0 - share) * correct(case.q, case.n, Dependence(rho, "given")) + share * pi
+
+
+FORMS: dict[str, Callable[[Case, float, float], Any]] = {
+    "evenly to the other classes": evenly,
+    "by smoothed shares of the item's votes": by_shares,
+    "by the shares of all votes": by_prior,
+}
+
+
+def left_out(cases: list[Case], form: Callable[[Case, float, float], Any]) -> list[tuple[float, float]]:
     """For each set, the choice with the least mean log loss on the others."""
-    loss = np.array([[case.loss(case.corrected(choice)) for choice in GRID] for case in cases])
-    return [GRID[int(np.delete(loss, i, axis=0).mean(axis=0).argmin())] for i in range(len(cases))]
+    grid = list(product(RHOS, DOUBTS))
+    loss = np.array([[case.loss(form(case, *choice)) for choice in grid] for case in cases])
+    return [grid[int(np.delete(loss, i, axis=0).mean(axis=0).argmin())] for i in range(len(cases))]
 
 
-def off_left_out(cases: list[Case]) -> float:
-    """The error of the expected accuracy, in points, where the choice is the best for that on the other sets."""
-    found = [[case.figures(case.corrected(choice)) for choice in GRID] for case in cases]
-    gap = np.array([[100 * abs(x["expected"] - x["accuracy"]) for x in row] for row in found])
-    return float(np.mean([gap[i, np.delete(gap, i, axis=0).mean(axis=0).argmin()] for i in range(len(cases))]))
+def coverage(case: Case, sd: float | None) -> tuple[float, float]:
+    """How many intervals hold the real accuracy, and their mean width; ``None``: by the votes alone."""
+    right, total, unsure, agreement, real = case.annotators()
+    if sd is None:
+        _, low, high = share_with_interval(right, total, unsure)
+    else:
+        original, leave_one_out.CROWD_SD = leave_one_out.CROWD_SD, max(sd, 1e-6)
+        _, low, high = accuracy_with_interval(right, total, unsure, agreement, 0)
+        leave_one_out.CROWD_SD = original
+    return float(((low <= real + 1e-9) & (real <= high + 1e-9)).mean()), float((high - low).mean())
 
 
-def simulated() -> Iterator[tuple[str, str, cw.Votes, Any]]:
-    """Group, type, votes and truth of simulated crowds, three draws of each."""
-    for seed in range(3):
-        many: dict[str, Any] = {"n_annotators": 40, "random_state": seed}
-        for n in (3, 5, 10):
-            for name, sim in (
-                ("one coin", cw.simulate.one_coin(1000, n_classes=4, votes_per_item=n, **many)),
-                ("confusion matrices", cw.simulate.dirichlet(1000, n_classes=3, votes_per_item=n, **many)),
-                ("two coins", cw.simulate.two_coin(1000, votes_per_item=n, prior=[0.8, 0.2], **many)),
-                ("spammers", cw.simulate.hammer_spammer(1000, n_classes=3, accuracy=0.9, votes_per_item=n, **many)),
-            ):
-                yield "independent", f"{name}, {n} votes", sim.votes, sim.truth
-            hard = cw.simulate.difficulty(
-                1000, ability=(1.2, 0.5), log_inverse_difficulty=(0.0, 1.5), votes_per_item=n, **many
-            )
-            yield "dependent", f"hard items, {n} votes", hard.votes, hard.truth
-            lures = cw.simulate.misleading(1000, n_classes=3, votes_per_item=n, **many)
-            yield "dependent", f"misleading items, {n} votes", lures.votes, lures.truth
-        groups = cw.simulate.groups(1000, n_groups=3, votes_per_item=10, random_state=seed)
-        yield "dependent", "groups of annotators, 10 votes", groups.votes, groups.truth
-        ring = cw.simulate.colluders(1000, share=0.2, p_corr=0.5, votes_per_item=8, random_state=seed)
-        yield "dependent", "colluders, 8 votes", ring.votes, ring.truth
+def spread_left_out(cases: list[Case]) -> list[float]:
+    """For each set, the least error of the crowd under which the intervals of the other sets cover."""
+    held = np.array([[coverage(case, sd)[0] for sd in SPREADS] for case in cases])
+    rest = [np.delete(held, i, axis=0).mean(axis=0) for i in range(len(cases))]
+    return [SPREADS[int(np.argmax(x >= NOMINAL))] if (x >= NOMINAL).any() else SPREADS[-1] for x in rest]
 
 
-def tiny(draws: int = 200) -> str:
-    """A table of simulated first tries: a few items that three to five annotators have all seen."""
-    rows = []
-    for n_items in (1, 2, 3, 5, 10, 20):
-        found: dict[str, list[tuple[Any, Any, Any]]] = {"independent": [], "dependent": []}
-        for seed in range(draws // n_items + 20):
-            rng = np.random.default_rng([n_items, seed])
-            M, K = int(rng.integers(3, 6)), int(rng.integers(2, 5))
-            usual: dict[str, Any] = {"n_annotators": M, "votes_per_item": M, "random_state": rng}
-            for group, sim in (
-                ("independent", cw.simulate.one_coin(n_items, n_classes=K, **usual)),
-                ("independent", cw.simulate.dirichlet(n_items, n_classes=K, **usual)),
-                ("independent", cw.simulate.two_coin(n_items, **usual)),
-                ("dependent", cw.simulate.misleading(n_items, n_classes=K, **usual)),
-                ("dependent", cw.simulate.difficulty(n_items, ability=(1.2, 0.5), **usual)),
-            ):
-                case = Case.of("", cw.aggregate(sim.votes), sim.truth)
-                width = ((0, 0), (0, 4 - case.q.shape[1]))
-                found[group].append(
-                    (np.pad(case.q, width), np.pad(case.consensus.posterior[case.known], width), case.truth)
-                )
-        for group, of in found.items():
-            q, corrected, truth = (np.concatenate(column) for column in zip(*of, strict=True))
-            whole = Case("", q, q[:, 0], truth, dependence.NONE, case.consensus, case.known)
-            a, b = whole.figures(q), whole.figures(corrected)
-            shown = [f"{x[what]:.3f}" for what in ("loss", "error") for x in (a, b)]
-            share = [f"{100 * x:.1f}" for x in (b["accuracy"], a["expected"], b["expected"])]
-            rows.append([str(n_items), group, f"{len(of):,}", *shown, *share])
-    measures = ("log loss, as if independent", "corrected", "calibration error, as if independent", "corrected")
-    last = ("accuracy", "expected, as if independent", "corrected")
-    return tables.markdown(["items", "crowds", "tables", *measures, *last], rows)
-
-
-def random_crowds(name: str) -> tuple[str, int]:
-    """What ``benchmarks/random_crowds.py`` has found, by the number of items; and of how many crowds."""
-    sizes = json.loads((ROOT / "benchmarks" / "results" / name).read_text(encoding="utf-8"))
-    keys = [key for key in sizes[0] if key not in ("items", "crowds")]
-    rows = []
-    for size in sizes:
-        low, high = size["items"]
-        whole = size is sizes[-1]
-        cells = [f"{100 * size[key][0]:.1f}, {size[key][1]:.2f}, {100 * size[key][2]:+.0f}" for key in keys]
-        rows.append(["all" if whole else f"{low:,} to {high:,}", f"{size['crowds']:,}", *cells])
-    return tables.markdown(["items", "crowds", *[f"`{key}`" for key in keys]], rows), sizes[-1]["crowds"]
-
-
-def best_rho(case: Case) -> float:
-    grid = np.linspace(0.0, 1.0, 41)
-    losses = [case.loss(correct(case.q, case.n, Dependence(r, "votes", shape=dependence.SHAPE))) for r in grid]
-    return float(grid[int(np.argmin(losses))])
+def logit(p: float) -> float:
+    return float(np.log(p / (1.0 - p)))
 
 
 def diagram(cases: list[Case]) -> str:
     """Accuracy by stated probability, all sets alike, before and after."""
     lines = []
     edges = np.array([0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0 + 1e-9])
-    for name, posterior in (("as if independent", lambda c: c.q), ("corrected", lambda c: c.corrected(CHOSEN))):
-        said, was = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
-        mass = np.zeros(len(edges) - 1)
+    for name, posterior in (("as if independent", lambda c: c.q), ("corrected", lambda c: evenly(c, *CHOSEN))):
+        said, was, mass = (np.zeros(len(edges) - 1) for _ in range(3))
         for case in cases:
             q = posterior(case)
             top, right = q.max(axis=1), q.argmax(axis=1) == case.truth
@@ -195,13 +171,10 @@ def diagram(cases: list[Case]) -> str:
         lines.append(Line(name, (said[used] / mass[used]).tolist(), (was[used] / mass[used]).tolist()))
     lines.append(Line("calibrated", [0.4, 1.0], [0.4, 1.0]))
     return draw(
-        lines,
-        title="auto: accuracy of labels by their stated probability",
-        x_label="stated probability",
-        y_label="accuracy",
-        x_percent=True,
+        lines, title="auto: accuracy of labels by their stated probability", x_label="stated probability",
+        y_label="accuracy", x_percent=True,
         description="Reliability diagram over all sets: one curve as if votes were independent, one corrected.",
-    )
+    )  # fmt: skip
 
 
 def cost() -> str:
@@ -218,160 +191,195 @@ def cost() -> str:
     return tables.markdown(header, rows)
 
 
-def page(sets: dict[str, dict[str, Case]], crowds: list[tuple[str, str, Case]]) -> str:
+def mean(of: list[dict[str, float]], what: str) -> float:
+    return float(np.mean([x[what] for x in of]))
+
+
+def unanimous(cases: list[Case]) -> list[float]:
+    """Of each set with ten or more items on which three or more votes all agree, the share of right labels there."""
+    out = []
+    for case in cases:
+        alike = (case.votes.shares()[case.known].max(axis=1) > 1.0 - 1e-9) & (case.n > 2)
+        if alike.sum() >= 10:
+            out.append(float((case.consensus.label_codes[case.known] == case.truth)[alike].mean()))
+    return out
+
+
+def page(sets: dict[str, dict[str, Case]], others: list[Case]) -> str:
     cases = [row["auto"] for row in sets.values()]
-    choices = left_out(cases)
-    rows, raw, loso, fixed = [], [], [], []
-    inside = 0
-    for case, choice in zip(cases, choices, strict=True):
-        a, b, c = case.figures(case.q), case.figures(case.corrected(choice)), case.figures(case.corrected(CHOSEN))
-        _, low, high = case.consensus.expected_accuracy()
-        inside += low <= c["accuracy"] <= high
-        raw.append(a)
-        loso.append(b)
-        fixed.append(c)
-        rows.append(
-            [
-                case.name,
-                f"{case.found.rho:.2f}",
-                f"{a['loss']:.3f}",
-                f"{b['loss']:.3f}",
-                f"{c['loss']:.3f}",
-                f"{a['error']:.3f}",
-                f"{b['error']:.3f}",
-                f"{a['brier']:.3f}",
-                f"{b['brier']:.3f}",
-                f"{100 * c['accuracy']:.1f}",
-                f"{100 * a['expected']:.1f}",
-                f"{100 * b['expected']:.1f}",
-                f"{100 * low:.0f}-{100 * high:.0f}",
-            ]
-        )
-
-    def mean(of: list[dict[str, float]], what: str) -> float:
-        return float(np.mean([x[what] for x in of]))
-
-    def off(of: list[dict[str, float]]) -> tuple[float, float]:
-        gap = np.array([100 * (x["expected"] - x["accuracy"]) for x in of])
-        return float(gap.mean()), float(np.abs(gap).mean())
-
+    choices, spreads = left_out(cases, evenly), spread_left_out(cases)
+    raw, loso, fixed, shares = ([] for _ in range(4))  # type: tuple[list[dict[str, float]], ...]
+    rows, people = [], []
+    for case, choice, sd in zip(cases, choices, spreads, strict=True):
+        a, b, c, s = (case.figures(q) for q in (case.q, evenly(case, *choice), evenly(case, *CHOSEN), case.shares))
+        for kept, figures in ((raw, a), (loso, b), (fixed, c), (shares, s)):
+            kept.append(figures)
+        _, low, high = accuracy_interval(c["expected"], 0, 0.95)
+        losses = (f"{x['loss']:.3f}" for x in (a, s, b, c))
+        ends = f"{100 * low:.0f}-{100 * high:.0f}"
+        right = (f"{100 * x:.1f}" for x in (c["accuracy"], a["expected"], b["expected"]))
+        rows.append([case.name, *losses, f"{a['error']:.3f}", f"{b['error']:.3f}", *right, ends])
+        by_votes, own, package = coverage(case, None), coverage(case, sd), coverage(case, leave_one_out.CROWD_SD)
+        people.append((case.name, len(case.annotators()[0]), *by_votes, *own, *package))
+    columns = ["loss", "error", "accuracy", "expected"]
     rows.append(
-        [
-            "**mean**",
-            "",
-            f"**{mean(raw, 'loss'):.3f}**",
-            f"**{mean(loso, 'loss'):.3f}**",
-            f"{mean(fixed, 'loss'):.3f}",
-            f"{mean(raw, 'error'):.3f}",
-            f"**{mean(loso, 'error'):.3f}**",
-            f"{mean(raw, 'brier'):.3f}",
-            f"{mean(loso, 'brier'):.3f}",
-            f"{100 * mean(fixed, 'accuracy'):.2f}",
-            f"{100 * mean(raw, 'expected'):.1f}",
-            f"{100 * mean(loso, 'expected'):.1f}",
-            "",
-        ]
-    )
-    worse = max(b["loss"] - a["loss"] for a, b in zip(raw, loso, strict=True))
-    majority = [row["majority"] for row in sets.values()]
-    under = min(100 * (c["accuracy"] - m.figures(m.q)["accuracy"]) for c, m in zip(fixed, majority, strict=True))
-    others = []
+        ["**mean**"] + [f"**{mean(x, 'loss'):.3f}**" for x in (raw, shares, loso, fixed)]
+        + [f"**{mean(x, 'error'):.3f}**" for x in (raw, loso)]
+        + [f"{100 * mean(x, what):.1f}" for x, what in ((fixed, columns[2]), (raw, columns[3]), (loso, columns[3]))]
+        + [""]
+    )  # fmt: skip
+    header = [
+        "data", "log loss, as if independent", "smoothed shares", "left out", "package",
+        "calibration error, as if independent", "left out", "accuracy", "expected, as if independent", "left out",
+        "interval",
+    ]  # fmt: skip
+    worst = max(zip(loso, shares, cases, strict=True), key=lambda x: x[0]["loss"] - x[1]["loss"])
+    gaps = np.array([100 * (x["expected"] - x["accuracy"]) for x in loso])
+    odds = np.array([logit(x["accuracy"]) - logit(x["expected"]) for x in loso])
+    covered = sum(low <= 100 * x["accuracy"] <= high for x, (low, high) in zip(
+        fixed, ([100 * end for end in accuracy_interval(x["expected"], 0, 0.95)[1:]] for x in fixed), strict=True
+    ))  # fmt: skip
+    far = [f"{case.name} {gap:+.0f}" for case, gap in zip(cases, gaps, strict=True) if abs(gap) > 10.0]
+    tried = []
+    for name, form in FORMS.items():
+        best = left_out(cases, form)
+        found = [case.figures(form(case, *choice)) for case, choice in zip(cases, best, strict=True)]
+        flips = np.mean([
+            (form(case, *choice).argmax(axis=1) != case.q.argmax(axis=1)).mean()
+            for case, choice in zip(cases, best, strict=True)
+        ])  # fmt: skip
+        usual = Counter(best).most_common(1)[0][0]
+        tried.append([name, f"{usual[0]:g}, {usual[1]:g}", f"{mean(found, 'loss'):.3f}", f"{mean(found, 'error'):.3f}",
+                      f"{100 * flips:.2f}"])  # fmt: skip
+    elsewhere = []
+    for case in others:
+        a, s, c = (case.figures(q) for q in (case.q, case.shares, evenly(case, *CHOSEN)))
+        figures = [f"{x['loss']:.3f}" for x in (a, s, c)] + [f"{c['error']:.3f}"]
+        right = [f"{100 * x:.1f}" for x in (c["accuracy"], c["expected"])]
+        held = [coverage(case, sd)[0] for sd in (None, leave_one_out.CROWD_SD)]
+        elsewhere.append([case.name, *figures, *right, *(f"{100 * x:.0f}" for x in held)])
+    methods = []
     for key in METHODS:
         before = [row[key].figures(row[key].q) for row in sets.values()]
         after = [row[key].figures(row[key].consensus.corrected_posterior[row[key].known]) for row in sets.values()]
-        figures = (mean(of, what) for what in ("loss", "error", "brier") for of in (before, after))
-        others.append([f"`{key}`", *(f"{x:.3f}" for x in figures), f"{100 * mean(before, 'accuracy'):.1f}"])
+        of_labels = [row[key].consensus.expected_accuracy()[0] for row in sets.values()]
+        off = [100 * (x - y["accuracy"]) for x, y in zip(of_labels, before, strict=True)]
+        figures = [f"{mean(of, what):.3f}" for what in ("loss", "error") for of in (before, after)]
+        expected = [f"{np.mean(off):+.1f}", f"{np.abs(off).mean():.1f}"]
+        methods.append([f"`{key}`", *figures, f"{100 * mean(before, 'accuracy'):.1f}", *expected])
+    alike = unanimous(cases)
+    held = np.array([[x[2], x[4], x[6]] for x in people])
+    width = np.array([[x[3], x[5], x[7]] for x in people])
+    table_people = [
+        [name, f"{many:,}", *(f"{100 * c:.0f} % ({w:.2f})" for c, w in ((a, b), (c, d), (e, f)))]
+        for name, many, a, b, c, d, e, f in people
+    ]
+    low = [f"{x[0]} {100 * x[4]:.0f} %" for x in people if x[4] < 0.75]
     PICTURES.joinpath("calibration.svg").write_text(diagram(cases), encoding="utf-8")
-    made: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
-    for group, name, case in crowds:
-        figure = (case.loss(case.q), case.loss(case.corrected(CHOSEN)), case.found.rho, best_rho(case))
-        made.setdefault((group, name), []).append(figure)
-    table_made = [
-        [group, name, *(f"{x:.3f}" for x in np.mean(of, axis=0)), f"{np.mean([b - a for a, b, _, _ in of]):+.3f}"]
-        for (group, name), of in sorted(made.items(), key=lambda row: (row[0][0] != "independent", row[0][1]))
-    ]
-
-    def change(kind: str) -> list[float]:
-        return [b - a for (group, _), of in made.items() if group == kind for a, b, _, _ in of]
-
-    def missed(kind: str) -> float:
-        return float(np.mean([abs(r - best) for (g, _), of in made.items() if g == kind for _, _, r, best in of]))
-
-    (single, n_single), (by_size, n_random) = random_crowds("single_votes.json"), random_crowds("random_crowds.json")
-    signed, absolute = off(loso)
-    picked = sorted(set(choices))
-    left, whole, plain = mean(loso, "loss"), mean(fixed, "loss"), mean(raw, "loss")
-    header = [
-        "data",
-        "rho",
-        "log loss, as if independent",
-        "left out",
-        "package",
-        "calibration error, as if independent",
-        "left out",
-        "Brier, as if independent",
-        "left out",
-        "accuracy",
-        "expected, as if independent",
-        "left out",
-        "interval",
-    ]
-    measures = ("log loss", "corrected", "calibration error", "corrected", "Brier", "corrected", "accuracy")
-    alone, together = change("independent"), change("dependent")
     return f"""# Calibration and the default method
 
-Written by `benchmarks/calibration.py`. Log loss with probabilities held above {FLOOR:g}, calibration error in 15 bins,
-Brier score. "As if independent" is the posterior that multiplies votes, "corrected" the one that allows for votes on an
-item that err together (`dependence="auto"`, the default of [`auto`](../methods.md#auto)).
+Written by `benchmarks/calibration.py`. Log loss with probabilities held above {FLOOR:g}, calibration error in 15 bins.
+"As if independent" is the posterior that multiplies votes, "corrected" the one that allows for votes on an item that
+err together (`dependence="auto"`, the default of [`auto`](../methods.md#auto)).
 
 ## What was looked at, and when
 
-The {len(cases)} sets with truth are a **development collection**: the numbers of the correction (gain, largest rho,
-mean and standard deviation of the prior, shape) were chosen on them and on simulated crowds. So each set is measured
-with the choice that is best for the *other* sets, among {len(GRID)} ("left out"); "package" has the one choice in the
-package, {", ".join(f"{x:g}" for x in CHOSEN)}. Left out in turn, the sets took {len(picked)} different choices. The
-form of the correction, the prior of `auto` and its two rounds were found on the same sets, which no leaving out undoes:
-expect a little less on others.
+The {len(cases)} crowds of people with truth are a **development collection**: the two constants of the correction, the
+form of the doubt and the two standard deviations between crowds were chosen on them. So each crowd is measured with the
+choice that is best for the *other* crowds ("left out"); "package" has the constants in the package, rho =
+{CHOSEN[0]:g} and a doubt of {CHOSEN[1]:g}. Left out in turn, the crowds took {len(set(choices))} different choices,
+most often {Counter(choices).most_common(1)[0][0][0]:g} and {Counter(choices).most_common(1)[0][0][1]:g}. The other sets
+below helped to choose nothing here.
 
 ## Real crowds
 
-`auto`, each set left out: mean log loss {plain:.3f} as if independent, **{left:.3f}** corrected ({whole:.3f} with the
-numbers in the package); calibration error {mean(raw, "error"):.3f} and **{mean(loso, "error"):.3f}**. The most that a
-set loses is {worse:+.3f}. Accuracy is **{100 * mean(fixed, "accuracy"):.2f}** %, at worst {under:+.1f} points from the
-majority. Expected accuracy is off by {signed:+.1f} points on average over the sets ({off(raw)[0]:+.1f} as if
-independent), in absolute value by {absolute:.1f} ({off(raw)[1]:.1f}); its 95 % interval covers the real one on {inside}
-of {len(cases)} sets.
+`auto`, each crowd left out: mean log loss {mean(raw, "loss"):.3f} as if independent, {mean(shares, "loss"):.3f} of
+smoothed shares of votes, **{mean(loso, "loss"):.3f}** corrected ({mean(fixed, "loss"):.3f} with the constants in the
+package); calibration error {mean(raw, "error"):.3f} and **{mean(loso, "error"):.3f}**. Against smoothed shares the
+most is lost on {worst[2].name}, {worst[0]["loss"] - worst[1]["loss"]:+.3f}.
+
+Where three votes or more all agree, the labels of {len(alike)} crowds with ten or more such items are right in
+{100 * np.mean(alike):.1f} % of the cases on average (median {100 * np.median(alike):.1f} %). No label of `auto` is
+stated with more than {100 * (1 - CHOSEN[1]):.0f} %.
 
 ![Reliability diagram of auto over all sets](../assets/calibration.svg)
 
 {tables.markdown(header, rows)}
 
+## Other forms
+
+Where the doubt goes, each crowd left out; the choice that most crowds took, and the share of labels that change:
+
+{tables.markdown(["the doubt goes", "rho, share", "log loss", "calibration error", "% of labels that change"], tried)}
+
+An estimate of the correlation from the agreement of pairs of votes, which was in its place before, came out near 0 on
+crowds that err together (`s_rel`, `ruters`) and at 0.25 where all votes agree (`hitspam_cf`), and had a log loss of
+0.67 on these crowds. Seven figures of a crowd that need no truth (agreement, unanimity, classes, votes per item, that
+estimate...) predict the right correction of a left-out crowd no better than constants.
+
 ## Expected accuracy
 
-Three points were asked for, and are not reached: {off(fixed)[1]:.1f} with the numbers in the package, {absolute:.1f}
-left out, and {off_left_out(cases):.1f} left out where the numbers are chosen for the expected accuracy itself. In four
-sets (face, labelme, s_adult, trec2010_binary) the labels are ten points or more worse than expected, in the others 2.7
-points off on average. Nothing in the votes distinguishes them: `dog` and `face` have the same number of votes, rho and
-agreement, and 84 and 65 % right labels. What was tried:
+`consensus.expected_accuracy()` is the mean probability of the labels. Each crowd left out it is off by
+{gaps.mean():+.1f} points on average, in absolute value by {np.abs(gaps).mean():.1f} (median
+{np.median(np.abs(gaps)):.1f}). Over ten points off: {", ".join(far)}. The votes do not show it: kappa, unanimity, the
+share of the majority, classes and votes per item beside the probabilities change the mean by less than a point, left
+out. So the interval says how far crowds differ: the log-odds of the real accuracy lie around those of the expected one
+with a standard deviation of {odds.std(ddof=1):.2f}, {dependence.CROWD_SD:g} in the package, and {covered} of
+{len(cases)} intervals hold the real accuracy. [Gold labels](gold.md) measure it, and narrow the interval.
 
-- A shift of the log-odds, the same for all sets: 5.2 left out.
-- A shift by one of 18 figures that need no truth (agreement and kappa of annotators, shares of the majority, expected
-  accuracy before the correction, share of items where the majority differs, excess agreement, votes per item, classes,
-  accuracy of annotators): 4.2 for the best of them in hindsight (kappa), 3.9 for the best pair; with the figure chosen
-  on the other sets 6.4.
-- Other numbers in the correction: with gain 8 and rho up to 0.7 expected accuracy is off by 4.5 points, and log loss is
-  higher by 0.002 (by 0.008 on samples of 300 items). Not kept.
+## Accuracy of annotators
 
-The interval says how far off it may be. [Gold labels](gold.md) help: with 50 of them expected accuracy is off by 3.4
-points, with 200 by 1.8.
+95 % intervals of annotators with {MIN_KNOWN} votes or more on items of known truth: how many hold the real share of
+right votes, and their width. By the votes alone {100 * held[:, 0].mean():.0f} % do (width {width[:, 0].mean():.2f});
+with the error that annotators have in common with their crowd, each crowd left out, **{100 * held[:, 1].mean():.0f} %**
+({width[:, 1].mean():.2f}), with the {leave_one_out.CROWD_SD:g} in the package {100 * held[:, 2].mean():.0f} %
+({width[:, 2].mean():.2f}). Under 75 %, left out: {", ".join(low) or "none"}.
 
-## A hedge towards vote shares
+{tables.markdown(["data", "annotators", "by the votes alone", "left out", "package"], table_people)}
 
-A mean of the posterior and of (weighted) vote shares, where rho and the share of items that leave the majority are
-above thresholds: among 145 choices of kind, weight and thresholds, each set left out, accuracy falls to 82.99 and log
-loss to 0.519 (by log loss), or to 82.80 and 0.517 (by accuracy). Not kept: a hundredth of log loss is not worth labels.
-`consensus.notes` and the report say on how many items `auto` leaves the majority, and how many of these labels, and of
-the majority's, are expected to be right.
+## Other sets
+
+Single votes, rules that abstain, LLM judges and quizzes, with the constants in the package; the last two columns are
+the coverage of annotators' intervals by the votes alone and in the package, in %.
+
+{
+        tables.markdown(
+            [
+                "data",
+                "log loss, as if independent",
+                "smoothed shares",
+                "package",
+                "calibration error",
+                "accuracy",
+                "expected",
+                "votes alone",
+                "package",
+            ],
+            elsewhere,
+        )
+    }
+
+## Other methods
+
+With the constants in the package: before and after, and by how many points the expected accuracy is off on average and
+in absolute value. The posterior of `majority` and `bwa` is vote shares: half a vote is added for every class, and the
+accuracy of their labels is expected by matrices read off the votes.
+
+{
+        tables.markdown(
+            [
+                "method",
+                "log loss",
+                "corrected",
+                "calibration error",
+                "corrected",
+                "accuracy",
+                "expected is off by",
+                "absolute",
+            ],
+            methods,
+        )
+    }
 
 ## Cost
 
@@ -379,105 +387,21 @@ Processor time of a fit on one thread, the least of several that took turns (`be
 confusion matrices, five votes an item.
 
 {cost()}
-
-## Other methods
-
-With the numbers in the package: before and after.
-
-{tables.markdown(["method", *measures], others)}
-
-The posterior of `majority` and `bwa` is vote shares: half a vote is added for every class.
-
-## Simulated crowds
-
-Three draws of each, with the numbers in the package. Independent crowds change by {np.mean(alone):+.4f} on average and
-{max(alone):+.3f} at most, dependent ones by {np.mean(together):+.3f} on average and {max(together):+.3f} at most. The
-right rho is the one with the least log loss given the truth: it is missed by {missed("independent"):.2f} on average in
-independent crowds, and by {missed("dependent"):.2f} in dependent ones.
-
-{tables.markdown(["", "crowd", "log loss, as if independent", "corrected", "rho", "right rho", "change"], table_made)}
-
-## Tiny tables
-
-A first try: a few items that three to five annotators have all seen, two to four classes; one coin, confusion matrices
-and two coins (independent), misleading and hard items (dependent). Such tables were far too sure, for three reasons:
-
-1. The standard error of the excess agreement was 0 where there is one item, and where no votes disagree, so that rho
-   was 0 or 0.5 at full weight. Now it allows for few items, and rho is near that of real crowds, 0.25.
-2. The class prior of a few items was taken for exact: votes that all agree made the other classes impossible. Now one
-   item more, spread evenly over the classes, counts in it.
-3. How much annotators differ, and how hard a class is, was read off a handful of votes: who was outvoted once was
-   always wrong. Now the strength of the prior has a prior of its own, and a class with fewer than 20 votes (5 before)
-   is taken to be nearly as hard as all.
-
-The corrected log loss before, and after each of the three:
-
-| items | independent | dependent |
-| --- | ---: | ---: |
-| 1 | 0.716, 0.592, 0.403, 0.401 | 0.879, 0.711, 0.434, 0.423 |
-| 2 | 0.763, 0.712, 0.597, 0.461 | 0.863, 0.802, 0.622, 0.494 |
-| 3 | 0.631, 0.591, 0.501, 0.448 | 0.622, 0.605, 0.485, 0.431 |
-| 5 | 0.520, 0.514, 0.494, 0.445 | 0.616, 0.612, 0.580, 0.473 |
-| 10 | 0.423, 0.421, 0.414, 0.406 | 0.462, 0.461, 0.455, 0.411 |
-| 20 | 0.427, 0.428, 0.426, 0.415 | 0.461, 0.460, 0.458, 0.441 |
-
-The numbers were chosen on such tables and on crowds like the [random ones](#random-crowds), not on real sets, which
-were looked at once for each of 5, 20 and 50 votes per class (twelve sets, log loss 0.604, 0.606 and 0.608; accuracy
-80.6 each) and served to see that nothing is lost; by the item more no accuracy changed there. Also tried: half an item
-for each class, one or two in the class prior, which lose with many classes; medians of the strength from 5 to 200
-votes, of which those below 20 help less; and 50 votes per class, which help random crowds more.
-
-Both parts of the third help. Log loss without them, with 20 votes per class, with the prior of the strength, and with
-both: 0.659, 0.636, 0.655 and 0.630 on 240 random crowds that were not looked at before (accuracy 80.5, 80.6, 80.6 and
-80.7), 0.526, 0.526, 0.524 and 0.525 on the real sets (83.1 each).
-
-Tiny tables are still too sure, the more so where votes depend on each other: matrices are estimated from the same few
-votes and then taken as known. Where no vote at all disagrees, in a fifth of these tables, 96 % of the labels are right,
-stated with probability 0.973 (log loss 0.159; before the third 0.992 and 0.247, before the second 0.99997 and 0.438).
-
-{tiny()}
-
-## Single votes
-
-With one vote per item nothing says how often votes are right, and nothing speaks against one: labels should be the
-votes. One vote per item of {n_single} of the [random crowds](#random-crowds) was kept; accuracy in %, log loss, and by
-how many points the probabilities expect more than that accuracy:
-
-{single}
-
-Of 120 such crowds, the labels of `auto` left the vote on 11 % of the items before the strength of the prior had a prior
-of its own, and 68.6 % were right; now on 0.3 %, and 70.9 % are, as many as votes (70.8 %); log loss fell from 1.31 to
-1.13. The stated probability is still far too high: only gold labels show how good such a crowd is.
-
-A prior of each item, from [inputs](../methods.md#inputs), is a second witness of single votes. It would be outweighed
-by a prior that is learned from votes which are all right by their own labels, so that the first round has next to none.
-On twelve simulated tables of 300 images, 8 or 30 annotators and one vote per item accuracy is 90.0 % as before (88.3
-without that exception), and log loss 0.36 (0.48; before 0.40).
-
-## Random crowds
-
-No crowd is picked: {n_random} with 2 to 12 classes, 3 to 150 annotators and 1 to 7 votes per item,
-classes as rare as it happens, good and poor crowds, random, biased, hostile and copying annotators, and hard items are
-drawn at random (`benchmarks/random_crowds.py`; the first 400 served to choose the numbers of [tiny
-tables](#tiny-tables)). Accuracy in % (ties by the rule of the labels), log loss, and by how many points the
-probabilities expect more than that accuracy:
-
-{by_size}
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=tables.data_folder())
+    parser.add_argument("--data", type=Path, default=runs.data_folder())
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    sets = {}
-    for name in label_methods.find_sets(given.data):
-        votes = cw.read_dataset(given.data / name, on_duplicate="all").votes
-        sets[name] = {key: Case.of(name, cw.aggregate(votes, key), votes.truth) for key in METHODS}
+
+    def read(name: str) -> cw.Votes:
         print(name, flush=True)
-    crowds = [(group, name, Case.of(name, cw.aggregate(votes), truth)) for group, name, votes, truth in simulated()]
-    PAGE.write_text(page(sets, crowds), encoding="utf-8")
+        return cw.read_dataset(given.data / name, on_duplicate="all").votes
+
+    sets = {name: {key: Case.of(name, votes, key) for key in METHODS} for name in PEOPLE for votes in [read(name)]}
+    PAGE.write_text(page(sets, [Case.of(name, read(name)) for name in OTHERS]), encoding="utf-8")
 
 
 if __name__ == "__main__":

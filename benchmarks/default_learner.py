@@ -180,7 +180,8 @@ def grams(inputs, size=1500):
 
 def images(inputs, data, seed, n=10_000):
     """The first images of CIFAR-10 with people's votes, or with one vote each of Tanno's annotators."""
-    from crowdwise.bench.papers_data import cifar10, slots
+    from papers_data import cifar10, slots
+
     from crowdwise.simulate import four_annotators
 
     folder = Path(os.environ["CROWDWISE_IMAGES"])
@@ -343,7 +344,7 @@ def whole(x, votes, x_test, y_test, seed, data):
     return {
         "accuracy_full": [round(float(right.mean()), 5)],
         "accuracy_consensus": round(float((q.argmax(1) == votes.truth)[known].mean()), 5),
-        "chosen": learner.chosen_, "scores": [round(score, 4) for score in learner.scores_],
+        "chosen": learner.chosen_, "scores": {name: round(score, 4) for name, score in learner.scores_.items()},
         "seconds": round(time.time() - began, 1),
     }  # fmt: skip
 
@@ -373,7 +374,13 @@ def work(given):
                 return row | whole(x, votes, x_test, y_test, seed, data)
             learner, oof, folds, full, fold = cross_fit(inputs, data, name, seed, predictions)
             rows = held_out_votes.VoteList.of(votes)
-            scores = [(one.score, one.temperature) for one in (held_out_votes.scored(f, rows, fold) for f in oof)]
+            scores = [
+                (
+                    held_out_votes.mean_log(held_out_votes.crowd_said(f, rows, fold), rows),
+                    held_out_votes.scored(f, rows, fold).temperature,
+                )
+                for f in oof
+            ]
     except Exception as error:
         return row | {"problem": f"{type(error).__name__}: {error}"[:300]}
     right = {part: [round(float((f.argmax(1) == y_test).mean()), 5) for f in found]

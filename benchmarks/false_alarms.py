@@ -25,9 +25,15 @@ import crowdwise as cw
 from crowdwise.simulate.crowds import dirichlet_confusion, one_coin_confusion
 from crowdwise.trust import find_colluders, shared_mistakes
 from crowdwise.trust.annotators import assess_annotators
-from crowdwise.trust.capacity import channel_capacity, one_coin_capacity, raykar_yu_score
 from crowdwise.trust.dependent_groups import find_groups
-from crowdwise.trust.spammers import capacity_spammers, covariance_spammers, raykar_yu_spammers
+from crowdwise.trust.spammers import (
+    capacity_spammers,
+    channel_capacity,
+    covariance_spammers,
+    one_coin_capacity,
+    raykar_yu_score,
+    raykar_yu_spammers,
+)
 
 LEVEL = 0.05
 SKILL = 0.2

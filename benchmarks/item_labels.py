@@ -22,7 +22,7 @@ import numpy as np
 import vote_power
 
 import crowdwise as cw
-from crowdwise.bench import learner_runs
+from crowdwise.bench import runs
 
 FEATURES = ("labelme", "music_genre", "digits", "sentiment_polarity")
 SETS = (*FEATURES, *default_learner.EXPERTS, "low-patches", "copied-patches", "cifar10n", "tanno-one")
@@ -32,7 +32,7 @@ SMALLER = {"folds": 3, "rounds": 0, "n_networks": 1, **vote_power.PATCHES}
 def measured(data, inputs, name, seed):
     test = None
     if name in FEATURES:
-        task = learner_runs.digits(seed) if name == "digits" else learner_runs.load_task(data, name)
+        task = runs.digits(seed) if name == "digits" else runs.load_task(data, name)
         x, votes, settings, test = task.x, task.votes, task.settings, (task.x_test, task.y_test)
     else:
         x, votes = vote_power.load(inputs, name, seed)

@@ -15,7 +15,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.bench.tables import data_folder
+from crowdwise.bench.runs import data_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 SETS = ("dog", "web", "rte", "bluebird", "d_product")

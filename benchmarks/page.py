@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import labels_page
+import tables
 from linear import COSTS
-
-from crowdwise.bench import label_methods, tables
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -136,7 +136,7 @@ def write() -> None:
     facts = tables.read_facts(HERE / "results" / "labels.json", "labels")
     published = tables.read_published(HERE / "published.csv")
     if facts["cells"]:
-        (DOCS / "benchmarks" / "labels.md").write_text(label_methods.page(facts, published), encoding="utf-8")
+        (DOCS / "benchmarks" / "labels.md").write_text(labels_page.page(facts, published), encoding="utf-8")
     draw(load("growth")["result"])
 
 

@@ -27,11 +27,11 @@ import numpy as np
 import polars as pl
 
 import crowdwise as cw
-from crowdwise.bench import label_methods, tables
+from crowdwise.bench import runs
 from crowdwise.core.em import Params, Part
 from crowdwise.core.loop import Progress
 from crowdwise.kernels import native
-from crowdwise.kernels.threads import threads_for
+from crowdwise.kernels.compiler import threads_for
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # the parts in files of their own, imported where they are used: pandas is memory, too
@@ -327,10 +327,10 @@ def peers_fit(scale: float) -> dict[str, Any]:
 
 
 def labels(scale: float) -> dict[str, Any]:
-    """What ``crowdwise bench labels`` measures on the real crowds with truth."""
-    folder = tables.data_folder()
+    """What ``crowdwise bench`` measures on the real crowds with truth."""
+    folder = runs.data_folder()
     sets = [name for name in SETS if (folder / name).is_dir()]
-    return label_methods.measure_all(folder, sets, list(cw.METHODS))
+    return runs.measure_all(folder, sets, list(cw.METHODS))
 
 
 PARTS: dict[str, Callable[[float], dict[str, Any]]] = {

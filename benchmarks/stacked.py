@@ -3,7 +3,7 @@
     python benchmarks/stacked.py measure [--data DIR] [--simulated SEEDS]    benchmarks/results/stacked.json
     python benchmarks/stacked.py page                                       docs/benchmarks/stacked.md, from that file
 
-Figures of fixed methods on real sets come from ``benchmarks/results/labels.json`` (``crowdwise bench labels``); those
+Figures of fixed methods on real sets come from ``benchmarks/results/labels.json`` (``crowdwise bench``); those
 that it lacks are measured here, with the same call.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.bench import label_methods, tables
+from crowdwise.bench import runs
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks" / "stacked.md"
@@ -147,11 +147,11 @@ def simulated(seeds: int) -> dict[str, dict[str, float]]:
 
 def measure(folder: Path, seeds: int) -> dict[str, Any]:
     earlier = json.loads((RESULTS / "labels.json").read_text(encoding="utf-8"))["result"]
-    names = label_methods.find_sets(folder)
+    names = runs.find_sets(folder)
     cells = {(c["data"], c["method"]): c for c in earlier["cells"] if c["data"] in names}
     here = [key for key in registry.METHODS if key == "stacked" or any((name, key) not in cells for name in names)]
     notes = {}
-    for cell in label_methods.run(folder, names, here, progress=lambda *what: sys.stderr.write(f"{what}\n")):
+    for cell in runs.run(folder, names, here, progress=lambda *what: sys.stderr.write(f"{what}\n")):
         cells[cell.data, cell.method] = cell.as_dict()
     for name in names:
         votes = cw.read_dataset(folder / name, on_duplicate="all").votes
@@ -264,7 +264,7 @@ def page(facts: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["measure", "page"])
-    parser.add_argument("--data", type=Path, default=tables.data_folder())
+    parser.add_argument("--data", type=Path, default=runs.data_folder())
     parser.add_argument("--simulated", type=int, default=2, help="draws of each kind of simulated crowd")
     given = parser.parse_args()
     kept = RESULTS / "stacked.json"

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 import crowdwise as cw
-from crowdwise.bench.tables import data_folder
+from crowdwise.bench.runs import data_folder
 from crowdwise.simulate.crowds import dirichlet_confusion
 from crowdwise.trust import find_colluders
 from crowdwise.trust.dependent_groups import find_groups

@@ -10,7 +10,7 @@ hand.
 ==================  ======================================  ====================================
 block               where                                   from
 ==================  ======================================  ====================================
-``methods``         README.md, docs/methods.md              the registry
+``methods``         docs/methods.md                         the registry
 ``learners``        docs/learners.md                        the registry
 ``parameters KEY``  docs/methods*.md, one for each method   the docstring and signature of its class
                     docs/learners*.md, one for each learner its docstring and fields, those of all learners left out
@@ -71,7 +71,7 @@ from crowdwise import registry  # noqa: E402
 
 def blocks() -> dict[str, dict[str, Callable[[], str]]]:
     """File -> block -> the function that makes its text."""
-    pages: dict[str, dict[str, Callable[[], str]]] = {"docs/methods.md": {"methods": lambda: method_table("")}}
+    pages: dict[str, dict[str, Callable[[], str]]] = {"docs/methods.md": {"methods": method_table}}
     for key in registry.METHODS:
         page = pages.setdefault(f"docs/{home(key)}", {})
         page[f"parameters {key}"] = lambda key=key: parameter_list(key)
@@ -89,7 +89,6 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
         write = learner_parameters if entry.inputs else parameter_list
         page[f"parameters {key}"] = lambda key=key, write=write: write(key)
     return {
-        "README.md": {"methods": lambda: method_table("docs/")},
         **pages,
         "docs/votes.md": {"aliases": alias_table},
         "docs/serve.md": {"routes": route_table, "settings": setting_table},
@@ -110,11 +109,11 @@ def home(key: str, pages: str = "methods") -> str:
     raise SystemExit(f"No page docs/{pages}*.md has a section '## {key}': write one.")
 
 
-def method_table(folder: str) -> str:
+def method_table() -> str:
     """The registry as a table, with links to each method's section."""
     rows = [
         (
-            f"[`{entry.key}`]({folder}{home(entry.key)}#{entry.key})",
+            f"[`{entry.key}`]({home(entry.key)}#{entry.key})",
             f"`{entry.class_name}`",
             entry.summary,
             entry.reference,

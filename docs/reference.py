@@ -30,7 +30,7 @@ import crowdwise  # noqa: E402
 from crowdwise import registry  # noqa: E402
 from crowdwise.core.result import Result  # noqa: E402
 
-PACKAGES = ("trust", "active", "metrics", "simulate", "learners", "errors")
+PACKAGES = ("trust", "active", "metrics", "simulate", "learners", "errors", "testing")
 WIDTH = 96
 """Columns of a signature on one line."""
 
@@ -56,7 +56,10 @@ PAGES = (
         "tools", "Annotation tools", ("importers", "exporters"), "Exports of annotation tools, and labels back to them."
     ),
     Page(
-        "methods", "Methods for votes", ("methods",), "Models that turn votes on classes into a consensus, by family."
+        "methods",
+        "Methods for votes",
+        ("methods", "testing"),
+        "Models that turn votes on classes into a consensus, by family.",
     ),
     Page(
         "answers", "Methods for other answer types", ("answers",), "Models for answers that are not classes, by type."

@@ -1,19 +1,20 @@
 """What every test may use: the real data sets, where they are, and repeatable property tests.
 
 Real data is looked for in the folder named by ``CROWDWISE_DATA``, else in ``shared/data`` beside the repository; each
-data set is a folder there (``rte``, ``web``, ...). Without it the tests that need it are skipped, and the header says
-so.
+data set is a folder there (``rte``, ``web``, ...). Tests that ask for it (the fixtures ``real`` and ``real_data``) are
+marked ``collection``; without it they are skipped. The end of a run says how many were skipped, and why.
 
 With ``CI=true`` a part of the system that is missing (a browser, a package) fails the tests that need it, so that a run
-that says "passed" has run them. Elsewhere they are skipped, with the reason.
+that says "passed" has run them, and so does missing data in a test that is not marked ``collection``.
 """
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import os
 import shutil
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+NO_DATA = "no real data"
+"""How the reason of a test begins that was skipped for lack of data."""
 os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels for a GPU run here, slowly, in numpy
 
 settings.register_profile(
@@ -48,9 +51,9 @@ def missing() -> str:
     """Why there is no real data, and what to do about it."""
     named = os.environ.get("CROWDWISE_DATA")
     return (
-        f"no real data: CROWDWISE_DATA={named} is not a folder"
+        f"{NO_DATA}: CROWDWISE_DATA={named} is not a folder"
         if named
-        else "no real data: set CROWDWISE_DATA to a folder of data sets"
+        else f"{NO_DATA}: set CROWDWISE_DATA to a folder of data sets"
     )
 
 
@@ -60,16 +63,21 @@ def real(name: str) -> Path:
     if folder is None:
         pytest.skip(missing())
     if not (folder / name).is_dir():
-        pytest.skip(f"no real data set {name!r} in {folder}")
+        pytest.skip(f"{NO_DATA}: no data set {name!r} in {folder}")
     return folder / name
 
 
 # -------------------------------------------------------------------- parts of the system
 
 
+def in_ci() -> bool:
+    """Whether what is missing is a failure."""
+    return os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
 def lacking(reason: str) -> None:
     """Skip the test, where CI=true fail it."""
-    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+    if in_ci():
         pytest.fail(f"{reason} (with CI=true a missing part is a failure)", pytrace=False)
     pytest.skip(reason)
 
@@ -113,13 +121,20 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
     base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
 
     def folder_of(name: str, make: Callable[[Path], None]) -> Path:
-        folder, done = base / name, base / f"{name}.done"
-        with (base / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not done.exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                make(folder)
-                done.touch()
+        folder, done, lock = base / name, base / f"{name}.done", base / f"{name}.lock"
+        while not done.exists():
+            try:
+                lock.mkdir()
+            except FileExistsError:  # another process makes it
+                time.sleep(0.1)
+                continue
+            try:
+                if not done.exists():
+                    shutil.rmtree(folder, ignore_errors=True)
+                    make(folder)
+                    done.touch()
+            finally:
+                lock.rmdir()
         return folder
 
     return folder_of
@@ -149,3 +164,43 @@ def pytest_report_header() -> str:
         return f"{missing()}; the tests that need it are skipped"
     count = sum(1 for child in folder.iterdir() if child.is_dir())
     return f"real data: {count} data sets in {folder}"
+
+
+# -------------------------------------------------------------------- what was skipped, and why
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that ask for real data."""
+    for item in items:
+        if {"real", "real_data"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.collection)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
+    """With CI=true, fail a test that lacks data without being marked as needing the large collection."""
+    report = yield
+    if report.skipped and in_ci() and item.get_closest_marker("collection") is None and NO_DATA in skip_reason(report):
+        report.outcome = "failed"
+        report.longrepr = f"{skip_reason(report)} (with CI=true a failure, but for tests marked collection)"
+    return report
+
+
+def skip_reason(report: Any) -> str:
+    """Why a test was skipped."""
+    where = report.longrepr
+    return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many tests were skipped, and why."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped:
+        return
+    reasons = Counter(
+        "they need the large collection of real data" if NO_DATA in (why := skip_reason(report)) else why
+        for report in skipped
+    )
+    terminalreporter.write_line(f"{len(skipped)} tests were skipped:")
+    for why, count in reasons.most_common():
+        terminalreporter.write_line(f"  {count:4d}  {why}")

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.app import create_app
 from crowdwise.server.configuration import Configuration
-from crowdwise.server.http_protocol import LimitedHeads
+from crowdwise.server.http_protocol import LimitedProtocol
 from crowdwise.server.service import Service
 
 CLASSES = ["wren", "robin"]
@@ -94,7 +94,7 @@ def listening(configuration: Configuration) -> Iterator[tuple[str, str, Service]
     app = create_app(replace(configuration, port=port))
     server = uvicorn.Server(
         uvicorn.Config(
-            app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1, http=LimitedHeads
+            app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1, http=LimitedProtocol
         )
     )
     thread = threading.Thread(target=server.run, daemon=True)

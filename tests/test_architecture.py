@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": MODEL,
     "trust": MODEL | {"metrics"},
     "active": MODEL | {"online", "metrics", "registry"},  # a campaign makes its model by its key
-    "report": MODEL | {"metrics", "trust", "registry"},
+    "report": MODEL | {"metrics", "trust", "registry", "reading"},
     "importers": BASE | {"registry"},
     "exporters": BASE,
     "reading": BASE | {"registry", "importers"},
@@ -52,12 +52,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark": FITS,
     "saved": FITS | {"active", "out_of_core"},
     "bench": BELOW,
+    "testing": MODEL | {"methods", "simulate"},
     "client": {"errors", "active"},  # it reads votes as a campaign does
     "migrations": set(),
     "server": BELOW | {"migrations", "label_studio"},
     "cli": BELOW | {"bench", "__init__", "server", "label_studio", "client"},
     "__main__": {"cli"},
-    "__init__": BELOW | {"bench", "cli", "spark", "client"},
+    "__init__": BELOW | {"bench", "cli", "spark", "client", "testing"},
 }
 KINDS = {"votes", "ratings", "comparisons", "rankings", "similarities", "label_sets", "tags", "graph"}
 """Answer types: the only file names that several folders may share."""
@@ -148,7 +149,7 @@ def test_imports_follow_the_plan() -> None:
         ("errors.py", "import crowdwise\n", 1, "the package itself"),
         ("trust/spammers.py", "from crowdwise.registry import METHODS\n", 1, "registry"),
         ("registry.py", "def f():\n    from crowdwise.core.model import Model\n", 2, "core"),
-        ("bench/learner_runs.py", "from crowdwise.cli.main import main\n", 1, "cli"),
+        ("bench/runs.py", "from crowdwise.cli.main import main\n", 1, "cli"),
     ],
 )
 def test_a_violation_is_flagged(path: str, source: str, line: int, reached: str) -> None:
@@ -295,6 +296,34 @@ def test_every_public_module_says_what_it_is() -> None:
     assert not silent, f"start without a docstring: {silent}"
 
 
+POSIX = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty", "uvloop"}
+
+
+def posix_imports(source: str) -> list[int]:
+    """Lines that import a module which only POSIX systems have when the file itself is imported."""
+    nodes = list(ast.parse(source).body)
+    found = []
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Import):
+            names = {alias.name.partition(".")[0] for alias in node.names}
+        else:
+            names = {(node.module or "").partition(".")[0]} if isinstance(node, ast.ImportFrom) else set()
+        found += [node.lineno] if names & POSIX else []
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            nodes += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+    return sorted(found)
+
+
+def test_no_file_needs_a_posix_system_to_be_imported() -> None:
+    assert [f"{path}:{line}" for path, source in SOURCES.items() for line in posix_imports(source)] == []
+
+
+def test_a_posix_import_is_found() -> None:
+    source = "import os, fcntl\nif os.name:\n    from resource import getrusage\ndef f():\n    import pwd\n"
+    assert posix_imports(source) == [1, 3]
+
+
 # -- habits ------------------------------------------------------------------------------------------------------------
 SEEDED = {"default_rng", "Generator", "SeedSequence"}
 
@@ -398,7 +427,12 @@ def test_import_is_light() -> None:
 def test_the_public_names_are_listed() -> None:
     assert PUBLIC, "crowdwise has no __all__"
     assert len(set(PUBLIC)) == len(PUBLIC), "crowdwise.__all__ names something twice"
-    assert set(PUBLIC) <= set(dir(crowdwise)), f"dir(crowdwise) lacks {sorted(set(PUBLIC) - set(dir(crowdwise)))}"
+    assert set(dir(crowdwise)) == {*PUBLIC, "__version__"}
+
+
+@pytest.mark.parametrize("name", ["Any", "annotations", "import_module"])
+def test_what_the_package_itself_imports_is_none_of_its_names(name: str) -> None:
+    assert not hasattr(crowdwise, name)
 
 
 def test_every_public_name_resolves() -> None:

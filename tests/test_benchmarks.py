@@ -53,3 +53,9 @@ def test_a_name_that_is_gone_is_found(tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text("import crowdwise as cw\nfrom crowdwise.core import em\ncw.Votes, cw.nothing, em.nowhere\n")
     assert missing(path) == ["line 3: cw.nothing", "line 3: em.nowhere"]
+
+
+def test_no_script_hides_a_folder_of_tests_that_others_import_from() -> None:
+    """Both folders are on the path of the tests, and a module comes before a folder of that name."""
+    helpers = {path.parent.name for path in (ROOT / "tests").glob("*/*.py") if not path.name.startswith("test_")}
+    assert {path.stem for path in FOLDER.glob("*.py")} & (helpers - {"conftest"}) == set()

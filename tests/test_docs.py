@@ -175,6 +175,10 @@ def test_the_annotation_lead_finds_the_spammers_of_an_export_and_writes_the_file
     assert len((out / "consensus.csv").read_text(encoding="utf-8").splitlines()) == 201
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
+
+
 def test_readme_and_start_page_lead_to_the_examples() -> None:
     for page in (ROOT / "README.md", DOCS / "index.md", DOCS / "start.md"):
         linked = set(re.findall(r"examples/(\w+)\.py", page.read_text(encoding="utf-8")))

@@ -87,6 +87,8 @@ def test_the_environment_has_the_wheel_and_not_the_source_tree(installed: Path, 
     code = "import crowdwise; print(crowdwise.__file__, crowdwise.__version__)"
     file, version = run(installed / "python", "-c", code, cwd=tmp_path).split()
     assert Path(file).is_relative_to(installed.parent) and version == crowdwise.__version__
+    code = "from importlib.metadata import version; print(version('crowdwise'))"
+    assert run(installed / "python", "-c", code, cwd=tmp_path).strip() == crowdwise.__version__
 
 
 @pytest.mark.slow
@@ -117,7 +119,7 @@ def test_every_extra_has_code_behind_it() -> None:
 
 def test_the_citation_is_of_this_version() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert cited["version"] == crowdwise.__version__ == PROJECT["project"]["version"]
+    assert cited["version"] == crowdwise.__version__
     assert cited["license"] == PROJECT["project"]["license"] and cited["keywords"] == PROJECT["project"]["keywords"]
     assert len(cited["references"]) == 5 and all(text["authors"] and text["year"] for text in cited["references"])
 

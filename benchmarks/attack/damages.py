@@ -26,8 +26,8 @@ import numpy as np
 from targets import conclude, options
 
 import crowdwise as cw
-from crowdwise.active.salvage import salvage
-from crowdwise.data.manifests import NAME, seal
+from crowdwise.active.journal import salvage
+from crowdwise.data.folders import NAME, seal
 from crowdwise.errors import CrowdwiseError, ReadError
 
 SLOW = 10.0

@@ -9,11 +9,6 @@
 Names are resolved when they are first used, so that importing crowdwise is quick.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
 __version__ = "0.1.0"
 
 
@@ -38,7 +33,9 @@ _LISTED = _listed()
 __all__ = sorted({**_LISTED, **_methods()})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     where = _LISTED[name] if name in _LISTED else _methods().get(name)
     if where is None:
         raise AttributeError(f"module 'crowdwise' has no attribute {name!r}")
@@ -48,4 +45,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

@@ -11,6 +11,7 @@ from crowdwise import learners as learners
 from crowdwise import metrics as metrics
 from crowdwise import simulate as simulate
 from crowdwise import spark as spark
+from crowdwise import testing as testing
 from crowdwise import trust as trust
 from crowdwise.active.campaign import Campaign as Campaign
 from crowdwise.answers.comparisons_judges import judge_table as judge_table
@@ -18,15 +19,15 @@ from crowdwise.answers.comparisons_leaderboard import Ranking as Ranking
 from crowdwise.answers.comparisons_preferences import preference_weights as preference_weights
 from crowdwise.answers.comparisons_preferences import write_preferences as write_preferences
 from crowdwise.answers.graph_crowd import GraphConsensus as GraphConsensus
-from crowdwise.answers.label_sets_result import LabelSetConsensus as LabelSetConsensus
-from crowdwise.answers.similarities_clusters import Clustering as Clustering
+from crowdwise.answers.label_sets_binary_relevance import LabelSetConsensus as LabelSetConsensus
+from crowdwise.answers.similarities_crowd_clustering import Clustering as Clustering
 from crowdwise.answers.tags_result import TagConsensus as TagConsensus
 from crowdwise.api import aggregate as aggregate
 from crowdwise.api import compare as compare
 from crowdwise.api import fit as fit
 from crowdwise.client import Client as Client
 from crowdwise.core.consensus import Consensus as Consensus
-from crowdwise.core.estimates import Estimates as Estimates
+from crowdwise.core.result import Estimates as Estimates
 from crowdwise.data.comparisons import Comparisons as Comparisons
 from crowdwise.data.comparisons import read_comparisons as read_comparisons
 from crowdwise.data.dataset import Dataset as Dataset
@@ -39,6 +40,7 @@ from crowdwise.data.rankings import Rankings as Rankings
 from crowdwise.data.rankings import read_rankings as read_rankings
 from crowdwise.data.ratings import Ratings as Ratings
 from crowdwise.data.ratings import read_ratings as read_ratings
+from crowdwise.data.rules import apply_rules as apply_rules
 from crowdwise.data.similarities import Similarities as Similarities
 from crowdwise.data.similarities import read_similarities as read_similarities
 from crowdwise.data.tags import Tags as Tags
@@ -46,7 +48,7 @@ from crowdwise.data.tags import read_tags as read_tags
 from crowdwise.data.votes import Votes as Votes
 from crowdwise.data.votes import read_truth as read_truth
 from crowdwise.data.votes import read_votes as read_votes
-from crowdwise.exporters.to_dataset import to_dataset as to_dataset
+from crowdwise.exporters.write_labels import to_dataset as to_dataset
 from crowdwise.exporters.write_labels import write_labels as write_labels
 from crowdwise.importers.export import Export as Export
 from crowdwise.importers.read_export import read_export as read_export
@@ -74,6 +76,7 @@ from crowdwise.report.findings import diagnose as diagnose
 from crowdwise.report.page import write_report as write_report
 from crowdwise.saved import load as load
 from crowdwise.trust.agreement import agreement as agreement
+from crowdwise.trust.annotators import coverage_table as coverage_table
 
 __version__: str
 __all__: list[str]

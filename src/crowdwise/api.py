@@ -227,7 +227,7 @@ class Task(_Work):
         with shown(self.method, verbose, callback) as report:
             if self.inputs is None:
                 self.model.fit(table, callback=report, **known)
-            elif self.method in registry.METHODS:
+            elif self.method in registry.for_votes():
                 self._fit_with_inputs(table, gold, max_seconds, report, progress)
             else:
                 self.model.fit(self.inputs, table, callback=report, **known)
@@ -278,7 +278,7 @@ class Fitted(_Work):
         """Figures against the truth by name, with confidence intervals, gold left out; none where nothing is known."""
         from crowdwise.metrics.measures import measure
 
-        return measure(self.answer_type, self.table, self.result, self.truth, gold=self.gold)
+        return measure(self.answer_type, self.table, self.result, self.truth)
 
     @cached_property
     def tested(self) -> tuple[float, int] | None:
@@ -308,7 +308,7 @@ def prepare(
     auto = is_auto(inputs)
     if auto and (method is not None or graph is not None or answer_type != registry.VOTES):
         inputs = None
-    learner = inputs is not None and method is not None and method not in registry.METHODS
+    learner = inputs is not None and method is not None and method not in registry.for_votes()
     entry = None if method is None else registry.find(method, answer_type, inputs=learner)
     model = None if entry is None else entry.create(**(params or {}))
     asked = answers if answer_type in (registry.VOTES, "graph") else answer_type
@@ -378,7 +378,7 @@ def compare(
 def compared(methods: str | Iterable[str]) -> list[str]:
     """The keys asked for, each once; ``"all"`` are those that need no known truth."""
     if methods == "all":
-        return [key for key, entry in registry.METHODS.items() if not entry.load().needs_gold]
+        return [key for key, entry in registry.for_votes().items() if not entry.load().needs_gold]
     keys = [methods] if isinstance(methods, str) else list(methods)
     for key in keys:
         if registry.find(key).load().needs_gold:

@@ -233,7 +233,7 @@ class RemoteCampaign:
     ) -> None:
         """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
         given = {"available": available, "max_votes": max_votes, "price": price}
-        self._call("PATCH", f"/annotators/{quote(str(name), safe='')}", given)
+        self._call("PATCH", f"/annotators?name={quote(str(name), safe='')}", given)
 
     def invite(self, annotator: Any, *, days: float = 30.0, price: float | None = None) -> str:
         """A link that lets an annotator label in a browser."""

@@ -19,6 +19,7 @@ import difflib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from shlex import quote
 from typing import Any
 
 __all__ = [
@@ -47,7 +48,7 @@ class Option:
 
     def choice(self) -> str:
         """The values as the command line takes them."""
-        return either([str(value) for value in self.values]) or self.command
+        return either([quote(str(value)) for value in self.values]) or self.command
 
 
 class Setting(Option):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def check_inputs(entry: registry.Entry, model: Any) -> None:
     """Whether a method without a network can use inputs that were given."""
-    if entry.key not in registry.METHODS or not model.takes_item_prior:
+    if entry.key not in registry.for_votes() or not model.takes_item_prior:
         raise ParameterError(
             f"{entry.key} looks at {entry.answer_type} alone, and has no use for inputs: leave them out, or take "
             f"{registry.DEFAULT} or a learner."
@@ -47,7 +47,7 @@ def texts_of(path: Any, column: str, features: Any = None, item: str | None = No
     """The texts to learn from, by item: from a column of the file of votes, of the table of items in a folder, or of a
     file of features."""
     from crowdwise.data.dataset import find_table
-    from crowdwise.data.texts import read_texts
+    from crowdwise.data.features import read_texts
 
     file = path if features is None else features
     if Path(file).is_dir():

@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import registry
-from crowdwise.core.accuracy_parts import accuracies_in_parts
 from crowdwise.core.dependence import Dependence
+from crowdwise.core.fitted_parts import accuracies_in_parts
 from crowdwise.core.limits import free_memory
-from crowdwise.core.progress_bar import shown_stages
-from crowdwise.core.timetable import Passes, Stage, Timetable
+from crowdwise.core.progress_bar import Passes, Stage, Timetable, shown_stages
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded, reading
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from crowdwise.metrics.bootstrap import Estimate
 
 KIND = "consensus in parts"
-FORMAT = 1
+FORMAT = 2
 ARRAYS = "arrays.npz"
 READING = (
     "item", "annotator", "label", "weight", "timestamp", "classes", "on_duplicate", "on_missing", "normalise_labels",
@@ -217,13 +216,13 @@ def aggregate_files(
     annotator_accuracy
         Estimate the accuracy of annotators as in memory. It takes about as long as a fit.
     progress
-        Called with a :class:`crowdwise.core.timetable.Stage`, many times.
+        Called with a :class:`crowdwise.core.progress_bar.Stage`, many times.
     **options
         Parameters of the method; and how the files are read: ``item``, ``annotator``, ``label``, ``weight`` and
         ``timestamp`` name columns, ``on_duplicate``, ``on_missing``, ``classes`` and ``normalise_labels`` are those of
         :func:`~crowdwise.read_votes`. ``answer_type="votes"`` takes labels for classes that do not look like it.
     """
-    from crowdwise.metrics.measured_parts import MeasuredParts
+    from crowdwise.metrics.measures import MeasuredParts
 
     target, kept = check_places(out, save)
     rows = _rows(max_memory, rows_per_part)
@@ -261,12 +260,13 @@ def aggregate_files(
             against.add(q, packed.truth(i))
             table = found.table(packed.load(i, names=True)[0], codes, q, probabilities)
             _write(table, made / f"part-{i:05d}.parquet")
-        accuracy = accuracies_in_parts(found) if annotator_accuracy else None
+        agreement = np.divide(agrees, counted, out=np.full(M, np.nan), where=counted > 0)
+        accuracy = accuracies_in_parts(found, agreement) if annotator_accuracy else None
         written = WrittenConsensus(
         out=target, method=entry.key, n_items=sum(packed.sizes), n_votes=int(counted.sum()),
         annotator_names=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
         items_per_class=per_class, measured=against.measured(),
-        agreement=np.divide(agrees, counted, out=np.full(M, np.nan), where=counted > 0), confusion=found.confusion,
+        agreement=agreement, confusion=found.confusion,
         dependence=found.dependence, trace=found.trace, iterations=found.iterations, converged=found.converged,
         notes=found.notes, accuracy=accuracy,
         )  # fmt: skip

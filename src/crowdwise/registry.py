@@ -2,15 +2,18 @@
 benchmarks read it; module names as text stand here and nowhere else.
 
 To add a method: write its class in one file of ``crowdwise/methods`` (``crowdwise/answers`` for other answer types than
-votes, ``crowdwise/learners`` where it looks at inputs as well) and add its line here.
+votes, ``crowdwise/learners`` where it looks at inputs as well) and add its line here. Other packages add methods for
+votes through entry points of the group ``crowdwise.methods`` (:func:`plugins`).
 """
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from crowdwise.errors import ParameterError, Remedy, suggestion
+from crowdwise.errors import InputWarning, ParameterError, Remedy, suggestion
 
 DEFAULT = "auto"
 DEFAULT_LEARNER = "ensemble"
@@ -66,7 +69,7 @@ _TYPES = (
         "similarities", "whether two are alike", "data.similarities:Similarities", "crowd-clustering", ("similar",)
     ),
     AnswerType("label-sets", "any number of classes", "data.label_sets:LabelSets", "binary-relevance", ("sets",)),
-    AnswerType("tags", "a tag for every token of a sequence", "data.tags:Tags", "hmm-crowd", column="tag"),
+    AnswerType("tags", "a tag for every token of a sequence", "data.tags:Tags", "token-dawid-skene", column="tag"),
     AnswerType("graph", "one class of a few, for linked items", "data.votes:Votes", "graph-crowd", ("linked",)),
 )  # fmt: skip
 ANSWER_TYPES: dict[str, AnswerType] = {kind.name: kind for kind in _TYPES}
@@ -97,8 +100,8 @@ def default_method(answer_type: str, n_annotators: int | None = None) -> str:
 RESULTS = {
     target.partition(":")[2]: target
     for target in (
-        "core.consensus:Consensus", "core.estimates:Estimates", "answers.comparisons_leaderboard:Ranking",
-        "answers.similarities_clusters:Clustering", "answers.label_sets_result:LabelSetConsensus",
+        "core.consensus:Consensus", "core.result:Estimates", "answers.comparisons_leaderboard:Ranking",
+        "answers.similarities_crowd_clustering:Clustering", "answers.label_sets_binary_relevance:LabelSetConsensus",
         "answers.tags_result:TagConsensus", "answers.graph_crowd:GraphConsensus",
     )
 }  # fmt: skip
@@ -209,6 +212,53 @@ class Entry(NamedTuple):
         return self.answer_type == answer_type or (self.answer_type == VOTES and votes)
 
 
+class Plugin(Entry):
+    """A method for votes of another installed package. Its ``target`` is absolute, its ``reference`` the package.
+
+    Its summary is the first line of its docstring. A plugin that cannot be used is a :class:`ParameterError`.
+    """
+
+    def load(self) -> Any:
+        """The class behind the key."""
+        try:
+            model = getattr(import_module(self.module), self.class_name)
+            if model.key != self.key:
+                raise ParameterError(f"its class has the key {model.key!r}")
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise ParameterError(f"The method {self.key} of {self.reference} cannot be loaded ({why}).") from error
+        return model
+
+    @property
+    def summary(self) -> str:
+        """The first line of the class's docstring."""
+        try:
+            return (self.load().__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        except ParameterError as error:
+            return str(error)
+
+    @property
+    def docs(self) -> str:
+        """The address of its documentation, as the package names it; empty without one."""
+        from importlib.metadata import metadata
+
+        urls = dict(line.split(", ", 1) for line in metadata(self.reference.split()[0]).get_all("Project-URL", ()))
+        names = {name.lower(): url for name, url in urls.items()}
+        return next((names[name] for name in ("documentation", "docs", "homepage", "repository") if name in names), "")
+
+    @property
+    def inputs(self) -> bool:
+        return False
+
+    @property
+    def answer_type(self) -> str:
+        return VOTES
+
+    @property
+    def family(self) -> str:
+        return "plugin"
+
+
 _METHODS = (
     ("auto", "ds_auto:Auto", "Anchored matrices, probabilities that allow for common errors (default)", "crowdwise"),
     ("stacked", "ds_stacked:Stacked", "Models averaged by how well they predict held-out votes", "crowdwise"),
@@ -223,12 +273,12 @@ _METHODS = (
     ("wawa", "weights_agreement:Wawa", "Votes weighted by agreement with the majority", "Crowd-Kit"),
     ("zero-based-skill", "weights_agreement:ZeroBasedSkill", "Skills moved towards agreement", "Crowd-Kit"),
     ("iwmv", "weights_agreement:IWMV", "Votes weighted by K times accuracy minus 1", "Li and Yu 2014"),
-    ("zencrowd", "weights_zencrowd:ZenCrowd", "Reliable answers, or random ones", "Demartini et al. 2012"),
+    ("zencrowd", "weights_agreement:ZenCrowd", "Reliable answers, or random ones", "Demartini et al. 2012"),
     ("pm", "weights_truth_discovery:PM", "Labels and weights with the least weighted loss", "Li et al. 2014"),
     ("catd", "weights_truth_discovery:CATD", "Weights from an upper bound of each error rate", "Li et al. 2014"),
     ("bwa", "weights_truth_discovery:BWA", "Each class a number, with noise per annotator", "Li et al. 2019"),
-    ("glad", "ability_glad:GLAD", "Ability of annotators, difficulty of items", "Whitehill et al. 2009"),
-    ("irt", "ability_irt:ItemResponse", "Annotators know the answer or guess", "crowdwise"),
+    ("glad", "ability_fit:GLAD", "Ability of annotators, difficulty of items", "Whitehill et al. 2009"),
+    ("irt", "ability_fit:ItemResponse", "Annotators know the answer or guess", "crowdwise"),
     ("ibcc", "bayes_ibcc:IBCC", "Bayesian confusion matrices (also BayesGC)", "Kim and Ghahramani 2012"),
     ("ebcc", "bayes_ebcc:EBCC", "Classes with subtypes on which annotators err alike", "Li et al. 2019"),
     ("cbcc", "bayes_cbcc:CBCC", "Annotators in communities that answer alike", "Venanzi et al. 2014"),
@@ -242,23 +292,23 @@ _METHODS = (
     ("worker-cluster", "groups_worker_cluster:WorkerCluster", "A few matrices for all", "Imamura et al. 2018"),
     ("grouped-dawid-skene", "groups_dawid_skene:GroupedDawidSkene", "One vote per group, weighted", "Traganitis 2022"),
     ("grouped-majority", "groups_dawid_skene:GroupedMajority", "One vote per group", "Traganitis 2022"),
-    ("kos", "spectral_kos:KOS", "Messages between items and annotators", "Karger, Oh and Shah 2011"),
+    ("kos", "spectral_vectors:KOS", "Messages between items and annotators", "Karger, Oh and Shah 2011"),
     ("kos-svd", "spectral_vectors:KOSSVD", "Top singular vector of the centred votes", "Zhang et al. 2016"),
     ("ghosh", "spectral_vectors:Ghosh", "Top singular vector of the votes", "Ghosh et al. 2011"),
     ("eigenratio", "skills_agreement:EigenRatio", "Agreement eigenvector over the graph's", "Dalvi et al. 2013"),
     ("sml", "spectral_sml:SML", "Sensitivity and specificity from covariances", "Parisi et al. 2014"),
     ("pgd", "skills_agreement:PGD", "Skills by projected gradient on pairwise agreement", "Ma et al. 2018"),
-    ("m-msr", "skills_mmsr:MMSR", "Skills by trimmed means, against adversaries", "Ma and Olshevsky 2020"),
-    ("triangular", "skills_triangular:Triangular", "Skills from the best triangles", "Bonald and Combes 2017"),
+    ("m-msr", "skills_agreement:MMSR", "Skills by trimmed means, against adversaries", "Ma and Olshevsky 2020"),
+    ("triangular", "skills_agreement:Triangular", "Skills from the best triangles", "Bonald and Combes 2017"),
     ("bp", "messages_bp:BeliefPropagation", "Belief propagation over the votes", "Liu et al. 2012"),
-    ("mf", "messages_mf:MeanField", "Mean field over truths and confusion matrices", "Liu et al. 2012"),
+    ("mf", "messages_bp:MeanField", "Mean field over truths and confusion matrices", "Liu et al. 2012"),
     ("minimax", "entropy_minimax:Minimax", "Annotators and items both confuse classes", "Zhou et al. 2014"),
     ("m3v", "entropy_m3v:MaxMarginVote", "Weighted votes that win by a margin", "Tian and Zhu 2015"),
     ("crowd-svm", "entropy_crowd_svm:CrowdSVM", "Confusion matrices and margins, sampled", "Tian and Zhu 2015"),
 )
 _ANSWERS = (
-    ("mean", "ratings_averages:MeanRating", "The mean of an item's ratings", ""),
-    ("median", "ratings_averages:MedianRating", "The median of an item's ratings", ""),
+    ("mean", "ratings_shared:MeanRating", "The mean of an item's ratings", ""),
+    ("median", "ratings_shared:MedianRating", "The median of an item's ratings", ""),
     ("gaussian", "ratings_gaussian:GaussianRatings", "Bias and precision", "Raykar et al. 2010"),
     ("bayes-iterative", "ratings_iterative:BayesIterative", "Messages and variances", "Ok et al. 2019"),
     ("covariance", "ratings_covariance:CovarianceRatings", "Errors that annotators share", "Tenzer et al. 2022"),
@@ -329,9 +379,36 @@ ANSWER_METHODS: dict[str, Entry] = {entry.key: entry for entries in _OTHERS.valu
 """Methods for other answer types than votes, with and without inputs."""
 
 
+@cache
+def plugins() -> dict[str, Entry]:
+    """Methods for votes of other installed packages, by key: entry points of the group ``crowdwise.methods``.
+
+    Nothing of theirs is imported here. A key that is taken is left out, with a warning.
+    """
+    from importlib.metadata import entry_points
+
+    found: dict[str, Entry] = {}
+    for point in sorted(entry_points(group="crowdwise.methods"), key=lambda point: (point.name, str(point.dist))):
+        package = "?" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+        if point.name in (METHODS | LEARNERS | ANSWER_METHODS | found):
+            warnings.warn(
+                f"{package} has a method {point.name!r}, a key that is taken: it is left out.", InputWarning, 2
+            )
+            continue
+        found[point.name] = Plugin(point.name, point.value, "", package)
+    return found
+
+
+def for_votes() -> dict[str, Entry]:
+    """Methods for votes alone: ours, then those of other packages."""
+    return {**METHODS, **plugins()}
+
+
 def find(key: str, answer_type: str = VOTES, *, inputs: bool = False) -> Entry:
     """The entry of a method for such answers, without or with inputs; an error says what a key is for instead."""
     every = {**METHODS, **LEARNERS, **ANSWER_METHODS}
+    if key not in every:
+        every |= plugins()
     entry = every.get(key)
     if entry is not None and entry.serves(answer_type) and entry.inputs == inputs:
         return entry

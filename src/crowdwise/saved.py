@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
-from crowdwise.data import manifests
+from crowdwise.data import folders
 from crowdwise.data.consensus_files import ConsensusFiles, find_consensus
 from crowdwise.data.saved_files import kind_of, read_saved
 from crowdwise.errors import ReadError, either, listing
@@ -48,7 +48,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
         raise ReadError(f"{folder} is {'a file' if folder.exists() else 'not there'}: expected a folder.")
     raise ReadError(
         f"{folder} holds nothing that crowdwise saves: expected a saved {either(list(OPENED))} with its "
-        f"{manifests.NAME}, a campaign or a table of votes (labels.csv), and found "
+        f"{folders.NAME}, a campaign or a table of votes (labels.csv), and found "
         f"{listing(sorted(path.name for path in folder.iterdir())) or 'nothing'}."
     )
 

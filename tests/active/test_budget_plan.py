@@ -35,7 +35,7 @@ def test_the_crowd_votes_as_it_did() -> None:
 
 @pytest.mark.parametrize("each", [1, 2, 5])
 def test_nobody_votes_twice_on_an_item(each: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdwise.simulate.fitted_crowds.CHUNK", 50)
+    monkeypatch.setattr("crowdwise.simulate.crowds.CHUNK", 50)
     votes = crowd().vote(np.zeros(300, np.int64), each, np.random.default_rng(0))
     assert (np.diff(votes.indptr) == each).all()
     pairs = votes.item * 5 + votes.annotator

@@ -18,8 +18,7 @@ import pytest
 import crowdwise as cw
 from crowdwise.active import campaign as module
 from crowdwise.active import journal_stream
-from crowdwise.active.journal import Journal
-from crowdwise.active.salvage import salvage
+from crowdwise.active.journal import Journal, salvage
 from crowdwise.active.stopping import StopRule
 from crowdwise.errors import (
     DuplicateError,
@@ -199,7 +198,7 @@ def test_the_target_stops_it(tmp_path: Path) -> None:
     votes = crowd.votes
     with cw.Campaign.create(
         tmp_path / "campaign", cw.OneCoin(), classes=votes.classes.tolist(), items=votes.items.tolist(),
-        annotators=votes.annotators.tolist(), target=0.6,
+        annotators=votes.annotators.tolist(), target=0.3,
     ) as campaign:  # fmt: skip
         assert campaign.status()["stop"] is None
         campaign.add(votes)

@@ -94,7 +94,7 @@ def test_finished_items_and_a_target_that_is_not_reached(tmp_path: Path) -> None
     campaign.add(votes)
     state, why = standing(campaign)
     assert state == "exhausted"
-    assert "(a class with probability 0.95 or 3 votes), and the target of 0.999 is not reached" in str(why)
+    assert "(a class with probability 0.9 or 3 votes), and the target of 0.999 is not reached" in str(why)
     campaign.change(max_votes=None, probability=None)
     assert standing(campaign) == ("running", None)
     found = campaign.status()

@@ -11,8 +11,7 @@ import pytest
 
 from crowdwise.active import acquisition
 from crowdwise.active.fair_assignment import expected_errors, propose_fairly
-from crowdwise.active.proposals import Proposal
-from crowdwise.active.state import Pairs, State
+from crowdwise.active.state import Pairs, Proposal, State
 from crowdwise.active.strategies import Strategy, find_strategy
 from crowdwise.errors import InputError, ParameterError
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active import journal_stream, questions
-from crowdwise.active.salvage import salvage
+from crowdwise.active import asking, journal_stream
+from crowdwise.active.journal import salvage
 from crowdwise.errors import CrowdwiseError, InputError, LabelError, OutputError, ParameterError
 
 
@@ -387,7 +387,7 @@ def test_a_clock_that_was_set_back_blocks_no_questions(tmp_path: Path, monkeypat
     class Clock:
         time = staticmethod(lambda: now)
 
-    monkeypatch.setattr(questions, "time", Clock)
+    monkeypatch.setattr(asking, "time", Clock)
     now += 1_000_000.0
     assert len(campaign.propose(1)) == 1
     now -= 1_000_000.0

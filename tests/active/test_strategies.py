@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import crowdwise as cw
 from crowdwise.active import acquisition
-from crowdwise.active.optimal_batch import assign, assign_pairs
 from crowdwise.active.state import Pairs, State
-from crowdwise.active.strategies import STRATEGIES, Strategy, find_strategy
+from crowdwise.active.strategies import STRATEGIES, Strategy, assign, assign_pairs, find_strategy
 from crowdwise.errors import InputError, ParameterError
 
 RNG = np.random.default_rng
@@ -130,7 +129,7 @@ def test_large_problems_are_solved_nearly_as_well(monkeypatch: pytest.MonkeyPatc
     value[rng.random((60, 12)) < 0.2] = -np.inf
     capacity = rng.integers(0, 5, 12).astype(float)
     exact = assign(value, capacity, 20)
-    monkeypatch.setattr("crowdwise.active.optimal_batch.EXACT", 0)
+    monkeypatch.setattr("crowdwise.active.strategies.EXACT", 0)
     row, column = assign(value, capacity, 20)
     assert len(row) == len(exact[0]) == len(set(row.tolist()))
     assert (np.bincount(column, minlength=12) <= capacity).all()

@@ -9,7 +9,8 @@ import pytest
 from scipy import integrate, stats
 
 import crowdwise as cw
-from crowdwise.active import acquisition, trials
+from crowdwise.active import acquisition
+from crowdwise.active import strategies as trials
 from crowdwise.active.replays import replay
 from crowdwise.active.state import Pairs, State
 from crowdwise.active.strategies import Strategy, find_strategy
@@ -64,7 +65,7 @@ def test_the_going_rate_is_that_of_the_last_who_is_needed() -> None:
 
 
 def test_the_expected_improvement_is_an_integral(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "DRAWS", 5_000)
+    monkeypatch.setattr(trials, "TRIAL_DRAWS", 5_000)
     price, rate = np.array([0.5, 1.0, 4.0]), 0.3
     a, b = 6.0, 2.0  # both rows alike: the information of a vote is that of two independent draws of accuracy
     got = trials.expected_improvement(np.tile([[a, b], [b, a]], (3, 1, 1)), price, np.full(2, 0.5), rate, RNG(0))

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 import crowdwise as cw
 from crowdwise.answers import comparisons_likelihood as maths
-from crowdwise.answers import comparisons_matrices
+from crowdwise.answers import comparisons_matches
 from crowdwise.answers.comparisons_likelihood import Likelihood
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.errors import ConnectionWarning, InputError, ParameterError
@@ -173,7 +173,7 @@ def test_many_items_take_the_sparse_road_to_the_same_place(monkeypatch: pytest.M
     for key in ("bradley-terry", "crowd-bt", "position-bt"):
         dense = fit(table, key)
         with monkeypatch.context() as other:
-            other.setattr(comparisons_matrices, "DENSE", 3)
+            other.setattr(comparisons_matches, "DENSE", 3)
             sparse = fit(table, key)
         assert np.abs(dense.scores - sparse.scores).max() < 1e-5
         assert np.abs(sparse.errors / dense.errors - 1.0).max() < 0.15  # estimated, by 100 random vectors

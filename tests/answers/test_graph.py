@@ -90,7 +90,7 @@ def test_a_chain_is_hmm_crowd():
     tags = cw.simulate.tag_chain(40, n_annotators=6, n_classes=K, length=(2, 8), random_state=2).tags
     tied = np.where(np.eye(K, dtype=bool), np.exp(J), 1.0) / (np.exp(J) + K - 1)
     transition = np.vstack([np.full(K, 1 / K), tied])
-    hmm = cw.aggregate(tags, memory=False, prior=0.5, transition=transition, tol=1e-9)
+    hmm = cw.aggregate(tags, "hmm-crowd", memory=False, prior=0.5, transition=transition, tol=1e-9)
     linked = cw.GraphCrowd(strength=J, class_prior="uniform", prior=0.5, tol=1e-9, max_iter=500)
     found = linked.fit(tags.votes, graph=chain_of(tags)).consensus_
     assert found.objective == pytest.approx(hmm.objective, abs=1e-3)

@@ -11,10 +11,10 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import crowdwise as cw
+from crowdwise.answers.comparisons_connectivity import positions_known
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import maximise, schur, separated
-from crowdwise.answers.comparisons_order import positions_known
 from crowdwise.errors import InputError, ParameterError
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 import crowdwise as cw
-from crowdwise.answers import comparisons_matrices, rankings_plackett_luce
+from crowdwise.answers import comparisons_matches, rankings_plackett_luce
 from crowdwise.errors import ConnectionWarning, InputError, ParameterError
 
 
@@ -35,8 +35,9 @@ def test_all_orders_of_some_items_sum_to_one() -> None:
     assert np.exp(logs).sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("ends", ["top", "both"])
 @pytest.mark.parametrize("prior", [0.0, 1.0])
-def test_the_optimum_by_brute_force(prior: float) -> None:
+def test_the_optimum_by_brute_force(prior: float, ends: str) -> None:
     mixed = cw.simulate.rankings(5, n_rankings=60, size=4, random_state=0).rankings.to_frame("polars")
     table = cw.Rankings.from_frame(mixed.filter((mixed["rank"] < 4) | (mixed["question"] % 2 == 0)))  # of 3 and of 4
     assert set(np.diff(table.indptr).tolist()) == {3, 4}
@@ -44,11 +45,13 @@ def test_the_optimum_by_brute_force(prior: float) -> None:
 
     def loss(s: Any) -> float:
         value = -sum(np.log(probability(order, s)) for order in said)
+        if ends == "both":
+            value = (value - sum(np.log(probability(order[::-1], -s)) for order in said)) / 2.0
         value += 0.5 * prior * (np.logaddexp(0, s) + np.logaddexp(0, -s)).sum()
         return float(value + (s.sum() ** 2 if prior == 0 else 0.0))
 
     best = minimize(loss, np.zeros(5), method="BFGS", options={"gtol": 1e-8})
-    ranking = cw.aggregate(table, "plackett-luce", prior=prior)
+    ranking = cw.aggregate(table, "plackett-luce", prior=prior, ends=ends)
     assert np.abs(best.x - best.x.mean() - ranking.scores).max() < 1e-5
     assert ranking.trace[-1] == pytest.approx(-best.fun, abs=1e-8) and (np.diff(ranking.trace) >= 0).all()
 
@@ -57,7 +60,7 @@ def test_choix_finds_the_same() -> None:
     choix = pytest.importorskip("choix")
     table = cw.simulate.rankings(8, n_rankings=300, size=5, random_state=1).rankings
     theirs = choix.ilsr_rankings(8, rankings_of(table), alpha=0.0, max_iter=1000, tol=1e-12)
-    assert np.abs(theirs - theirs.mean() - cw.aggregate(table, prior=0).scores).max() < 1e-6
+    assert np.abs(theirs - theirs.mean() - cw.aggregate(table, prior=0, ends="top").scores).max() < 1e-6
 
 
 def test_rankings_of_two_are_comparisons() -> None:
@@ -69,17 +72,18 @@ def test_rankings_of_two_are_comparisons() -> None:
 def test_many_items_take_the_sparse_road(monkeypatch: pytest.MonkeyPatch) -> None:
     table = cw.simulate.rankings(40, n_rankings=800, size=4, random_state=3).rankings
     dense = cw.aggregate(table)
-    monkeypatch.setattr(comparisons_matrices, "DENSE", 3)
+    monkeypatch.setattr(comparisons_matches, "DENSE", 3)
     sparse = cw.aggregate(table)
     assert np.abs(dense.scores - sparse.scores).max() < 1e-6
     assert np.abs(sparse.errors / dense.errors - 1.0).max() < 0.2  # estimated, by 100 random vectors
 
 
-def test_standard_errors_cover() -> None:
+@pytest.mark.parametrize("ends", ["top", "both"])
+def test_standard_errors_cover(ends: str) -> None:
     inside = 0.0
     for seed in range(120):
         crowd = cw.simulate.rankings(10, n_rankings=300, size=4, random_state=seed)
-        ranking = cw.aggregate(crowd.rankings)
+        ranking = cw.aggregate(crowd.rankings, ends=ends)
         inside += float((np.abs(ranking.scores - crowd.scores) < 1.96 * ranking.errors).mean()) / 120
     assert 0.93 <= inside <= 0.97
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.answers import tags_memory
+from crowdwise.answers import tags_hmm
 from crowdwise.core.em import Part
 from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError
 
@@ -58,15 +58,13 @@ def test_posterior_likelihood_and_objective_equal_enumeration(tiny, remember):
     model = cw.HMMCrowd(memory=remember, tol=1e-9).fit(tiny)
     found, K = model.consensus_, tiny.votes.n_classes
     table = np.exp(model.params_.log_score.reshape(-1, K, K)).transpose(0, 2, 1)
-    before = tags_memory.said_before(tiny) if remember else None
+    before = tags_hmm.said_before(tiny) if remember else None
     theta = table.reshape(tiny.votes.n_annotators, K + 1, K, K) if remember else table
     q, total = enumerated(tiny, theta, found.transition, before)
     np.testing.assert_allclose(found.posterior, q, atol=1e-9)
     assert found.log_likelihood == pytest.approx(total, abs=1e-8)
     if remember:
-        pseudo = tags_memory.pseudo_counts(
-            "crowd", None, tiny, tags_memory.with_memory(Part.of(tiny.votes), tiny), None
-        )
+        pseudo = tags_hmm.pseudo_counts("crowd", None, tiny, tags_hmm.with_memory(Part.of(tiny.votes), tiny), None)
     else:
         from crowdwise.core.priors import pseudo_counts
 
@@ -85,7 +83,7 @@ def test_the_objective_never_falls(bio, settings):
 def test_said_before():
     rows = [("s", 0, "a", "x"), ("s", 1, "a", "y"), ("s", 1, "b", "x"), ("s", 2, "b", "y"), ("t", 0, "a", "x")]
     tags = cw.Tags.from_records(rows)
-    assert tags_memory.said_before(tags).tolist() == [2, 0, 2, 0, 2]  # x is 0, y is 1, nothing is 2
+    assert tags_hmm.said_before(tags).tolist() == [2, 0, 2, 0, 2]  # x is 0, y is 1, nothing is 2
 
 
 def test_without_a_chain_and_memory_it_is_dawid_skene(bio):
@@ -101,7 +99,7 @@ def test_without_a_chain_and_memory_it_is_dawid_skene(bio):
 
 def test_known_parameters_are_found():
     crowd = cw.simulate.tag_chain(500, n_annotators=8, annotators_per_sequence=4, random_state=3)
-    found = cw.aggregate(crowd.tags)
+    found = cw.aggregate(crowd.tags, "hmm-crowd")
     assert np.abs(found.transition - crowd.parameters["transition"]).max() < 0.08
     assert np.abs(found.confusion - crowd.parameters["confusion"]).mean() < 0.04
     assert found.score(crowd.truth) > cw.aggregate(crowd.tags, "token-dawid-skene").score(crowd.truth)
@@ -118,9 +116,9 @@ def test_spans_are_found_far_better_than_by_majority():
     for seed in range(3):
         crowd = cw.simulate.bio_tags(120, annotators_per_sequence=2, random_state=seed)
         found = (
-            cw.aggregate(crowd.tags),
+            cw.aggregate(crowd.tags, "hmm-crowd"),
             cw.aggregate(crowd.tags.votes, "majority"),
-            cw.aggregate(crowd.tags, KEYS[1]),
+            cw.aggregate(crowd.tags),
         )
         f1 = [float(cw.metrics.span_scores(c, crowd.tags, resamples=1)["f1"]) for c in found]
         gain.append(f1[0] - f1[1])
@@ -197,7 +195,8 @@ class TestEveryMethod:
 
     def test_parameters_and_callbacks(self, key, bio):
         seen = []
-        model = cw.ANSWER_METHODS[key].load()(max_iter=2, tol=0.0)
+        few = {"max_iter": 2, "tol": 0.0}
+        model = cw.registry.create(key, "tags", **few if key == "hmm-crowd" else {"base_params": few})
         with pytest.raises(NotFittedError):
             model.predict(bio.tags)
         with pytest.warns(ConvergenceWarning, match="raise max_iter"):
@@ -209,8 +208,9 @@ class TestEveryMethod:
         "bad", [{"decode": "best"}, {"max_iter": 0}, {"tol": -1.0}, {"prior": "none"}, {"start": "x"}]
     )
     def test_bad_parameters_are_named(self, key, bio, bad):
+        given = bad if key == "hmm-crowd" or "decode" in bad else {"base_params": bad}
         with pytest.raises(ParameterError, match=f"{next(iter(bad))}="):
-            cw.aggregate(bio.tags, key, **bad)
+            cw.aggregate(bio.tags, key, **given)
 
     def test_one_class_one_annotator_other_tables(self, key, bio):
         with pytest.raises(LabelError, match="All tags are 'O'"):

@@ -6,10 +6,14 @@ import json
 import time
 
 import numpy as np
+import papers
+import papers_data
+import papers_page
+import papers_plan
+import papers_runs
 import pytest
 
 from crowdwise import simulate
-from crowdwise.bench import papers_data, papers_page, papers_plan, papers_runs
 from crowdwise.errors import ParameterError, ReadError
 
 PLAN = """
@@ -289,3 +293,12 @@ def test_lines_that_are_no_cells_are_skipped(tmp_path):
     lines = ['{"cell": ["x"]}', '{"cell": {"a": 1}}', "[1]", "null", '{"cell": "kept"}', '{"cell": "cut']
     file.write_text("\n".join(lines), encoding="utf-8")
     assert list(papers_runs.finished(file)) == ["kept"]
+
+
+def test_the_script_trains_what_is_missing_and_shows_what_there_is(plan, tmp_path, capsys):
+    file, page = tmp_path / "r.jsonl", tmp_path / "page.md"
+    words = [str(tmp_path / "plan.toml"), "--out", str(file), "--only", "*/max-mig/0", "--device", "cpu"]
+    papers.main([*words, "--images", str(tmp_path)])
+    assert "1/1 small/tiny/max-mig/0: last " in capsys.readouterr().err
+    papers.main([*words, "--show", "--page", str(page)])
+    assert "small (last / with votes)" in capsys.readouterr().out and "3 of 4 cells are missing" in page.read_text()

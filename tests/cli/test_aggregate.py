@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -13,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import typer
 
 import crowdwise as cw
 from command_line import run, wait_for_work
 from crowdwise.bench.digits import SHOWN
-from crowdwise.cli.main import app
-from crowdwise.cli.options import assignments
+from crowdwise.cli.main import COMMANDS, app
+from crowdwise.cli.options import GROUPS, assignments
 
 CSV = "task,worker,label\n" + "".join(
     f"t{n},w{m},{'cat' if (n + (m == 2 and n % 3 == 0)) % 2 else 'dog'}\n" for n in range(12) for m in range(4)
@@ -69,8 +71,8 @@ def test_without_out_labels_go_to_standard_output_and_words_to_standard_error(la
     table = pl.read_csv(done.stdout.encode())
     assert table.columns == ["item", "label", "probability", "entropy", "votes"]
     assert table.height == 12
-    assert "Annotators" in done.stderr
-    assert "majority: 12 items, 4 annotators, 2 classes, 48 votes" in done.stderr
+    assert "12 labels from 48 votes by 4 annotators, 2 classes (majority)" in done.stderr
+    assert "of the labels are expected to be right (95% CI" in done.stderr
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -291,7 +293,7 @@ def test_interrupting_a_fit_writes_nothing(tmp_path):
     sim = cw.simulate.dirichlet(30_000, n_annotators=400, n_classes=8, votes_per_item=3, random_state=0)
     sim.votes.with_truth(None).to_frame("polars").write_csv(tmp_path / "labels.csv")
     command = [sys.executable, "-m", "crowdwise", "aggregate", "labels.csv", "-m", "dawid-skene", "--out", "out.csv"]
-    slow = ["--set", "tol=0", "--set", "max_iter=1000000"]
+    slow = ["--set", "tol=0", "--set", "max_iter=1000000", "--set", "accelerate=false"]
     process = subprocess.Popen(
         [*command, *slow], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -315,13 +317,67 @@ def test_the_table_marks_annotators_with_too_few_votes(tmp_path):
     crowd = cw.simulate.one_coin(200, n_annotators=6, n_classes=2, votes_per_item=5, random_state=0)
     table = crowd.votes.with_truth(None).to_frame("polars").select("item", "annotator", "label")
     table.write_csv(tmp_path / "many.csv")
-    said = run("aggregate", tmp_path / "many.csv", "--out", tmp_path / "o.csv").stderr
+    said = run("aggregate", tmp_path / "many.csv", "--out", tmp_path / "o.csv", "--verbose").stderr
     assert "too few votes" not in said and "?" not in said
     once = pl.DataFrame({"item": [0], "annotator": ["once"], "label": [0]}, schema=table.schema)
     pl.concat([table, once]).write_csv(tmp_path / "one.csv")
-    said = run("aggregate", tmp_path / "one.csv", "--out", tmp_path / "o.csv").stderr
+    said = run("aggregate", tmp_path / "one.csv", "--out", tmp_path / "o.csv", "--verbose").stderr
     (line,) = [line for line in said.splitlines() if line.startswith("once")]
     assert "? " in line and said.count("?") == 2 and "too few votes to judge" in said
+
+
+def test_nobody_is_to_look_at_after_two_votes(tmp_path):
+    (tmp_path / "wide.csv").write_text("item,r1,r2,r3\na,1,1,0\nb,0,0,1\nc,1,1,\n")
+    assert "to look at" not in run("aggregate", tmp_path / "wide.csv", "--out", tmp_path / "o.csv").stderr
+
+
+def shown(votes, folder, *words):
+    """The lines of aggregate on some votes."""
+    votes.with_truth(None).to_frame("polars").select("item", "annotator", "label").write_csv(folder / "v.csv")
+    done = run("aggregate", folder / "v.csv", "--out", folder / "o.csv", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.split("\n")[1:-1]
+
+
+def test_the_result_comes_in_a_few_lines_and_how_it_was_computed_on_request(tmp_path):
+    crowd = cw.simulate.hammer_spammer(400, n_annotators=12, share=0.8, votes_per_item=6, random_state=0)
+    spammers = crowd.votes.annotators[crowd.parameters["spammers"]].tolist()
+    lines = shown(crowd.votes, tmp_path)
+    assert lines[0] == "400 labels from 2,400 votes by 12 annotators, 2 classes (auto)"
+    assert lines[1].endswith("%)") and "% of the labels are expected to be right (95% CI " in lines[1]
+    (people,) = [line for line in lines if line.startswith("Annotators to look at: ")]
+    assert sorted(re.findall(r"(\w+) \(\d+% right\)", people)) == sorted(spammers)
+    assert lines[-1] == f"written: {tmp_path / 'o.csv'}" and len(lines) <= 7
+    assert not any("err together" in line or "passes" in line for line in lines)
+    more = "\n".join(shown(crowd.votes, tmp_path, "--verbose"))
+    assert "How it was computed" in more and "err together" in more and "passes" in more and "Least certain" in more
+    stream = shown(crowd.votes, tmp_path, "--engine", "stream", "--annotators", tmp_path / "people.csv")
+    assert stream[0] == lines[0] and people in stream and len(stream) <= len(lines)
+
+
+@pytest.mark.parametrize(("kind", "words"), [("panel", "Taken for a panel: "), ("rules", "Taken for rules: ")])
+def test_the_kind_of_a_crowd_is_said_in_one_line(kind, words, tmp_path):
+    from crowdwise.methods.ds_auto import SEEN
+
+    rows = [(n, m, (n + (n * m % 5 == 1)) % 2) for n in range(60) for m in range(6)]
+    if kind == "rules":
+        rows = [row for row in rows if row[2] == row[1] % 2]
+    lines = shown(cw.Votes.from_records(rows), tmp_path)
+    assert [line.startswith(words) for line in lines].count(True) == 1 and SEEN[kind] not in lines
+    assert SEEN[kind] in shown(cw.Votes.from_records(rows), tmp_path, "--verbose")
+
+
+def test_what_must_not_be_missed_is_in_the_few_lines(tmp_path):
+    copied = cw.Votes.from_records([(n, m, n % 2) for n in range(60) for m in "abc"])
+    lines = "\n".join(shown(copied, tmp_path))
+    assert "they look copied, or aggregated already" in lines and "expected to be right" not in lines
+    single = cw.Votes.from_records([(n, "abc"[n % 3], n % 2) for n in range(60)])
+    for words in ((), ("--engine", "stream"), ("--method", "majority")):
+        lines = "\n".join(shown(single, tmp_path, *words))
+        assert "cannot be said: no item has votes of two annotators" in lines, words
+        assert "expected to be right (" not in lines
+    even = cw.Votes.from_records([(n, m, k) for n in range(40) for k, m in enumerate("ab")])
+    assert "Ties: 40 of 40 labels; another class is as probable." in shown(even, tmp_path, "--method", "majority")
 
 
 # -------------------------------------------------------------------- the other commands
@@ -335,7 +391,7 @@ def test_methods():
     facts = json.loads(run("methods", "--json").stdout)
     assert facts["default"] == "auto"
     assert [m["key"] for m in facts["methods"]] == list(cw.METHODS)
-    assert facts["methods"][0]["parameters"]["anchor"] == 0.5
+    assert facts["methods"][0]["parameters"]["anchor"] == 0.8
 
 
 def test_describe(labels):
@@ -427,6 +483,32 @@ def test_version_help_and_no_arguments():
     assert "aggregate" in run("-h").stdout
     for command in [c.callback.__name__.rstrip("_") for c in app.registered_commands]:
         assert run(command, "--help").returncode == 0
+    assert "Did you mean 'aggregate'?" in run("agregate").stderr
+
+
+def test_help_lists_commands_without_loading_them():
+    commands = typer.main.get_command(app).commands
+    assert {name: inner.help.partition("\n")[0] for name, inner in commands.items()} == {
+        name: line for name, (_, _, line) in COMMANDS.items()
+    }
+    code = (
+        "import sys; sys.argv = ['crowdwise', '--help']\nfrom crowdwise.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "sys.stderr.write(','.join(m for m in ('numpy', 'polars', 'crowdwise.cli.options') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert all(name in done.stdout for name in COMMANDS) and done.stderr == ""
+
+
+def test_help_of_aggregate_shows_ten_options_and_the_rest_in_groups():
+    text = run("aggregate", "--help").stdout
+    first, *others = re.split(r"^╭─ (?=\w)", text.partition("╭─ Options ")[2], flags=re.M)
+    usual = set(re.findall(r"^│ (--[\w-]+)", first, flags=re.M)) - {"--help"}
+    assert usual == {
+        "--out", "--annotators", "--report", "--probabilities", "--method", "--truth", "--gold", "--answers", "--json",
+        "--verbose",
+    }  # fmt: skip
+    assert [part.partition(" ─")[0] for part in others] == list(GROUPS)
 
 
 def test_a_cold_call_loads_no_compiler_and_no_scikit_learn(labels):
@@ -483,9 +565,7 @@ def sets(tmp_path):
 
 def test_bench_measures_every_method_on_every_set_with_classes(sets):
     out = sets / "table.csv"
-    done = run(
-        "bench", "labels", "--data", sets, "--methods", "majority,dawid-skene,gold-weighted", "--json", "--out", out
-    )
+    done = run("bench", "--data", sets, "--methods", "majority,dawid-skene,gold-weighted", "--json", "--out", out)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["data"] == ["first", "second"]
@@ -497,8 +577,8 @@ def test_bench_measures_every_method_on_every_set_with_classes(sets):
 
 
 def test_bench_shows_a_table_and_names_what_is_missing(sets):
-    done = run("bench", "labels", "--data", sets, "--sets", "second", "--methods", "majority", "--seeds", 2)
+    done = run("bench", "--data", sets, "--sets", "second", "--methods", "majority", "--seeds", 2)
     assert "majority" in done.stdout and "second" in done.stdout
-    assert run("bench", "labels", "--data", sets, "--sets", "third").returncode == 1
-    assert run("bench", "labels", "--data", sets, "--methods", "majorty").returncode == 2
-    assert "set CROWDWISE_DATA" in run("bench", "labels", "--data", sets / "none").stderr
+    assert run("bench", "--data", sets, "--sets", "third").returncode == 1
+    assert run("bench", "--data", sets, "--methods", "majorty").returncode == 2
+    assert "set CROWDWISE_DATA" in run("bench", "--data", sets / "none").stderr

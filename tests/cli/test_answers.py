@@ -57,12 +57,12 @@ KINDS = {
         "label-sets",
         "binary-relevance",
         "true.csv",
-        {"f1": (0.5, 1), "jaccard": (0.3, 1)},
+        {"f1": (0.4, 1), "jaccard": (0.3, 1)},
         ["item", "labels"],
     ),
     "tags.csv": (
         "tags",
-        "hmm-crowd",
+        "token-dawid-skene",
         "true-tags.csv",
         {"accuracy": (0.7, 1), "span_f1": (0.3, 1)},
         ["item", "sequence"],
@@ -374,3 +374,21 @@ def test_large_ratings_are_shown_as_whole_numbers(tmp_path):
     )
     assert " 123,456,790 " in done.stderr and ".125" not in done.stderr
     assert "123456790.125" in (tmp_path / "o.csv").read_text()
+
+
+def test_rules_that_abstain_are_described_by_what_they_cover(tmp_path):
+    cells = np.full((12, 3), -1)
+    cells[:4, 0], cells[2:8, 1], cells[4:9, 2] = 1, 0, 1
+    table, page = tmp_path / "matrix.csv", tmp_path / "report.html"
+    pl.DataFrame({"item": [f"i{n}" for n in range(12)], **{f"r{m}": cells[:, m] for m in range(3)}}).write_csv(table)
+    assert "say --abstain -1" in run("describe", table).stderr
+    facts = json.loads(run("describe", table, "--abstain", "-1", "--json").stdout)
+    assert (facts["items"], facts["items_without_votes"]) == (12, 3)
+    assert [row["conflict"] for row in facts["coverage"]] == pytest.approx([2 / 12, 6 / 12, 4 / 12])
+    shown = run("describe", table, "--abstain", "-1").stdout
+    assert "coverage" in shown and "r3" not in shown
+    assert run("report", table, "--abstain", "-1", "--method", "majority", "--out", page).exit_code == 0
+    text = page.read_text()
+    assert "3 of 3 annotators name one class or nothing" in text and "with too few votes" not in text
+    refused = run("describe", table, "--abstain", "-1", "--answers", "ratings")
+    assert refused.exit_code == 2 and "no option 'abstain'" in refused.stderr

@@ -98,9 +98,9 @@ def test_piped_it_draws_no_progress(folder):
 def test_aggregate_says_what_auto_did(folder):
     done = run("aggregate", folder / "labels.csv", "--json")
     facts = json.loads(done.stdout)
-    assert facts["method"] == "auto" and "Votes on an item are correlated by" in facts["notes"][0]
-    shown = run("aggregate", folder / "labels.csv")
-    assert facts["notes"][0] in shown.output
+    assert facts["method"] == "auto" and "Votes on an item err together" in facts["notes"][0]
+    words = ("aggregate", folder / "labels.csv", "--out", folder / "consensus.csv")
+    assert facts["notes"][0] in run(*words, "--verbose").output and facts["notes"][0] not in run(*words).output
 
 
 def test_whiskers():

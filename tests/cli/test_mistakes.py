@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -93,14 +95,26 @@ def test_a_folder_that_cannot_be_saved_to_is_known_before_the_work(crowd, tmp_pa
         ("diagnose", "item,annotator,label\n1,a,x\n1,a,y\n", "--on-duplicate first or last, or count every row with"),
         ("describe", "item,annotator,label\n1,a,x\n1,b,\n", "leave them out with --on-missing drop."),
         ("aggregate", "item,annotator,label\n1,a,x\n1,b,x\n", "declare them: --classes A,B,C"),
-        ("compare", "foo,bar,baz\n1,2,3\n", "e.g. --item NAME, or pass --form wide if"),
-        ("rank", "foo,bar,baz\n1,2,3\n", "e.g. --left NAME."),
+        ("compare", "foo,bar,baz\n1,2,3\n", "e.g. --item foo --annotator bar --label baz, or pass --form wide if"),
+        ("rank", "foo,bar,baz\n1,2,3\n", "e.g. --left foo --right bar --outcome baz."),
+        ("aggregate", "Photo no,rater,label\n1,2,3\n", "e.g. --item 'Photo no', or pass"),
+        ("describe", "foo,bar\n1,2\n", "e.g. --item NAME, or pass"),
+        ("describe", "photo,ann,bob,cem\n1,cat,cat,dog\n", "e.g. --item NAME, or pass --form wide"),
     ],
 )
 def test_what_to_do_is_said_in_options(tmp_path, command, content, words):
     (tmp_path / "labels.csv").write_text(content)
     done = run(command, tmp_path / "labels.csv")
     assert done.exit_code == 1 and words in told(done)
+
+
+def test_columns_of_ones_own_are_named_by_what_the_error_says(tmp_path):
+    path, rows = tmp_path / "mine.csv", "1,ann,cat\n1,bob,cat\n1,cem,dog\n2,ann,dog\n2,bob,dog\n2,cem,dog\n"
+    path.write_text(f"Photo no,who,animal\n{rows}")
+    options = re.search(r"e\.g\. (--item .*), or pass", told(run("aggregate", path)))
+    assert options is not None
+    done = run("aggregate", path, *shlex.split(options[1]), "--out", tmp_path / "consensus.csv")
+    assert done.exit_code == 0 and "2 labels from 6 votes by 3 annotators, 2 classes" in told(done)
 
 
 def test_truth_and_seeds_have_options(crowd):

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ from hypothesis import strategies as st
 
 import crowdwise as cw
 from command_line import run
-from crowdwise.cli.screen import CONTROLS, Screen
-from crowdwise.cli.show import histogram
+from crowdwise.bench.runs import Cell
+from crowdwise.cli.show import CONTROLS, Screen, histogram
 from crowdwise.cli.show_aggregate import annotator_table, class_table, leaderboard
 from crowdwise.cli.show_bench import show_bench
 from crowdwise.cli.show_compare import method_table
@@ -54,7 +53,7 @@ def test_hostile_names_are_shown_as_they_are(hostile: Path, tmp_path: Path) -> N
     for command in ("describe", "diagnose", "agreement", "compare"):
         done = run(command, hostile)
         assert "\x1b" not in done.stdout + done.stderr
-    done = run("aggregate", hostile, "--out", tmp_path / "out.csv")
+    done = run("aggregate", hostile, "--out", tmp_path / "out.csv", "--verbose")
     for name in ("[/INST]", "[unk]", "é[bold]", "\\x1b[31m"):
         assert name in done.stderr
 
@@ -81,7 +80,7 @@ def test_tables_of_benchmarks_are_split_where_the_terminal_is_narrow(capsys, mon
     monkeypatch.setenv("COLUMNS", "60")
     sets = [f"data_set_{n}" for n in range(9)]
     method = "grouped-dawid-skene"
-    cells = [SimpleNamespace(data=name, method=method, accuracy=0.5 + n / 100) for n, name in enumerate(sets)]
+    cells = [Cell(data=name, method=method, accuracy=0.5 + n / 100) for n, name in enumerate(sets)]
     show_bench(sets, [method], cells)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 60
@@ -135,7 +134,9 @@ def test_one_is_singular(tmp_path: Path) -> None:
     path = tmp_path / "one.csv"
     path.write_text("item,annotator,label\ni,ann,yes\ni,bob,no\n", encoding="utf-8")
     assert run("describe", path).stdout.startswith("2 votes by 2 annotators on 1 item, 2 classes\n")
-    assert "auto: 1 item, 2 annotators, 2 classes, 2 votes" in run("aggregate", path).stderr
+    shown = run("aggregate", path).stderr
+    assert "1 label from 2 votes by 2 annotators, 2 classes (auto)" in shown
+    assert "Ties: 1 of 1 label; another class is as probable." in shown
     diagnosis = run("diagnose", path).stdout
     assert "2 votes by 2 annotators on 1 item, 2 classes;" in diagnosis and "1 of 1 label is in doubt" in diagnosis
     text = page(cw.build_report(cw.read_votes(path)))

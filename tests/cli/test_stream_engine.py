@@ -46,7 +46,7 @@ def test_the_labels_are_those_of_memory(votes):
     words = ("--item", "photo", "--out", out, "--annotators", people, "--probabilities")
     again = run("aggregate", folder / "votes*.parquet", *words)
     assert again.exit_code == 0 and "written: " in again.output
-    assert "120 items, 10 annotators, 3 classes, 480 votes" in again.output
+    assert "120 labels from 480 votes by 10 annotators, 3 classes (auto)" in again.output
     assert pl.read_csv(people)["votes"].sum() == 480
     table = pl.read_parquet(out)
     assert (table.select(pl.sum_horizontal("p(0)", "p(1)", "p(2)")).to_series() - 1.0).abs().max() < 1e-9
@@ -68,7 +68,7 @@ def test_truth_measures_and_a_report_is_written(votes):
     assert facts["accuracy_low"] < facts["accuracy"] < facts["accuracy_high"]
     text = page.read_text(encoding="utf-8")
     assert "measured on 80" in text and f"{facts['accuracy']:.3g}" in text
-    shown = " ".join(run(*words, "--out", folder / "c", "--annotators", folder / "people.csv").output.split())
+    shown = " ".join(run(*words, "--out", folder / "c", "--annotators", folder / "people.csv", "-v").output.split())
     assert "accuracy on 80 items with truth" in shown and "accuracy, with a 95% interval" in shown
     assert all(f"{k} {(whole.labels == k).sum()} ██" in shown for k in range(3))
     pl.DataFrame({"item": ["nowhere"], "label": [0]}).write_csv(truth)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.manifests import seal
+from crowdwise.data.folders import seal
 from crowdwise.errors import InputError, OutputError, ParameterError, ReadError
 
 
@@ -105,11 +105,12 @@ def coverage(votes_per_item, level, n_seeds, key="dawid-skene"):
 @pytest.mark.slow
 @pytest.mark.parametrize("votes_per_item", [3, 6])
 def test_intervals_cover_about_as_often_as_they_say(votes_per_item):
+    """Those of matrices do; accuracies also allow for the error that real crowds share, which this one has not."""
     accuracy, entries = coverage(votes_per_item, 0.95, 30)
-    assert 0.90 < accuracy < 0.99
+    assert accuracy > 0.95
     assert 0.88 < entries < 0.99
     accuracy, _ = coverage(votes_per_item, 0.5, 30)
-    assert 0.42 < accuracy < 0.62
+    assert 0.5 < accuracy < 0.95
 
 
 def test_intervals_that_ignore_doubt_about_the_truth_would_be_too_short():

@@ -9,8 +9,8 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.core import leave_one_out
+from crowdwise.core.dependence import NONE
 from crowdwise.core.leave_one_out import LeaveOneOut, moved_classes, renamed_share
-from crowdwise.core.numerics import share_with_interval
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import assess_annotators
 
@@ -104,7 +104,7 @@ def test_what_is_known_of_an_item_judges_a_vote_that_is_alone():
     accuracy, low, high = cw.DawidSkene().fit(votes, item_prior=prior).consensus_.accuracy()
     share = np.array([(said == y)[m::2].mean() for m in range(2)])  # of right votes
     assert np.abs(accuracy - share).max() < 0.05
-    assert ((low < share) & (share < high) & (high - low < 0.25)).all()
+    assert ((low < share) & (share < high) & (high - low < 0.45)).all()
 
 
 def test_known_truths_count_and_stay_with_a_saved_consensus(tmp_path):
@@ -146,16 +146,18 @@ def test_consensus_table_and_report_say_the_same(method):
     for name in ("accuracy", "accuracy_low", "accuracy_high"):
         assert np.array_equal(table[name], report[name])
     again = leave_one_out.accuracies(votes, c.posterior)
-    for a, b in zip(share_with_interval(again[0], c.total, again[1]), c.accuracy(), strict=True):
+    mine = leave_one_out.accuracy_with_interval(again[0], c.total, again[1], c.agreement, 0)
+    for a, b in zip(mine, c.accuracy(), strict=True):
         assert np.allclose(a, b)
 
 
 def test_many_classes_are_read_as_coins_and_weights_count(monkeypatch):
     sim = cw.simulate.one_coin(600, n_annotators=15, n_classes=3, a=8, b=3, votes_per_item=5, random_state=0)
-    full = cw.aggregate(sim.votes, "majority").accuracy()
+    q, full = sim.votes.shares(), cw.aggregate(sim.votes, "majority").accuracy()
+    by_matrices = leave_one_out.accuracies(sim.votes, q, dependence=NONE)[0] / np.bincount(sim.votes.annotator)
     monkeypatch.setattr(leave_one_out, "MAX_CELLS", 10)
     coin = cw.aggregate(sim.votes, "majority").accuracy()
-    assert np.abs(full[0] - coin[0]).max() < 0.05
+    assert np.abs(by_matrices - coin[0]).max() < 0.05
     true = sim.parameters["accuracy"]
     assert ((coin[1] <= true) & (true <= coin[2])).mean() > 0.8
     monkeypatch.undo()
@@ -187,9 +189,9 @@ SHAPES = [(300, 90, 3), (300, 30, 3), (1000, 150, 5), (400, 20, 8)]
 
 @pytest.mark.parametrize("method", ["majority", "dawid-skene"])
 def test_intervals_of_accuracy_cover_from_sparse_to_dense(method):
-    """The short version of benchmarks/interval_coverage.py: over all shapes 93 to 99 %, each over 90 %.
+    """The short version of benchmarks/interval_coverage.py: over all shapes 96 % and more, each over 88 %.
 
-    They are a little wide on independent votes: the prior from real crowds is in them."""
+    They are wide on independent votes: the error that real crowds have in common is in them."""
     each = []
     for N, M, r in SHAPES:
         for K in (2, 5):
@@ -201,8 +203,7 @@ def test_intervals_of_accuracy_cover_from_sparse_to_dense(method):
                     true = sim.parameters["accuracy"]
                     held += ((low <= true) & (true <= high)).tolist()
                 each.append(np.mean(held))
-    assert 0.93 <= np.mean(each) <= 0.99, each
-    assert min(each) > 0.9, each
+    assert np.mean(each) >= 0.96 and min(each) > 0.88, each
 
 
 def test_overconfident_fits_do_not_narrow_the_interval():

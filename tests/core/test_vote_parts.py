@@ -10,8 +10,8 @@ import pytest
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.core import dependence, em
-from crowdwise.core.accuracy_parts import accuracies_in_parts
-from crowdwise.core.vote_parts import IN_PARTS, VotePart, VoteParts, joined, shown_dependence
+from crowdwise.core.fitted_parts import accuracies_in_parts
+from crowdwise.core.vote_parts import IN_PARTS, VotePart, VoteParts, shown_dependence
 from crowdwise.errors import InputError, LabelError, ParameterError
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
@@ -92,13 +92,15 @@ def test_a_fit_in_parts_is_the_fit(key, with_gold):
         assert found.dependence.source == whole.dependence.source
 
 
-def test_dependence_of_a_sample_is_that_of_the_same_items(monkeypatch):
-    monkeypatch.setattr(dependence, "MAX_VOTES", 150)
-    votes = next(crowds())[1]
+def test_what_gold_says_is_summed_over_parts():
+    _, votes, truth = next(crowds())
+    gold = np.where(np.arange(len(votes)) % 3 == 0, truth, -1).astype(np.int32)
     q = votes.shares() * 0.9 + 0.1 / 3
     place = {item: n for n, item in enumerate(votes.items.tolist())}
-    found = shown_dependence(split(votes), lambda part: q[[place[item] for item in part.votes.items.tolist()]])
-    assert found == dependence.estimate(votes, q)
+    found = shown_dependence(split(votes, gold), lambda part: q[[place[item] for item in part.votes.items.tolist()]])
+    whole = dependence.usual(votes, q, gold)
+    assert found.source == whole.source == "gold" and found.n_gold == whole.n_gold == (gold >= 0).sum()
+    assert np.allclose([found.power, *found.bias], [whole.power, *whole.bias])
     given = registry.create("dawid-skene", "votes", dependence=0.3).fit_in_parts(split(votes))
     assert (given.dependence.rho, given.dependence.source) == (0.3, "given")
 
@@ -125,8 +127,6 @@ def test_parts_are_loaded_one_at_a_time_and_again_for_every_pass():
     assert seen == [0, 90] * 3
     few = parts.where(lambda p: np.arange(len(p.votes)) < 5)
     assert few.n_items == 10
-    again = joined([p.votes for p in parts])
-    assert np.array_equal(again.indptr, votes.indptr) and np.array_equal(again.label, votes.label)
 
 
 def test_what_does_not_fit_together_is_refused():
@@ -164,7 +164,7 @@ def test_the_accuracy_of_annotators_is_that_of_memory(key):
         gold = np.full(len(votes), -1, dtype=np.int32)
         gold[::7] = truth[::7]
         whole = registry.create(key, "votes").fit(votes, gold).consensus_
-        found = accuracies_in_parts(registry.create(key, "votes").fit_in_parts(split(votes, gold)))
+        found = accuracies_in_parts(registry.create(key, "votes").fit_in_parts(split(votes, gold)), whole.agreement)
         assert found is not None
         for mine, theirs in zip(found, whole.accuracy(), strict=True):
             assert np.allclose(mine, theirs, atol=1e-8, equal_nan=True), name

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdwise.data import disk, folders
-from crowdwise.data.folders import NEW, check_target, replacing, write_text, write_whole
-from crowdwise.data.manifests import Manifest, seal
+from crowdwise.data import folders
+from crowdwise.data.folders import NEW, Manifest, check_target, replacing, seal, write_text, write_whole
 from crowdwise.data.saved_files import kind_of, read_saved, write_arrays, write_json
 from crowdwise.errors import OutputError, ReadError
 
@@ -51,7 +50,7 @@ SWAPS = ["exchange", "move up"]
 def swap(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the new folder takes the place of the old one."""
     if request.param == "move up":
-        monkeypatch.setattr(disk, "exchange", lambda *_: False)
+        monkeypatch.setattr(folders, "exchange", lambda *_: False)
     return str(request.param)
 
 
@@ -141,13 +140,13 @@ def test_links_lead_to_the_folder(swap: str, tmp_path: Path) -> None:
 def test_what_comes_in_while_it_is_saved_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "kept"
     put(place, 1)
-    real = disk.exchange
+    real = folders.exchange
 
     def late(one: Path, other: Path) -> bool:
         (place / "letter.txt").write_text("dear", encoding="utf-8")
         return real(one, other)
 
-    monkeypatch.setattr(disk, "exchange", late)
+    monkeypatch.setattr(folders, "exchange", late)
     put(place, 2)
     assert (place / "letter.txt").read_text(encoding="utf-8") == "dear" and value_of(place) == 2
 
@@ -197,7 +196,7 @@ def stop_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
             return real(*given, **more)
 
         monkeypatch.setattr(os, name, counted)
-    real_exchange = disk.exchange
+    real_exchange = folders.exchange
 
     def exchanged(*given: Any) -> bool:
         nonlocal calls
@@ -206,7 +205,7 @@ def stop_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
             os._exit(9)
         return real_exchange(*given)
 
-    monkeypatch.setattr(disk, "exchange", exchanged)
+    monkeypatch.setattr(folders, "exchange", exchanged)
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -243,7 +242,7 @@ def _save_and_die(place: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_torn_manifest_of_a_killed_save_is_no_obstacle(swap: str, tmp_path: Path) -> None:
     put(tmp_path / "kept", 1)
-    with disk.temporary(tmp_path, "kept", folder=True) as left:
+    with folders.temporary(tmp_path, "kept", folder=True) as left:
         (left / "facts.json").write_text("{", encoding="utf-8")
         (left / "manifest.json").write_text((tmp_path / "kept" / "manifest.json").read_text(encoding="utf-8")[:50])
     put(tmp_path / "kept", 2)

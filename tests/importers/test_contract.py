@@ -70,10 +70,7 @@ NO_DURATIONS = {*NO_TIMES, "prodigy_choice.jsonl", "superannotate"}
 
 @pytest.fixture(scope="session")
 def exports() -> Path:
-    folder = conftest.data_folder()
-    if folder is None or not (folder.parent / "exports").is_dir():
-        pytest.skip("no exports beside the real data")
-    return folder.parent / "exports"
+    return conftest.ROOT / "tests" / "exports"
 
 
 # -------------------------------------------------------------------- recognised, and the expected table

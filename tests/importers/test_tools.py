@@ -246,3 +246,17 @@ def test_a_row_with_too_many_cells_is_an_error(tmp_path: Path, monkeypatch: pyte
         cw.read_export(file)
     file.write_text("HITId,AssignmentId,WorkerId,AssignmentStatus,Answer.x\nh,a,w,Approved,yes\nh,b,v,Approved\n")
     assert cw.read_export(file).left_out == {"without an answer": 1}
+
+
+def test_objects_in_memory_are_read_as_their_file_is(tmp_path):
+    def annotation(who: int, label: str) -> dict[str, Any]:
+        chosen = {"from_name": "q", "to_name": "t", "type": "choices", "value": {"choices": [label]}}
+        return {"id": who, "completed_by": who, "result": [chosen]}
+
+    both = [annotation(1, "yes"), annotation(2, "no")]
+    tasks = [{"id": n, "project": 1, "data": {"text": "x"}, "annotations": both} for n in range(3)]
+    file = tmp_path / "tasks.json"
+    file.write_text(json.dumps(tasks), encoding="utf-8")
+    for tool in ("auto", "label-studio"):
+        made, read = cw.read_export(tasks, tool), cw.read_export(file, tool)
+        assert made.tool == read.tool == "label-studio" and made.answers["q"].equals(read.answers["q"])

@@ -12,7 +12,7 @@ from brute import enumerate_truths
 from conftest import need_module
 from crowdwise import kernels
 from crowdwise.kernels import cuda, native, reference
-from crowdwise.kernels.threads import threads_for
+from crowdwise.kernels.compiler import threads_for
 
 NONE, NO_TRUTH = np.empty(0), np.empty(0, dtype=np.int32)
 

@@ -102,11 +102,10 @@ def test_the_configuration_is_read_as_label_studio_reads_it() -> None:
     assert parse_config(CONFIG) == {"q": {"type": "Choices", "to_name": ["t"], "labels": ["yes", "n"]}}
 
 
-def test_requests_of_the_real_server() -> None:
-    folder = conftest.data_folder()
-    sample = Path() if folder is None else folder.parent / "exports" / "labelstudio"
+def test_requests_of_the_real_server(real_data: Path) -> None:
+    sample = real_data.parent / "exports" / "labelstudio"
     if not (sample / "ml_predict_request.json").exists():
-        pytest.skip("no recorded requests beside the real data")
+        pytest.skip(f"{conftest.NO_DATA}: no recorded requests beside {real_data}")
     asked = json.loads((sample / "ml_predict_request.json").read_text())
     backend = Backend("majority")
     answer = backend.predict(asked)

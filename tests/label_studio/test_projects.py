@@ -15,8 +15,7 @@ import crowdwise as cw
 from command_line import run
 from crowdwise.errors import InputError, OutputError, ParameterError, ReadError, ServiceError
 from crowdwise.label_studio.ls_client import Client, Reply
-from crowdwise.label_studio.ls_folder import Folder, Pulled
-from crowdwise.label_studio.ls_project import Control, Project, find_control
+from crowdwise.label_studio.ls_project import Control, Folder, Project, Pulled, find_control
 from crowdwise.label_studio.ls_round import fit, new_version, next_tasks, push
 from crowdwise.label_studio.ls_watch import SECRET, Listener, listening_at, watch, when_changed
 
@@ -70,7 +69,7 @@ def test_a_folder_of_another_project_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_our_own_predictions_do_not_come_back(tmp_path: Path) -> None:
-    from crowdwise.label_studio.ls_folder import kept
+    from crowdwise.label_studio.ls_project import kept
 
     guesses = [{"id": n, "model_version": v, "result": []} for n, v in enumerate(("crowdwise-auto-1", "m1"))]
     made = kept({**task(1, said("yes")), "predictions": guesses}, {1: {"id": 1, "email": "ann@x.org"}})

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 import crowdwise as cw
 from crowdwise import metrics
-from crowdwise.data.manifests import seal
+from crowdwise.data.folders import seal
 from crowdwise.errors import InputError, NotFittedError, ParameterError, ReadError
 from crowdwise.learners.inputs import PairInputs, as_inputs
 from crowdwise.learners.networks import mlp

@@ -70,11 +70,13 @@ class TestEveryLearner:
         assert model.predict(X).tolist() == model.classes_[model.predict_proba(X).argmax(axis=1)].tolist()
         if key != "ensemble":  # its consensus is by networks that have not seen the votes on an item
             q, found = model.predict_proba(X, votes=votes), model.consensus_
-            np.testing.assert_allclose(
-                q, found.posterior if key == "crowdlab" else found.corrected_posterior, atol=1e-4
-            )
+            np.testing.assert_allclose(q, found.posterior, atol=1e-4)
+            certain = found.items["probability"].to_numpy()
+            np.testing.assert_allclose(certain, found.posterior[np.arange(len(X)), found.label_codes])
+            if key != "crowdlab":
+                np.testing.assert_allclose(found.posterior, found.corrected_posterior)
             model.set_params(dependence="none")
-            np.testing.assert_allclose(model.predict_proba(X, votes=votes), found.posterior, atol=1e-5)
+            np.testing.assert_allclose(model.predict_proba(X, votes=votes), found.independent_posterior, atol=1e-5)
             model.set_params(dependence="none" if key == "crowdlab" else "auto")
 
     def test_confusion_matrices_have_names_and_rows_that_sum_to_one(self, key, fitted, crowd):

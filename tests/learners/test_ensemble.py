@@ -8,21 +8,26 @@ import torch
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.learners import held_out_votes
+from crowdwise.learners import ensemble_cross_fit, ensemble_plain, held_out_votes
 from crowdwise.learners.ensemble_cross_fit import Ensemble, MeanNetwork, Turns
+from crowdwise.learners.ensemble_plain import plain_members
 from crowdwise.learners.held_out_votes import (
     Trial,
     VoteList,
     clearly_better,
+    crowd_said,
     knows_or_guesses,
+    mean_log,
+    mixture_weights,
     nearest_to_one,
     posterior,
     scored,
     sharpened,
     vote_confusions,
 )
-from crowdwise.learners.inputs import as_inputs
+from crowdwise.learners.inputs import Scale, as_inputs
 from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.training_settings import Epoch
 from learners.crowd import small
 
 QUICK = {"folds": 2, "n_networks": 2, "epochs": 4, "lr": 1e-2, "candidates": ("ccem",), "random_state": 0}
@@ -56,10 +61,41 @@ def test_confusions_are_those_of_the_annotators(noisy):
 def test_the_score_prefers_better_predictions(noisy):
     p, truth, votes, fold = noisy
     known = np.eye(4)[truth] * 0.97 + 0.0075
-    found = [scored(one, votes, fold) for one in (known, p, np.full_like(p, 0.25))]
-    assert found[0].score > found[1].score + 0.1 > found[2].score + 0.2
-    assert clearly_better(found[0], found[1], votes) and not clearly_better(found[1], found[0], votes)
-    assert not clearly_better(found[1], found[1], votes)
+    said = [crowd_said(one, votes, fold) for one in (known, p, np.full_like(p, 0.25))]
+    score = [mean_log(one, votes) for one in said]
+    assert score[0] > score[1] + 0.1 > score[2] + 0.2
+    assert clearly_better(said[0], said[1], votes) and not clearly_better(said[1], said[0], votes)
+    assert not clearly_better(said[1], said[1], votes)
+
+
+def test_annotators_who_know_one_label_are_not_explained_by_any_predictions(noisy):
+    """Rules: each says its own label, of the items that it has an answer for."""
+    p, truth, _, fold = noisy
+    rng = np.random.default_rng(2)
+    answers = rng.random((600, 4)) < np.where(np.arange(4) == truth[:, None], 0.8, 0.1)
+    item, rule = np.nonzero(answers)
+    votes = VoteList(item, rule, rule, np.ones(len(item)), 4)
+    even = np.full_like(p, 0.25)
+    assert mean_log(crowd_said(p, votes, fold), votes) > mean_log(crowd_said(even, votes, fold), votes) + 0.1
+
+
+def test_the_weights_of_a_mixture_make_the_votes_most_likely(noisy):
+    p, truth, votes, fold = noisy
+    known = np.eye(4)[truth] * 0.97 + 0.0075
+    said = [crowd_said(one, votes, fold) for one in (p, known, np.full_like(p, 0.25))]
+    w = mixture_weights(said, votes)
+    np.testing.assert_allclose(w.sum(), 1.0)
+    assert w[1] > 0.9
+    two = [said[0], said[2]]
+    a = mixture_weights(two, votes)[0]
+    score = {x: mean_log(x * two[0] + (1.0 - x) * two[1], votes) for x in (0.0, 0.25, 0.5, 0.75, 1.0, a)}
+    assert score[a] > max(score.values()) - 1e-4
+    heavier = votes._replace(weight=np.where(votes.item < 300, 2.0, 1.0))
+    repeated = np.r_[np.arange(3600), np.flatnonzero(votes.item < 300)]
+    again = VoteList(*(part[repeated] for part in votes[:4]), 6)
+    np.testing.assert_allclose(
+        mixture_weights(two, heavier), mixture_weights([one[repeated] for one in two], again), atol=1e-9
+    )
 
 
 def test_overconfident_predictions_are_cooled_down(noisy):
@@ -158,8 +194,8 @@ def test_votes_choose_the_candidate(crowd, monkeypatch):
     }
     monkeypatch.setattr(Ensemble, "_unseen", lambda self, name, *rest: said[name])
     learner = Ensemble(**QUICK | {"candidates": tuple(said), "rounds": 0}).fit(X, votes)
-    assert learner.chosen_ == "trace" and len(learner.scores_) == 3
-    assert learner.scores_[1] > learner.scores_[0] == learner.scores_[2]
+    assert learner.chosen_ == "trace" and list(learner.scores_) == ["ccem", "trace", "aggnet", "consensus", "shares"]
+    assert learner.scores_["trace"] > learner.scores_["ccem"] == learner.scores_["aggnet"]
     assert (learner.consensus_.labels == truth).mean() > 0.95
 
 
@@ -167,26 +203,82 @@ def test_a_round_counts_only_where_votes_are_more_likely(crowd, monkeypatch):
     X, votes, truth = crowd
     said = {"ccem": np.eye(3)[truth] * 0.9 + 1 / 30, "round1": np.full((150, 3), 1 / 3)}
     monkeypatch.setattr(Ensemble, "_unseen", lambda self, name, *rest: said[name])
+    learner = Ensemble(**QUICK | {"plain": False}).fit(X, votes)
+    assert learner.scores_["round1"] < learner.scores_["ccem"] and learner.weights_ == {"networks": 1.0}
+    assert (learner.consensus_.labels == truth).mean() > 0.95
+
+
+def test_plain_members_have_the_weight_where_networks_know_nothing(crowd, monkeypatch):
+    X, votes, truth = crowd
+    monkeypatch.setattr(Ensemble, "_unseen", lambda self, *rest: np.full((150, 3), 1 / 3))
     learner = Ensemble(**QUICK).fit(X, votes)
-    assert (
-        learner.scores_[1] < learner.scores_[0]
-        and learner.n_averaged_ == 2
-        and (learner.consensus_.labels == truth).mean() > 0.95
-    )
+    assert learner.weights_["networks"] < 0.5 < learner.weights_["consensus"] + learner.weights_["shares"]
+    assert learner.scores_["round1"] > learner.scores_["ccem"] + 0.1
+    assert (learner.predict(X) == truth).mean() > 0.9
 
 
-def test_the_mean_of_networks_predicts(crowd):
+def test_the_mean_of_networks_and_plain_members_predicts(crowd, tmp_path):
     X, votes, truth = crowd
     learner = Ensemble(**QUICK).fit(X, votes)
     whole = learner._trainer.network
-    counted = learner.scores_[-1] > learner.scores_[0]
-    assert isinstance(whole, MeanNetwork) and len(whole.networks) == learner.n_averaged_ == (4 if counted else 2)
+    assert isinstance(whole, MeanNetwork) and learner.n_averaged_ == 4 and len(whole.networks) == 6
     with torch.no_grad():
         each = [torch.softmax(network(torch.as_tensor(X)), dim=1).numpy() for network in whole.networks]
     assert np.abs(each[0] - each[1]).max() > 1e-4
-    expected = np.mean(each, axis=0) ** (1.0 / learner.temperature_)
-    np.testing.assert_allclose(learner.predict_proba(X), expected / expected.sum(axis=1, keepdims=True), atol=1e-6)
+    networks, *plain = learner.weights_.values()
+    assert list(learner.weights_) == ["networks", "consensus", "shares"]
+    mean = networks * np.mean(each[:4], axis=0) + plain[0] * each[4] + plain[1] * each[5]
+    expected = mean ** (1.0 / learner.temperature_)
+    p = learner.predict_proba(X)
+    np.testing.assert_allclose(p, expected / expected.sum(axis=1, keepdims=True), atol=1e-6)
     assert (learner.consensus_.labels == truth).mean() > 0.9
+    again = cw.load(learner.save(tmp_path / "saved"))
+    assert again.weights_ == learner.weights_ and again.scores_ == learner.scores_
+    np.testing.assert_allclose(again.predict_proba(X), p, atol=1e-6)
+
+
+def test_plain_members_have_not_seen_the_votes_on_an_item(crowd):
+    X, votes, truth = crowd
+    fold = np.arange(150) % 3
+
+    def cross_fitted(given, gold=None):
+        return plain_members(TrainingData(as_inputs(X), given), gold, fold, Scale.of(as_inputs(X)))
+
+    label = np.where(fold[votes.item] == 0, (votes.label + 1) % 3, votes.label)
+    other = cross_fitted(cw.Votes.from_codes(
+        votes.item, votes.annotator, label, items=votes.items, annotators=votes.annotators, classes=votes.classes
+    ))  # fmt: skip
+    for one, two in zip(cross_fitted(votes), other, strict=True):
+        np.testing.assert_allclose(one.p[fold == 0], two.p[fold == 0], atol=1e-3)
+        assert np.abs(one.p[fold == 1] - two.p[fold == 1]).max() > 0.02
+        assert (one.p.argmax(axis=1) == truth).mean() > 0.9
+
+
+def test_large_inputs_and_single_annotators_have_fewer_plain_members(crowd, monkeypatch):
+    X, votes, truth = crowd
+    data = TrainingData(as_inputs(X), votes)
+    fold, scale = np.arange(150) % 3, Scale.of(data.inputs)
+    alone = TrainingData(data.inputs, cw.Votes.from_dense(truth[:, None]))
+    assert [one.name for one in plain_members(alone, None, fold, scale)] == ["shares"]
+    monkeypatch.setattr(ensemble_plain, "MAX_NUMBERS", X.size - 1)
+    assert plain_members(data, None, fold, scale) == []
+
+
+def test_a_budget_ends_trainings_early_and_says_so(crowd):
+    X, votes, truth = crowd
+    seen = []
+    learner = Ensemble(**QUICK | {"budget": 1e-3}).fit(X, votes, callback=lambda epoch: seen.append(1))
+    assert len(seen) == 6 and (learner.predict(X) == truth).mean() > 0.9  # one epoch each; plain members know
+    assert any("The budget of 0.001 s ended 6 of 6 trainings" in note for note in learner.consensus_.notes)
+    assert not any("budget" in note for note in Ensemble(**QUICK | {"budget": 600}).fit(X, votes).consensus_.notes)
+
+
+def test_a_budget_is_shared_evenly():
+    turns = Turns(None, [10] * 4, budget=1e-9)
+    report = turns.next()
+    assert report(Epoch(1, 10, 0.0, None, None, 0.0, 0.0)) is True and turns.cut == 1 and not turns.ended
+    assert turns.next()(Epoch(10, 10, 0.0, None, None, 0.0, 0.0)) is False  # the last epoch is no early end
+    assert Turns(None, [10], budget=600).next()(Epoch(1, 10, 0.0, None, None, 0.0, 0.0)) is False
 
 
 def test_networks_predict_at_the_temperature_of_the_last_round_also_after_saving(crowd, tmp_path, monkeypatch):
@@ -287,7 +379,7 @@ def test_a_cross_fit_gives_predictions_alone(crowd):
     assert (p.argmax(axis=1) == truth)[:10].mean() > 0.7  # items without votes: the mean of both networks
     found = Ensemble(**given).fit(X, some).consensus_
     np.testing.assert_allclose(np.exp(found.item_prior), p)
-    assert found.dependence.source == "votes" and found.dependence.reason in found.notes
+    assert found.dependence.source == "crowds" and found.dependence.reason in found.notes
 
 
 def test_gold_is_certain(crowd):
@@ -335,7 +427,7 @@ def test_many_votes_are_judged_by_those_on_some_items(noisy):
     assert (np.bincount(some.item)[np.unique(some.item)] == 6).all()
     p, _, _, fold = noisy
     found = scored(p, some, fold)
-    assert found.p.shape == p.shape and len(found.said) == len(some.item)
+    assert found.p.shape == p.shape
     np.testing.assert_allclose(found.p, sharpened(p, found.temperature))
 
 
@@ -353,3 +445,13 @@ def test_many_votes_are_judged_by_those_on_some_items(noisy):
 def test_wrong_settings_are_refused(crowd, given, error, words):
     with pytest.raises(error, match=words):
         Ensemble(**QUICK | given).fit(crowd[0], crowd[1])
+
+
+def test_many_rows_of_numbers_take_fewer_epochs_unless_they_are_given(crowd, monkeypatch):
+    X, votes, _ = crowd
+    given = {name: value for name, value in QUICK.items() if name != "epochs"}
+    monkeypatch.setattr(ensemble_cross_fit, "MAX_ROWS", 150 * 12)
+    seen = []
+    for more in ({}, {"epochs": 3}):
+        Ensemble(**given | more).fit(X, votes, callback=lambda epoch: seen.append(epoch.epochs) or True)
+    assert seen == [6 * 12, 6 * 3]

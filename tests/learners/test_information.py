@@ -15,6 +15,7 @@ from crowdwise.learners.information_max_mig import (
     EVEN,
     Aggregator,
     MaxMIG,
+    class_shares,
     gain_gradients,
     match_classes,
     name_classes,
@@ -209,8 +210,20 @@ class TestPrior:
     def test_uniform_votes_and_given_stay(self):
         np.testing.assert_allclose(self.fitted("uniform")[1], 1 / 3, atol=1e-6)
         votes, p, _ = self.fitted("votes")
-        np.testing.assert_allclose(p, votes.shares().mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(p, class_shares(votes), atol=1e-5)
         np.testing.assert_allclose(self.fitted([1, 2, 5])[1], [0.125, 0.25, 0.625], atol=1e-6)
+
+    def test_votes_are_the_consensus_and_nearly_even_is_even(self):
+        rng = np.random.default_rng(0)
+        for share, even in ((0.5, True), (0.85, False)):
+            truth = (rng.random(300) < share).astype(int)
+            votes = vote(truth, confusions(5, 2, low=0.7, high=0.9, seed=0), votes_per_item=3, seed=0)
+            found = class_shares(votes)
+            assert (found == 0.5).all() == even
+            assert np.abs(found - np.bincount(truth) / 300).max() < 0.15
+        names = {"items": range(3), "annotators": ["a"], "classes": range(2)}
+        single = Votes.from_codes([0, 1, 2], [0, 0, 0], [0, 0, 1], **names)
+        assert class_shares(single).tolist() == pytest.approx([2 / 3, 1 / 3])
 
     def test_tuned_is_learned(self):
         p = self.fitted("tuned", crowd_lr=0.05)[1]
@@ -289,13 +302,13 @@ def coin():
 class TestStarts:
     def test_the_votes_are_the_wrong_start_among_copies(self, coin):
         X, votes, truth = coin
-        learner = MaxMIG(epochs=25, random_state=0).fit(X, votes)
+        learner = MaxMIG(prior="uniform", epochs=25, random_state=0).fit(X, votes)
         assert learner.start_ == "votes" and (learner.predict(X) == truth).mean() < 0.7
 
     @pytest.mark.parametrize("start", ["even", "both"])
     def test_other_starts_find_the_one_who_knows(self, coin, start):
         X, votes, truth = coin
-        learner = MaxMIG(start=start, epochs=25, random_state=0).fit(X, votes)
+        learner = MaxMIG(start=start, prior="uniform", epochs=25, random_state=0).fit(X, votes)
         assert learner.start_ == "even"
         assert (learner.predict(X) == truth).mean() > 0.97
         if start == "both":

@@ -218,9 +218,9 @@ def test_learners_correct_the_votes_and_the_network_together(crowd):
     n = np.diff(votes.indptr).astype(float)
     np.testing.assert_allclose(corrected, correct(plain, n, Dependence(0.5, "given", shared_prior=True)))
     assert (corrected.argmax(axis=1) == plain.argmax(axis=1)).all() and corrected.max() < plain.max()
-    assert found.dependence.source == "none" and found.shown_dependence.rho == 0.5
-    np.testing.assert_allclose(found.posterior, plain, atol=1e-5)
-    np.testing.assert_allclose(found.corrected_posterior, corrected, atol=1e-5)
+    assert found.dependence.source == "given" and found.dependence.rho == 0.5
+    np.testing.assert_allclose(found.independent_posterior, plain, atol=1e-5)
+    np.testing.assert_allclose(found.posterior, corrected, atol=1e-5)
 
 
 # -------------------------------------------------------------------- the ways in

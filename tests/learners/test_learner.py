@@ -29,7 +29,7 @@ from torch import nn
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.data.manifests import seal
+from crowdwise.data.folders import seal
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, NotFittedError, ParameterError, ReadError
 from crowdwise.learners.information_max_mig import MaxMIG

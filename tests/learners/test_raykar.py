@@ -122,7 +122,7 @@ class TestRaykar:
                 a[n] *= alpha[m] if label else 1 - alpha[m]
                 b[n] *= 1 - beta[m] if label else beta[m]
             mu = a * p / (a * p + b * (1 - p))
-        np.testing.assert_allclose(model.consensus_.posterior[:, 1], mu, atol=1e-4)
+        np.testing.assert_allclose(model.consensus_.independent_posterior[:, 1], mu, atol=1e-4)
 
     def test_inputs_help(self):
         X, votes, truth = small(n=400, n_annotators=20, votes_per_item=2, low=0.4, high=0.8)

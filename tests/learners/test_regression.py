@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_predict
 
 import crowdwise as cw
-from crowdwise.data.manifests import seal
+from crowdwise.data.folders import seal
 from crowdwise.errors import InputError, ParameterError, ReadError
 from crowdwise.learners.ratings_network import CrowdRegression, combine, residual_parts
 from crowdwise.learners.ratings_regressor import RaykarRegression

@@ -13,10 +13,9 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.learners import networks, networks_images
 from crowdwise.learners.classifier import load_learner
-from crowdwise.learners.inputs import Scale, as_inputs
+from crowdwise.learners.inputs import Scale, SparseRows, as_inputs, first_layer, prepare
 from crowdwise.learners.joint_confusions import CCEM
 from crowdwise.learners.layers_conal import CoNAL
-from crowdwise.learners.sparse_inputs import SparseRows, first_layer, prepare
 from learners.crowd import confusions, vote
 
 

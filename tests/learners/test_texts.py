@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.manifests import seal
-from crowdwise.data.texts import read_texts
+from crowdwise.data.features import read_texts
+from crowdwise.data.folders import seal
 from crowdwise.errors import ColumnError, InputError, InputWarning, ReadError
 from crowdwise.learners import text_features
 from crowdwise.learners.text_axes import TextAxes

@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 import crowdwise as cw
 from crowdwise.core.loop import Progress
 from crowdwise.errors import ConvergenceWarning
-from crowdwise.methods import ability_fit, ability_regression
-from crowdwise.methods.ability_regression import Problem, Rows
+from crowdwise.methods import ability_fit
+from crowdwise.methods.ability_fit import Problem, Rows
 
 KEYS = ["glad", "irt"]
 CLASSES = {"glad": cw.GLAD, "irt": cw.ItemResponse}
@@ -168,13 +168,13 @@ def test_gradients_equal_finite_differences(key):
     votes = tiny(3, N=5, M=4)
     state, to, model = some_state(votes, 3, key), problem(key, votes), CLASSES[key]()
     c = np.random.default_rng(0).random(votes.n_votes)
-    ga, gb = ability_regression.gradient(to, c, state.a, state.b)
-    assert np.allclose(ga, numeric(lambda a: ability_regression.surrogate(to, c, a, state.b), state.a), atol=1e-7)
-    assert np.allclose(gb, numeric(lambda b: ability_regression.surrogate(to, c, state.a, b), state.b), atol=1e-7)
+    ga, gb = ability_fit.gradient(to, c, state.a, state.b)
+    assert np.allclose(ga, numeric(lambda a: ability_fit.surrogate(to, c, a, state.b), state.a), atol=1e-7)
+    assert np.allclose(gb, numeric(lambda b: ability_fit.surrogate(to, c, state.a, b), state.b), atol=1e-7)
 
     # With the credits of the posterior it is the gradient of J (Fisher's identity).
     _, c, _ = model._pass(to, state, np.log(state.pi)[None])
-    ga, gb = ability_regression.gradient(to, c, state.a, state.b)
+    ga, gb = ability_fit.gradient(to, c, state.a, state.b)
 
     def J(a, b):
         return objective(model, votes, ability_fit.State(a, b, state.guess, state.pi))
@@ -198,11 +198,11 @@ def test_newton_direction_solves_the_dense_fisher_system(key, monkeypatch):
         H += votes.weights[s] * p[s] * (1 - p[s]) * np.outer(row, row)
     g = np.random.default_rng(1).normal(size=M + N)
     exact = np.linalg.solve(H, g)
-    found = np.concatenate(ability_regression.direction(to, state.a, state.b, g[:M], g[M:]))
+    found = np.concatenate(ability_fit.direction(to, state.a, state.b, g[:M], g[M:]))
     assert np.allclose(found, exact, atol=0.05 * np.abs(exact).max())
     for inner in (0, 1, 2):  # cut short it still points upwards
-        monkeypatch.setattr(ability_regression, "INNER", inner)
-        assert g @ np.concatenate(ability_regression.direction(to, state.a, state.b, g[:M], g[M:])) > 0
+        monkeypatch.setattr(ability_fit, "INNER", inner)
+        assert g @ np.concatenate(ability_fit.direction(to, state.a, state.b, g[:M], g[M:])) > 0
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -211,11 +211,11 @@ def test_newton_steps_reach_the_maximum_an_independent_optimiser_finds(key):
     to = problem(key, votes)
     c = np.random.default_rng(4).random(votes.n_votes)
     start = np.concatenate([np.full(5, to.on_a[0]), np.full(8, to.on_b[0])])
-    peer = minimize(lambda z: -ability_regression.surrogate(to, c, z[:5], z[5:]), start, method="BFGS")
+    peer = minimize(lambda z: -ability_fit.surrogate(to, c, z[:5], z[5:]), start, method="BFGS")
     a, b, last = start[:5], start[5:], -np.inf
     for _ in range(8):
-        a, b = ability_regression.ascend(to, c, a, b)
-        now = ability_regression.surrogate(to, c, a, b)
+        a, b = ability_fit.ascend(to, c, a, b)
+        now = ability_fit.surrogate(to, c, a, b)
         assert now >= last
         last = now
     assert abs(last + peer.fun) < 1e-6
@@ -223,8 +223,8 @@ def test_newton_steps_reach_the_maximum_an_independent_optimiser_finds(key):
 
 def test_a_step_cut_to_reach_still_goes_up():
     ga, gb = np.array([1.0, -5.0]), np.array([0.1])
-    a, b = ability_regression.within_reach(ga, gb, np.array([1.0, 0.5]), np.array([100.0]))  # cut, it would go down
-    assert np.abs(np.concatenate([a, b])).max() <= ability_regression.REACH
+    a, b = ability_fit.within_reach(ga, gb, np.array([1.0, 0.5]), np.array([100.0]))  # cut, it would go down
+    assert np.abs(np.concatenate([a, b])).max() <= ability_fit.REACH
     assert ga @ a + gb @ b > 0
 
 
@@ -237,7 +237,7 @@ def test_difficulties_settle_on_the_highest_hill(key):
 
     def height(b):
         found = model._pass(to, ability_fit.State(state.a, b, state.guess, state.pi), log_prior)[2]
-        return found + ability_regression.log_gaussian(b, to.on_b)
+        return found + ability_fit.log_gaussian(b, to.on_b)
 
     best = height(model._with_best_b(to, state, log_prior).b)
     for point in np.linspace(to.on_b[0] - 4 * to.on_b[1], to.on_b[0] + 4 * to.on_b[1], 401):
@@ -274,7 +274,7 @@ def test_nothing_is_left_to_climb(key):
     def minus_J(z):
         at = ability_fit.State(z[:M], z[M:], state.guess, state.pi)
         _, c, evidence = model._pass(to, at, np.log(state.pi)[None])
-        return -model._objective(to, at, evidence), -np.concatenate(ability_regression.gradient(to, c, z[:M], z[M:]))
+        return -model._objective(to, at, evidence), -np.concatenate(ability_fit.gradient(to, c, z[:M], z[M:]))
 
     end = minimize(minus_J, np.concatenate([state.a, state.b]), jac=True, method="L-BFGS-B")
     assert -end.fun - model.consensus_.objective < 1e-5 * sim.votes.n_votes

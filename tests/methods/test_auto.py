@@ -64,7 +64,7 @@ def test_who_was_outvoted_once_is_not_always_wrong():
     assert found.labels.tolist() == ["x", "y"] and 0.6 < found.posterior[0, 0] < 0.85 and found.posterior[1, 1] < 0.95
 
 
-def test_the_answer_averages_a_prior_from_the_majority_and_one_from_the_fit():
+def test_the_prior_is_learned_from_the_majority_and_again_from_the_fit():
     """Both rounds written out with the two steps of EM."""
     votes = cw.simulate.dirichlet(150, n_annotators=12, n_classes=3, votes_per_item=4, random_state=0).votes
     part = Part.of(votes)
@@ -74,21 +74,20 @@ def test_the_answer_averages_a_prior_from_the_majority_and_one_from_the_fit():
         family = ConfusionFamily(lambda c: c / c.sum(axis=1, keepdims=True), pseudo, None, even_items=1.0)
         stats = start
         for _ in range(400):
-            params = family.maximise(em.Stats((stats.counts + shares.counts) / 2, (stats.mass + shares.mass) / 2))
+            mixed = (0.2 * found + 0.8 * held for found, held in zip(stats_of(stats), stats_of(shares), strict=True))
+            params = family.maximise(em.Stats(*mixed))
             stats = em.expect(part, params)[0]
         return params, family.maximise(stats)
 
-    first, free = fit(
-        learned_prior(em.statistics(part, winners(votes.shares())).table(), "accuracy", quick=True), shares
-    )
+    def stats_of(stats):
+        return stats.counts, stats.mass
+
+    first, _ = fit(learned_prior(em.statistics(part, winners(votes.shares())).table(), "accuracy", quick=True), shares)
     stats, q = em.expect(part, first, posterior=True)
     _, again = fit(learned_prior(em.statistics(part, winners(q)).table(), "accuracy", quick=True), stats)
-    theta = (free.confusion() + again.confusion()) / 2
-    prior = (np.exp(free.log_prior) + np.exp(again.log_prior)) / 2
     found = cw.Auto(tol=1e-12, max_iter=2000).fit(votes).consensus_
-    assert np.allclose(found.confusion, theta, atol=1e-4)
-    log_score = np.log(theta.transpose(0, 2, 1)).reshape(-1, 3)
-    q = em.expect(part, Params(log_score, np.log(prior)), posterior=True)[1]
+    assert np.allclose(found.confusion, again.confusion(), atol=1e-4)
+    q = em.expect(part, again, posterior=True)[1]
     assert np.allclose(found.independent_posterior, q, atol=1e-4)
 
 
@@ -104,7 +103,7 @@ def test_votes_that_all_agree_leave_the_other_classes_possible():
     by_votes = [cw.aggregate(same_answers(1, n, 2)).posterior[0, 0] for n in (2, 3, 5, 9)]
     by_items = [cw.aggregate(same_answers(n, 3, 4)).posterior[0, 0] for n in (1, 2, 5, 20)]
     for found in (by_votes, by_items):
-        assert found == sorted(found) and 0.9 < found[0] < 0.99 and found[-1] < 1.0
+        assert found == sorted(found) and 0.85 < found[0] < 0.95 and found[-1] <= 0.96
     few = cw.Auto().fit(same_answers(3, 3, 2)).consensus_
     assert few.prior == pytest.approx([(3.0 + 0.5) / 4.0, 0.5 / 4.0], abs=0.03)  # one item more, half of each class
     fixed = cw.Auto(class_prior=[0.5, 0.5]).fit(same_answers(3, 3, 2)).consensus_
@@ -297,19 +296,22 @@ def test_over_simulated_crowds_it_is_no_worse_than_what_it_replaces():
     assert np.mean(over) > 0.02 and min(over) > -0.02
 
 
+REAL = {
+    "people": ("bluebird", "dog", "ducks", "face", "labelme", "music_genre", "rte", "temp", "weather_cf", "web", "wsd"),
+    "rules": ("rules_youtube", "rules_trec"),
+    "panels": ("llmbar_judges", "quiz_english", "quiz_medicine"),
+}
+
+
 @pytest.mark.slow
-def test_real_crowds(real_data):
-    """Never more than a point under the majority, and on average above ``anchored``."""
-    from crowdwise.bench.label_methods import find_sets
+@pytest.mark.parametrize("kind", REAL)
+def test_real_crowds(real, kind):
+    """Never more than two points under the majority, and above it on average."""
     from crowdwise.data.dataset import read_dataset
 
-    rows = []
-    for name in find_sets(real_data):
-        votes = read_dataset(real_data / name, on_duplicate="all").votes
-        rows.append([cw.aggregate(votes, key).score(votes.truth) for key in ("auto", "anchored", "majority")])
-    found, anchored, majority = np.array(rows).T
-    assert (found > majority - 0.01).all()
-    assert found.mean() >= anchored.mean()
+    sets = [read_dataset(real(name), on_duplicate="all").votes for name in REAL[kind]]
+    gain = [cw.aggregate(v).score(v.truth) - cw.aggregate(v, "majority").score(v.truth) for v in sets]
+    assert min(gain) > -0.02 and np.mean(gain) > 0.02
 
 
 def test_past_performance_counts_like_votes():

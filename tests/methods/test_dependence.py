@@ -15,7 +15,7 @@ from crowdwise.core import em
 from crowdwise.core.em import Part
 from crowdwise.errors import ParameterError
 from crowdwise.methods import groups_worker_cluster
-from crowdwise.methods.groups_em import Cells, Levels, expect, one_vote_each
+from crowdwise.methods.groups_dawid_skene import Cells, Levels, expect, one_vote_each
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 

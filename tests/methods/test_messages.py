@@ -13,7 +13,7 @@ import crowdwise as cw
 from crowdwise.core.unseen import recode
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, ParameterError
-from crowdwise.methods import messages_integrals, messages_sweeps
+from crowdwise.methods import messages_sweeps
 from crowdwise.methods.messages_bp import same_items
 
 # -------------------------------------------------------------------- the definition, by other means
@@ -207,12 +207,12 @@ def test_quadrature_equals_divide_and_conquer(coins):
         label = (rng.random(votes) < np.where(rng.random(votes) < r, 0.9, 0.25)).astype(int)
         order = np.argsort(label, kind="stable")
         r, label = r[order], label[order]
-        grid = messages_integrals.Grid(messages_integrals.rule_size(votes, True), coins, 2)
-        job = messages_integrals.Job(
+        grid = messages_sweeps.Grid(messages_sweeps.rule_size(votes, True), coins, 2)
+        job = messages_sweeps.Job(
             np.arange(votes), np.zeros(votes, int), np.zeros(1, int), label, np.eye(2),
-            grid if grid.n**2 > messages_integrals.FULL[2] else grid.all(),
+            grid if grid.n**2 > messages_sweeps.FULL[2] else grid.all(),
         )  # fmt: skip
-        out, *_ = messages_integrals.integrate(np.stack([1 - r, r], axis=1), job)
+        out, *_ = messages_sweeps.integrate(np.stack([1 - r, r], axis=1), job)
         out /= out.sum(axis=1, keepdims=True)
         edges = rng.choice(votes, min(votes, 12), replace=False)
         assert np.abs(out[edges] - two_coin_messages(r, label, coins, edges)).max() < 1e-10, votes
@@ -225,11 +225,11 @@ def test_rules_near_the_peak_equal_the_full_exact_rule():
     a, local, patterns = np.stack([1 - r, r], axis=1), np.ones(2000, int), np.eye(2)
     results = []
     for source in (
-        messages_integrals.Grid(1001, ((2.0, 1.0),), 2).all(),
-        messages_integrals.Grid(messages_integrals.rule_size(2000, True), ((2.0, 1.0),), 2),
+        messages_sweeps.Grid(1001, ((2.0, 1.0),), 2).all(),
+        messages_sweeps.Grid(messages_sweeps.rule_size(2000, True), ((2.0, 1.0),), 2),
     ):
-        job = messages_integrals.Job(np.arange(2000), np.zeros(2000, int), np.zeros(1, int), local, patterns, source)
-        out, mean, log_z, _ = messages_integrals.integrate(a, job)
+        job = messages_sweeps.Job(np.arange(2000), np.zeros(2000, int), np.zeros(1, int), local, patterns, source)
+        out, mean, log_z, _ = messages_sweeps.integrate(a, job)
         results.append((out / out.sum(axis=1, keepdims=True), mean, log_z))
     for x, y in zip(*results, strict=True):
         assert np.abs(x - y).max() < 1e-10
@@ -237,7 +237,7 @@ def test_rules_near_the_peak_equal_the_full_exact_rule():
 
 @pytest.mark.parametrize(("a", "b"), [(2.0, 1.0), (1.0, 1.0), (0.5, 0.5), (0.1, 0.05), (40.0, 3.0), (3000.0, 2.0)])
 def test_gauss_rules_have_the_moments_of_their_beta(a, b):
-    w, _, log_weight = messages_integrals.beta_rule(12, a, b)
+    w, _, log_weight = messages_sweeps.beta_rule(12, a, b)
     for degree in range(24):
         moment = math.exp(betaln(a + degree, b) - betaln(a, b))
         assert abs(np.exp(log_weight + degree * w).sum() / moment - 1.0) < 1e-10
@@ -538,7 +538,7 @@ def test_the_published_grid_gives_the_published_figures(real, monkeypatch):
         density = (a - 1) * np.log(w) + (b - 1) * np.log1p(-w)
         return np.log(w), np.log1p(-w), density - np.log(np.exp(density).sum())
 
-    monkeypatch.setattr(messages_integrals, "beta_rule", midpoints)
+    monkeypatch.setattr(messages_sweeps, "beta_rule", midpoints)
     monkeypatch.setattr(messages_sweeps, "rule_size", lambda votes, whole: 24)
     monkeypatch.setattr(messages_sweeps, "FULL", (0, 64, 600))
     for name, published in (("bluebird", 88.89), ("d_product", 83.10)):

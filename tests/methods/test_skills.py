@@ -13,10 +13,19 @@ import crowdwise as cw
 from crowdwise.core.loop import Rounds
 from crowdwise.core.starts import log_odds
 from crowdwise.errors import ConvergenceWarning
-from crowdwise.methods.skills_agreement import bounds, descend, misfit, ratio_weights
+from crowdwise.methods.skills_agreement import (
+    best_triangles,
+    bounds,
+    buckets,
+    descend,
+    graph_signs,
+    misfit,
+    ratio_weights,
+    subsequence,
+    triangle_signs,
+    trimmed,
+)
 from crowdwise.methods.skills_graph import Pairs, on_pattern, pairs
-from crowdwise.methods.skills_mmsr import buckets, graph_signs, subsequence, trimmed
-from crowdwise.methods.skills_triangular import best_triangles, triangle_signs
 
 KEYS = ["eigenratio", "pgd", "m-msr", "triangular"]
 

@@ -12,9 +12,8 @@ import pytest
 import crowdwise as cw
 from crowdwise.methods import skills_graph
 from crowdwise.methods.skills_graph import Pairs, by_group, groups_of, leading, signed
-from crowdwise.methods.spectral_kos import first_messages, pass_messages
 from crowdwise.methods.spectral_sml import covariances, rank_one, scores, sensitivities
-from crowdwise.methods.spectral_vectors import evidence
+from crowdwise.methods.spectral_vectors import evidence, first_messages, pass_messages
 
 KEYS = ["kos", "kos-svd", "ghosh", "sml"]
 
@@ -271,7 +270,7 @@ def test_known_truths_turn_covariances_of_a_crowd_that_is_mostly_wrong():
 
 
 def test_importing_the_methods_does_not_load_scipy():
-    code = "import sys, crowdwise.methods.spectral_sml, crowdwise.methods.skills_mmsr; "
+    code = "import sys, crowdwise.methods.spectral_sml, crowdwise.methods.skills_agreement; "
     code += "assert 'scipy.sparse' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 

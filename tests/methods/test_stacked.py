@@ -12,7 +12,7 @@ from crowdwise.core import em, predictive
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import dirichlet_multinomial, winners
 from crowdwise.core.vote_sums import single_annotator_items
-from crowdwise.methods import ds_confusion_models, ds_stacked
+from crowdwise.methods import ds_stacked
 from crowdwise.methods.ds_anchored import Anchor
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
@@ -26,7 +26,7 @@ def counts_of(seed=0, M=12, K=4):
 # -------------------------------------------------------------------- confusion models
 
 
-@pytest.mark.parametrize("model", ds_confusion_models.CONFUSION_MODELS)
+@pytest.mark.parametrize("model", ds_stacked.CONFUSION_MODELS)
 def test_a_table_maximises_counts_times_logs_plus_its_prior(model):
     """Against a general optimiser over the model's own numbers, one annotator at a time."""
     counts = counts_of()
@@ -52,7 +52,7 @@ def test_a_table_maximises_counts_times_logs_plus_its_prior(model):
         return out
 
     def value(one, m):
-        mine = ds_confusion_models.Full(learned.pseudo[m : m + 1]) if model.name == "full" else learned
+        mine = ds_stacked.Full(learned.pseudo[m : m + 1]) if model.name == "full" else learned
         return float((counts[m] * np.log(one)).sum()) + mine.log_prior(one[None])
 
     for m in range(3):
@@ -67,23 +67,21 @@ def test_strengths_are_the_most_probable_on_the_grid():
     for strength in (0.3, 5.0, 80.0):
         p = rng.dirichlet(strength * base, 300)
         seen = np.stack([rng.multinomial(40, x) for x in p]).astype(float)
-        found = ds_confusion_models.best_strength(seen, base, np.ones(300, dtype=bool))
-        values = [
-            dirichlet_multinomial(seen, s * np.broadcast_to(base, seen.shape)) for s in ds_confusion_models.STRENGTHS
-        ]
-        assert found == ds_confusion_models.STRENGTHS[int(np.argmax(values))]
+        found = ds_stacked.best_strength(seen, base, np.ones(300, dtype=bool))
+        values = [dirichlet_multinomial(seen, s * np.broadcast_to(base, seen.shape)) for s in ds_stacked.STRENGTHS]
+        assert found == ds_stacked.STRENGTHS[int(np.argmax(values))]
         assert 0.5 < found / strength < 2.0
-    assert ds_confusion_models.best_strength(seen, base, np.zeros(300, dtype=bool)) == ds_confusion_models.STRENGTHS[-1]
+    assert ds_stacked.best_strength(seen, base, np.zeros(300, dtype=bool)) == ds_stacked.STRENGTHS[-1]
 
 
-@pytest.mark.parametrize("model", ds_confusion_models.CONFUSION_MODELS)
+@pytest.mark.parametrize("model", ds_stacked.CONFUSION_MODELS)
 def test_a_climb_does_not_fall(model):
     sim = cw.simulate.dirichlet(300, n_annotators=20, n_classes=4, votes_per_item=4, random_state=3)
     part, votes = Part.of(sim.votes), sim.votes
     held = em.statistics(part, votes.shares())
-    family = ds_confusion_models.ModelFamily(model.learned(held.table()), Anchor(0.25, held), None)
+    family = ds_stacked.ModelFamily(model.learned(held.table()), Anchor(0.25, held), None)
     trace = em.run_em(part, family, held, tol=1e-8).trace
-    assert (np.diff(trace) > -1e-6 * abs(trace[0]) * (model is ds_confusion_models.Habit) - 1e-9 * abs(trace[0])).all()
+    assert (np.diff(trace) > -1e-6 * abs(trace[0]) * (model is ds_stacked.Habit) - 1e-9 * abs(trace[0])).all()
 
 
 def test_votes_of_those_who_know_say_what_a_label_means():
@@ -96,10 +94,10 @@ def test_votes_of_those_who_know_say_what_a_label_means():
                             np.tile(0.25 * np.eye(K) + 0.45 * step + 0.3 / K, (lenient, 1, 1))])  # fmt: skip
     votes = ordered(rng, 800, careful + lenient, K, 6, theta, np.full(K, 0.25))
     counts = em.statistics(Part.of(votes), winners(votes.shares())).table()
-    told = ds_confusion_models.skill(counts)
+    told = ds_stacked.skill(counts)
     assert told[:careful].min() > told[careful:].max()
     plain = votes.shares()[np.arange(800), votes.truth].mean()
-    weighted = ds_confusion_models.weighted_shares(votes, None, counts)[np.arange(800), votes.truth].mean()
+    weighted = ds_stacked.weighted_shares(votes, None, counts)[np.arange(800), votes.truth].mean()
     assert weighted > plain + 0.05
     assert cw.aggregate(votes, "stacked").score(votes.truth) > cw.aggregate(votes, "majority").score(votes.truth) + 0.05
 
@@ -131,9 +129,7 @@ def test_scores_are_those_of_parameters_that_never_saw_the_item():
     model = cw.Stacked(folds=4).fit(votes)
     fold, total = predictive.item_folds(votes, 4), 0.0
     for f in range(4):
-        learned = ds_confusion_models.fit_confusion_model(
-            ds_confusion_models.Vector, votes[np.flatnonzero(fold != f)], anchor=0.25
-        )
+        learned = ds_stacked.fit_confusion_model(ds_stacked.Vector, votes[np.flatnonzero(fold != f)], anchor=0.25)
         total += predictive.leave_one_out_scores(learned.params, votes[np.flatnonzero(fold == f)]).log_p.sum()
     assert np.isclose(model.scores_["vector"], total / votes.n_votes)
 
@@ -141,7 +137,7 @@ def test_scores_are_those_of_parameters_that_never_saw_the_item():
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("coin", lambda rng: ds_confusion_models.one_coin_table(rng.beta(4, 2, 40), 5)),
+        ("coin", lambda rng: ds_stacked.one_coin_table(rng.beta(4, 2, 40), 5)),
         ("full", lambda rng: np.stack([[rng.dirichlet(0.5 + 5 * np.eye(5)[k]) for k in range(5)] for _ in range(40)])),
         ("habit", lambda rng: _habits(rng, 40, 5)),
     ],
@@ -175,7 +171,7 @@ def test_where_a_single_annotator_voted_the_simplest_model_decides():
     some = votes.select(mask)
     assert single_annotator_items(some).tolist() == [True] * 100 + [False] * 400
     model = cw.Stacked().fit(some)
-    coin = ds_confusion_models.fit_confusion_model(ds_confusion_models.Coin, some, anchor=0.25)
+    coin = ds_stacked.fit_confusion_model(ds_stacked.Coin, some, anchor=0.25)
     assert np.array_equal(model.consensus_.posterior[:100], coin.posterior[:100])
     assert not np.allclose(model.consensus_.posterior[100:], coin.posterior[100:], atol=1e-3)
     assert "Where a single annotator voted (100 items)" in model.consensus_.notes[0]
@@ -215,6 +211,6 @@ def test_past_performance_counts_like_votes_in_a_confusion_model():
     past = earlier.counts.transpose(0, 2, 1)
     part = Part.of(today)
     held = em.statistics(part, today.shares())
-    model = ds_confusion_models.Full.learned(held.table() + past)
-    step = ds_confusion_models.ModelFamily(model, Anchor(0.25, held), None, past).maximise(held)
+    model = ds_stacked.Full.learned(held.table() + past)
+    step = ds_stacked.ModelFamily(model, Anchor(0.25, held), None, past).maximise(held)
     assert np.allclose(np.exp(step.log_score).reshape(-1, 4, 4), model.table(held.table() + past))

@@ -13,8 +13,8 @@ import pytest
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.methods import skills_fallback
-from crowdwise.methods.skills_fallback import FallsBack, label_evidence
+from crowdwise.methods import skills_precision
+from crowdwise.methods.skills_precision import FallsBack, label_evidence
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 KEYS = [key for key, entry in registry.METHODS.items() if entry.family in ("skills", "spectral", "moments")]
@@ -56,13 +56,13 @@ def test_no_method_is_far_under_the_majority(key):
 @pytest.mark.parametrize("key", PAIRS)
 def test_the_fallback_counts_all_alike_and_says_so(key, monkeypatch):
     votes, _ = unequal(3)
-    monkeypatch.setattr(skills_fallback, "worse_than_majority", lambda *_: True)
+    monkeypatch.setattr(skills_precision, "worse_than_majority", lambda *_: True)
     model = registry.create(key).fit(votes)
     found = model.consensus_
     majority = cw.aggregate(votes, "majority")
     tie = majority.posterior.max(axis=1) < 0.5 + 1e-9
     assert (found.label_codes == majority.label_codes)[~tie].all()
-    assert found.notes == [skills_fallback.NOTE]
+    assert found.notes == [skills_precision.NOTE]
     columns = found.annotators.to_dict()
     name = next(name for name in ("skill", "balanced_accuracy", "weight") if name in columns)
     assert np.ptp(np.asarray(columns[name], dtype=float)) < 1e-12

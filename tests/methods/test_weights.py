@@ -15,7 +15,7 @@ import crowdwise as cw
 from brute import enumerate_truths, rows_of
 from crowdwise.core.loop import Progress
 from crowdwise.errors import ConvergenceWarning
-from crowdwise.methods.weights_zencrowd import reliability
+from crowdwise.methods.weights_agreement import reliability
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:crowdkit")
 KEYS = ["wawa", "zero-based-skill", "iwmv", "zencrowd"]

@@ -16,9 +16,8 @@ from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.report import build, votes
 from crowdwise.report.build import choose_attributes
-from crowdwise.report.section_groups import layout
-from crowdwise.report.section_items import review
-from crowdwise.report.thumbnails import png, thumbnail
+from crowdwise.report.section_annotators import layout
+from crowdwise.report.section_items import png, review, thumbnail
 from crowdwise.report.votes import histogram
 
 KEYS = [
@@ -184,7 +183,7 @@ def test_a_single_class_is_shown_with_what_there_is():
 
 
 def test_what_is_not_votes_is_refused():
-    with pytest.raises(InputError, match="Expected Votes, a Dataset or a table of answers and found dict"):
+    with pytest.raises(InputError, match="No votes: the table has 0 rows and 0 columns"):
         cw.build_report({})
 
 
@@ -307,3 +306,29 @@ def test_histograms_count_everything():
         assert sum(b["count"] for b in bins) == len(counts)
         assert len(bins) <= 15
         assert all(a["to"] + 1 == b["from"] for a, b in pairwise(bins))
+
+
+def test_dataframes_files_and_folders_are_read_as_aggregate_reads_them(tmp_path):
+    crowd = cw.simulate.hammer_spammer(200, n_annotators=10, share=0.8, votes_per_item=5, random_state=0)
+    votes = crowd.votes.with_truth(None)
+    frame = votes.to_frame("pandas")
+    expected = cw.build_report(votes)
+    votes.to_frame("polars").write_csv(tmp_path / "labels.csv")
+    for source in (frame, votes.to_frame("polars"), tmp_path / "labels.csv"):
+        report = cw.build_report(source)
+        assert report["summary"] == expected["summary"]
+        assert cw.diagnose(source).sentences() == cw.diagnose(votes).sentences()
+    assert cw.write_report(frame, cw.aggregate(frame), tmp_path / "report.html").stat().st_size > 10_000
+    crowd.save(tmp_path / "folder")
+    assert cw.build_report(tmp_path / "folder")["title"] == "folder"
+    ratings = cw.simulate.ratings(30, n_annotators=6, random_state=0).ratings
+    assert cw.build_report(ratings.to_frame("pandas"))["answer_type"] == "ratings"
+    with pytest.raises(InputError, match="Expected Votes and found Ratings: diagnose is about classes"):
+        cw.diagnose(ratings.to_frame("pandas"))
+
+
+def test_a_printed_diagnosis_shows_its_findings():
+    crowd = cw.simulate.hammer_spammer(400, n_annotators=12, share=0.8, votes_per_item=6, random_state=0)
+    found = cw.diagnose(crowd.votes)
+    first, *lines = str(found).splitlines()
+    assert first == repr(found) and lines == [f"- {line}" for line in found.sentences()] and lines

@@ -131,7 +131,7 @@ def test_the_level_is_checked_and_so_are_the_votes():
     votes = cw.simulate.one_coin(60, n_annotators=5, random_state=0).votes
     with pytest.raises(ParameterError, match="level=2"):
         cw.diagnose(votes, level=2)
-    with pytest.raises(InputError, match="Expected Votes and found list"):
+    with pytest.raises(InputError, match="Expected a table and found list"):
         cw.diagnose([1, 2])
     numbers = cw.simulate.ratings(20, n_annotators=3, random_state=0).ratings
     with pytest.raises(InputError, match="found Ratings: diagnose is about classes"):
@@ -319,4 +319,4 @@ def test_a_diagnosis_is_a_line_in_a_notebook():
     assert len(said) < 200 and said.startswith(f"Diagnosis({len(found.verdicts)} annotators: ")
     for verdict, words in (("drop", "to drop"), ("look", "to look at")):
         assert f"{len(found.by_verdict(verdict))} {words}" in said
-    assert f"{len(found.findings)} findings" in said and f"{percent(found.expected, 1)} of the labels" in said
+    assert f"{len(found.findings)} findings" in said and f"{found.expected_words} of the labels" in said

@@ -10,6 +10,7 @@ import pytest
 
 import crowdwise as cw
 from command_line import run
+from crowdwise.core.numerics import share_interval
 from crowdwise.data.consensus_files import find_consensus
 from crowdwise.errors import ReadError
 from crowdwise.report.written_consensus import written_report
@@ -50,13 +51,14 @@ def test_the_report_says_what_the_files_say(written):
     facts = json.loads(done.stdout)
     p = whole.items["probability"].to_numpy()
     assert sum(bar["count"] for bar in facts["summary"]["picture"]["bars"]) == 400
-    assert facts["summary"]["headline"].endswith(f"{int((p < 0.95).sum())} in doubt.")
+    assert facts["summary"]["headline"].endswith(f"{int((p < 0.9).sum())} in doubt.")
     review, labels, people = facts["tables"]
     assert review["total"] == 400 and review["rows"][0][0]["v"] == str(whole.item_names[p.argmin()])
     counts = {row[0]["v"]: row[1]["v"] for row in labels["rows"]}
     assert counts == {str(k): int(n) for k, n in enumerate(np.bincount(whole.label_codes))}
     assert len(people["rows"]) == 20 and facts["method"]["iterations"] == whole.iterations
-    accuracy, _, high = whole.accuracy()
+    accuracy, n = whole.accuracy()[0], whole.total
+    _, high = share_interval(accuracy * n, n, np.zeros(20))  # by the votes alone: the error of the crowd is common
     low = whole.annotator_names[high < np.median(accuracy) - 0.1]
     assert len(low) > 3 and {w["annotator"] for w in facts["summary"]["whom"]} == set(low)
 

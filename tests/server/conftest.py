@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,13 @@ def postgres() -> Iterator[str]:
         server = server_of(Path(folder) / "data", cleanup_mode="stop")
         yield server.get_uri()
         server.cleanup()
+
+
+@pytest.fixture
+def frozen_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still for the limits of requests, so that a slow machine earns no more of them."""
+    frozen = SimpleNamespace(monotonic=lambda: 1e6, perf_counter=time.perf_counter)
+    monkeypatch.setattr("crowdwise.server.request_limits.time", frozen)
 
 
 STORES = ("sqlite", "postgresql")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from crowdwise.server.in_flight import InFlight
+from crowdwise.server.question_queue import InFlight
 
 
 def test_those_who_ask_together_get_the_same() -> None:

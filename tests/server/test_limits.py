@@ -46,6 +46,7 @@ def test_large_bodies_are_refused(small: Site) -> None:
     assert answer.status_code == 413
 
 
+@pytest.mark.usefixtures("frozen_rates")
 def test_the_rate_of_a_token_is_limited(tmp_path: Path) -> None:
     with running(load_configuration({"data": str(tmp_path), "rate_limit": 0.05}, environment={})) as made:
         other, _ = made.service.write(lambda conn: make_token(conn, "admin", "other"))
@@ -55,6 +56,7 @@ def test_the_rate_of_a_token_is_limited(tmp_path: Path) -> None:
         assert made.call("GET", "/campaigns", headers=bearer(other)) == []  # others go on
 
 
+@pytest.mark.usefixtures("frozen_rates")
 def test_failed_logins_are_slowed_down(small: Site) -> None:
     codes = [small.client.post("/login", data={"token": "cw_guess"}).status_code for _ in range(6)]
     assert codes[:3] == [401, 401, 401] and codes[-1] == 429

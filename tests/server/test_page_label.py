@@ -286,6 +286,17 @@ def test_what_people_wrote_stays_text_and_nobody_is_kept_out(site: Site, tab: Ta
     assert tab.said == []
 
 
+def test_deep_and_long_markdown_does_not_stop_the_page(site: Site, tab: Tab) -> None:
+    deep, long, lines = ">" * 19_000, "[" * 120_000, "a\n\n" * 50_000
+    campaign = asked(site, [{"markdown": text} for text in (deep, long, lines)])
+    page = tab.join(site, campaign)
+    for done in range(1, 4):
+        page.wait_for_selector("#label[data-state=question]")
+        page.keyboard.press("1")
+        saved(page, done)
+    assert len(votes(site, campaign)) == 3 and tab.said == []
+
+
 def test_an_admin_labels_the_sample_at_once(site: Site, tab: Tab) -> None:
     page = tab.sign_in(site, "/")
     tab.check_look(SIZES[:1])

@@ -13,8 +13,6 @@ from fastapi.routing import APIRoute
 from crowdwise.server.access_tokens import ROLES
 from crowdwise.server.app import ROUTERS
 from crowdwise.server.caller import Needs
-from crowdwise.server.routes_label_studio import ROLES as LABEL_STUDIO_ROLES
-from crowdwise.server.routes_label_studio import token_of
 from server_site import Site
 
 OPEN = {"/healthz", "/readyz", "/metrics"}
@@ -26,7 +24,6 @@ PAGES = {"/", "/login", "/logout", "/join/{secret}", "/label/{campaign}", "/watc
 def roles_of(route: APIRoute) -> tuple[str, ...] | None:
     """The roles that a route lets in; nothing where it does not look."""
     found = [part.call.roles for part in route.dependant.dependencies if isinstance(part.call, Needs)]
-    found += [LABEL_STUDIO_ROLES for part in route.dependant.dependencies if part.call is token_of]
     return found[0] if found else None
 
 

@@ -17,6 +17,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 import crowdwise as cw
+import crowdwise.migrations
 from command_line import run
 from crowdwise.errors import OutputError, ReadError
 from crowdwise.server import live_votes
@@ -29,11 +30,32 @@ from crowdwise.server.store_tables import metadata, votes
 from server_site import Site, running
 
 
+def differences(database: Database) -> list[Any]:
+    with database.reading() as conn:
+        return list(compare_metadata(MigrationContext.configure(conn, opts={"compare_type": True}), metadata))
+
+
 def test_migrations_lead_to_the_tables(site: Site) -> None:
     site.service.database.migrate()  # again: nothing to do
-    with site.service.database.reading() as conn:
-        differ = compare_metadata(MigrationContext.configure(conn, opts={"compare_type": True}), metadata)
-    assert differ == []
+    assert differences(site.service.database) == []
+
+
+REVISIONS = sorted(path.stem[1:5] for path in Path(crowdwise.migrations.__file__).parent.glob("m0*.py"))
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_every_earlier_revision_is_brought_up_to_date(tmp_path: Path, revision: str) -> None:
+    store = Database(f"sqlite:///{tmp_path / 'server.db'}")
+    store.migrate(revision)
+    with store.reading() as conn:
+        assert store.revision(conn) == revision
+    store.migrate()
+    assert differences(store) == []
+    with store.writing() as conn:
+        conn.execute(sa.text("DROP TABLE skips"))
+    with pytest.raises(ReadError, match=f"tables of revision {REVISIONS[-1]}, and there is no 'skips'"):
+        store.migrate()
+    store.close()
 
 
 @pytest.fixture
@@ -271,7 +293,7 @@ def test_a_backup_from_sqlite_goes_to_postgresql(tmp_path: Path, postgres: str) 
     ).connect() as conn:
         conn.execute(sa.text("CREATE DATABASE moved"))
     head, _, rest = postgres.rpartition("/postgres")
-    configuration = load_configuration({"database": f"{head}/moved{rest}"}, environment={})
+    configuration = load_configuration({"database": f"{head}/moved{rest}", "data": str(tmp_path / "d")}, environment={})
     store = Database(configuration.url)
     store.migrate()
     restore(store, tmp_path / "b.zip")

@@ -91,6 +91,27 @@ def test_what_fails_is_tried_again_and_given_up(
     assert site.call("GET", f"/campaigns/{campaign}/webhooks/{hook}/deliveries?state=dead") == []
 
 
+def test_nothing_is_written_and_no_campaign_looked_for_where_nothing_is_due(
+    site: Site, receiver: Any, sender: WebhookSender
+) -> None:
+    written: list[str | None] = []
+
+    def write(run: Any, campaign: str | None = None) -> Any:
+        written.append(campaign)
+        return site.service.write(run, campaign)
+
+    sender.write = write
+    sender.round()  # which cleans up, once an hour
+    written.clear()
+    assert sender.round() == 0 and written == []
+    url, got, _ = receiver
+    campaign = site.campaign()
+    site.call("POST", f"/campaigns/{campaign}/webhooks", 201, json={"url": url, "kinds": ["votes"]})
+    site.votes(campaign, ("p0", "ann", "wren"))
+    assert sender.round() == 1 and len(got) == 1
+    assert set(written) == {campaign, None} and site.service.follower.written("webhooks") == 0.0
+
+
 @pytest.mark.parametrize("url", ["ftp://example.org/x", "https://", "https://u:p@example.org/", "nonsense"])
 def test_addresses_that_cannot_be_are_refused(site: Site, url: str) -> None:
     campaign = site.campaign()

@@ -26,7 +26,7 @@ from crowdwise.trust import (
 )
 from crowdwise.trust.agreement import strength
 from crowdwise.trust.agreement_by_type import set_similarities
-from crowdwise.trust.agreement_counts import Patterns
+from crowdwise.trust.agreement_coefficients import Patterns
 from crowdwise.trust.agreement_pairs import kappa_variance
 
 ONCE = {"resamples": 1}

@@ -10,8 +10,8 @@ from scipy.stats import binomtest, false_discovery_control
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.trust import colluders as null
 from crowdwise.trust import find_colluders, shared_mistakes
-from crowdwise.trust import mistakes_model as null
 from crowdwise.trust.evidence import adjusted
 
 # -------------------------------------------------------------------- the agreement matrix

@@ -26,7 +26,7 @@ from crowdwise.trust.annotator_covariance import (
     shuffled,
     top,
 )
-from crowdwise.trust.capacity import effective_counts, one_coin_capacity
+from crowdwise.trust.spammers import effective_counts, one_coin_capacity
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 

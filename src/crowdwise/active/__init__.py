@@ -18,14 +18,13 @@ from __future__ import annotations
 from crowdwise.core.lazy import lazily
 
 _WHERE = {
+    "asking": ("Question",),
     "budget_plan": ("Inputs", "Plan", "PlanRow", "make_plan"),
     "campaign": ("Campaign",),
     "fair_assignment": ("FairProposal", "expected_errors", "propose_fairly"),
     "intake": ("Receipt",),
-    "proposals": ("Proposal",),
-    "questions": ("Question",),
     "replays": ("Curve", "bands", "replay", "replay_strategies", "summary"),
-    "state": ("Pairs", "State"),
+    "state": ("Pairs", "Proposal", "State"),
     "stopping": ("AccuracyEstimate", "StopRule", "estimate_accuracy"),
     "strategies": ("STRATEGIES", "Strategy", "find_strategy"),
 }

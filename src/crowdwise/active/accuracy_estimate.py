@@ -71,11 +71,6 @@ WORK, MIN_DRAWS, MAX_DRAWS = 1_000_000, 30, 250
 EDGE = 1e-9
 """Probabilities that are drawn stay so far from 0 and 1."""
 
-__all__ = [
-    "Answers", "Crowd", "accuracy_draws", "crowd_priors", "draw", "guessing_density", "hierarchy", "interval",
-    "likelihood", "n_draws", "prior_accuracy", "shift",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Answers:
@@ -116,10 +111,12 @@ def accuracy_draws(
 ) -> tuple[Floats, Floats]:
     """The expected share of right labels in each of n crowds, and the variance of that share given the crowd.
 
+    Labels of items with known truth do not count; some item has none.
     ``q`` (N x K) is where it starts from. Half as many crowds again are drawn before, and not counted.
     """
     N, K = q.shape
-    before, every = n // 2, np.arange(N)
+    before, free = n // 2, np.flatnonzero(answers.truth < 0)
+    chosen = chosen[free]
     crowd, reach = _start(answers, q.T / q.sum(axis=1), rng), min(1.0, 10.0 / np.sqrt(N))
     mean, variance = np.empty(n), np.empty(n)
     for turn in range(-before, n):
@@ -128,8 +125,8 @@ def accuracy_draws(
         if turn < 0:  # a reach at which three steps in ten are accepted is a good one
             reach = float(np.clip(reach * np.exp((moved - 0.3) / np.sqrt(turn + before + 1.0)), 1e-3, 5.0))
         else:
-            p = (joint[chosen, every] + joint[K + chosen, every]) / joint.sum(axis=0)
-            mean[turn], variance[turn] = p.mean(), (p * (1.0 - p)).sum() / N**2
+            p = (joint[chosen, free] + joint[K + chosen, free]) / joint[:, free].sum(axis=0)
+            mean[turn], variance[turn] = p.mean(), (p * (1.0 - p)).sum() / len(free) ** 2
         crowd = draw(answers, crowd, joint, rng)
     return mean, variance
 

@@ -24,16 +24,13 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from crowdwise.active.processes import Jobs, Progress, run_tasks
-from crowdwise.active.replays import BAND
+from crowdwise.active.replays import BAND, Jobs, Progress, run_tasks
 from crowdwise.core.constraints import Count, Fraction, RandomState, checked, is_count
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 
 Measure = Literal["accuracy", "right", "test"]
-
-__all__ = ["Crowd", "Inputs", "Measure", "Plan", "PlanRow", "make_plan"]
 
 
 class Crowd(Protocol):

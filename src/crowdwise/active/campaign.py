@@ -15,24 +15,22 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from crowdwise import registry
-from crowdwise.active.asking import Asking
+from crowdwise.active.asking import Asking, Question
 from crowdwise.active.canonical import name_text
 from crowdwise.active.end_state import Situation, Standing, find_standing, status_of
 from crowdwise.active.fair_assignment import Gap
 from crowdwise.active.intake import UNKNOWN, Receipt, add_votes, class_codes
 from crowdwise.active.journal import Journal
-from crowdwise.active.journal_stream import JournalStream
-from crowdwise.active.locking import alone
-from crowdwise.active.questions import Question
+from crowdwise.active.journal_stream import JournalStream, Snapshots
 from crowdwise.active.roster import Roster
 from crowdwise.active.settings import Classes, Settings, change_settings, kept_params
-from crowdwise.active.snapshots import Snapshots
 from crowdwise.active.stopping import Probability, StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
 from crowdwise.core.consensus import Consensus
@@ -41,6 +39,20 @@ from crowdwise.core.model import EMModel
 from crowdwise.data.votes import Votes
 from crowdwise.errors import NotFittedError, OutputError, ParameterError, Remedy, several_names
 from crowdwise.online.stream import Online
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def alone(method: F) -> F:
+    """A method of something with a ``lock`` that one thread at a time is in."""
+
+    @wraps(method)
+    def locked(self: Any, *given: Any, **named: Any) -> Any:
+        with self.lock:
+            return method(self, *given, **named)
+
+    return locked  # type: ignore[return-value]
+
 
 NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from crowdwise.errors import InputError
 
-__all__ = ["id_text", "name_text", "one_kind", "other_kind"]
-
 
 def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
     """The JSON text of a name; ``what`` it names is for the message."""

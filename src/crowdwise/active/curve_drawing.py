@@ -21,8 +21,6 @@ DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2", "3 5", "1 3")
 WIDTH, HEIGHT = 760, 430
 LEFT, RIGHT, TOP, BOTTOM = 76, 190, 44, 54
 
-__all__ = ["Line", "draw", "page"]
-
 
 @dataclass(frozen=True)
 class Line:

@@ -31,8 +31,6 @@ ENDS: tuple[Name, ...] = ("target-reached", "budget-spent", "exhausted", "out-of
 DRAWN, PEOPLE = 2_000, 200
 """The items that are drawn to see what all votes together could reach, and the annotators that are looked at."""
 
-__all__ = ["ENDS", "Situation", "Standing", "find_standing", "reachable_accuracy", "status_of"]
-
 
 @dataclass(frozen=True)
 class Standing:
@@ -191,7 +189,7 @@ def status_of(rule: StopRule, now: Situation, online: Online) -> dict[str, Any]:
     if online.store.n_votes:
         found = estimate_accuracy(online)
         out |= {"accuracy": found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
-        out |= {"accuracy_known": found.known, "voted_on": found.items}
+        out |= {"accuracy_known": found.known, "voted_on": len(online.store.items)}
         if found.known and now.state.available.any():
             out["reachable"] = reachable_accuracy(now.state)
     standing = find_standing(rule, now, online, found).warned(rule, out["reachable"])

@@ -31,8 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.active import acquisition
-from crowdwise.active.proposals import Proposal
-from crowdwise.active.state import State
+from crowdwise.active.state import Proposal, State
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
 from crowdwise.core.constraints import Bounds, Count, RandomState, checked
 from crowdwise.core.numerics import Floats, Ints
@@ -47,8 +46,6 @@ MAX_WEIGHT = 1e4
 
 Gap = Annotated[float, Bounds(minimum=0, below=1)]
 """A difference of shares of wrong labels."""
-
-__all__ = ["FairProposal", "Gap", "expected_errors", "propose_fairly"]
 
 
 @dataclass(frozen=True, eq=False)

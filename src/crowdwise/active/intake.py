@@ -19,8 +19,6 @@ from crowdwise.data.frames import to_polars
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, listing, suggestion
 
-__all__ = ["Receipt", "add_votes", "class_codes", "read_rows"]
-
 UNKNOWN = (
     "Declare them first (add_items, add_annotators; crowdwise campaign add-items, add-annotators), or make the "
     "campaign with unknown='add' (--unknown add)."

@@ -6,20 +6,28 @@ cut into batches, so the cuts are fixed: the model learns from whole blocks of `
 votes after the last whole block as one more batch, on a copy, which is thrown away when more votes come. Where gold
 comes for an item that was learned from without it, the model learns again from the first vote.
 
-Snapshots (:mod:`crowdwise.active.snapshots`) are taken of whole blocks, and only save time.
+Snapshots are taken of whole blocks: folders ``model-N``, N the number of the last vote that the stream has seen. They
+only save time: a stream is the same without them, once it has learned from all votes of the campaign. They hold codes
+and no names, which are those of the campaign. A snapshot carries notes on the votes that it has seen (whose they
+are, and a digest): where those of the campaign are others now, it is thrown away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crowdwise.active.journal import Journal
 from crowdwise.active.roster import Roster
-from crowdwise.active.snapshots import Snapshots
+from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Ints
+from crowdwise.data import folders
+from crowdwise.errors import CrowdwiseError, OutputError
+from crowdwise.online import stream_files
 from crowdwise.online.stream import Online
 from crowdwise.online.vote_store import Batch
 
@@ -27,8 +35,6 @@ BLOCK = 1_000
 """The votes that the model learns from at once."""
 SNAPSHOT = 20_000
 """After so many votes a new snapshot of the model is saved."""
-
-__all__ = ["JournalStream"]
 
 
 class JournalStream:
@@ -105,3 +111,49 @@ class JournalStream:
         now = np.full(len(store.items), -1)
         now[place[place >= 0]] = np.fromiter(gold.values(), dtype=np.int64, count=len(gold))[place >= 0]
         return bool(np.array_equal(now, store.truth))
+
+
+KEPT = 2
+"""How many of the latest are left on the disk."""
+
+
+class Snapshots:
+    """The snapshots in the folder of a campaign."""
+
+    def __init__(self, folder: Path, model: EMModel) -> None:
+        self.folder, self.model = folder, model
+
+    def numbers(self) -> list[int]:
+        names = (path.name.removeprefix("model-") for path in self.folder.glob("model-*"))
+        return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
+
+    def latest(self, expected: Callable[[int], dict[str, Any]], *, remove: bool = True) -> tuple[Online, int] | None:
+        """The latest that can be read and whose notes are those that are expected for its number, and its number.
+
+        ``remove``: others are removed.
+        """
+        for number in reversed(self.numbers()):
+            try:
+                online = Online.load(self.folder / f"model-{number}", self.model)
+            except CrowdwiseError:  # a damaged snapshot costs time, no votes
+                continue
+            if online.notes == expected(number):
+                return online, number
+            if remove:
+                self._remove(number)
+        return None
+
+    def save(self, online: Online, number: int, notes: dict[str, Any]) -> None:
+        """Write one, where the disk allows that; nothing depends on it."""
+        with suppress(OutputError):
+            online.save(self.folder / f"model-{number}", names=False, notes=notes)
+        for old in self.numbers()[:-KEPT]:
+            self._remove(old)
+
+    def _remove(self, number: int) -> None:
+        """Remove the files of a snapshot, and its folder where nothing else is in it."""
+        folder = self.folder / f"model-{number}"
+        with suppress(OSError):
+            for name in (stream_files.FACTS, stream_files.ARRAYS, folders.NAME):
+                (folder / name).unlink(missing_ok=True)
+            folder.rmdir()

@@ -6,14 +6,14 @@ everything let a strategy ask any annotator. The truth only measures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from crowdwise.active.processes import Jobs, Progress, run_tasks
 from crowdwise.active.state import Pairs, State
 from crowdwise.active.strategies import Strategy, find_strategy
 from crowdwise.core.constraints import Bounds, Count, RandomState, checked
@@ -28,8 +28,6 @@ SLACK = 0.005
 """How far below the accuracy of a batch fit of all votes counts as reaching it."""
 BAND = (0.1, 0.9)
 """The quantiles of a band: four of five curves lie in it."""
-
-__all__ = ["Curve", "bands", "replay", "replay_strategies", "summary"]
 
 ShareOfVotes = Annotated[float, Bounds(above=0, maximum=1, meaning="a share of the votes")]
 
@@ -183,3 +181,38 @@ def bands(curves: Mapping[str, Sequence[Curve]], by: str = "votes", points: int 
         values = {"x": at, "y": found.mean(axis=0), "low": low, "high": high}
         out[name] = {key: value.tolist() for key, value in values.items()}
     return out
+
+
+T = TypeVar("T")
+Jobs = Annotated[int, Bounds(minimum=1)] | None
+"""How many processes at a time; ``None``: as many as there are cores."""
+Progress = Callable[[str], None]
+"""Called with the name of each task when it is done."""
+
+
+def run_tasks(
+    tasks: Sequence[Callable[[], T]], names: Sequence[str], n_jobs: Jobs = 1, progress: Progress | None = None
+) -> list[T]:
+    """The results of some calls, in order. With several processes, the calls and their results are pickled."""
+    out = []
+    for name, result in zip(names, _results(tasks, min(n_jobs or os.cpu_count() or 1, len(tasks))), strict=True):
+        out.append(result)
+        if progress is not None:
+            progress(name)
+    return out
+
+
+def _results(tasks: Sequence[Callable[[], T]], n_jobs: int) -> Iterator[T]:
+    if n_jobs <= 1:
+        yield from (task() for task in tasks)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    # Fresh processes: a fork of one in which other libraries have threads can hang.
+    with ProcessPoolExecutor(n_jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(task) for task in tasks]
+        try:
+            yield from (future.result() for future in waiting)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -14,12 +14,10 @@ from crowdwise.core.constraints import is_number
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
-from crowdwise.online.names import Names
+from crowdwise.online.vote_store import Names
 
 AT_ONCE = 500
 """How many names SQLite is asked about at once."""
-
-__all__ = ["Roster"]
 
 
 class Roster:

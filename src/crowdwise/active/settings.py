@@ -29,8 +29,6 @@ NOT_NOW = {
 }
 """What stays as it was made, and why."""
 
-__all__ = ["CHANGEABLE", "Classes", "Settings", "change_settings", "kept_params"]
-
 
 def _differ(names: Any) -> bool:
     if isinstance(names, (str, bytes)):  # a text has letters, not classes

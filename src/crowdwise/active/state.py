@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -12,8 +13,6 @@ from crowdwise.core.constraints import NonNegative, checked
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.online.stream import Online
-
-__all__ = ["Pairs", "State"]
 
 
 @dataclass(frozen=True)
@@ -183,3 +182,77 @@ class State:
         return self.replace(
             posterior=softmax(safe_log(self.posterior) + more), corrected=softmax(safe_log(self.corrected) + more)
         )
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Pairs to be asked, best first, in the codes of the state."""
+
+    item: Ints
+    annotator: Ints
+    value: Floats
+    """The expected value of each vote, in the strategy's own units."""
+    price: Floats
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def __getitem__(self, pairs: slice) -> Proposal:
+        return Proposal(self.item[pairs], self.annotator[pairs], self.value[pairs], self.price[pairs])
+
+
+def joined(parts: Sequence[Proposal]) -> Proposal:
+    """One proposal from several."""
+    if not parts:
+        return Proposal(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
+    return Proposal(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("item", "annotator", "value", "price")))
+
+
+def n_pairs(parts: Sequence[Proposal]) -> int:
+    return sum(len(p) for p in parts)
+
+
+def load_left(load: Floats, taken: Sequence[Proposal]) -> Floats:
+    """M: how many more votes each annotator may give."""
+    load = load.copy()
+    for p in taken:
+        np.subtract.at(load, p.annotator, 1.0)
+    return load
+
+
+def allowed(state: State, items: Ints, people: Ints, taken: Sequence[Proposal]) -> npt.NDArray[np.bool_]:
+    """C x A: which pairs may be asked."""
+    place, column = _asked(state, items, people, taken)
+    out = np.ones((len(items), len(people)), dtype=bool)
+    out[place, column] = False
+    return out
+
+
+def askable(state: State, items: Ints, people: Ints, taken: Sequence[Proposal]) -> tuple[Ints, Ints]:
+    """Where only some pairs are possible, those that may be asked: the places of the item and of the annotator."""
+    assert state.possible is not None
+    A = len(people)
+    place, column = _columns(*state.possible.among(items), people, len(state.annotator_names))
+    before, asked = _asked(state, items, people, taken)
+    keep = ~np.isin(place * A + column, before * A + asked)
+    return place[keep], column[keep]
+
+
+def _asked(state: State, items: Ints, people: Ints, taken: Sequence[Proposal]) -> tuple[Ints, Ints]:
+    """The pairs that must not be asked again: the places of the item and of the annotator."""
+    parts = [state.voted.among(items)]
+    if taken:
+        where = np.full(len(state.item_names), -1)
+        where[items] = np.arange(len(items))
+        asked = where[np.concatenate([p.item for p in taken])]
+        parts.append((asked[asked >= 0], np.concatenate([p.annotator for p in taken])[asked >= 0]))
+    place, who = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _columns(place, who, people, len(state.annotator_names))
+
+
+def _columns(place: Ints, who: Ints, people: Ints, M: int) -> tuple[Ints, Ints]:
+    """The pairs whose annotators are among some people, by the places of these."""
+    column = np.full(M, -1)
+    column[people] = np.arange(len(people))
+    column = column[who]
+    return place[column >= 0], column[column >= 0]

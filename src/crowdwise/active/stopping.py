@@ -8,7 +8,8 @@ label in the currency of the prices.
 estimated without truth, in two ways: crowds are drawn from the posterior given the votes, and in each the right labels
 are counted (:mod:`crowdwise.active.accuracy_estimate`), which allows for few votes; and the posterior is corrected for
 votes that err together (:mod:`crowdwise.core.dependence`), which allows for hard items. The estimate is the lower one,
-and the interval holds both of theirs. Probabilities of items are corrected ones, too.
+and the interval holds both of theirs. Probabilities of items are corrected ones, too. Items
+with a known class teach, and their labels do not count: those were given.
 
 Where hardly any item has two votes (or a known class), the votes carry no information about the crowd. The estimate is
 then that of the prior over crowds, its interval reaches from chance to the stream's own confidence, and ``known`` is
@@ -25,19 +26,16 @@ import numpy.typing as npt
 
 from crowdwise.active import accuracy_estimate as accuracy
 from crowdwise.active import acquisition
-from crowdwise.active.proposals import allowed
-from crowdwise.active.state import State
+from crowdwise.active.state import State, allowed
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, Fraction, Positive, RandomState, checked
-from crowdwise.core.dependence import expected_accuracy
+from crowdwise.core.dependence import accuracy_interval
 from crowdwise.core.numerics import decide
 from crowdwise.core.parameters import Parameterised, declared
-from crowdwise.errors import NotFittedError, ParameterError
+from crowdwise.errors import NotFittedError
 from crowdwise.online.stream import Online
 
 MIN_PAIRS = 30
 """With fewer pairs of votes on the same item the rate of agreement is too uncertain to say anything about a crowd."""
-
-__all__ = ["AccuracyEstimate", "StopRule", "estimate_accuracy", "worth_asking"]
 
 Probability = Annotated[float, Bounds(above=0, maximum=1)]
 
@@ -50,7 +48,7 @@ class AccuracyEstimate:
     low: float
     high: float
     items: int
-    """How many items have votes: the estimate is about these."""
+    """How many items have votes and no known class: the estimate is about their labels."""
     pairs: int = 0
     """How many pairs of votes there are on the same item; votes on items with known classes count, too."""
     known: bool = True
@@ -70,26 +68,22 @@ class StopRule(Parameterised):
     stake
         The value of a right label, in the currency of the prices: an item is finished when no vote is worth its price.
     min_votes, max_votes
-        An item is not finished with fewer votes, and always with so many.
+        An item is not finished with fewer votes (nobody confirms a single one), and always with so many.
     budget
         The campaign stops when so much is spent.
     target
         The campaign stops when the lower end of the estimated accuracy is at least this.
     """
 
-    probability: Probability | None = 0.95
+    probability: Probability | None = 0.9
     stake: Positive | None = None
-    min_votes: CountFromZero = 1
+    min_votes: CountFromZero = 2
     max_votes: Count | None = None
     budget: Positive | None = None
     target: Probability | None = None
 
     def __post_init__(self) -> None:
         self.check_parameters()
-
-    def _check_together(self) -> None:
-        if self.max_votes is not None and self.max_votes < self.min_votes:
-            raise ParameterError(f"max_votes={self.max_votes}: expected at least min_votes, {self.min_votes}.")
 
     def finished(self, state: State) -> npt.NDArray[np.bool_]:
         """N: which items need no more votes."""
@@ -175,21 +169,21 @@ def estimate_accuracy(
     pairs = int((size * (size - 1) // 2).sum() + size[truth >= 0].sum())
     if K == 1:
         return AccuracyEstimate(1.0, 1.0, 1.0, N, pairs)
-    if pairs < MIN_PAIRS:
-        share = float((truth < 0).mean())
-        confidence = float(q[np.arange(N), chosen][truth < 0].mean()) if share else 1.0
-        prior_mean, low, high = accuracy.prior_accuracy(K, confidence, level, rng)
-        mean, low, high = (1.0 - share * (1.0 - x) for x in (prior_mean, low, high))
-        return AccuracyEstimate(mean, low, high, N, pairs, known=False)
+    free = truth < 0
+    n_free = int(free.sum())
+    if pairs < MIN_PAIRS or not n_free:
+        confidence = float(q[np.arange(N), chosen][free].mean()) if n_free else 1.0
+        mean, low, high = accuracy.prior_accuracy(K, confidence, level, rng)
+        return AccuracyEstimate(mean, low, high, n_free, pairs, known=False)
     answers = accuracy.Answers(
         indptr[:-1], np.repeat(np.arange(N), size), annotator.astype(np.int64), label.astype(np.int64), weight, truth,
         len(store.annotators), K,
     )  # fmt: skip
     means, variance = accuracy.accuracy_draws(answers, chosen, q, accuracy.n_draws(len(label)), rng)
-    low, high = accuracy.interval(means, variance, N, level)
+    low, high = accuracy.interval(means, variance, n_free, level)
     if dependence == "none":
-        return AccuracyEstimate(float(means.mean()), low, high, N, pairs)
-    mean, least, most = expected_accuracy(online.corrected(q), chosen, level)
-    return AccuracyEstimate(
-        min(mean, float(means.mean())), min(low, least), max(high, most), N, pairs, rho=online.shown_dependence().rho
-    )
+        return AccuracyEstimate(float(means.mean()), low, high, n_free, pairs)
+    own = float(online.corrected(q)[np.arange(N), chosen][free].mean())
+    mean, least, most = accuracy_interval(own, N - n_free, level)
+    rho = online.shown_dependence().rho
+    return AccuracyEstimate(min(mean, float(means.mean())), min(low, least), max(high, most), n_free, pairs, rho=rho)

@@ -17,13 +17,54 @@ information gain of the vote, per unit of price.
                     first, on trial, and then under the mean confusion matrices
 ==================  ===================================================================================
 
-Where prices differ, annotators are explored by trials, together on few items, where that may pay
-(:mod:`crowdwise.active.trials`), and not by draws: under draws the cheap are asked again and again, since among many of
-them one always has a good draw. Where all cost the same, trials gain nothing, and draws a little.
+Where prices differ, annotators are explored by trials, together on few items, where that may pay (see below), and not
+by draws: under draws the cheap are asked again and again, since among many of them one always has a good draw. Where
+all cost the same, trials gain nothing, and draws a little.
 
 Constraints hold for all: nobody is asked twice about an item, only available annotators are asked, nobody gets more
 than the load left, items below ``overlap`` votes come first, and a share of questions may be about items with known
 classes.
+
+The best batch: which annotator gets which item, when annotators can take only so much.
+
+``assign`` maximises the sum of values of the chosen pairs: n items at most, one annotator each, and no annotator more
+items than allowed. Without limits that bind, each item takes its best annotator. Else it is an assignment problem:
+rows are items, columns are the slots of annotators, and as many empty columns as there are items to be left out; it is
+solved exactly (Jonker and Volgenant, through scipy) up to ``EXACT`` cells, and beyond by taking the best pair that is
+left, again and again, which is never worth less than half of the best. Where there are far more slots than items, only
+the annotators whose votes are worth most on average keep theirs, ``SPARE`` slots for each item.
+
+Trials: annotators who are new are tried on few items together, where what is learned of them pays for itself.
+
+A vote on an item that nobody else voted on carries no information about its annotator. A strategy that takes the most
+informative votes gives every item its first vote first, and so spends much of the budget on annotators of unknown
+accuracy; the cheap ones look best for their price, and their single votes confirm the prior. New annotators are
+therefore tried together on few items, before other items get their first vote.
+
+==================  ==============================================================================================
+I[m]                H(pi) - H(pi | vote of m): information gain of a vote of m on an item without votes, in bits
+r[m] = I[m] / p[m]  the same per price p[m] of a vote
+R                   the going rate: r of the last of those annotators who, best r first, have an information gain of
+                    H(pi) together, as many as one item needs. The price of a new annotator counts as the mean price
+                    here, since it is not known yet what it is paid for
+N                   sum_n H(q[n]) / H(pi): how many items' worth of uncertainty is left
+T                   trial_votes * sqrt(N / M) votes, M annotators: after so many on items that others voted on, too, an
+                    annotator is not new any more
+EI[m]               E max(0, r[m] - R) over draws of the confusion matrix of m: the expected improvement on R
+==================  ==============================================================================================
+
+**Who.** New annotators with N EI[m] / R > T: asked about all that is left, m may save N p[m] EI[m] / R, and the trial
+costs T p[m]. Nobody is tried who could not be worth the price even when always right, so experts whose votes cost five
+times as much are left out where those who cost a fifth of it are found to do.
+
+**How long.** After t votes the share t / (t + t0) of what can be learned of an annotator is learned, where t0 is the
+strength of the prior in votes. Each of M annotators can do a share of the work, N / M; so the trial is worth
+a N / M * t / (t + t0) - t, which is largest at t = sqrt(a t0 N / M) - t0: trials grow with the square root of the items
+there are for each annotator.
+
+**It fails** where the annotators on trial are spammers who agree, or nearly all are spammers (where all good annotators
+cost much more than the others, the cheap are tried in vain), and where an item's truth is not what most of those on
+trial say. Annotators who look bad after the trial are not asked again, so a trial that goes wrong is not repeated.
 """
 
 from __future__ import annotations
@@ -34,11 +75,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.active import acquisition, trials
+from crowdwise.active import acquisition
 from crowdwise.active.acquisition import AnnotatorRule, ItemRule, Value
-from crowdwise.active.optimal_batch import assign, assign_pairs
-from crowdwise.active.proposals import Proposal, allowed, askable, joined, load_left, n_pairs
-from crowdwise.active.state import State
+from crowdwise.active.state import Proposal, State, allowed, askable, joined, load_left, n_pairs
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState, checked
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints
@@ -59,8 +98,6 @@ MAX_PEOPLE = 500
 """The most annotators that are looked at closely: those with the best scores."""
 MIN_SHARE = 1 / 16
 """The least share of a batch that an annotator may get: it need not be spread wider."""
-
-__all__ = ["DEFAULT", "STRATEGIES", "Strategy", "find_strategy"]
 
 
 @declared
@@ -84,7 +121,7 @@ class Strategy(Parameterised):
     trial_votes
         Where prices differ: annotators are new until they have given so many votes, times the square root of the items
         there are for each annotator, on items that others voted on, too. New annotators who may be worth their price
-        are asked first, together about few items, each of which gets up to 24 votes (:mod:`crowdwise.active.trials`);
+        are asked first, together about few items, each of which gets up to 24 votes;
         after that means take the place of draws. 0: no trials.
     spread
         Nobody gets more than so many times an equal share of a batch (or a sixteenth of it, if that is more), as long
@@ -151,18 +188,18 @@ class Strategy(Parameterised):
     def _trials(
         self, state: State, items: Ints, n: int, rng: np.random.Generator, taken: list[Proposal]
     ) -> list[Proposal]:
-        """Votes of new annotators, together on few items (:mod:`crowdwise.active.trials`)."""
+        """Votes of new annotators, together on few items."""
         made: list[Proposal] = []
         if not self._has_trials(state):
             return made
-        need = trials.votes_needed(state, self.trial_votes, rng)
+        need = votes_needed(state, self.trial_votes, rng)
         n = min(n, int(need.sum()))
         if n <= 0:
             return made
-        some = trials.trial_items(state, items, need, n, rng)
+        some = trial_items(state, items, need, n, rng)
         anybody = replace(self, items="random", annotators="random", joint=False, per_price=False)
-        for round_ in range(trials.MAX_VOTES):
-            here = some[state.votes_per_item[some] + round_ < trials.MAX_VOTES]
+        for round_ in range(MAX_VOTES):
+            here = some[state.votes_per_item[some] + round_ < MAX_VOTES]
             load = load_left(np.minimum(need, state.load), [*taken, *made])
             people = np.flatnonzero(load >= 1.0)
             found = anybody._round(state, here, people, load, n - n_pairs(made), [*taken, *made], rng)
@@ -318,3 +355,177 @@ def _top(score: Floats, n: int) -> Ints:
         some = np.argpartition(-score, n)[:n]
         return np.asarray(some[np.argsort(-score[some], kind="stable")])
     return np.argsort(-score, kind="stable")
+
+
+SPARE = 3
+EXACT = 300_000
+"""The most cells (items x slots) of a problem that is solved exactly."""
+
+
+def assign(value: Floats, capacity: Floats, n: int) -> tuple[Ints, Ints]:
+    """The rows and columns of the chosen pairs, best first.
+
+    Parameters
+    ----------
+    value
+        C x A; ``-inf`` where a pair must not be.
+    capacity
+        A: how many rows a column may take.
+    n
+        How many pairs at most.
+    """
+    C, A = value.shape
+    if C == 0 or A == 0 or n <= 0:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    value = np.where(capacity >= 1, value, -np.inf)
+    best = value.argmax(axis=1)
+    top = value[np.arange(C), best]
+    rows = np.argsort(-top, kind="stable")[:n]
+    rows = rows[np.isfinite(top[rows])]
+    if (np.bincount(best[rows], minlength=A) <= capacity).all():
+        return rows, best[rows]
+    return _solved(value, capacity, n)
+
+
+def assign_pairs(row: Ints, column: Ints, value: Floats, capacity: Floats, n: int) -> Ints:
+    """As :func:`assign` where only some pairs can be: the places of the chosen ones among them, best first."""
+    if len(row) == 0 or n <= 0:
+        return np.empty(0, dtype=np.int64)
+    order = np.lexsort((-value, row))
+    order = order[capacity[column[order]] >= 1]
+    best = order[np.concatenate([[True], row[order][1:] != row[order][:-1]])] if len(order) else order
+    best = best[np.argsort(-value[best], kind="stable")][:n]
+    if (np.bincount(column[best], minlength=len(capacity)) <= capacity).all():
+        return np.asarray(best)
+    rows, local = np.unique(row, return_inverse=True)
+    place = np.full((len(rows), len(capacity)), -1)
+    place[local, column] = np.arange(len(row))
+    taken = assign(np.where(place >= 0, value[place], -np.inf), capacity, n)
+    return np.asarray(place[taken])
+
+
+def _solved(value: Floats, capacity: Floats, n: int) -> tuple[Ints, Ints]:
+    from scipy.optimize import linear_sum_assignment
+
+    C, A = value.shape
+    n = min(n, C)
+    # Nobody needs more slots than there are items that want them.
+    useful = np.minimum(np.minimum(capacity, n), np.isfinite(value).sum(axis=0)).astype(np.int64)
+    if useful.sum() > SPARE * C:
+        worth = np.where(np.isfinite(value), value, 0.0).sum(axis=0) / np.maximum(np.isfinite(value).sum(axis=0), 1)
+        order = np.argsort(-worth, kind="stable")
+        dropped = order[np.cumsum(useful[order]) - useful[order] >= SPARE * C]
+        useful[dropped] = 0
+    if C * int(useful.sum()) > EXACT:
+        return _greedy(value, useful, n)
+    slots = np.repeat(np.arange(A), useful)
+    gain = value[:, slots]
+    allowed = np.isfinite(gain)
+    scale = float(np.abs(gain[allowed]).max()) + 1.0 if allowed.any() else 1.0
+    # Filling a slot is worth more than any value, so that as many pairs are made as can be; being left out is worth
+    # nothing, and a pair that must not be is worse than that.
+    lift = scale * (C + 1.0)
+    left_out = np.zeros((C, C))
+    whole = np.concatenate([np.where(allowed, gain + lift, -lift * (C + 1.0)), left_out], axis=1)
+    if n < C:  # at most n pairs: C - n rows must take an empty column, which is then worth more than any pair
+        whole[:, len(slots) : len(slots) + C - n] = 2.0 * lift * (C + 1.0)
+    row, column = linear_sum_assignment(whole, maximize=True)
+    taken = column < len(slots)
+    row, column = row[taken], slots[column[taken]]
+    fine = np.isfinite(value[row, column])
+    row, column = row[fine], column[fine]
+    order = np.argsort(-value[row, column], kind="stable")
+    return row[order], column[order]
+
+
+def _greedy(value: Floats, capacity: Ints, n: int) -> tuple[Ints, Ints]:
+    """The best pair that is left, again and again.
+
+    That is the stable matching of items and annotators who all go by the same values (Gale and Shapley): in a round
+    every item without an annotator turns to the best that has not refused it, and annotators keep the best of all who
+    turned to them, as many as they have room for.
+    """
+    C, A = value.shape
+    open_ = np.where(capacity > 0, value, -np.inf)
+    held = np.full(C, -1)
+    left = np.arange(C)
+    while len(left):
+        best = open_[left].argmax(axis=1)
+        fine = np.isfinite(open_[left, best])
+        held[left[fine]] = best[fine]
+        row = np.flatnonzero((held >= 0) & np.isin(held, best[fine]))
+        order = row[np.lexsort((-value[row, held[row]], held[row]))]
+        rank = np.arange(len(order)) - np.searchsorted(held[order], held[order])
+        left = order[rank >= capacity[held[order]]]
+        open_[left, held[left]] = -np.inf
+        held[left] = -1
+    row = np.flatnonzero(held >= 0)
+    row = row[np.argsort(-value[row, held[row]], kind="stable")][:n]
+    return row, held[row]
+
+
+MAX_VOTES = 24
+"""How many votes an item of a trial gets at most."""
+TRIAL_DRAWS = 32
+"""Draws of the confusion matrices for an expected improvement."""
+
+
+def going_rate(gain: Floats, price: Floats, whole: float) -> float:
+    """The gain per price of the last of those annotators who, best first, gain ``whole`` together (or of all).
+
+    >>> import numpy as np
+    >>> going_rate(np.array([0.5, 0.6, 0.5, 0.1]), np.array([1.0, 2.0, 1.0, 1.0]), 1.2)
+    0.3
+    """
+    rate = gain / price
+    order = np.argsort(-rate, kind="stable")
+    last = min(int(np.searchsorted(np.cumsum(gain[order]), whole)), len(order) - 1)
+    return float(rate[order[last]])
+
+
+def expected_improvement(
+    dirichlet: Floats, price: Floats, prior: Floats, rate: float, rng: np.random.Generator
+) -> Floats:
+    """M: the expectation of max(0, gain per price - rate) of a vote."""
+    out = np.zeros(len(price))
+    for _ in range(TRIAL_DRAWS):
+        gain = acquisition.pair_values(prior[None], acquisition.draw(dirichlet, rng), "information")[0]
+        out += np.maximum(gain / price - rate, 0.0)
+    return out / TRIAL_DRAWS
+
+
+def votes_needed(state: State, trial_votes: float, rng: np.random.Generator) -> Floats:
+    """M: how many more votes each annotator should give on trial; 0 for those who are known or not worth a trial."""
+    need = np.zeros(len(state.price))
+    people = np.flatnonzero(state.available & (state.load >= 1.0))
+    prior = state.prior
+    whole = float(acquisition.bits(prior).sum())
+    left = float(acquisition.bits(state.posterior[~state.closed]).sum()) / max(whole, 1e-9)
+    enough = float(np.ceil(trial_votes * np.sqrt(left / max(len(people), 1))))
+    size = np.diff(state.voted.indptr)
+    shared = np.bincount(state.voted.annotator[np.repeat(size > 1, size)], minlength=len(need))[people]
+    new = np.flatnonzero(shared < enough)
+    if len(new) == 0:
+        return need
+    price = state.price[people]
+    gain = acquisition.pair_values(prior[None], acquisition.mean(state.dirichlet[people]), "information")[0]
+    rate = going_rate(gain, (shared * price + enough * price.mean()) / (shared + enough), whole)
+    improvement = expected_improvement(state.dirichlet[people[new]], price[new], prior, rate, rng)
+    new = new[left * improvement > enough * rate]
+    need[people[new]] = enough - shared[new]
+    return need
+
+
+def trial_items(state: State, items: Ints, need: Floats, n: int, rng: np.random.Generator) -> Ints:
+    """The items for n votes on trial, best first: those with most votes, while there is room for another."""
+    votes = state.votes_per_item[items]
+    room = MAX_VOTES - votes
+    if state.possible is not None:
+        place, who = state.possible.among(items)
+        room = np.minimum(room, np.bincount(place[need[who] > 0], minlength=len(items)))
+    weight = np.ones(len(items)) if state.weight is None else state.weight[items]
+    order = np.lexsort((rng.random(len(items)), -weight, -votes))
+    order = order[room[order] > 0]
+    # Room for all the votes, and as many items as the annotator who needs most of them.
+    enough = int(np.searchsorted(np.cumsum(room[order]), n)) + 1
+    return np.asarray(items[order[: max(enough, int(need.max(initial=0.0)))]])

@@ -41,12 +41,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from crowdwise.answers import comparisons_clusters, comparisons_connectivity, comparisons_matrices
+from crowdwise.answers import comparisons_connectivity, comparisons_matches, comparisons_uncertainty
 from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, item_counts, leaning_note
+from crowdwise.answers.comparisons_connectivity import order_note, positions_known
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, split
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import Solution, maximise, separated
-from crowdwise.answers.comparisons_order import order_note, positions_known
 from crowdwise.answers.comparisons_uncertainty import evidence
 from crowdwise.core.constraints import Check, Count, Positive, is_number
 from crowdwise.core.loop import Callback
@@ -138,7 +138,7 @@ class GroupedPairs(PairModel):
             if model.placed and unplaced.any():
                 rows = replace(rows, sign=np.where(unplaced[rows.annotator], 0.0, rows.sign))
             rng = np.random.default_rng(self.random_state)
-            got = comparisons_clusters.clustered(found, rows, model, spread, s, rng)
+            got = comparisons_uncertainty.clustered(found, rows, model, spread, s, rng)
             if got.spread is None and self.errors == "clustered":
                 raise InputError(f"Errors cannot be clustered by question: {got.why_not}. Take errors='independent'.")
             if got.spread is None:
@@ -222,7 +222,7 @@ class CrowdBT(GroupedPairs):
     position
         Whether each annotator has a preference for the item shown first, too (b_m, as in ``position-bt``). ``"auto"``:
         those annotators who saw the items in both orders, or enough of them in an order that does not depend on the
-        items (:mod:`crowdwise.answers.comparisons_order`).
+        items (:mod:`crowdwise.answers.comparisons_connectivity`).
     spread
         Standard deviation of these log odds around their common mean; ``"learned"`` from their own spread.
 
@@ -250,9 +250,9 @@ class CrowdBT(GroupedPairs):
         matches = self._matches(answers, by_annotator=True, placed=placed)
         if placed:  # those whose position is not known have none
             matches = replace(matches, sign=np.where(known[matches.annotator], matches.sign, 0.0))
-        if self.reliability == "learned" and answers.n_items > comparisons_matrices.DENSE:
+        if self.reliability == "learned" and answers.n_items > comparisons_matches.DENSE:
             raise InputError(
-                f"reliability='learned' is for up to {comparisons_matrices.DENSE:,} items and there are "
+                f"reliability='learned' is for up to {comparisons_matches.DENSE:,} items and there are "
                 f"{answers.n_items:,}: give (a, b)."
             )
         x, eta = self._start(answers, matches)

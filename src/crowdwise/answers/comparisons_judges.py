@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.answers.comparisons_bradley_terry import BradleyTerry
-from crowdwise.answers.comparisons_order import in_one_order
+from crowdwise.answers.comparisons_connectivity import in_one_order
 from crowdwise.core.constraints import Fraction, checked
 from crowdwise.core.intervals import quantile
 from crowdwise.core.numerics import Floats, Ints
@@ -47,8 +47,6 @@ DRAWS = 40
 RIDGE = 1.0 / 25.0
 """The precision of the Normal prior of each coefficient: it matters where answers are separable."""
 BIASES = ("position", "verbosity", "self_preference")
-
-__all__ = ["judge_table"]
 
 
 @checked

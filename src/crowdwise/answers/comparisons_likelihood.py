@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.answers import comparisons_matrices as tables
+from crowdwise.answers import comparisons_matches as tables
 from crowdwise.answers.comparisons_matches import NATIVE_ROWS, Matches
 from crowdwise.answers.comparisons_newton import Derivatives, Objective, Point
 from crowdwise.core.numerics import Floats

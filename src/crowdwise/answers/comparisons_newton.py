@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.answers.comparisons_matrices import add_diagonal
+from crowdwise.answers.comparisons_matches import add_diagonal
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
 

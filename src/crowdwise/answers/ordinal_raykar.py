@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answers.ordinal_confusions import Order, ranks
+from crowdwise.answers.ordinal_dawid_skene import Order, ranks
 from crowdwise.core import em
 from crowdwise.core.constraints import Count, NonNegative
 from crowdwise.core.em import Params, Part

@@ -8,16 +8,20 @@ probability proportional to e^(s_i):
 For two items it is Bradley-Terry. The log likelihood is concave; with p the probabilities of a choice, it adds
 e_chosen - p to the gradient and diag(p) - p p' to the negative Hessian.
 
+**Both ends.** In this model the first places are the noisiest, as all items compete for them, and the last ones say the
+most. Real rankings are not so: their ends are clearer than their middle. By default (``ends="both"``) a ranking is read
+from the bottom, too, as choices of the worst with scores -s, and the log likelihood is the mean of both. Where rankings
+are made from the top, it orders items nearly as well, and scores are a little nearer to each other.
+
 =======  ============  =======  =====================================================
 symbol   code          shape    meaning
 =======  ============  =======  =====================================================
 s_i      ``scores``    N        score, on the scale of log odds; they sum to zero
-p        ``p``         R x k    probabilities of the items left, by choice
+v_i      ``v``         R x k    s_i of the items of a ranking, -s_i from the bottom
 =======  ============  =======  =====================================================
 
 The prior of scores is that of ``bradley-terry``: ``prior`` pseudo-comparisons of every item with one of score zero.
-Fails where annotators rank from the bottom up, where preferences are circular, and where many rankings are by careless
-annotators: all annotators count alike.
+Fails where preferences are circular, and where many rankings are by careless annotators: all annotators count alike.
 
 References: R. Plackett, The analysis of permutations, Applied Statistics 1975. D. Luce, Individual choice behavior,
 1959.
@@ -25,21 +29,26 @@ References: R. Plackett, The analysis of permutations, Applied Statistics 1975. 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from crowdwise.answers import comparisons_connectivity, comparisons_matrices
+from crowdwise.answers import comparisons_connectivity, comparisons_matches
 from crowdwise.answers.comparisons_base import ScoreModel
 from crowdwise.answers.comparisons_likelihood import Likelihood, log_prior, score_prior
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import Derivatives, Objective, Point, maximise
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.parameters import declared
 from crowdwise.data.rankings import Rankings
 
+CELLS = 2**21
+"""Numbers in the blocks of rankings that are computed at once."""
 Blocks = list[tuple[Ints, Floats, Ints]]
 """Rankings of one length together: R x k items, R weights, R annotators."""
+Ends = Literal["both", "top"]
 
 
 def blocks(table: Rankings) -> Blocks:
@@ -55,63 +64,69 @@ def blocks(table: Rankings) -> Blocks:
     return out
 
 
-def log_likelihood(some: Blocks, s: Floats) -> float:
-    """log P of all rankings."""
-    total = 0.0
+def choices(some: Blocks, s: Floats, ends: Ends) -> Iterator[tuple[float, Ints, Floats, Floats, Floats]]:
+    """Some rankings at a time, from each end: the sign of s in v, the items in the order in which they are chosen,
+    weights, v, and the log of the sum of e^v over the items left at each choice."""
     for item, w, _ in some:
-        v = s[item]
-        left = np.logaddexp.accumulate(v[:, ::-1], axis=1)[:, ::-1]  # log of the sum over the items left
-        total += float(w @ (v - left)[:, :-1].sum(axis=1))
-    return total
+        step = max(1, CELLS // item.shape[1] ** 2)
+        for lo in range(0, len(item), step):
+            for sign in (1.0, -1.0) if ends == "both" else (1.0,):
+                order = item[lo : lo + step, :: int(sign)]
+                v = sign * s[order]
+                left = np.logaddexp.accumulate(v[:, ::-1], axis=1)[:, :0:-1]
+                yield sign, order, w[lo : lo + step] * (0.5 if ends == "both" else 1.0), v, left
 
 
-def derivatives(some: Blocks, s: Floats, prior: float) -> Derivatives:
-    """Gradient and negative Hessian of log likelihood and prior."""
-    from scipy.sparse import coo_array
+def log_likelihood(some: Blocks, s: Floats, ends: Ends = "top") -> float:
+    """log P of all rankings; of both ends, their mean."""
+    return sum(float(w @ (v[:, :-1] - left).sum(axis=1)) for _, _, w, v, left in choices(some, s, ends))
+
+
+def derivatives(some: Blocks, s: Floats, prior: float, ends: Ends = "top") -> Derivatives:
+    """Gradient and negative Hessian of log likelihood and prior. Item i of a ranking is among those left at the choices
+    up to its own. So the sum over choices of p_i is e^(v_i) times a running sum of 1 / sum e^v, and that of p_i p_j is
+    e^(v_i + v_j) times the running sum of their squares up to the earlier of both."""
+    from scipy.sparse import coo_array, diags_array
 
     N = len(s)
-    g, diagonal = np.zeros(N), np.zeros(N)
-    outer: Any = None
-    for item, w, _ in some:
-        R, k = item.shape
-        v = s[item]
-        left = np.logaddexp.accumulate(v[:, ::-1], axis=1)[:, ::-1]
-        g += np.bincount(item[:, :-1].ravel(), np.repeat(w, k - 1), N)
-        for t in range(k - 1):
-            at, p = item[:, t:], np.exp(v[:, t:] - left[:, t : t + 1])
-            wp = (w[:, None] * p).ravel()
-            g -= np.bincount(at.ravel(), wp, N)
-            diagonal += np.bincount(at.ravel(), wp, N)
-            row = np.repeat(np.arange(R), k - t)
-            P = coo_array(((np.sqrt(w)[:, None] * p).ravel(), (row, at.ravel())), shape=(R, N)).tocsr()
-            product = P.T @ P
-            outer = product if outer is None else outer + product
+    g, H = np.zeros(N), coo_array((N, N)).tocsr()
+    for sign, item, w, v, left in choices(some, s, ends):
+        k = item.shape[1]
+        last = np.minimum(np.arange(k), k - 2)
+        p = w[:, None] * np.exp(v + np.logaddexp.accumulate(-left, axis=1)[:, last])
+        won = np.repeat(w, k - 1)
+        g += sign * (np.bincount(item[:, :-1].ravel(), won, N) - np.bincount(item.ravel(), p.ravel(), N))
+        squares = np.logaddexp.accumulate(-2.0 * left, axis=1)[:, np.minimum.outer(last, last)]
+        outer = w[:, None, None] * np.exp(v[:, :, None] + v[:, None, :] + squares)
+        at = (np.repeat(item, k, axis=1).ravel(), np.tile(item, (1, k)).ravel())
+        H = H + diags_array(np.bincount(item.ravel(), p.ravel(), N)) - coo_array((outer.ravel(), at), (N, N)).tocsr()
     slope, curvature = score_prior(s, prior)
-    g += slope
-    diagonal += curvature
-    if N <= comparisons_matrices.DENSE:
-        H = -np.asarray(outer.todense())
-        H[np.arange(N), np.arange(N)] += diagonal
-        return Derivatives(g, H)
-    from scipy.sparse import diags_array
-
-    return Derivatives(g, (diags_array(diagonal) - outer).tocsr())
+    H = (H + diags_array(curvature)).tocsr()
+    return Derivatives(g + slope, np.asarray(H.todense()) if N <= comparisons_matches.DENSE else H)
 
 
 class RankingObjective(Objective):
     """Log likelihood and log prior of rankings."""
 
-    def __init__(self, some: Blocks, prior: float) -> None:
-        self.blocks, self.prior, self.free = some, prior, prior == 0.0
+    def __init__(self, some: Blocks, prior: float, ends: Ends) -> None:
+        self.blocks, self.prior, self.ends, self.free = some, prior, ends, prior == 0.0
         self.weight = float(sum(w.sum() * (item.shape[1] - 1) for item, w, _ in some))
 
     def at(self, x: Floats, theta: Floats) -> Point:
-        value = log_likelihood(self.blocks, x) + log_prior(Likelihood("plain", False, self.prior), x, theta, len(x))
-        return Point(value, lambda exact: derivatives(self.blocks, x, self.prior))
+        prior = log_prior(Likelihood("plain", False, self.prior), x, theta, len(x))
+        value = log_likelihood(self.blocks, x, self.ends) + prior
+        return Point(value, lambda exact: derivatives(self.blocks, x, self.prior, self.ends))
 
 
+@declared
 class PlackettLuce(ScoreModel[Rankings]):
     """The maximum of the (penalised) likelihood of the Plackett-Luce model, by Newton's method.
+
+    Parameters
+    ----------
+    ends
+        ``"both"``: rankings are read as choices of the best of the items left and as choices of the worst, half each;
+        ``"top"``: of the best alone, as in Plackett's and Luce's model.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.rankings(6, n_rankings=400)
@@ -124,13 +139,15 @@ class PlackettLuce(ScoreModel[Rankings]):
     key: ClassVar[str] = "plackett-luce"
     table: ClassVar[type] = Rankings
 
+    ends: Ends = "both"
+
     def _fit(self, answers: Rankings, callback: Callback | None) -> dict[str, Any]:
         N, M = answers.n_items, answers.n_annotators
         some = blocks(answers)
         matches = neighbours(some, N, M)
         if self.prior == 0.0:
             comparisons_connectivity.check_identifiable(matches, answers.items)
-        objective = RankingObjective(some, float(self.prior))
+        objective = RankingObjective(some, float(self.prior), self.ends)
         found = maximise(objective, np.zeros(N), max_iter=self.max_iter, tol=self.tol, callback=callback)
         out = self._scored(found, N, Likelihood("plain", False, float(self.prior)))
         part = comparisons_connectivity.components(matches.winner, matches.loser, N)

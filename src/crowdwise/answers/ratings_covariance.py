@@ -25,6 +25,9 @@ V                  ``V``           1       2 mean s: ratings stretch the truth b
 V cannot be seen in ratings alone; the rule used is that of ``gaussian`` (mean scale 1). Where r - V and R together are
 no covariance matrix (they may not be: many noisy estimates), r is moved towards V until they are; so is E towards 0.
 
+The values are mixed with the plain means as far as held-out ratings ask for it, as in ``gaussian`` (``hedge``); those
+of annotators with errors in common are not asked.
+
 When it fails: where half of the crowd copies, its agreement passes for the truth; pairs that share few items:
 covariances need tens of common items, where ``gaussian`` needs none. It compares all pairs, so more than
 ``MAX_ANNOTATORS`` annotators are refused.
@@ -40,7 +43,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.answers.ratings_shared import RatingModel, bias_deviation, counts, standardise
+from crowdwise.answers.ratings_shared import RatingModel, bias_deviation, counts, hedged, standardise
 from crowdwise.core.constraints import Bounds
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats
@@ -64,7 +67,7 @@ def pair_moments(ratings: Ratings, y: Floats) -> tuple[Floats, Floats, Floats]:
     shape, w = (len(ratings), ratings.n_annotators), ratings.weights
 
     def matrix(data: Floats) -> Any:
-        return csr_matrix((data, ratings.annotator, ratings.indptr), shape=shape)
+        return csr_matrix((data, ratings.annotator, ratings.indptr), shape=shape, copy=True)  # summed in its place
 
     total = matrix(w)
     total.sum_duplicates()  # somebody who rated an item twice has rated it once, with the mean
@@ -160,21 +163,24 @@ def _trigamma_inverse(x: float) -> float:
     return float(np.exp(brentq(lambda t: float(polygamma(1, np.exp(t))) - x, -7.0, 12.0)))
 
 
-def combine(indptr: Any, annotator: Any, y: Floats, r: Floats, R: Floats, E: Floats, V: float) -> tuple[Floats, Floats]:
-    """The best linear estimate of every item (mean 0) and its variance; items with equally many ratings at once."""
+def combine(
+    indptr: Any, annotator: Any, y: Floats, r: Floats, R: Floats, E: Floats, V: float
+) -> tuple[Floats, Floats, Floats]:
+    """The best linear estimate of every item (mean 0), its variance, and for every rating the estimate of its item
+    without it; items with equally many ratings at once."""
     count = np.diff(indptr)
-    z, var = np.zeros(len(count)), np.full(len(count), V)
+    z, var, without = np.zeros(len(count)), np.full(len(count), V), np.zeros(len(y))
     for size in np.unique(count[count > 0]).tolist():
         items = np.flatnonzero(count == size)
         step = max(1, int(CELLS // size**2))
         for lo in range(0, len(items), step):
             some = items[lo : lo + step]
             at = indptr[some][:, None] + np.arange(size)
-            z[some], var[some] = _combine_some(annotator[at], y[at], r, R, E, V)
-    return z, var
+            z[some], var[some], without[at] = _combine_some(annotator[at], y[at], r, R, E, V)
+    return z, var, without
 
 
-def _combine_some(who: Any, y: Floats, r: Floats, R: Floats, E: Floats, V: float) -> tuple[Floats, Floats]:
+def _combine_some(who: Any, y: Floats, r: Floats, R: Floats, E: Floats, V: float) -> tuple[Floats, Floats, Floats]:
     B, size = who.shape
     noise = np.sqrt(R[who])
     common = E[who[:, :, None], who[:, None, :]] / (noise[:, :, None] * noise[:, None, :])
@@ -190,9 +196,12 @@ def _combine_some(who: Any, y: Floats, r: Floats, R: Floats, E: Floats, V: float
     tilt = (lean * np.linalg.solve(error, lean[:, :, None])[:, :, 0]).sum(axis=1) / V
     lean *= np.minimum(1.0, np.sqrt(EDGE / np.maximum(tilt, 1e-12)))[:, None]
     rho = V + lean
-    C = error + rho[:, :, None] + rho[:, None, :] - V
-    weight = np.linalg.solve(C, rho[:, :, None])[:, :, 0]
-    return (weight * y).sum(axis=1), np.maximum(V - (weight * rho).sum(axis=1), MIN_VARIANCE * V)
+    inverse = np.linalg.inv(error + rho[:, :, None] + rho[:, None, :] - V)
+    weight, scaled = (np.einsum("bij,bj->bi", inverse, x) for x in (rho, y))
+    z = (weight * y).sum(axis=1)
+    # r' C^-1 y without row and column i is r' C^-1 y - (C^-1 r)_i (C^-1 y)_i / (C^-1)_ii.
+    without = z[:, None] - weight * scaled / np.einsum("bii->bi", inverse)
+    return z, np.maximum(V - (weight * rho).sum(axis=1), MIN_VARIANCE * V), without
 
 
 @declared
@@ -205,6 +214,8 @@ class CovarianceRatings(RatingModel):
         The probability of finding any pair with errors in common where there is none.
     min_items
         Items that a pair must have rated in common to be tested.
+    hedge
+        Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(500, n_annotators=12, n_copiers=4, votes_per_item=8, random_state=3)
@@ -216,6 +227,7 @@ class CovarianceRatings(RatingModel):
 
     level: Annotated[float, Bounds(above=0, maximum=1)] = 0.05
     min_items: Annotated[int, Bounds(minimum=3)] = 10
+    hedge: bool = True
 
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
@@ -238,13 +250,16 @@ class CovarianceRatings(RatingModel):
         R, freedom = squeezed(np.maximum(np.diag(C) - 2.0 * s, 0.05 * np.diag(C)), np.where(own > 2, own - 2.0, 0.0))
         m, w = answers.annotator, answers.weights
         mu = float((w * (y - bias[m])).sum() / w.sum())
-        z, spread = combine(answers.indptr, m, y - bias[m] - mu, s + V / 2.0, R, E, V)
+        z, spread, without = combine(answers.indptr, m, y - bias[m] - mu, s + V / 2.0, R, E, V)
         partners = (E != 0).sum(axis=1)
+        final, share = mu + z, 1.0
+        if self.hedge:  # ratings of annotators who err alike are best predicted by their common errors
+            final, share = hedged(answers, y, final, mu + without, judges=partners[m] == 0)
         near = np.where(partners > 0, np.abs(E).argmax(axis=1), np.arange(M))
-        share = w / counts(answers.item, w, len(answers))[answers.item]
-        own_ratings, free = counts(m, w, M), counts(m, w * (1.0 - share), M)
+        own_part = w / counts(answers.item, w, len(answers))[answers.item]
+        own_ratings, free = counts(m, w, M), counts(m, w * (1.0 - own_part), M)
         return dict(
-            values=centre + unit * (mu + z), deviations=unit * np.sqrt(spread),
+            values=centre + unit * final, share=share, deviations=unit * np.sqrt(spread + (final - mu - z) ** 2),
             bias=unit * bias, bias_sd=unit * bias_deviation(bias, R, own_ratings, free),
             precision=1.0 / (R * unit**2), precision_shape=freedom / 2.0,
             mean=centre + unit * mu, spread=unit * float(np.sqrt(V)), centre=centre, iterations=1,

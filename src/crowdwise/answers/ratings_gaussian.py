@@ -35,14 +35,14 @@ KAPPA              ``kappa``         1        the best for the bound with q(d) a
 
 The objective is the variational lower bound of the log evidence, which no step lowers; all of it but the divergence of
 the precisions counts f times. f corrects for ratings that are not Normal, and s_b^2 is reduced to what shows on low and
-on high items alike (:mod:`crowdwise.answers.ratings_information`; both are 1 where the model is right). s_b and s_a are
+on high items alike (``ratings_gaussian_steps``; both are 1 where the model is right). s_b and s_a are
 updated between runs of passes, from variances that include the uncertainty of the items (the bound does not, and would
 shrink differences away). The M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes
 the shift and the stretch that raise the bound most (parameter expansion): the updates alone would need hundreds of
 passes.
 
 **Values** are half-way between the weighted means of their ratings and the posterior means, at the level of the plain
-mean (:mod:`crowdwise.answers.ratings_values`).
+mean (:mod:`crowdwise.answers.ratings_gaussian_steps`).
 
 **Hedge.** Each rating is predicted from the others on its item, by the model and by their mean. The mix that predicts
 best is found, with its standard error, and the share of the model is the lower end of its one-sided 95 % interval
@@ -73,9 +73,8 @@ from typing import Any, Literal
 import numpy as np
 
 from crowdwise.answers import ratings_gaussian_steps as steps
-from crowdwise.answers import ratings_values as values
-from crowdwise.answers.ratings_gaussian_steps import Crowd, Settings, State
-from crowdwise.answers.ratings_information import additive_part, precision_power
+from crowdwise.answers import ratings_gaussian_steps as values
+from crowdwise.answers.ratings_gaussian_steps import Crowd, Settings, State, additive_part, precision_power
 from crowdwise.answers.ratings_shared import RatingModel, counts, hedged, scatter, standardise, weighted_mean
 from crowdwise.core.constraints import Count, NonNegative, Positive, Share
 from crowdwise.core.loop import Callback, Rounds
@@ -89,8 +88,6 @@ DENSE = 2_000
 """Up to so many unknowns of annotators their joint covariance is inverted; above, each annotator's alone."""
 WORK = 3e8
 """Ratings times unknowns up to which that is done."""
-CAUTION = 1.645
-"""How many standard errors are taken off the share of the model: the lower end of a one-sided 95 % interval."""
 
 
 def _reweigh(
@@ -283,7 +280,7 @@ class GaussianRatings(RatingModel):
         s, ease, weight, rounds, settings = self._annotators(crowd, callback)
         trace = np.array(rounds.trace) - settings.power * float(crowd.weight.sum()) * np.log(unit)
         var_u, vbb, vaa, shape = variances(crowd, weight, s, settings)
-        # Values: see crowdwise.answers.ratings_values.
+        # Values: see crowdwise.answers.ratings_gaussian_steps.
         h, top, part, said = values.item_sums(crowd, weight, s)
         mu, tau2 = s.mu, s.tau2
         if settings.fixed:
@@ -302,7 +299,7 @@ class GaussianRatings(RatingModel):
             at = crowd.item
             without, _ = values.between(h[at] - part, top[at] - said, mu, tau2, shrink)
             # The model is judged at its own level: one whose weights and biases move it far is trusted less.
-            final, share = hedged(answers, y, u, without, caution=CAUTION)
+            final, share = hedged(answers, y, u, without)
             final = final + share * shift
         final = np.clip(final, y.min(), y.max())
         var_u = var_u + (final - best - shift) ** 2 + level

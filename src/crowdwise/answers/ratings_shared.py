@@ -1,19 +1,40 @@
-"""What the methods for ratings share: sums by item and annotator, a common unit, and the hedge with the plain mean."""
+"""What the methods for ratings share: sums by item and annotator, a common unit, and the hedge with the plain mean.
+
+The plain averages of ratings.
+
+=============  ==============================================================================================
+``mean``       the weighted mean of an item's ratings
+``median``     their weighted median: half of the weight on either side; the middle of two where it is met exactly
+=============  ==============================================================================================
+
+Both report how far an annotator's ratings lie from the items' values on average (bias), and how much they scatter
+around that (precision), with the degrees of freedom that the items use up taken off. An item's deviation is that of a
+mean (times sqrt(pi / 2) for a median of more than two) of ratings that all scatter like the crowd's, with a t
+distribution.
+
+When they fail: a careless annotator counts as much as a careful one, and the bias of the annotators who happened to
+rate an item goes into its value.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.answers.ratings_scales import point_out_scales
-from crowdwise.core.estimates import Estimates
+from crowdwise.core.loop import Callback
 from crowdwise.core.model import check_several
 from crowdwise.core.numerics import Floats, Ints, maximise_1d
+from crowdwise.core.result import Estimates
 from crowdwise.data.ratings import Ratings
+from crowdwise.errors import listing, warn
 
+CAUTION = 1.645
+"""How many standard errors are taken off the share of the model: the lower end of a one-sided 95 % interval."""
 KAPPA = (0.5, 1e3)
 """The range of kappa: from items of very different ease to items that are all alike."""
 
@@ -130,7 +151,9 @@ def nearby(best: Callable[[float], float], old: float, low: float, high: float) 
     return float(np.exp(t)) if best(t) > best(at) else old
 
 
-def hedged(ratings: Ratings, y: Floats, z: Floats, left_out: Floats, caution: float = 0.0) -> tuple[Floats, float]:
+def hedged(
+    ratings: Ratings, y: Floats, z: Floats, left_out: Floats, judges: Any = True, caution: float = CAUTION
+) -> tuple[Floats, float]:
     """Values, shrunk towards the plain mean as far as held-out ratings ask for it, and the share of the model in them.
 
     ``left_out`` is g, the value of each rating's item by the model without that rating (annotators held fixed); m is
@@ -138,13 +161,13 @@ def hedged(ratings: Ratings, y: Floats, z: Floats, left_out: Floats, caution: fl
 
         share = sum w (x - m) (g - m) / sum w (g - m)^2
 
-    less ``caution`` standard errors (the larger of two: items are independent, annotators are), held between 0 and 1.
-    It is 1 up to chance where the model is right. Without any item that has two ratings it is 1, with caution 0.
+    less ``caution`` standard errors (the larger of two: items are independent, annotators are), held between 0 and 1:
+    the mean, unless the ratings (``judges``: these ones) say that the model is better. It is 0 where no item has two.
     """
     item, w, N = ratings.item, ratings.weights, len(ratings)
     total, said = counts(item, w, N), counts(item, w * y, N)
     rest = total[item] - w
-    some = rest > 1e-9
+    some = (rest > 1e-9) & judges
     mean = (said[item] - w * y)[some] / rest[some]
     gap = left_out[some] - mean
     square = float((w[some] * gap * gap).sum())
@@ -155,7 +178,7 @@ def hedged(ratings: Ratings, y: Floats, z: Floats, left_out: Floats, caution: fl
         error = max(float(np.sqrt((sums * sums).sum())) for sums in clusters) / square
         share = float(np.clip(share - caution * error, 0.0, 1.0))
     else:
-        share = 1.0 if caution == 0.0 or some.any() else 0.0
+        share = 1.0 if some.any() else 0.0
     plain = np.divide(said, total, out=z.copy(), where=total > 0)
     return share * z + (1.0 - share) * plain, share
 
@@ -177,3 +200,91 @@ class RatingModel(AnswerModel[Ratings, Estimates]):
 
     def _check_several(self, ratings: Ratings) -> None:
         check_several(ratings, self.key, "Use the mean.")
+
+
+ENOUGH = 8
+"""Ratings by an annotator that show a scale."""
+MANY = 200
+"""Annotators beyond which one of them does not count in the median of all."""
+AWAY, NARROW = 2.0, 4.0
+"""How many times the usual width a scale lies outside, or how many times narrower it is, to be another."""
+
+
+def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Who rates on another scale; for each of them the middle 80 % of their ratings, and of those of a usual other.
+
+    [low, high] is the middle 80 % of an annotator's ratings, [l, h] the medians of low and high over the others.
+    Another scale has its median outside by ``AWAY`` times h - l; or it is ``NARROW`` times narrower, and all outside.
+    One that is wide and not outside may as well be noise.
+    """
+    n = np.bincount(ratings.annotator, minlength=ratings.n_annotators)
+    who = np.flatnonzero(n >= ENOUGH)
+    if len(who) < 2:
+        return np.empty(0, np.int64), np.empty((0, 2)), np.empty((0, 2))
+    order = np.argsort(ratings.annotator, kind="stable")
+    rows = np.split(ratings.value[order], np.cumsum(n)[:-1])
+    own = np.array([inner(rows[m]) for m in who])
+    low, middle, high = own.T
+    if len(who) <= MANY:
+        usual = np.array([np.median(np.delete(own[:, ::2], m, axis=0), axis=0) for m in range(len(who))])
+    else:
+        usual = np.broadcast_to(np.median(own[:, ::2], axis=0), (len(who), 2))
+    below, above = usual.T
+    reach = above - below
+    outside = (middle < below - AWAY * reach) | (middle > above + AWAY * reach)
+    narrow = (high - low < reach / NARROW) & ((high < below) | (low > above))
+    found = np.flatnonzero((reach > 0.0) & (outside | narrow))
+    return who[found], own[found][:, ::2], usual[found]
+
+
+def inner(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The ends of the middle 80 % with the median between them; one number or more is left out at either end."""
+    x, cut = np.sort(values), math.ceil(len(values) / 10)
+    return x[[cut, len(x) // 2, -1 - cut]]
+
+
+def point_out_scales(ratings: Ratings) -> None:
+    """Warn of annotators who rate on another scale."""
+    who, own, usual = other_scales(ratings)
+    if not len(who):
+        return
+    names = listing(ratings.annotators[who])
+    (low, high), (below, above) = own[0], usual[0]
+    warn(
+        f"Ratings of {names} seem to be on another scale: most of {listing(ratings.annotators[who[:1]])} are between "
+        f"{low:.4g} and {high:.4g}, and most of other annotators between {below:.4g} and {above:.4g}. Values may be "
+        "far off: bring all to one scale, or leave these out."
+    )
+
+
+class MeanRating(RatingModel):
+    """The mean of each item's ratings, weighted where ratings have weights.
+
+    >>> import crowdwise as cw
+    >>> ratings = cw.Ratings.from_dense([[1.0, 2.0, 6.0], [2.0, 2.0, 2.0]])
+    >>> [cw.aggregate(ratings, key).values.tolist() for key in ("mean", "median")]
+    [[3.0, 2.0], [2.0, 2.0]]
+    """
+
+    key = "mean"
+
+    def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
+        z = weighted_mean(answers.item, answers.weights, answers.value, len(answers))
+        return {"values": z, "iterations": 1, **scatter(answers, z)}
+
+
+class MedianRating(RatingModel):
+    """The median of each item's ratings, weighted where ratings have weights.
+
+    >>> import crowdwise as cw
+    >>> cw.aggregate(cw.Ratings.from_dense([[1.0, 2.0, 6.0]]), "median").values.tolist()
+    [2.0]
+    """
+
+    key = "median"
+
+    def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
+        z = weighted_median(answers.item, answers.weights, answers.value, len(answers))
+        found = scatter(answers, z)
+        found["deviations"] = found["deviations"] * np.where(np.diff(answers.indptr) > 2, np.sqrt(np.pi / 2.0), 1.0)
+        return {"values": z, "iterations": 1, **found}

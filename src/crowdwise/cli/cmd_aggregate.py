@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from crowdwise import registry
 from crowdwise.cli import options as opt
 from crowdwise.cli.cmd_report import write_page, write_report_of
@@ -28,8 +26,9 @@ ReportOption = Annotated[
 ]
 EngineOption = Annotated[
     Literal["auto", "memory", "stream", "cuda"],
-    typer.Option(
+    option(
         "--engine",
+        show_default=True,
         help="memory: all answers at once. stream: votes in Parquet or CSV files part by part, to --out (.parquet, "
         ".csv, .jsonl, or a folder) or --save. cuda: as memory, on an NVIDIA GPU. auto: stream for a pattern or a "
         "folder of such files, and for a file that would not fit into memory.",
@@ -46,19 +45,20 @@ ScratchOption = Annotated[
 
 @opt.reads
 def aggregate(
-    path: opt.PathArgument, method: opt.MethodOption = None, truth: opt.TruthOption = None, gold: opt.GoldOption = None,
-    set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL, graph: GraphOption = None,
+    path: opt.PathArgument, out: opt.LabelsOption = None, annotators: opt.AnnotatorsOption = None,
+    report: ReportOption = None, probabilities: opt.ProbabilitiesOption = False, method: opt.MethodOption = None,
+    truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.AS_USUAL,
     features: FeaturesOption = None, text: opt.TextOption = None, no_inputs: opt.NoInputsOption = False,
-    max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS,
-    seed: opt.SeedOption = None, out: opt.LabelsOption = None, probabilities: opt.ProbabilitiesOption = False,
-    annotators: opt.AnnotatorsOption = None, save: opt.SaveOption = None, report: ReportOption = None,
-    engine: EngineOption = "auto", memory: MemoryOption = None, scratch: ScratchOption = None,
-    as_json: opt.JsonOption = False,
+    max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS, graph: GraphOption = None, set_: opt.SetOption = None,
+    seed: opt.SeedOption = None, engine: EngineOption = "auto", memory: MemoryOption = None,
+    scratch: ScratchOption = None, save: opt.SaveOption = None, as_json: opt.JsonOption = False,
+    verbose: opt.VerboseOption = False,
 ) -> None:  # fmt: skip
     """Turn votes into one label per item, with probabilities.
 
     Reads a table with an item, an annotator and a label column, estimates how reliable each annotator is, and writes
     the consensus. Without --out, and with standard output sent to a file or a pipe, the labels go there as CSV.
+    The result is shown in a few lines; --verbose adds tables, and how it was computed.
 
     Other answer types (ratings, comparisons, label sets...) are recognised by their columns; --answers names the type.
 
@@ -68,7 +68,7 @@ def aggregate(
 
     Examples:
 
-    `crowdwise aggregate labels.csv --out consensus.csv --annotators people.csv`
+    `crowdwise aggregate labels.csv --out consensus.csv --annotators people.csv --report report.html`
 
     `crowdwise aggregate labels.csv --method dawid-skene --set prior=crowd --truth truth.csv --json`
 
@@ -95,7 +95,7 @@ def aggregate(
         options = {"max_memory": memory, "scratch": scratch, "probabilities": probabilities, "truth": truth}
         options["annotator_accuracy"] = annotators is not None or report is not None
         options |= opt.assignments(set_, seed)
-        _stream(path, method, options, reading, gold, (out, save, annotators, report), others, as_json)
+        _stream(path, method, options, reading, gold, (out, save, annotators, report), others, as_json, verbose)
         return
     check_outputs(out)
     inputs = opt.chosen_inputs(path, features, text, no_inputs, reading)
@@ -112,7 +112,7 @@ def aggregate(
     if as_json:
         emit(json.dumps(show_aggregate.facts(found)))
     else:
-        show_aggregate.show_fitted(found, paths)
+        show_aggregate.show_fitted(found, paths, verbose=verbose)
 
 
 def _streams(path: Path, memory: str | None) -> bool:
@@ -133,7 +133,7 @@ def _streams(path: Path, memory: str | None) -> bool:
 
 def _stream(
     path: Path, method: str | None, options: dict[str, Any], reading: opt.Reading, gold: Path | None,
-    outputs: tuple[Path | None, ...], others: dict[str, Any], as_json: bool,
+    outputs: tuple[Path | None, ...], others: dict[str, Any], as_json: bool, verbose: bool,
 ) -> None:  # fmt: skip
     """``--engine stream``: from files to a file, or a folder."""
     from crowdwise import api
@@ -167,7 +167,7 @@ def _stream(
         }  # fmt: skip
         emit(json.dumps(facts | show_aggregate.figures(found.measured)))
         return
-    show_aggregate.show_written(found, written)
+    show_aggregate.show_written(found, written, verbose=verbose)
 
 
 def items_of(result: Any, probabilities: bool) -> Any:

@@ -21,7 +21,7 @@ def agreement(
     path: PathArgument, scale: ScaleOption = None, level: LevelOption = 0.95, reading: Reading = AS_USUAL,
     out: OutOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Measure how much annotators agree beyond chance: all coefficients that suit the answers, with intervals.
+    """Measure how much annotators agree beyond chance, with intervals.
 
     Votes have Krippendorff's alpha, Fleiss' kappa, Gwet's AC1 and more, ratings intraclass correlations, rankings
     Kendall's tau. Agreement is not accuracy: annotators can agree on a mistake. Fewer than 10 items have no intervals.

@@ -69,7 +69,7 @@ def init(
     folder: FolderArgument, classes: ClassesOption, items: ItemsOption = None, annotators: AnnotatorsOption = None,
     method: StreamMethodOption = DEFAULT, set_: SetOption = None, strategy: StrategyOption = "value",
     gold_rate: GoldRateOption = 0.0, price: PriceOption = 1.0, budget: BudgetOption = None, target: TargetOption = None,
-    probability: ProbabilityOption = 0.95, max_votes: MaxVotesOption = None, gap: GapOption = None,
+    probability: ProbabilityOption = 0.9, max_votes: MaxVotesOption = None, gap: GapOption = None,
     unknown: UnknownOption = "error", patience: PatienceOption = 3600.0, seed: FixedSeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
@@ -93,7 +93,7 @@ def init(
     chosen = replace(find_strategy(strategy), gold_rate=gold_rate)
     rule = StopRule(budget=budget, target=target, probability=probability, max_votes=max_votes)
     if server.get() is not None:
-        from crowdwise.cli.remote_campaign import create_remote
+        from crowdwise.cli.campaign_files import create_remote
 
         if gap is not None:
             raise ParameterError("gap: groups of items are not balanced by the server; use a campaign folder for that.")
@@ -223,7 +223,7 @@ def save_rest(folder: Path, out: Path) -> None:
     """What can be read of a damaged journal."""
     import polars as pl
 
-    from crowdwise.active.salvage import salvage
+    from crowdwise.active.journal import salvage
 
     journal = folder / "campaign.db"
     if not journal.is_file():

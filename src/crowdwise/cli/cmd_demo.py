@@ -29,7 +29,7 @@ OutOption = Annotated[
 
 
 def demo(seed: FixedSeedOption = 0, out: OutOption = None) -> None:
-    """See it work: handwritten digits, labelled by a crowd of really trained weak classifiers.
+    """See it work: handwritten digits, labelled by a crowd of weak classifiers.
 
     Spammers and copiers are among them.
     """

@@ -28,7 +28,9 @@ def export(
     path: PathArgument, to: ToolOption, out: OutOption, items: ItemsOption = None, question: QuestionOption = "label",
     field: FieldOption = "text",
 ) -> None:  # fmt: skip
-    """Write consensus labels as the predictions, suggestions or tasks that an annotation tool imports.
+    """Write consensus labels in the form that an annotation tool imports.
+
+    Tools take them as predictions, suggestions or tasks.
 
     Example:
 

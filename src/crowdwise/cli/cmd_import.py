@@ -31,10 +31,10 @@ def import_(
     path: PathArgument, out: OutOption = None, tool: ToolOption = "auto", question: QuestionOption = None,
     predictions: PredictionsOption = False, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Read an export of an annotation tool: a folder with labels, items and annotators for each question.
+    """Read an export of an annotation tool: a folder of tables for each question.
 
-    The tool is recognised by the content of the file. What was left out (skipped, rejected, drafts...) is said, with
-    counts. Without --out nothing is written.
+    The tables are labels, items and annotators. The tool is recognised by the content of the file. What was left out
+    (skipped, rejected, drafts...) is said, with counts. Without --out nothing is written.
 
     Examples:
 

@@ -14,7 +14,7 @@ from crowdwise.cli.options import JsonOption, MethodOption, SetOption, assignmen
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, say, write_table
 
 label_studio = typer.Typer(
-    help="Work with a Label Studio server: pull annotations, push consensus, say what to label next.",
+    help="Work with a Label Studio server: pull annotations, push consensus.",
     no_args_is_help=True,
 )
 

@@ -31,7 +31,7 @@ def learn(
     method: MethodOption = registry.DEFAULT_LEARNER, network: NetworkOption = None, set_: opt.SetOption = None,
     seed: opt.SeedOption = None, epochs: opt.EpochsOption = None, device: opt.DeviceOption = None,
     truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.AS_USUAL,
-    out: OutOption = None, verbose: opt.VerboseOption = False, as_json: opt.JsonOption = False,
+    out: OutOption = None, verbose: opt.EpochLinesOption = False, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Learn a classifier from inputs and votes.
 
@@ -96,7 +96,7 @@ def predict(
     on_duplicate: opt.DuplicateOption = "error", on_missing: opt.MissingOption = "error", out: opt.LabelsOption = None,
     probabilities: opt.ProbabilitiesOption = False, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
-    """Label items with a classifier that was learned, from their inputs or from inputs and votes.
+    """Label items with a learned classifier, from inputs or from inputs and votes.
 
     Without --out, and with standard output sent to a file or a pipe, the labels go there as CSV.
 
@@ -108,9 +108,8 @@ def predict(
     """
     from crowdwise.cli import show_learn
     from crowdwise.data.alignment import Rows
-    from crowdwise.data.features import class_codes, read_features
+    from crowdwise.data.features import class_codes, read_features, read_texts
     from crowdwise.data.frames import make_frame
-    from crowdwise.data.texts import read_texts
     from crowdwise.data.truth import encode_classes
     from crowdwise.data.votes import read_truth
     from crowdwise.learners.classifier import load_learner

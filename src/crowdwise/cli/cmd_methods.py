@@ -10,7 +10,7 @@ import typer
 from crowdwise import registry
 from crowdwise.cli.options import JsonOption, option
 from crowdwise.cli.outputs import emit, say
-from crowdwise.errors import ExtraError
+from crowdwise.errors import ExtraError, ParameterError
 
 LabelsOption = Annotated[bool, typer.Option("--labels", help="Only those that look at votes alone (aggregate).")]
 LearnersOption = Annotated[
@@ -33,7 +33,7 @@ def methods(
     every = not (labels or learners or answers)
     others = [e for e in registry.ANSWER_METHODS.values() if kind in (None, e.answer_type)]
     shown = {
-        "methods": list(registry.METHODS.values()) if labels or every or kind == registry.VOTES else [],
+        "methods": list(registry.for_votes().values()) if labels or every or kind == registry.VOTES else [],
         "learners": list(registry.LEARNERS.values()) if learners or every else [],
         "answer_methods": others if answers or every else [],
     }
@@ -52,7 +52,7 @@ def methods(
     if answers or every:
         kinds = registry.ANSWER_TYPES.values()
         facts["answer_types"] = {t.name: {"default": t.default, "says": t.says} for t in kinds}
-    if any(method["parameters"] is None for part in shown for method in facts.get(part, [])):
+    if any(method["parameters"] is None and method["inputs"] for part in shown for method in facts.get(part, [])):
         say("Note: the parameters of learners are known where torch is: pip install 'crowdwise[deep]'.")
     emit(json.dumps(facts))
 
@@ -65,9 +65,11 @@ def described(entry: registry.Entry) -> dict[str, Any]:
         "key": entry.key, "answer_type": entry.answer_type, "family": entry.family, "inputs": entry.inputs,
         "class": entry.class_name, "summary": entry.summary, "reference": entry.reference, "parameters": None,
     }  # fmt: skip
+    if isinstance(entry, registry.Plugin):
+        out["docs"] = entry.docs
     try:
         model = entry.load()
-    except ExtraError:
+    except (ExtraError, ParameterError):
         return out
     out["parameters"] = {name: plain(value) for name, value in model.parameters().items()}
     return out | ({"needs_gold": model.needs_gold} if hasattr(model, "needs_gold") else {})

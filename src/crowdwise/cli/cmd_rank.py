@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from crowdwise.answers.comparisons_scales import Scale
+from crowdwise.answers.comparisons_leaderboard import Scale
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_results, write_table

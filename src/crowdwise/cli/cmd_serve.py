@@ -11,8 +11,6 @@ from crowdwise.cli.options import option
 from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ExtraError
 
-__all__ = ["serve"]
-
 serve = typer.Typer(
     help="Serve campaigns: an API, a page to label on and a page to watch.", invoke_without_command=True
 )

@@ -11,17 +11,17 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Container
+from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from crowdwise import __version__
-from crowdwise.cli.options import flag
 from crowdwise.cli.outputs import emit, say, spreadsheet_safe
 from crowdwise.cli.piped import as_typed
-from crowdwise.data import disk
 from crowdwise.errors import (
     ConnectionWarning,
     ConvergenceWarning,
@@ -52,14 +52,20 @@ def bug(message: str) -> str:
 
 def written() -> str:
     """What this process has written so far, as a sentence."""
-    if not disk.done:
+    from crowdwise.data import folders
+
+    if not folders.done:
         return "No file was written."
-    return f"Written before that: {', '.join(map(str, dict.fromkeys(disk.done)))}."
+    return f"Written before that: {', '.join(map(str, dict.fromkeys(folders.done)))}."
 
 
 def worded(said: Any, options: set[str]) -> str:
     """An error or a warning in the words of a command with such options."""
-    return said.worded(lambda option: flag(option, options)) if isinstance(said, Worded) else str(said)
+    if not isinstance(said, Worded):
+        return str(said)
+    from crowdwise.cli.options import flag
+
+    return said.worded(lambda option: flag(option, options))
 
 
 class Commands(TyperGroup):
@@ -136,99 +142,53 @@ class Commands(TyperGroup):
         return {name for parameter in getattr(command, "params", []) for name in parameter.opts}
 
 
-NAMES = (
-    "aggregate", "report", "diagnose", "agreement", "learn", "predict", "compare", "rank", "methods", "describe",
-    "gold", "simulate", "demo", "bench", "campaign", "active", "import", "export", "label-studio", "serve",
+LABELS, CLASSIFIERS, COLLECTING, TOOLS, TRYING = (
+    "Labels", "Classifiers", "Collecting labels", "Annotation tools", "Trying it out"
 )  # fmt: skip
-"""The commands, in the order of the help."""
+COMMANDS = {
+    "aggregate": ("aggregate", LABELS, "Turn votes into one label per item, with probabilities."),
+    "report": ("report", LABELS, "Write one page on how reliable annotators and labels are, and what to review."),
+    "diagnose": ("report", LABELS, "Say in sentences what is wrong with some votes: the report's short form."),
+    "describe": ("describe", LABELS, "Show the shape of a file of answers: how many, by whom, and how they spread."),
+    "agreement": ("agreement", LABELS, "Measure how much annotators agree beyond chance, with intervals."),
+    "rank": ("rank", LABELS, "Turn comparisons into a leaderboard: scores and ranks, with intervals."),
+    "compare": ("compare", LABELS, "Compare methods without any truth: how well each predicts held-out votes."),
+    "methods": ("methods", LABELS, "List the methods, or (with --json) all about their parameters."),
+    "learn": ("learn", CLASSIFIERS, "Learn a classifier from inputs and votes."),
+    "predict": ("learn", CLASSIFIERS, "Label items with a learned classifier, from inputs or from inputs and votes."),
+    "campaign": ("campaign", COLLECTING, "Ask the right annotator about the right item, until labels are good enough."),
+    "gold": ("gold", COLLECTING, "Choose the items whose known answer would help most."),
+    "active": ("active", COLLECTING, "What a strategy would have given, and how to spend a budget."),
+    "serve": ("serve", COLLECTING, "Serve campaigns: an API, a page to label on and a page to watch."),
+    "import": ("import", TOOLS, "Read an export of an annotation tool: a folder of tables for each question."),
+    "export": ("export", TOOLS, "Write consensus labels in the form that an annotation tool imports."),
+    "label-studio": ("label_studio", TOOLS, "Work with a Label Studio server: pull annotations, push consensus."),
+    "demo": ("demo", TRYING, "See it work: handwritten digits, labelled by a crowd of weak classifiers."),
+    "simulate": ("simulate", TRYING, "Make a crowd with known truth and known annotators."),
+    "bench": ("bench", TRYING, "Measure methods on data sets whose truth is known: accuracy, log loss, seconds."),
+}  # fmt: skip
+"""Command -> its module (``cmd_...``), its group in the help, and its line there, in the order of the help."""
 
 
 def find_command(name: str) -> Any:
-    """The function of a command, or the app of a group of them. Only its own module is imported, which is quicker."""
-    match name:
-        case "aggregate":
-            from crowdwise.cli import cmd_aggregate
-
-            return getattr(cmd_aggregate, name)
-        case "rank":
-            from crowdwise.cli import cmd_rank
-
-            return getattr(cmd_rank, name)
-        case "report" | "diagnose":
-            from crowdwise.cli import cmd_report
-
-            return getattr(cmd_report, name)
-        case "agreement":
-            from crowdwise.cli import cmd_agreement
-
-            return getattr(cmd_agreement, name)
-        case "learn" | "predict":
-            from crowdwise.cli import cmd_learn
-
-            return getattr(cmd_learn, name)
-        case "compare":
-            from crowdwise.cli import cmd_compare
-
-            return getattr(cmd_compare, name)
-        case "methods":
-            from crowdwise.cli import cmd_methods
-
-            return getattr(cmd_methods, name)
-        case "gold":
-            from crowdwise.cli import cmd_gold
-
-            return getattr(cmd_gold, name)
-        case "describe":
-            from crowdwise.cli import cmd_describe
-
-            return getattr(cmd_describe, name)
-        case "export":
-            from crowdwise.cli import cmd_export
-
-            return cmd_export.export
-        case "label-studio":
-            from crowdwise.cli import cmd_label_studio
-
-            return cmd_label_studio.label_studio
-        case "import":
-            from crowdwise.cli import cmd_import
-
-            return cmd_import.import_
-        case "simulate":
-            from crowdwise.cli import cmd_simulate
-
-            return getattr(cmd_simulate, name)
-        case "demo":
-            from crowdwise.cli import cmd_demo
-
-            return getattr(cmd_demo, name)
-        case "bench":
-            from crowdwise.cli import cmd_bench
-
-            return getattr(cmd_bench, name)
-        case "serve":
-            from crowdwise.cli import cmd_serve
-
-            return getattr(cmd_serve, name)
-        case "campaign":
-            from crowdwise.cli import cmd_campaign
-
-            return getattr(cmd_campaign, name)
-        case "active":
-            from crowdwise.cli import cmd_active
-
-            return getattr(cmd_active, name)
-    raise AttributeError(f"There is no command {name!r}.")
+    """The function of a command, or the app of a group of them. Only its own module is imported."""
+    word = name.replace("-", "_")
+    return getattr(import_module(f"crowdwise.cli.cmd_{COMMANDS[name][0]}"), f"{word}_" if iskeyword(word) else word)
 
 
-def make_app(names: Iterable[str] = NAMES) -> typer.Typer:
-    """The app with these commands."""
+def listed() -> None:
+    """A command that the help lists, and whose module is not imported for that."""
+    raise InternalError("A command was called that this app only lists")
+
+
+def make_app(names: Container[str] = COMMANDS) -> typer.Typer:
+    """The app with these commands; the others are only listed."""
     made = typer.Typer(
         name="crowdwise",
         cls=Commands,
         help=(
             "Labels you can trust from annotators you cannot.\n\n"
-            "Start with `crowdwise aggregate labels.csv`, or `crowdwise demo`."
+            "Start with `crowdwise aggregate labels.csv --out consensus.csv`, or `crowdwise demo`."
         ),
         no_args_is_help=True,
         add_completion=False,
@@ -237,12 +197,12 @@ def make_app(names: Iterable[str] = NAMES) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback(invoke_without_command=True)(root)
-    for name in names:
-        command = find_command(name)
+    for name, (_, group, line) in COMMANDS.items():
+        command = find_command(name) if name in names else listed
         if isinstance(command, typer.Typer):
-            made.add_typer(command, name=name)
+            made.add_typer(command, name=name, rich_help_panel=group)
         else:
-            made.command(name)(command)
+            made.command(name, help=line if command is listed else None, rich_help_panel=group)(command)
     return made
 
 
@@ -278,7 +238,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows what it can
     try:
-        app = make_app([word] if (word := next(iter(sys.argv[1:]), "")) in NAMES else NAMES)
+        app = make_app([next((word for word in sys.argv[1:] if not word.startswith("-")), "")])
     except KeyboardInterrupt:
         sys.exit(130)
     app()

@@ -30,9 +30,23 @@ FEATURES = (
 )
 
 
-def option(*names: str, help: str, **more: Any) -> Any:
-    """An option whose default is not shown, since there is none, or its help says it."""
-    return typer.Option(*names, help=help, show_default=False, **more)
+GROUPS = {
+    "Reading the file": (
+        "--item", "--annotator", "--label", "--column", "--classes", "--form", "--on-duplicate", "--on-missing",
+        "--abstain", "--normalise-labels", "--question",
+    ),
+    "Features, texts, images, links": ("--features", "--text", "--no-inputs", "--max-seconds", "--graph"),
+    "Settings": ("--set", "--seed", "--save"),
+    "Large files": ("--engine", "--memory", "--scratch"),
+}  # fmt: skip
+"""Groups of the options that few need, as the help shows them below the others."""
+GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
+
+
+def option(*names: str, help: str, show_default: bool = False, **more: Any) -> Any:
+    """An option in its group; its default is not shown where there is none, or the help says it."""
+    group = GROUP_OF.get(names[0])
+    return typer.Option(*names, help=help, show_default=show_default, rich_help_panel=group, **more)
 
 
 PathArgument = Annotated[
@@ -74,17 +88,27 @@ ColumnOption = Annotated[
 ClassesOption = Annotated[
     str | None, option("--classes", help="All classes, comma-separated, where nobody used some of them.")
 ]
-FormOption = Annotated[Form, typer.Option("--form", help="long: a row per vote. wide: a column per annotator.")]
+FormOption = Annotated[
+    Form, option("--form", show_default=True, help="long: a row per vote. wide: a column per annotator.")
+]
 DuplicateOption = Annotated[
     OnDuplicate,
-    typer.Option("--on-duplicate", help="When an annotator labelled an item twice: stop, keep one row, or count all."),
+    option(
+        "--on-duplicate",
+        show_default=True,
+        help="When an annotator labelled an item twice: stop, keep one row, or count all.",
+    ),
 ]
 MissingOption = Annotated[
-    OnMissing, typer.Option("--on-missing", help="Rows without a label: stop, or leave them out.")
+    OnMissing, option("--on-missing", show_default=True, help="Rows without a label: stop, or leave them out.")
+]
+AbstainOption = Annotated[
+    str | None,
+    option("--abstain", metavar="LABEL", help="The label that stands for no answer, such as -1; '' is an empty cell."),
 ]
 NormaliseOption = Annotated[
     bool,
-    typer.Option("--normalise-labels", help="Merge labels that differ only in case or blanks (yes, Yes)."),
+    option("--normalise-labels", help="Merge labels that differ only in case or blanks (yes, Yes)."),
 ]
 QuestionOption = Annotated[
     str | None,
@@ -95,10 +119,13 @@ SetOption = Annotated[
     option("--set", help="A parameter, as name=value; repeat for more. See `crowdwise methods --json`."),
 ]
 NoInputsOption = Annotated[
-    bool, typer.Option("--no-inputs", help="Votes alone, though the folder has features, images or texts of its items.")
+    bool, option("--no-inputs", help="Votes alone, though the folder has features, images or texts of its items.")
 ]
 MaxSecondsOption = Annotated[
-    float, typer.Option("--max-seconds", help="How long learning from inputs may take; votes alone count after that.")
+    float,
+    option(
+        "--max-seconds", show_default=True, help="How long learning from inputs may take; votes alone count after that."
+    ),
 ]
 SeedOption = Annotated[int | None, option("--seed", help="Seed of everything random.")]
 FixedSeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
@@ -135,7 +162,10 @@ TextOption = Annotated[
 DeviceOption = Annotated[
     str | None, option("--device", help="Where the network is trained: auto, cpu, gpu, cuda, cuda:1, mps.")
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="A line for every epoch.")]
+EpochLinesOption = Annotated[bool, typer.Option("--verbose", "-v", help="A line for every epoch.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also show tables of labels and annotators, and how all was computed.")
+]
 EpochsOption = Annotated[int | None, option("--epochs", help="How often training passes over the items.")]
 LabelsOption = Annotated[Path | None, option("--out", "-o", help="Write the labels here: .csv, .jsonl or .parquet.")]
 ProbabilitiesOption = Annotated[
@@ -159,6 +189,7 @@ class Reading:
     form: FormOption = "auto"
     on_duplicate: DuplicateOption = "error"
     on_missing: MissingOption = "error"
+    abstain: AbstainOption = None
     normalise_labels: NormaliseOption = False
     question: QuestionOption = None
 

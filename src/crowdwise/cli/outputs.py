@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from crowdwise.data.folders import write_whole
 from crowdwise.errors import OutputError, ParameterError, either
 
 TABLES = (".csv", ".jsonl", ".parquet")
@@ -56,6 +55,8 @@ def check_apart(inputs: Sequence[Path | None], outputs: Sequence[Path | None]) -
 
 def write_table(table: Any, path: Path) -> None:
     """Write a table, whole or not at all."""
+    from crowdwise.data.folders import write_whole
+
     table = _checked(table) if path.suffix.lower() == ".csv" else table
     write_whole(getattr(table, WRITERS[path.suffix.lower()]), path)
 

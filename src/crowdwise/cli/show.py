@@ -6,11 +6,15 @@ Pages that were asked for (the methods, the shape of a file) go to standard outp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.text import Text
 
 from crowdwise.core.progress_bar import drawn_bar, stage_bar, stated
 
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from crowdwise.cli.screen import Drawing
     from crowdwise.core.loop import Callback, Progress
     from crowdwise.metrics import Estimate
 
@@ -32,7 +35,6 @@ PATIENCE = 0.7
 
 def console(stderr: bool = True) -> Console:
     """Standard error (or output), as rich sees it: plain text when piped."""
-    from crowdwise.cli.screen import Screen
 
     return Screen(stderr=stderr)
 
@@ -173,14 +175,12 @@ def bar(share: float, width: int) -> str:
 
 def bar_cell(share: float, width: int = 30) -> Drawing:
     """A bar in a table, shorter where the table has little room."""
-    from crowdwise.cli.screen import Drawing
 
     return Drawing(lambda room: bar(share, room), width)
 
 
 def ends_cell(first: str, last: str, width: int) -> Drawing:
     """The heading of a column of intervals: where their scale begins and ends."""
-    from crowdwise.cli.screen import Drawing
 
     least = len(first) + len(last) + 1
     return Drawing(lambda room: f"{first}{last:>{max(room - len(first), len(last) + 1)}}", width, least)
@@ -190,7 +190,6 @@ def whisker_cell(
     low: float, middle: float, high: float, width: int, start: float = 0.0, end: float = 1.0, blank: str = " "
 ) -> Drawing:
     """An interval in a table, as :func:`whisker` draws it."""
-    from crowdwise.cli.screen import Drawing
 
     return Drawing(lambda room: whisker(low, middle, high, room, start, end, blank), width)
 
@@ -209,3 +208,40 @@ def whisker(
     line[a : b + 1] = ["━"] * (b + 1 - a)
     line[m] = "●"
     return "".join(line).rstrip()
+
+
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+"""Characters that steer a terminal -> how they are shown."""
+CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+"""... and those that turn the direction of text."""
+
+
+class Screen(Console):
+    """A console that prints what it is given: ``[b]`` is three characters, and escape is shown as a backslash and x1b.
+
+    Styles come as :class:`rich.text.Text`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else text.translate(CONTROLS), style, control)
+
+
+class Drawing:
+    """A bar, an interval or the ends of a scale, drawn as wide as there is room for: none is cut.
+
+    ``draw`` takes a number of characters, at least ``least`` and at most ``most``.
+    """
+
+    def __init__(self, draw: Callable[[int], str], most: int, least: int = 8) -> None:
+        self.draw, self.most, self.least = draw, most, least
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        yield Text(self.draw(max(1, min(self.most, options.max_width))), no_wrap=True, overflow="crop")
+
+    def __rich_measure__(self, _: Console, options: ConsoleOptions) -> Measurement:
+        width = min(self.most, options.max_width)
+        return Measurement(min(self.least, width), width)

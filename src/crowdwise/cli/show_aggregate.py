@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.answers.comparisons_scales import MEANINGS as MEANS
-from crowdwise.answers.comparisons_scales import Scale
+from crowdwise.answers.comparisons_leaderboard import MEANINGS as MEANS
+from crowdwise.answers.comparisons_leaderboard import Scale
 from crowdwise.cli.show import (
     bar_cell,
     console,
@@ -20,9 +21,13 @@ from crowdwise.cli.show import (
     whisker_cell,
     written,
 )
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.crowd_kind import rules_in
+from crowdwise.core.dependence import agreeing_items, copied_note
+from crowdwise.core.numerics import TIE, Floats, Ints, share_interval
 from crowdwise.data.votes import Votes
-from crowdwise.trust.wording import counted
+from crowdwise.report.answer_findings import less_accurate
+from crowdwise.trust.annotators import FEW, coverage_table
+from crowdwise.trust.wording import counted, joined, named, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +39,19 @@ if TYPE_CHECKING:
 
 WIDTH = 36
 """Characters of a drawn interval."""
+MARGIN = 0.1
+"""How far under the median the accuracy of an annotator to look at is, with its interval."""
+ALONE = (
+    "How many labels are right cannot be said: no item has votes of two annotators. Second votes on some items, or "
+    "gold labels, would show it."
+)
+BRIEF = {
+    "Inputs were used": "Inputs were used.",
+    "Inputs were not used": "Inputs were not used: the labels are those of votes alone.",
+    "Annotators say one class": "Taken for rules: annotators say one class or nothing.",
+    "Nearly everybody answered": "Taken for a panel: nearly everybody answered nearly every item.",
+}
+"""How a note begins -> what is said of it without ``--verbose``."""
 
 
 def facts(found: Fitted) -> dict[str, Any]:
@@ -58,52 +76,143 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def show_written(found: WrittenConsensus, paths: list[Any]) -> None:
+def show_written(found: WrittenConsensus, paths: list[Any], *, verbose: bool = False) -> None:
     """A summary of a consensus that was written part by part, for people, to standard error."""
-    sizes = f"{counted(found.n_items, 'item')}, {counted(len(found.annotator_names), 'annotator')}"
-    first = strong(found.method, f": {sizes}, {counted(len(found.classes), 'class')}, {counted(found.n_votes, 'vote')}")
-    screen = _begun(first, f"{found.iterations} passes", found.notes, found.measured)
-    screen.print(class_table(found.classes, found.items_per_class))
-    screen.print()
+    screen = _begun(labels_line(found, found.n_items, found.n_votes))
+    if not found.dependence.pairs and found.dependence.source != "gold":
+        _say(screen, ALONE)
+    measures(screen, found.measured)
+    _say(screen, *brief_notes(found))
     if found.accuracy is not None:
-        screen.print(annotator_table(found.annotator_names, found.votes_per_annotator, found.accuracy))
+        _say(screen, weakest(found.annotator_names, found.votes_per_annotator, found.accuracy[0]))
+    if verbose:
+        tables = [class_table(found.classes, found.items_per_class)]
+        if found.accuracy is not None:
+            tables.append(annotator_table(found.annotator_names, found.votes_per_annotator, found.accuracy))
+        _show_how(screen, [counted(found.iterations, "pass"), *found.notes], tables)
     written(screen, paths)
 
 
-def show_fitted(found: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None) -> None:
+def show_fitted(
+    found: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None, verbose: bool = False
+) -> None:
     """A summary for people, to standard error. Of leaderboards: on a ``scale``, with a table of ``judges``."""
-    result, votes = found.result, isinstance(found.table, Votes)
-    passes = f"{result.iterations} passes, {result.seconds:.2f} s"
-    screen = _begun(fitted_line(found), passes, result.notes, found.measured)
-    if votes:
-        tables = consensus_tables(result)
-    elif "leaderboard" in result.TABLES:
-        people = [ranking_annotators(result)] if len(result.annotator_names) > 1 else []
-        tables = [leaderboard(result, scale), *people, *([] if judges is None else [judge_table(judges)])]
+    result = found.result
+    if isinstance(found.table, Votes):
+        _show_labels(found, verbose)
     else:
+        screen = _begun(fitted_line(found))
+        if verbose:
+            screen.print(passes(result))
+        _say(screen, *result.notes)
+        measures(screen, found.measured)
+        for table in _answer_tables(result, scale, judges):
+            screen.print()
+            screen.print(table)
+    if not paths and sys.stdout.isatty():
+        console().print("\nNo file was written: --out consensus.csv writes the result.", soft_wrap=True)
+    written(console(), paths)
+
+
+def _answer_tables(result: Any, scale: Scale, judges: Any) -> list[Table]:
+    """The tables of a result of other answers than votes."""
+    if "leaderboard" not in result.TABLES:
         parts = (("Items", "items"), ("Annotators", "annotators"))
-        tables = [frame_table(title, result.to_frame(name, kind="polars")) for title, name in parts]
-    for table in tables:
-        screen.print(table)
+        return [frame_table(title, result.to_frame(name, kind="polars")) for title, name in parts]
+    people = [ranking_annotators(result)] if len(result.annotator_names) > 1 else []
+    return [leaderboard(result, scale), *people, *([] if judges is None else [judge_table(judges)])]
+
+
+def _show_labels(found: Fitted, verbose: bool) -> None:
+    """Labels by votes in a few lines; ``verbose``: with tables, and how they were computed."""
+    result = found.result
+    screen = _begun(labels_line(result, len(result.item_names), result.n_answers))
+    _say(screen, *how_right(result, found.table))
+    measures(screen, found.measured)
+    _say(screen, *brief_notes(result), *tied(result))
+    _say(screen, weakest(result.annotator_names, result.votes_per_annotator, result.accuracy()[0]))
+    if verbose:
+        _show_how(screen, [passes(result), *result.notes], consensus_tables(result))
         screen.print()
-    if votes:
         screen.print(strong("Least certain items"))
         for line in least_certain(result):
             screen.print(f"  {line}")
-    written(screen, paths)
 
 
-def _begun(first: Any, passes: str, notes: list[str], measured: dict[str, Any]) -> Console:
-    """A screen with the first lines of a summary."""
+def _show_how(screen: Console, lines: list[str], tables: list[Table]) -> None:
+    """How labels were computed, and their tables."""
+    screen.print()
+    screen.print(strong("How it was computed"))
+    _say(screen, *lines)
+    for table in tables:
+        screen.print()
+        screen.print(table)
+
+
+def _begun(first: Any) -> Console:
+    """A screen with the first line of a summary."""
     screen = console()
     screen.print()
     screen.print(first)
-    screen.print(passes)
-    for words in notes:
-        screen.print(words, soft_wrap=True)
-    measures(screen, measured)
-    screen.print()
     return screen
+
+
+def _say(screen: Console, *lines: str) -> None:
+    """Lines that can be searched for; those without a word are left out."""
+    for line in filter(None, lines):
+        screen.print(line, soft_wrap=True)
+
+
+def passes(result: Any) -> str:
+    """How long a fit took."""
+    return f"{counted(result.iterations, 'pass')}, {result.seconds:.2f} s"
+
+
+def labels_line(result: Any, items: int, votes: int) -> Any:
+    """How many labels there are, from what."""
+    crowd = f"{counted(len(result.annotator_names), 'annotator')}, {counted(len(result.classes), 'class')}"
+    return strong(counted(items, "label"), f" from {counted(votes, 'vote')} by {crowd} ({result.method})")
+
+
+def how_right(result: Consensus, votes: Votes) -> list[str]:
+    """The share of labels that are expected to be right; why it cannot be said, where votes alone do not show it."""
+    agreeing, known = agreeing_items(votes), result.gold is not None and bool((result.gold >= 0).any())
+    if not agreeing[0] and not known and result.item_prior is None:
+        return [ALONE]
+    value, low, high = result.expected_accuracy()
+    if not np.isfinite(value) or copied_note(agreeing):
+        return []  # all labels are gold; or a note says that votes look copied
+    return [f"{percent(value)} of the labels are expected to be right (95% CI {percent(low)} to {percent(high)})"]
+
+
+def brief_notes(result: Any) -> list[str]:
+    """The notes without how probabilities were corrected, and those of ``BRIEF`` in short."""
+    left = [note for note in result.notes if note != result.dependence.reason]
+    return [next((said for start, said in BRIEF.items() if note.startswith(start)), note) for note in left]
+
+
+def tied(result: Consensus) -> list[str]:
+    """How many labels are as probable as another class."""
+    q = result.posterior
+    count = int(((q >= q.max(axis=1, keepdims=True) - TIE).sum(axis=1) > 1).sum())
+    return [f"Ties: {count:,} of {counted(len(q), 'label')}; another class is as probable."] if count else []
+
+
+def too_few(votes: Ints, accuracy: Floats) -> Any:
+    """Which annotators have too few votes to judge them by."""
+    low, high = share_interval(np.nan_to_num(accuracy) * votes, votes, np.zeros(len(votes)))
+    return high - low > FEW
+
+
+def weakest(names: Any, votes: Ints, accuracy: Floats) -> str:
+    """The annotators to look at: those clearly less accurate than the median, by votes enough to judge them."""
+    few = too_few(votes, accuracy)
+    at = [m for m in less_accurate(accuracy, votes, MARGIN).tolist() if not few[m]]
+    if not at:
+        return ""
+    listed = joined([f"{named('annotator', names[m])} ({percent(accuracy[m])} right)" for m in at], 5)
+    middle = percent(float(np.nanmedian(accuracy)))
+    return f"Annotators to look at: {listed}; the median is {middle}. More: --verbose, or crowdwise diagnose."
 
 
 def fitted_line(found: Fitted) -> Any:
@@ -144,8 +253,6 @@ def class_table(classes: Any, count: Ints, limit: int = 12) -> Table:
 def annotator_table(names: Any, votes: Ints, found: tuple[Floats, ...], limit: int = 6) -> Table:
     """The best and the worst annotators, by the end of their interval that would have to be wrong. Those with too few
     votes to be judged, as in reports, have a question mark."""
-    from crowdwise.trust.annotators import FEW
-
     accuracy, low, high = found
     order = np.argsort(-np.nan_to_num(low, nan=-1.0), kind="stable")
     if len(order) > 2 * limit:
@@ -153,10 +260,10 @@ def annotator_table(names: Any, votes: Ints, found: tuple[Floats, ...], limit: i
         order = np.concatenate([order[:limit], [-1], worst])
     scale = ends_cell("0%", "100%", 40)
     table = new_table("annotator", ">votes", ">accuracy", scale, title="Annotators: accuracy, with a 95% interval")
-    few = high - low > FEW
+    few = too_few(votes, accuracy)
     room = " " if few[order[order >= 0]].any() else ""
     if room:
-        table.caption = f"?: too few votes to judge (an interval of more than {100 * FEW:.0f} points)"
+        table.caption = f"?: too few votes to judge (by them alone, an interval of more than {100 * FEW:.0f} points)"
         table.caption_justify, table.caption_style = "left", ""
     for m in order.tolist():
         if m < 0:
@@ -284,6 +391,14 @@ def show_description(table: Any) -> None:
     for name, count in list(d["votes_per_class"].items())[:20]:
         shares.add_row(str(name), f"{count:,}", bar_cell(count / max(top, 1)), "" if count else "nobody used it")
     screen.print(shares)
+    if is_of_rules(table):
+        screen.print()
+        screen.print(frame_table("Annotators", coverage_table(table, kind="polars"), limit=20))
+
+
+def is_of_rules(table: Any) -> bool:
+    """Whether answers are votes of rules, whose coverage is shown."""
+    return isinstance(table, Votes) and bool(rules_in(table).any())
 
 
 def spread_table(described: dict[str, Any]) -> Table:

@@ -56,7 +56,7 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
 
 def bar(part: float, whole: float) -> Any:
     """A part of a whole, drawn in the room there is."""
-    from crowdwise.cli.screen import Drawing
+    from crowdwise.cli.show import Drawing
 
     share = min(max(part / whole if whole else 0.0, 0.0), 1.0)
     return Drawing(lambda room: "█" * round(room * share) + "░" * (room - round(room * share)), WIDTH)

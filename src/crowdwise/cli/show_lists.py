@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from crowdwise.cli.show import console, new_table
-from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry
+from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry, Plugin
 
 
-def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyond: Iterable[Entry] = ()) -> None:
+def show_methods(entries: Sequence[Entry], learners: Iterable[Entry] = (), beyond: Iterable[Entry] = ()) -> None:
     """The methods; family, then reference are left out where the terminal is too narrow for them."""
     screen = console(stderr=False)
     endless = screen.options.update(max_width=1000)
@@ -19,7 +19,8 @@ def show_methods(entries: Iterable[Entry], learners: Iterable[Entry] = (), beyon
     for entry in beyond:
         kinds.setdefault(entry.answer_type, []).append(entry)
     groups: list[tuple[str, Iterable[Entry]]] = [
-        ("From votes alone: aggregate", entries),
+        ("From votes alone: aggregate", [entry for entry in entries if not isinstance(entry, Plugin)]),
+        ("From votes alone, of other packages: aggregate", [entry for entry in entries if isinstance(entry, Plugin)]),
         ("From inputs and votes: learn", learners),
         *(
             (f"{kind.capitalize()}, {ANSWER_TYPES[kind].says}: aggregate --answers {kind}", some)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise.cli.show import console
 from crowdwise.cli.show_aggregate import figures
+from crowdwise.metrics.labels import accuracy
 from crowdwise.report.findings import VERDICT_OF, Diagnosis, FindingKind
 from crowdwise.report.json_values import number
 from crowdwise.report.section_summary import headline, how_sure
@@ -31,8 +32,9 @@ def show_diagnosis(found: Diagnosis, measured: dict[str, Any] | None = None, scr
             f"labels by {consensus.method}"
         )
     )
-    accuracy = vars(measured["accuracy"]) if measured else None
-    for words in how_sure(found, accuracy):
+    gold = None if measured else consensus.gold_by_votes
+    known = accuracy(*gold) if gold is not None else measured["accuracy"] if measured else None
+    for words in how_sure(found, None if known is None else vars(known), by_votes=gold is not None):
         _print(screen, words, indent=0)
     for kind in FindingKind:
         some = found.of_kind(kind)
@@ -71,6 +73,7 @@ def diagnosed(found: Diagnosis, measured: dict[str, Any] | None = None) -> dict[
         "headline": headline(found), "method": found.inspection.consensus.method,
         "findings": [to_dict(finding) for finding in found.findings],
         "verdicts": {str(name): verdict for name, verdict in found.verdicts.items()},
-        "expected": number(found.expected), "level": found.inspection.level, "notes": dict(found.inspection.notes),
+        "expected": number(found.expected), "expected_interval": [number(end) for end in found.expected_interval],
+        "level": found.inspection.level, "notes": dict(found.inspection.notes),
     }  # fmt: skip
     return out | figures(measured or {})

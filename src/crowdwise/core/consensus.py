@@ -15,18 +15,20 @@ from crowdwise import kernels
 from crowdwise.core.dependence import (
     NONE,
     SHARES,
-    UNSEEN,
+    USUAL,
     Dependence,
+    accuracy_interval,
     correct,
     correct_in_place,
-    estimate,
-    expected_accuracy,
+    corrected,
     is_large,
     row_blocks,
+    usual,
     votes_per_item,
 )
 from crowdwise.core.em import Part, count_moments
-from crowdwise.core.leave_one_out import LeaveOneOut, accuracies, is_sparse
+from crowdwise.core.gold_regression import by_votes_alone
+from crowdwise.core.leave_one_out import LeaveOneOut, accuracies, accuracy_with_interval, is_sparse, matrices_fit
 from crowdwise.core.numerics import (
     TIE,
     Floats,
@@ -35,10 +37,8 @@ from crowdwise.core.numerics import (
     entropy,
     normalise,
     share_interval,
-    share_with_interval,
 )  # fmt: skip
-from crowdwise.core.result import Result
-from crowdwise.core.truth_scores import some_known
+from crowdwise.core.result import Result, some_known
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_classes
 from crowdwise.data.votes import Votes
@@ -105,9 +105,11 @@ class Consensus(Result):
     vote_shares: bool = False
     """Whether the posterior is vote shares, not the product of what votes say."""
     measured: Dependence | None = None
-    """The dependence that the votes show, where it has been computed and the posterior was not corrected."""
+    """The dependence with what gold labels say, where the posterior was not corrected by it."""
     judged: Floats | None = None
     """2 x M: :attr:`right` and :attr:`unsure`, where they have been computed."""
+    expected_right: float | None = None
+    """The mean probability that labels of items without a gold label are right, where it has been computed."""
     votes: Votes | None = field(default=None, repr=False)
     """The votes that they are computed from; not saved."""
     annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
@@ -151,25 +153,34 @@ class Consensus(Result):
 
     @cached_property
     def shown_dependence(self) -> Dependence:
-        """The dependence that the posterior was corrected by; where it was not, the one that the votes show."""
+        """The dependence that the posterior was corrected by; where it was not, the usual one, with gold labels."""
         if self.dependence.source not in ("none", "shares"):
             return self.dependence
         if self.measured is not None:
             return self.measured
         if self.votes is None:
-            return UNSEEN
+            return USUAL
         shared = self.dependence.shared_prior
-        return estimate(self.votes, self.independent_posterior, self.gold, self.item_prior, shared_prior=shared)
+        return usual(self.votes, self.independent_posterior, self.gold, self.item_prior, shared_prior=shared)
 
     def expected_accuracy(self, level: float = 0.95) -> tuple[float, float, float]:
-        """The share of labels that are expected to be right by the method's own probabilities (corrected for votes that
-        err together), and an interval for it.
+        """The share of labels that are expected to be right, and an interval for it. Labels that were given as gold are
+        left out; NaN without others.
 
-        The report, which takes the labels of any method, has another estimate: see ``expected`` of
-        :func:`crowdwise.diagnose`.
-        The interval is for how much one crowd differs from another (see :mod:`crowdwise.core.dependence`).
+        It goes by the method's own probabilities, corrected for votes that err together; where these are shares of
+        votes, by matrices read off the votes (:mod:`crowdwise.core.leave_one_out`). The interval is as wide as crowds
+        differ (see :mod:`crowdwise.core.dependence`), and narrower with gold labels.
         """
-        return expected_accuracy(self.corrected_posterior, self.label_codes, level)
+        return accuracy_interval(self._expected_right, self._n_gold(), level)
+
+    @cached_property
+    def _expected_right(self) -> float:
+        if self.expected_right is not None:
+            return self.expected_right
+        by_votes = self.vote_shares and self.votes is not None and matrices_fit(self.votes)
+        q = self.leave_one_out.posterior() if by_votes else self.corrected_posterior
+        rows = np.arange(len(q)) if self.gold is None else np.flatnonzero(self.gold < 0)
+        return float(q[rows, self.label_codes[rows]].mean()) if len(rows) else float("nan")
 
     @cached_property
     def leave_one_out(self) -> LeaveOneOut:
@@ -247,8 +258,14 @@ class Consensus(Result):
         return self._annotator_table(level) if table == "annotators" else self._confusion_table(level)
 
     def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
-        """Each annotator's accuracy and the ends of its interval, by the corrected posterior."""
-        return share_with_interval(self.right, self.total, self.unsure, level)
+        """Each annotator's accuracy and the ends of its interval, by the corrected posterior.
+
+        The interval allows for the error that the crowd has in common (:mod:`crowdwise.core.leave_one_out`).
+        """
+        return accuracy_with_interval(self.right, self.total, self.unsure, self.agreement, self._n_gold(), level)
+
+    def _n_gold(self) -> int:
+        return 0 if self.gold is None else int((self.gold >= 0).sum())
 
     def confusion_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """The two ends of an interval for every entry of every annotator's confusion matrix (M x K x K each)."""
@@ -290,8 +307,28 @@ class Consensus(Result):
         return right / len(known)
 
     def truth_codes(self, truth: Any) -> Ints:
-        """N class codes (-1 unknown) from such codes or from a mapping of items to classes."""
-        return encode_classes(truth, self.item_names, self.classes)
+        """N class codes (-1 unknown) from such codes or from a mapping of items to classes.
+
+        Items with gold are unknown here: their labels were given, so that they say nothing of the others.
+        """
+        codes = encode_classes(truth, self.item_names, self.classes)
+        return codes if self.gold is None else np.where(self.gold >= 0, -1, codes)
+
+    @cached_property
+    def gold_by_votes(self) -> tuple[Floats, Ints] | None:
+        """The posterior of the gold items by their votes and what the other items teach, and their true classes.
+
+        What gold measures goes by it. ``None`` where there is no gold, or where the votes were not kept.
+        """
+        if self.gold is None or self.votes is None:
+            return None
+        known = np.flatnonzero(self.gold >= 0)
+        found = replace(self.shown_dependence, source="shares" if self.vote_shares else "votes")
+        if self.vote_shares or len(self.annotator_names) * len(self.classes) ** 2 > MAX_CELLS:
+            q = self.votes[known].shares()
+        else:
+            q = by_votes_alone(self.votes, self.independent_posterior, self.gold)
+        return correct(q, self._weight_per_item()[known], found), self.gold[known]
 
     def _item_table(self, probabilities: bool) -> dict[str, Any]:
         N = len(self.item_names)
@@ -328,7 +365,10 @@ class Consensus(Result):
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write it to a folder, all or nothing (see :meth:`Result.save <crowdwise.core.result.Result.save>`)."""
         measured = self.shown_dependence if self.dependence.source in ("none", "shares") else None
-        return Result.save(replace(self, judged=self._judged, measured=measured, votes=None), folder)
+        kept = replace(
+            self, judged=self._judged, measured=measured, expected_right=self._expected_right, votes=None
+        )  # fmt: skip
+        return Result.save(kept, folder)
 
 
 @dataclass(frozen=True)
@@ -347,7 +387,7 @@ class Outcome:
     item_prior: Floats | None = None
     """N x K: log P(class of item n) without votes, where the method has a classifier."""
     gold_by_votes: Floats | None = None
-    """The posterior of the gold items by their votes and what the other items teach: :mod:`core.gold_calibration`."""
+    """The posterior of the gold items by their votes and what the other items teach: :mod:`core.gold_regression`."""
     notes: list[str] = field(default_factory=list)
     """Sentences on what was decided and why."""
     more: dict[str, Any] = field(default_factory=dict)
@@ -366,15 +406,18 @@ def consensus_fields(
     """What a consensus holds besides the names and how it was made."""
     M, K = votes.n_annotators, votes.n_classes
     before = item_prior if outcome.item_prior is None else outcome.item_prior
-    q = outcome.posterior
+    q = sure = outcome.posterior
     uncorrected = None
-    if found.source != "none" and found.source != "shares" and is_large(q, before):
+    if found.source not in ("none", "shares") and is_large(q, before) and found.weights is None:
         correct_in_place(q, votes_per_item(votes), found)
     elif found.source != "none":
-        q, uncorrected = clamp(correct(q, votes_per_item(votes), found, before), gold), q
+        # The doubt would make most of the counts of a rare class, which it has on every item.
+        uncorrected = q
+        sure = corrected(uncorrected, votes, replace(found, doubt=0.0), before, gold)
+        q = corrected(uncorrected, votes, found, before, gold) if found.doubt else sure
     counts = spread = None
     if M * K * K <= MAX_CELLS:
-        counts, spread = count_moments(Part.of(votes), q)
+        counts, spread = count_moments(Part.of(votes), sure)
     per_annotator, agrees = kernels.agreements(votes.indptr, votes.annotator, votes.label, labels, M)
     fitted = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name not in ("more", "gold_by_votes")}
     return fitted | outcome.more | {

@@ -18,8 +18,6 @@ STYLE = (
 )
 """Colours on light and on dark ground."""
 
-__all__ = ["STYLE", "Axis", "Figure", "number", "to_png"]
-
 
 class Axis:
     """Round numbers along a side, and where a value stands on it."""

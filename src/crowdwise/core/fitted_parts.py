@@ -10,9 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import probability_columns
-from crowdwise.core.dependence import NONE, SHARES, Dependence, correct, votes_per_item
+from crowdwise.core.dependence import NONE, SHARES, Dependence, copied_note, corrected
+from crowdwise.core.em import Params
+from crowdwise.core.leave_one_out import accuracy_with_interval, matrices_fit, moved_classes, refined, scored
 from crowdwise.core.numerics import Floats, clamp, decide, entropy
+from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, shown_dependence
+from crowdwise.core.vote_sums import per_annotator, single_annotator_items
 from crowdwise.data.votes import Votes
 
 
@@ -48,10 +52,11 @@ class FittedParts:
         """The result of a model that was fitted, with the stage of dependence that its parameters ask for."""
         dependence, by_votes = NONE, found.pop("gold_by_votes", None)
         if model.dependence == "auto":
-            dependence = SHARES if model.vote_shares else shown_dependence(parts, found["independent"], by_votes)
+            dependence = SHARES if model.vote_shares else shown_dependence(parts, found["independent"], by_votes, True)
         elif model.dependence != "none":
-            dependence = Dependence(float(model.dependence), "given", weight=0.0)
-        notes = found.pop("notes", []) + ([] if dependence.source == "none" else [dependence.reason])
+            dependence = Dependence(float(model.dependence), "given")
+        why = [] if dependence.source == "none" else [dependence.reason]
+        notes = found.pop("notes", []) + why + copied_note(parts.agreeing)
         return cls(
             method=model.key, model=model, parts=parts, ties=model.ties, random_state=model.random_state,
             dependence=dependence, notes=notes, **found,
@@ -69,7 +74,7 @@ class FittedParts:
         """The class codes of the items of a part, and their corrected posterior, from that of independent votes."""
         first = q = independent
         if self.dependence.source != "none":
-            q = clamp(correct(q, votes_per_item(part.votes), self.dependence), part.gold)
+            q = corrected(q, part.votes, self.dependence, gold=part.gold)
         return decide(q if self.dependence.bias else first, self.prior, self.ties, rng), q
 
     def predictor(self) -> Callable[[Votes], Floats]:
@@ -92,3 +97,44 @@ class FittedParts:
             "entropy": entropy(q), "votes": np.diff(votes.indptr),
         }  # fmt: skip
         return columns | (probability_columns(votes.classes, q) if probabilities else {})
+
+
+def accuracies_in_parts(fitted: FittedParts, agreement: Floats) -> tuple[Floats, Floats, Floats] | None:
+    """Each annotator's accuracy and the ends of its 95 % interval; ``None`` where matrices would be too large.
+
+    ``agreement``: the share of each annotator's votes that say what the label says.
+    """
+    parts, names = fitted.parts, fitted.parts.names
+    if not matrices_fit(names):
+        return None
+    shown = fitted.dependence
+    if shown.source in ("none", "shares"):
+        shown = shown_dependence(parts, fitted.independent)
+
+    def first(part: VotePart) -> Floats:
+        return clamp(fitted.independent(part), part.gold)
+
+    def moved(params: Params) -> Floats:
+        zero = np.zeros((names.n_classes, names.n_classes))
+        return np.asarray(parts.total(lambda part: moved_classes(first(part), part.posterior(params)), zero))
+
+    stats = refined(parts.statistics(first), parts.expect, moved)
+    params = scored(stats, np.asarray(learned_prior(stats.table())))
+    sums = parts.total(lambda part: _sums(part, params, shown), np.zeros((4, names.n_annotators)))
+    right, unsure, taught, single = sums
+    mean = (right + 0.5) / (taught + 1.0)
+    unsure = unsure + mean * (1.0 - mean) * single
+    return accuracy_with_interval(right + mean * single, taught + single, unsure, agreement, int(parts.sizes[2]))
+
+
+def _sums(part: VotePart, params: Params, dependence: Dependence) -> Floats:
+    """4 x M: the expected right votes, their variance and their weight, without the only votes on items; the weight of
+    these."""
+    votes = part.votes
+    q = corrected(part.posterior(params), votes, dependence, gold=part.gold)
+    single = single_annotator_items(votes)
+    if part.gold is not None:
+        single &= part.gold < 0
+    alone, p = single[votes.item], q[votes.item, votes.label]
+    p = np.where(alone, 0.0, p)
+    return np.stack([per_annotator(votes, x) for x in (p, p * (1.0 - p), ~alone, alone)])

@@ -22,15 +22,21 @@ x[m, l, k]      ``counts``             sum over m's votes for l of r[s, k]
 a[s]            ``right``              r[s, l]: the probability that vote s is right, by the others
 q[n, k]         ``posterior()``        softmax of logit[n], corrected for votes that depend on each other
 p[s]            ``expected_right``     q[n, l]: the probability that vote s is right, by all votes
-interval        ``share_interval``     of sum_s p[s] right votes in n, with variance sum_s p (1 - p)
+interval        see below              of sum_s p[s] right votes in n, with variance sum_s p (1 - p)
 ==============  =====================  =============================================================================
 
 r and a take votes as independent given the class, and serve comparisons between annotators. How often an annotator is
 right is judged by the posterior of all votes, corrected (:mod:`crowdwise.core.dependence`): under that one the expected
-number of right votes has no bias, whereas others who err together confirm each other. On the real sets of the
-benchmarks page the accuracy of annotators is off by 6.6 points instead of 8.8, and 84 % of the 95 % intervals cover it
-instead of 70 %. The only vote on an item says nothing about its annotator: p is the mean of the others, a half where
-there are none, and its variance takes the vote off again.
+number of right votes has no bias, whereas others who err together confirm each other. The only vote on an item says
+nothing about its annotator: p is the mean of the others, a half where there are none, and its variance takes the vote
+off again.
+
+**Intervals** know two errors (:func:`accuracy_with_interval`). That of the votes is ``share_interval``. That of the
+crowd is in all of its annotators at once: they are measured by a consensus that is wrong where the crowd is. On the
+scale of log-odds its standard deviation is ``CROWD_SD``, less with gold labels
+(:func:`crowdwise.core.dependence.crowd_spread`; none where the truth of all votes is known), and the squares of both
+are added. Where all labels are right, an annotator's accuracy is their agreement with the labels, so that is within the
+interval, too. CROWD_SD was chosen on the real sets, leaving one out at a time (docs/benchmarks/calibration.md).
 
 Memory grows with the votes and with annotators x classes², never with votes x classes. Items with gold labels are
 certain. With more than ``MAX_CELLS`` cells of matrices, every annotator is taken to be right with one probability and
@@ -42,17 +48,20 @@ classifier that was trained on the very vote being judged is not independent of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core import em
-from crowdwise.core.dependence import Dependence, correct, estimate, votes_per_item
+from crowdwise.core.dependence import Dependence, corrected, crowd_spread, usual
 from crowdwise.core.em import Params, Part, Stats
+from crowdwise.core.intervals import quantile
 from crowdwise.core.loop import Rounds
-from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
-from crowdwise.core.shrinkage import learned_prior
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, share_with_interval, softmax
+from crowdwise.core.shrinkage import expit, learned_prior
+from crowdwise.core.shrinkage import logit as log_odds
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.vote_sums import per_annotator, single_annotator_items
 from crowdwise.data.votes import Votes
@@ -60,6 +69,8 @@ from crowdwise.data.votes import Votes
 MAX_CELLS = 2**25
 """The most cells (annotators x classes x classes) for which matrices are made."""
 PASSES = 20
+CROWD_SD = 0.45
+"""The standard deviation, between crowds, of the log-odds of an annotator's real against the estimated accuracy."""
 SURE, OVERTURNED = 0.9, 0.25
 """The passes are not made where classes with a quarter of the items of probability 0.9 or more would be renamed."""
 
@@ -95,15 +106,21 @@ class LeaveOneOut:
     ) -> LeaveOneOut:  # fmt: skip
         """From votes and a posterior; ``item_prior`` holds log P(class of n) before any vote, N x K.
 
-        The dependence of the votes on an item is estimated where it is not given.
+        Where no dependence is given, that of real crowds is taken, and of the gold labels.
         """
         M, K, N = votes.n_annotators, votes.n_classes, len(votes)
-        dependence = estimate(votes, q, gold, item_prior) if dependence is None else dependence
+        dependence = usual(votes, q, gold, item_prior) if dependence is None else dependence
         gold = np.full(N, -1, dtype=np.int32) if gold is None else gold
         part = Part.of(votes, gold, item_prior)
         cell, weight = part.cell, part.weight
-        found, pseudo, pi = _refined(part, clamp(q, gold))
-        log_theta = safe_log(normalise(found + pseudo, axis=1)).reshape(M * K, K)
+        first = clamp(q, gold)
+
+        def moved(params: Params) -> Floats:
+            return moved_classes(first, em.expect(part, params, posterior=True)[1])
+
+        stats = refined(em.statistics(part, first), part.expect, moved, item_prior is not None)
+        pseudo, pi = np.asarray(learned_prior(stats.table())), normalise(stats.mass + 1e-9, axis=0)
+        log_theta = scored(stats, pseudo).log_score
         before = np.log(pi)[None] if item_prior is None else item_prior
         logit = kernels.reference.logits(votes.indptr, cell, weight, log_theta, before)
         logit -= logit.max(axis=1, keepdims=True)
@@ -133,8 +150,7 @@ class LeaveOneOut:
 
     def posterior(self) -> Floats:
         """N x K, given all votes, corrected for their dependence."""
-        q = correct(softmax(self.logit), votes_per_item(self.votes), self.dependence, self.item_prior)
-        return clamp(q, self.gold)
+        return corrected(softmax(self.logit), self.votes, self.dependence, self.item_prior, self.gold)
 
     def expected_right(self) -> tuple[Floats, Floats]:
         """Each annotator's expected number (weight) of right votes, judged by all, and its variance; M each."""
@@ -151,22 +167,19 @@ class LeaveOneOut:
         return np.bincount(self.votes.annotator, weights=x, minlength=self.votes.n_annotators).astype(np.float64)
 
 
-def _refined(part: Part, first: Floats) -> tuple[Floats, Floats, Floats]:
-    """Counts c[m, l, k], their pseudo-counts and the class prior, after some passes of EM from a posterior."""
-    q, start = first, em.statistics(part, first)
+def refined(
+    start: Stats, expect: Callable[[Params], Stats], moved: Callable[[Params], Floats], has_item_prior: bool = False
+) -> Stats:
+    """The statistics after some passes of EM (``expect``) from those of a posterior, unless classes would be renamed.
+
+    ``moved``: :func:`moved_classes` from the first posterior to that of some parameters.
+    """
     stats, pseudo = start, np.empty(0)
     for i in range(PASSES):
-        if i % 5 == 0:
-            pseudo = np.asarray(learned_prior(stats.table()))
-        params = scored(stats, pseudo, has_item_prior=part.item_prior is not None)
-        stats, q = em.expect(part, params, posterior=i == PASSES - 1)
-    if renamed_share(moved_classes(first, q)) > OVERTURNED:
-        stats = start
-    return (
-        stats.table(),
-        np.asarray(learned_prior(stats.table())),
-        normalise(stats.mass + 1e-9, axis=0),
-    )
+        pseudo = np.asarray(learned_prior(stats.table())) if i % 5 == 0 else pseudo
+        params = scored(stats, pseudo, has_item_prior)
+        stats = expect(params)
+    return start if renamed_share(moved(params)) > OVERTURNED else stats
 
 
 def scored(stats: Stats, pseudo: Floats, has_item_prior: bool = False) -> Params:
@@ -199,10 +212,30 @@ def _leave_out(votes: Votes, logit: Floats, gold: Ints, log_theta: Floats, cell:
     return np.asarray(column)
 
 
+def accuracy_with_interval(
+    right: Floats, total: Floats, unsure: Floats, agreement: Floats, known: int, level: float = 0.95
+) -> tuple[Floats, Floats, Floats]:
+    """Each annotator's accuracy, nan without votes, and the ends of its interval (see the module); M each.
+
+    ``right`` of ``total`` votes are expected to be right, with variance ``unsure``; ``agreement`` is the share of votes
+    that say what the label says, and ``known`` the number of gold labels.
+    """
+    value, low, high = share_with_interval(right, total, unsure, level)
+    with np.errstate(divide="ignore"):
+        p = (right + 0.5) / (total + 1.0)
+        x, crowd = log_odds(p), np.where(unsure > 0.0, quantile(level) * crowd_spread(CROWD_SD, p, known), 0.0)
+        low, high = (expit(x + side * np.hypot(x - log_odds(end), crowd)) for side, end in ((-1, low), (1, high)))
+    return value, np.fmin(np.fmin(low, agreement), value), np.fmax(np.fmax(high, agreement), value)
+
+
+def matrices_fit(votes: Votes) -> bool:
+    """Whether there is room for the confusion matrices."""
+    return votes.n_annotators * votes.n_classes**2 <= MAX_CELLS
+
+
 def is_sparse(votes: Votes, item_prior: Floats | None) -> bool:
     """Whether there are too many classes for any table over them: :func:`accuracies` goes by the votes alone."""
-    M, K = votes.n_annotators, votes.n_classes
-    return M * K * K > MAX_CELLS and item_prior is None and len(votes) * K > MAX_CELLS
+    return not matrices_fit(votes) and item_prior is None and len(votes) * votes.n_classes > MAX_CELLS
 
 
 def accuracies(
@@ -216,7 +249,7 @@ def accuracies(
     if is_sparse(votes, item_prior):
         coin = SparseCoin.fit(votes, gold, Rounds(PASSES, votes.n_votes), 0.0)
         return expected_right(votes, coin.right, gold, has_item_prior=False)
-    if M * K * K > MAX_CELLS:
+    if not matrices_fit(votes):
         return expected_right(votes, one_coin_right(votes, q, gold, item_prior), gold, item_prior is not None)
     return LeaveOneOut.of(votes, q, gold, item_prior, dependence).expected_right()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
+from crowdwise.data.unpacking import machine_memory
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, SizeError
 
@@ -13,14 +13,6 @@ TABLES = 10
 """How many M x K x K tables a fit holds at once, with acceleration and what the result keeps."""
 MAX_STEPS = 1e13
 """Steps of arithmetic from which a fit is refused: hours, at 10^9 a second."""
-
-
-def machine_memory() -> float:
-    """Bytes of the machine; infinite where the system does not give the figure."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
 
 
 def free_memory() -> float:

@@ -19,12 +19,12 @@ import numpy.typing as npt
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
-from crowdwise.core.dependence import Setting, correct, resolve, votes_per_item
+from crowdwise.core.dependence import Setting, agreeing_items, copied_note, corrected, resolve
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
 from crowdwise.core.fitted_parts import FittedParts
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.numerics import Floats, Ints, clamp, decide, safe_log
+from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import Parameterised, declared, leading
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
@@ -55,8 +55,8 @@ class Model(Parameterised, ABC):
         Equally probable classes: the one with the higher ``"prior"``, then the first; or ``"random"``. Whatever is
         random draws from ``random_state``: a seed, a generator, or ``None`` for other draws every time.
     dependence
-        Votes on one item err together, which makes probabilities too sure. ``"auto"`` corrects them by the correlation
-        that the votes show (:mod:`crowdwise.core.dependence`), a number from 0 to 1 by that one, ``"none"`` not at all.
+        Votes on one item err together, which makes probabilities too sure. ``"auto"`` corrects them as real crowds need
+        it (:mod:`crowdwise.core.dependence`), a number from 0 to 1 by that correlation, ``"none"`` not at all.
         Without gold no label changes by it. ``consensus.corrected_posterior`` is corrected in any case.
     """
 
@@ -130,11 +130,12 @@ class Model(Parameterised, ABC):
         rng = np.random.default_rng(self.random_state)
         q = outcome.posterior
         if found.bias:  # a shared error of the crowd, and gold labels that show it
-            q = clamp(correct(q, votes_per_item(votes), found, log_prior), known)
+            q = corrected(q, votes, found, log_prior, known)
         labels = decide(q, outcome.prior, self.ties, rng)
         fields = consensus_fields(votes, outcome, labels, known, log_prior, found)
         why = [] if found.source == "none" else [found.reason]
-        fields["notes"] = [*outcome.notes, *why, *self._remarks(votes, fields["posterior"], labels, known)]
+        remarks = self._remarks(votes, fields["posterior"], labels, known)
+        fields["notes"] = [*outcome.notes, *why, *remarks, *copied_note(agreeing_items(votes))]
         self.consensus_ = self.result.of(
             self, votes, answer_type=self.answer_type, vote_shares=self.vote_shares,
             seconds=time.perf_counter() - began, **fields,
@@ -146,8 +147,7 @@ class Model(Parameterised, ABC):
     def fit_in_parts(self, parts: VoteParts, *, callback: Callback | None = None) -> FittedParts:
         """Learn from votes in parts, gold labels with them, in the memory of one part and of the annotators.
 
-        The numbers are those of :meth:`fit` on all votes, up to rounding; where ``dependence`` is estimated from a
-        sample (above 50,000 votes) up to which items are in it.
+        The numbers are those of :meth:`fit` on all votes, up to rounding.
         """
         self.check_in_parts()
         if parts.n_votes == 0:
@@ -183,7 +183,7 @@ class Model(Parameterised, ABC):
         q = self._predict(new)
         if fitted.dependence.source == "none":
             return q
-        return correct(q, votes_per_item(new), replace(fitted.dependence, shared_prior=False))
+        return corrected(q, new, replace(fitted.dependence, shared_prior=False))
 
     @guarded
     def predict(self, votes: Votes) -> npt.NDArray[Any]:

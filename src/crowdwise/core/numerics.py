@@ -86,7 +86,8 @@ def decide(
     if len(at):
         order = rng.random((len(at), q.shape[1])) if ties == "random" and rng is not None else prior
         tied = q[at] >= q[at].max(axis=1, keepdims=True) - TIE
-        best[at] = np.where(tied, order, -np.inf).argmax(axis=1)
+        order = np.where(tied, order, -np.inf)
+        best[at] = (order >= order.max(axis=1, keepdims=True) - TIE).argmax(axis=1)
     return best
 
 

@@ -1,4 +1,10 @@
-"""What the results of all fits share: how they were made, frozen arrays, tables, a score, and a folder to save in."""
+"""What the results of all fits share: how they were made, frozen arrays, tables, a score, and a folder to save in.
+
+The result of a fit to ratings: a value with an interval for each item, and what was learned about the annotators.
+
+What is known of an item is a Normal (or Student t) distribution, of an annotator's bias and scale a Normal, and of
+their precision (1 / variance of the noise) a Gamma distribution. Intervals of any level follow from these.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +21,18 @@ import numpy.typing as npt
 
 from crowdwise.core.constraints import is_number, seed_of
 from crowdwise.core.dependence import Dependence
-from crowdwise.core.numerics import Floats
+from crowdwise.core.intervals import gamma_interval, quantile
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
 from crowdwise.data.folders import replacing
 from crowdwise.data.frames import make_frame
-from crowdwise.data.frozen import Frozen
+from crowdwise.data.ratings import Ratings
+from crowdwise.data.readable import Frozen
 from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays, write_json
-from crowdwise.errors import ConvergenceWarning, DivergedError, ParameterError, ReadError
+from crowdwise.data.truth import encode_numbers
+from crowdwise.errors import ConvergenceWarning, DivergedError, InputError, ParameterError, ReadError
 
-FORMAT = 4
+FORMAT = 5
 FACTS, ARRAYS = "consensus.json", "arrays.npz"
 
 
@@ -201,3 +210,142 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     return value if value is None or isinstance(value, (str, int, float, bool)) else repr(value)
+
+
+def some_known(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The items with known truth, of which there is at least one."""
+    if not known.any():
+        raise InputError("No item has a known truth: there is nothing to measure.")
+    return known
+
+
+def r_squared(found: Floats, truth: Floats) -> float:
+    """1 - the mean squared error as a share of the variance of the truth; of a constant truth 1 or 0."""
+    error, variance = float(((found - truth) ** 2).sum()), float(((truth - truth.mean()) ** 2).sum())
+    return 1.0 - error / variance if variance > 0.0 else float(error == 0.0)
+
+
+def kendall_tau(found: Floats, truth: Floats) -> float:
+    """Kendall's rank correlation tau-b, which allows for ties; 0 where one side is constant."""
+    from scipy.stats import kendalltau
+
+    constant = (found == found[0]).all() or (truth == truth[0]).all()
+    return 0.0 if constant else float(kendalltau(found, truth).statistic)
+
+
+def adjusted_rand(cluster: Ints, truth: Ints, weight: Floats) -> float:
+    """The adjusted Rand index of two partitions (codes from 0 on): 1 is a perfect match, 0 chance.
+
+    = (S - E) / (M - E),  S pairs together in both, E = together in clusters * together in classes / all pairs, M the
+    mean of the two. An item of weight w counts as w copies, which are not paired with each other.
+    """
+    K, C = int(cluster.max()) + 1, int(truth.max()) + 1
+    table = np.bincount(cluster * C + truth, weights=weight, minlength=K * C).reshape(K, C)
+    own = float((weight * weight).sum())
+    both, rows, columns = (
+        float((sizes * sizes).sum()) - own for sizes in (table, table.sum(axis=1), table.sum(axis=0))
+    )  # fmt: skip
+    total = float(weight.sum()) ** 2 - own
+    expected, most = rows * columns / total if total > 0 else 0.0, (rows + columns) / 2.0
+    return 1.0 if most == expected else (both - expected) / (most - expected)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Estimates(Result):
+    """What a fit to ratings found out. Frozen; saves to and loads from a plain folder.
+
+    The fields that all results have are those of :class:`~crowdwise.core.result.Result`.
+
+    Attributes
+    ----------
+    values, deviations
+        N: the estimated number of each item, and its standard deviation (in the order of ``item_names``).
+    freedom
+        N or ``None``: the degrees of freedom of the items' t distributions; ``None`` where they are Normal.
+    bias, bias_sd, scale, scale_sd
+        M or ``None``: an annotator says ``centre + bias + scale * (truth - centre)``, and the standard deviations.
+    precision, precision_shape
+        M or ``None``: 1 / variance of an annotator's noise, and the shape of its Gamma distribution.
+    mean, spread, centre
+        The mean and deviation of the true numbers over items; the number around which scales stretch.
+    shared
+        N or ``None``: the standard deviation of the error that all ratings on an item share, as far as it is assumed;
+        ``deviations`` include it.
+    share
+        The weight of the model in the values, the rest being plain means of the ratings (methods with ``hedge``).
+    """
+
+    answer_type: str = "ratings"
+    values: Floats
+    deviations: Floats
+    ratings_per_item: npt.NDArray[Any]
+    ratings_per_annotator: npt.NDArray[Any]
+    freedom: Floats | None = None
+    shared: Floats | None = None
+    bias: Floats | None = None
+    bias_sd: Floats | None = None
+    scale: Floats | None = None
+    scale_sd: Floats | None = None
+    precision: Floats | None = None
+    precision_shape: Floats | None = None
+    mean: float = float("nan")
+    spread: float = float("nan")
+    centre: float = 0.0
+    share: float = 1.0
+    log_likelihood: float | None = None
+    annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: Any, answers: Ratings, **found: Any) -> Estimates:
+        found["ratings_per_item"] = np.diff(answers.indptr)
+        found["ratings_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
+        return super().of(model, answers, **found)
+
+    def __repr__(self) -> str:
+        unsure = float(self.deviations.mean()) if len(self.deviations) else float("nan")
+        return (
+            f"Estimates({self.method}: {len(self.item_names):,} items, {len(self.annotator_names):,} annotators; "
+            f"mean deviation {unsure:.3g}, {self.iterations} iterations)"
+        )
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """N low and N high ends: the true number of an item lies between them with probability ``level``."""
+        self._check_table("items", level)
+        reach = quantile(level, self.freedom) * self.deviations
+        return self.values - reach, self.values + reach
+
+    def score(self, truth: Any) -> float:
+        """R^2, the share of the variance of known truth that the values explain.
+
+        ``truth`` is a mapping from item to number, or N numbers with NaN for unknown. For errors in the unit of the
+        ratings see :func:`crowdwise.metrics.mae` and :func:`crowdwise.metrics.rmse`.
+        """
+        true = self.truth_values(truth)
+        known = some_known(~np.isnan(true))
+        return r_squared(self.values[known], true[known])
+
+    def truth_values(self, truth: Any) -> Floats:
+        """N true numbers (NaN unknown) in the order of ``item_names``."""
+        return encode_numbers(truth, self.item_names)
+
+    def _columns(self, table: str, level: float) -> dict[str, Any]:
+        if table == "items":
+            low, high = self.interval(level)
+            return {
+                "item": self.item_names, "value": self.values, "deviation": self.deviations, "low": low, "high": high,
+                "ratings": self.ratings_per_item, **self.item_columns,
+            }  # fmt: skip
+        out: dict[str, Any] = {"annotator": self.annotator_names, "ratings": self.ratings_per_annotator}
+        for name in ("bias", "scale"):
+            value, sd = getattr(self, name), getattr(self, f"{name}_sd")
+            if value is not None:
+                reach = quantile(level) * sd
+                out |= {name: value, f"{name}_low": value - reach, f"{name}_high": value + reach}
+        if self.precision is not None and self.precision_shape is not None:
+            low, high = gamma_interval(self.precision, self.precision_shape, level)
+            out |= {"precision": self.precision, "precision_low": low, "precision_high": high}
+            with np.errstate(divide="ignore"):
+                noise = [1.0 / np.sqrt(p) for p in (self.precision, high, low)]
+            out |= {"noise": noise[0], "noise_low": noise[1], "noise_high": noise[2]}
+        return out | self.annotator_columns

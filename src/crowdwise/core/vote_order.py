@@ -4,7 +4,7 @@ An iterative solver that stops early, a sampler, or a split into folds gives ans
 comes first. Here items, annotators and classes are sorted by their place in the graph of votes: all have one colour at
 the start (but for items with gold labels), and in every round combine it with the colours of their neighbours (colour
 refinement, with sums of 64-bit hashes, which have no order). Those with equal colours at the end are exchangeable, or
-nearly.
+nearly, and are sorted by name.
 
 On the way, votes of the same annotator for the same label of the same item become one with their weights added, and
 classes that nobody chose are left out: they get no probability.
@@ -23,6 +23,7 @@ code                   shape    meaning
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,8 +87,15 @@ def ranks(votes: Votes, gold: Ints | None = None) -> tuple[Ints, Ints]:
     known = np.full(len(votes), -1, np.int64) if gold is None else np.asarray(gold, np.int64)
     rounds = ROUNDS if votes.n_votes < MANY else ROUNDS - 1
     of_item, _, of_class = colours(*merged(votes), known, size, rounds)
-    items, classes = (np.argsort(colour, kind="stable") for colour in (of_item, of_class))
+    items, classes = _order(of_item, votes.items), _order(of_class, votes.classes)
     return inverse(items, size[0]), inverse(classes, size[2])
+
+
+def _order(colour: Hashes, names: npt.NDArray[Any]) -> Ints:
+    """By colour; exchangeable ones by name, and not by what came first."""
+    if len(np.unique(colour)) == len(colour):
+        return np.argsort(colour)
+    return np.lexsort((inverse(np.argsort(names, kind="stable"), len(names)), colour))
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,8 @@ class Canonical:
         if every_class or used.sum() < 2:
             used[:] = True
         found = colours(item, annotator, label, weight, known, (N, M, K))
-        items, annotators, classes = (np.argsort(colour, kind="stable") for colour in found)
+        names = (votes.items, votes.annotators, votes.classes)
+        items, annotators, classes = (_order(colour, some) for colour, some in zip(found, names, strict=True))
         classes = classes[used[classes]]
         new_item, new_annotator, new_class = inverse(items, N), inverse(annotators, M), inverse(classes, K)
         item, annotator, label = new_item[item], new_annotator[annotator], new_class[label]

@@ -8,7 +8,7 @@ start                                 the statistics of vote shares, or of votes
 priors that are learned               the counts against the majority's labels
 the anchor                            the statistics of vote shares
 a pass of EM                          expected counts, mass and log-likelihood
-dependence                            a sample of whole items, evenly spaced over the parts
+gold labels                           the statistics of the posterior, and the gold items of each part
 ====================================  ==================================================================
 
 The sums agree with those of all votes in one piece up to rounding, whatever the split.
@@ -21,7 +21,7 @@ are: in this process, or on the machines of a cluster (:mod:`crowdwise.spark`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ import numpy as np
 from crowdwise.core import dependence, em, starts
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.excess_agreement import Answers
+from crowdwise.core.gold_regression import by_other_items
 from crowdwise.core.numerics import Floats, Ints, clamp
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.data.votes import Votes
@@ -55,11 +55,13 @@ class VotePart:
     votes: Votes
     gold: Ints | None = None
     cell: Ints | None = None
+    item_prior: Floats | None = None
+    """N x K: log P(class of item n) before any vote."""
 
     @cached_property
     def part(self) -> Part:
         """As raw arrays."""
-        return Part.of(self.votes, self.gold, cell=self.cell)
+        return Part.of(self.votes, self.gold, self.item_prior, cell=self.cell)
 
     @property
     def names(self) -> Votes:
@@ -160,6 +162,11 @@ class VoteParts:
         """Items, votes (their weight), and items with a gold label."""
         return np.asarray(self.total(_size, np.zeros(3)))
 
+    @cached_property
+    def agreeing(self) -> Floats:
+        """:func:`crowdwise.core.dependence.agreeing_items` of all parts."""
+        return np.asarray(self.total(_agreeing, np.zeros(2)))
+
     @property
     def n_items(self) -> int:
         """The number of items of all parts."""
@@ -194,6 +201,15 @@ class VoteParts:
         for i, part in enumerate(self):
             yield make(part) if given is None else make(part, given[i])
 
+    def without_gold(self) -> VoteParts:
+        """The same votes, with no label known."""
+
+        def unknown(load: Callable[[], VotePart | Votes]) -> VotePart:
+            found = load()
+            return replace(found, gold=None) if isinstance(found, VotePart) else VotePart(found)
+
+        return VoteParts([partial(unknown, load) for load in self.load], self.names.annotators, self.names.classes)
+
     def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
         """The items for which a mask, made part by part, is true."""
 
@@ -210,6 +226,10 @@ class VoteParts:
 def _size(part: VotePart) -> Floats:
     known = 0 if part.gold is None else int((part.gold >= 0).sum())
     return np.array([len(part.votes), part.n_votes, known], dtype=np.float64)
+
+
+def _agreeing(part: VotePart) -> Floats:
+    return dependence.agreeing_items(part.votes)
 
 
 def _gold_items(part: VotePart) -> VotePart | None:
@@ -232,53 +252,23 @@ def _agreement_sums(part: VotePart) -> Floats:
     return starts.agreement_sums(part.votes, gold)
 
 
-def shown_dependence(parts: VoteParts, posterior: Posterior, gold_by_votes: Posterior | None = None) -> Dependence:
-    """As :func:`crowdwise.core.dependence.estimate`, from items that are evenly spaced over all parts.
+def shown_dependence(
+    parts: VoteParts, posterior: Posterior, gold_by_votes: Posterior | None = None, regression: bool = False
+) -> Dependence:
+    """As :func:`crowdwise.core.dependence.usual`, from all parts.
 
     ``gold_by_votes``: the posterior of gold items by their votes and what other items teach, where the method has it.
     """
-    counted = list(parts.map(_several_answers))  # items with several answers, and their votes
-    every = max(1, -(-sum(votes for _, votes in counted) // dependence.MAX_VOTES))
-    before = np.cumsum([0, *(items for items, _ in counted)])
-
-    has_gold = gold_by_votes is None and bool(parts.sizes[2])
-
-    def sampled(part: VotePart, seen: int) -> tuple[VotePart, Floats, Ints] | None:
-        at = every_at = np.flatnonzero(Answers.of(part.votes).per_item > 1)[-seen % every :: every]
-        if has_gold and part.gold is not None:  # gold items outside the sample calibrate, too
-            every_at = np.union1d(at, np.flatnonzero(part.gold >= 0))
-        some = part.select(every_at)
-        return (some, posterior(some), np.isin(every_at, at)) if len(every_at) else None
-
-    sample = [found for found in parts.map(sampled, before[:-1].tolist()) if found is not None]
-    found = _of_sample(sample)
-    if gold_by_votes is None:
-        return found
+    found = replace(dependence.USUAL, pairs=bool(parts.agreeing[0]))
     known = parts.gold_items()
-    if not known:
+    if gold_by_votes is None and known and dependence.can_teach(parts.names, found):
+        stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))
+        gold_by_votes = partial(_by_other_items, stats)
+    if gold_by_votes is None or not known:
         return found
     free = np.concatenate([gold_by_votes(part) for part in known])
-    n = np.concatenate([dependence.votes_per_item(part.votes) for part in known])
-    return dependence.with_gold(found, free, n, np.concatenate([part.gold for part in known if part.gold is not None]))
-
-
-def _several_answers(part: VotePart) -> tuple[int, int]:
-    at = np.flatnonzero(Answers.of(part.votes).per_item > 1)
-    return len(at), int(np.diff(part.votes.indptr)[at].sum())
-
-
-def _of_sample(sample: list[tuple[VotePart, Floats, Ints]]) -> Dependence:
-    """The dependence that some items (a mask) of some parts with their posterior show."""
-    if not sample:
-        return dependence.ALONE
-    chosen = [part for part, _, _ in sample]
-    q, rows = (np.concatenate([found[i] for found in sample]) for i in (1, 2))
-    votes = joined([part.votes for part in chosen])
-    gold = None
-    if any(part.gold is not None for part in chosen):
-        unknown = [np.full(len(p.votes), -1, dtype=np.int32) if p.gold is None else p.gold for p in chosen]
-        gold = np.concatenate(unknown)
-    return dependence.estimate_all(votes, q, gold, rows=np.flatnonzero(rows))
+    gold = np.concatenate([part.gold for part in known if part.gold is not None])
+    return dependence.with_gold(found, free, joined([part.votes for part in known]), gold, regression=regression)
 
 
 def joined(parts: Sequence[Votes]) -> Votes:
@@ -295,3 +285,8 @@ def joined(parts: Sequence[Votes]) -> Votes:
 
     names = (column("items"), first.annotators, first.classes)
     return Votes(indptr, column("annotator"), column("label"), *names, weight)
+
+
+def _by_other_items(stats: Stats, part: VotePart) -> Floats:
+    assert part.gold is not None
+    return by_other_items(stats, part.votes, part.gold)

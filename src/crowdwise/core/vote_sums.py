@@ -74,10 +74,10 @@ def single_annotator_items(votes: Votes) -> Ints:
     return np.asarray(out)
 
 
-def outvoted(votes: Votes, labels: Ints) -> tuple[Ints, Ints]:
+def outvoted(votes: Votes, labels: Ints, gold: Ints | None = None) -> tuple[Ints, Ints]:
     """The items of which another class has more (weighted) votes than their label, and the class with the most there.
 
-    Memory is that of the votes.
+    Items with gold are left out: their labels were given. Memory is that of the votes.
     """
     K, N = votes.n_classes, len(votes)
     if N * K <= MAX_TALLY:
@@ -93,7 +93,8 @@ def outvoted(votes: Votes, labels: Ints) -> tuple[Ints, Ints]:
         first[item[best]], most[item[best]] = key[best] % K, count[best]
         mine = key % K == labels[item]
         own[item[mine]] = count[mine]
-    differs = np.flatnonzero(own < most * (1.0 - 1e-9))
+    lost = own < most * (1.0 - 1e-9)
+    differs = np.flatnonzero(lost if gold is None else lost & (gold < 0))
     return differs, first[differs]
 
 

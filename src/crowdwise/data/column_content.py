@@ -131,8 +131,11 @@ def numbers_in(values: Iterable[Any]) -> list[float] | None:
     return None if found.null_count() else found.to_list()
 
 
-def no_annotators(table: pl.DataFrame, names: Sequence[str], *, numbers: bool = False) -> list[str]:
-    """Those of some columns of a wide table that hold no answers of an annotator; ``numbers``: answers are numbers."""
+def no_annotators(
+    table: pl.DataFrame, names: Sequence[str], *, numbers: bool = False, one_sided: bool = False
+) -> list[str]:
+    """Those of some columns of a wide table that hold no answers of an annotator; ``numbers``: answers are numbers;
+    ``one_sided``: an annotator may have a label that nobody else uses."""
     import polars as pl
 
     plain = [n for n in names if not (table[n].dtype.is_temporal() or table[n].dtype.is_nested())]
@@ -153,7 +156,7 @@ def no_annotators(table: pl.DataFrame, names: Sequence[str], *, numbers: bool = 
         shared = len(said[name] & others) / max(1, len(said[name]))
         filled = table.height - table[name].null_count()
         hinted = bool(LAST_WORDS.intersection(words_of(name)[-1:]))
-        alone = shared == 0 and filled >= ENOUGH and _agree([said[n] for n in repeated if n != name])
+        alone = not one_sided and shared == 0 and filled >= ENOUGH and _agree([said[n] for n in repeated if n != name])
         if others and ((name in distinct and shared < SHARED) or (hinted and shared == 0) or alone):
             odd.add(name)
     return [n for n in names if n in odd]

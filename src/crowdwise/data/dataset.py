@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from crowdwise.data import columns, encoding, texts
+from crowdwise.data import columns, encoding, features
 from crowdwise.data.alignment import Rows
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
@@ -68,7 +68,7 @@ class Dataset:
         """Item -> its text: the columns of the table of items that hold a text of their own for most items, joined;
         without such a table, the column ``text`` of the votes' own file."""
         if self.items is None:
-            return {} if self.file is None else texts.beside(self.file, self.votes.items, self.item_column)
+            return {} if self.file is None else features.beside(self.file, self.votes.items, self.item_column)
         prose = [c for c in self._about if self._is_text(c)]
         return self._by_item(lambda row: " · ".join(str(row[c]) for c in prose if row[c] is not None), prose)
 

@@ -3,27 +3,42 @@
 Text files are read as text, and a column becomes integers only where that loses nothing: an item
 called ``007`` stays ``007``. Files over ``LARGE`` bytes are read with the column types found in
 their first rows, which is faster; a column that looks like plain integers there is read as such.
+
+Tables in JSON: arrays of objects, objects of columns, and what is nested in them.
+
+=====================================================  ======================================================
+JSON                                                   table
+=====================================================  ======================================================
+``[{"item": 1, ...}, ...]``                            one row per object
+``[["item", "label"], [1, "cat"], ...]``               the first row names the columns
+``{"item": [1, 2], "label": [...]}``                   columns (also as pandas writes them)
+``{"data": [{...}, ...], "version": 2}``               the rows of the one list of objects
+``{"q1": {"ann": "yes", "bob": "no"}, ...}``           one row per item, in the wide form
+``{"q1": [{"annotator": ..., "label": ...}]}``         one row per answer
+``[{"id": 7, "annotations": [{"worker": 1}]}, ...]``   one row per object of the inner list, with what is around
+``{"meta": {"lang": "en"}}``                           a column ``lang``, but ``annotator.id`` for an id or a name
+=====================================================  ======================================================
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.data import json_tables
-from crowdwise.data.arrow_messages import check_arrow
+from crowdwise.data import columns, frames
 from crowdwise.data.boundary import foreign, reading, reason
-from crowdwise.data.parquet_footer import check_parquet
+from crowdwise.data.parquet_footer import check_arrow, check_parquet
 from crowdwise.data.plain_files import (
     LATIN,
     from_archive,
@@ -36,13 +51,16 @@ from crowdwise.data.plain_files import (
 )
 from crowdwise.data.schema import NULLS
 from crowdwise.data.sheets import read_sheet
-from crowdwise.data.unpacking import check_unpacked
-from crowdwise.errors import ColumnError, ParameterError, ReadError, SizeError, listing
+from crowdwise.data.unpacking import check_cells, check_unpacked
+from crowdwise.errors import ColumnError, ParameterError, ReadError, SizeError, listing, warn
 
 if TYPE_CHECKING:
     import polars as pl
 
 LARGE = 32 * 2**20
+CHUNK = 2**20
+FEW_CELLS = 2**20
+"""So many cells at most are not counted any closer."""
 FORMATS = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
     ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
@@ -138,7 +156,7 @@ class Asked:
 
         match self.kind:
             case "parquet":
-                check_parquet(path)
+                check_cells(path, check_parquet(path).values, 8)
                 return pl.read_parquet(path, n_rows=self.n_rows, glob=False), False
             case "arrow":
                 check_arrow(path)
@@ -160,17 +178,22 @@ def _read_json(path: Path, n_rows: int | None) -> pl.DataFrame:
     one = content.lstrip()[:1] == b"["
     if not one and format_of(path) == "json":
         try:
-            return json_tables.read_json(content, path.name).head(n_rows or sys.maxsize)
+            return read_json(content, path.name).head(n_rows or sys.maxsize)
         except json.JSONDecodeError as error:
             if error.msg != "Extra data":  # objects one after the other: JSON lines
                 raise
     if one:
-        return json_tables.read_json(content, path.name).head(n_rows or sys.maxsize)
+        return read_json(content, path.name).head(n_rows or sys.maxsize)
+    lines = content.count(b"\n") + 1
+    names = content.count(b'":')
+    if lines * names > FEW_CELLS and n_rows is None:
+        names = len(pl.scan_ndjson(content, infer_schema_length=None).collect_schema())
+    check_cells(path, lines * names if n_rows is None else 0)
     table = pl.read_ndjson(content, infer_schema_length=None, n_rows=n_rows)
     if not any(_has_objects(dtype) for dtype in table.dtypes):
         return table
-    lines = [line for line in content.splitlines() if line.strip()]
-    return json_tables.table_of([json.loads(line) for line in lines[:n_rows]], path.name)
+    objects = [line for line in content.splitlines() if line.strip()]
+    return table_of([json.loads(line) for line in objects[:n_rows]], path.name)
 
 
 def _has_objects(dtype: Any) -> bool:
@@ -267,6 +290,8 @@ def _read_text(
     needed = None if choose is None else choose(head.columns)
     if choose is not None:
         _check_header(head.columns, needed)
+    if n_rows is None:
+        _check_rows(path, head.width if needed is None else len(needed), separator)
     if n_rows is not None:
         table = head.head(n_rows)
     elif path.stat().st_size < LARGE or path.suffix.lower() in COMPRESSED:
@@ -276,6 +301,19 @@ def _read_text(
     if not wide and all(table.null_count().row(0)):  # blank lines between the others
         table = table.filter(~pl.all_horizontal(pl.all().is_null()))
     return table, True
+
+
+def _check_rows(path: Path, columns: int, separator: str) -> None:
+    """An error where the cells of a text table are too many: rows that break off are filled up with empty ones."""
+    if path.suffix.lower() == ".zst":
+        return
+    with opened(path) as file:
+        lines = sum(part.count(b"\n") for part in iter(lambda: file.read(CHUNK), b"")) + 1
+    try:
+        check_cells(path, lines * columns)
+    except SizeError:  # lines inside quotes are not rows
+        with opened(path) as file, io.TextIOWrapper(file, "utf-8", errors="replace", newline="") as text:
+            check_cells(path, columns * sum(1 for _ in csv.reader(text, delimiter=separator)))
 
 
 def _head(path: Path, options: dict[str, Any]) -> pl.DataFrame:
@@ -404,3 +442,135 @@ def separator_in(path: Path, line: bytes) -> str:
         return "\t"
     counts = {c: bare.count(c.encode()) for c in (",", "\t", ";", "|")}
     return max(counts, key=counts.__getitem__)
+
+
+SAY_LITTLE = frozenset(("id", "name", "value", "key", "uuid", "email", "username", "type", "title"))
+"""Keys that say nothing without the object that they are in."""
+USUAL = ("data", "rows", "records", "votes", "annotations", "answers", "labels", "judgments", "results", "examples")
+"""Keys of the list that matters, where there are several."""
+LOOKED_AT = 200
+"""Objects that are looked at to see how they are nested."""
+
+
+def read_json(content: bytes, name: str) -> pl.DataFrame:
+    """A table from JSON text; ``name`` is that of the file, for messages."""
+    return table_of(json.loads(content), name)
+
+
+def table_of(found: Any, name: str) -> pl.DataFrame:
+    """A table from what JSON holds."""
+    rows = _records(found, name)
+    inner = _inner_list(rows)
+    flat = [_flat(row) for row in (_spread(_with_items(rows, inner), inner) if inner else rows)]
+    keys = list(dict.fromkeys(key for row in flat for key in row))
+    check_cells(Path(name), len(flat) * len(keys))
+    lists = {key for row in flat for key, value in row.items() if _objects(value)}  # in no table: spans, tokens...
+    return frames.to_polars({key: [row.get(key) for row in flat] for key in keys if key not in lists})
+
+
+def _records(found: Any, name: str) -> list[Mapping[str, Any]]:
+    """The rows of a table, as objects."""
+    if isinstance(found, list) and found and all(isinstance(row, list) for row in found):
+        header, *rows = found
+        if all(isinstance(cell, str) for cell in header) and all(len(row) == len(header) for row in rows):
+            return [dict(zip(header, row, strict=True)) for row in rows]
+    if isinstance(found, list) and all(isinstance(row, dict) for row in found):
+        return list(found)
+    if isinstance(found, dict) and found:
+        return _in_object(found, name)
+    what = type(found).__name__ if not isinstance(found, list) else "a list of other values"
+    raise ReadError(f"{name} holds {what}: expected a JSON array of objects, one for each row.")
+
+
+def _in_object(found: dict[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The rows of one object: its columns, its list of objects, or an entry for each item."""
+    values = list(found.values())
+    if set(found) >= {"columns", "data"} and _is_list(found["data"], list):  # pandas, orient="split"
+        return [dict(zip(found["columns"], row, strict=True)) for row in found["data"]]
+    known = any(columns.find([key], part) for key in found for part in ("item", "annotator", "label"))
+    if known and _is_list(values, list) and len({len(v) for v in values}) == 1 and not any(map(_objects, values)):
+        return [dict(zip(found, row, strict=True)) for row in zip(*values, strict=True)]
+    if known and _is_list(values, dict) and len({tuple(v) for v in values}) == 1:  # pandas, orient="columns"
+        return [{key: column[place] for key, column in found.items()} for place in values[0]]
+    lists = [key for key, value in found.items() if _objects(value)]
+    if len(lists) == len(found) > 1 and not known:
+        return [{"item": key, **row} for key, rows in found.items() for row in rows]
+    if lists:
+        usual = [key for key in USUAL if key in lists]
+        if len(lists) > 1 and not usual:
+            raise ReadError(f"{name} holds several lists of objects ({listing(lists)}): keep the one with the answers.")
+        return list(found[(usual or lists)[0]])
+    if not known and _is_list(values, dict) and len(found) > 1:
+        return [{"item": key, **row} for key, row in found.items()]
+    return [found]
+
+
+def _is_list(values: Any, kind: type) -> bool:
+    return isinstance(values, list) and bool(values) and all(isinstance(value, kind) for value in values)
+
+
+def _objects(value: Any) -> bool:
+    return _is_list(value, dict)
+
+
+def _inner_list(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The key of the lists that hold the answers about each item, where objects are nested like that."""
+    outer: set[str] = set()
+    inner: dict[str, set[str]] = {}
+    for row in list(rows)[:LOOKED_AT]:
+        for key, value in row.items():
+            if _objects(value):
+                inner.setdefault(key, set()).update(*value)
+            elif value != []:
+                outer.add(key)
+    if columns.find(_first_of_each(outer), "annotator"):
+        return ""
+    for part in ("annotator", "label"):
+        found = [key for key, keys in inner.items() if columns.find(_first_of_each(keys), part)]
+        if found:
+            return next((key for key in USUAL if key in found), found[0])
+    return ""
+
+
+def _first_of_each(names: Iterable[str]) -> list[str]:
+    """Names of which no two are the same in their normal form."""
+    return list({columns.normal(name): name for name in sorted(names)}.values())
+
+
+def _with_items(rows: Iterable[Mapping[str, Any]], inner: str) -> list[Mapping[str, Any]]:
+    """Objects with lists of answers are items: their ``id`` names them, else their place."""
+    rows = list(rows)
+    keys = {key for row in rows for key in row} - {inner}
+    if columns.find(_first_of_each(keys), "item"):
+        return rows
+    own = next((key for key in ("id", "_id", "uuid") if all(key in row for row in rows)), None)
+    return [{"item": n if own is None else row[own], **row} for n, row in enumerate(rows)]
+
+
+def _spread(rows: Iterable[Mapping[str, Any]], inner: str) -> list[dict[str, Any]]:
+    """One row for each object of an inner list, with what is around it."""
+    out, empty, total = [], 0, 0
+    for row in rows:
+        total += 1
+        around = {key: value for key, value in row.items() if key != inner}
+        found = row.get(inner) or []
+        empty += not found
+        for answer in found if isinstance(found, list) else []:
+            own = answer if isinstance(answer, dict) else {inner: answer}
+            out.append({**{key if key not in own else f"outer.{key}": value for key, value in around.items()}, **own})
+    if empty:
+        warn(f"Left out {empty:,} of {total:,} objects: {inner!r} is empty.")
+    return out
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An object without objects in it."""
+    out: dict[str, Any] = {}
+    for key, value in row.items():
+        if not isinstance(value, dict):
+            out[key] = value
+            continue
+        for name, inside in _flat(value).items():
+            alone = name.lower() in SAY_LITTLE or name in row or name in out
+            out[f"{key}.{name}" if alone else name] = inside
+    return out

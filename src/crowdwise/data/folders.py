@@ -1,33 +1,56 @@
 """Folders and files that are written all or nothing.
 
-A folder is written as a new one beside the old one, with a manifest of its files (:mod:`crowdwise.data.manifests`),
-flushed to the disk, and then the two are swapped in one step: whoever looks at the name sees the old one or the new
-one, whole, whenever the process is killed. Then the files of the old manifest are removed, and nothing else.
+A folder is written as a new one beside the old one, with a manifest of its files, flushed to the disk, and then the two
+are swapped in one step: the name is that of the old one or of the new one, whole, whenever the process is killed. Then
+the files of the old manifest are removed, and nothing else.
 
 Where two folders cannot be swapped (a file system without it, a mounted folder, the folder one stands in), the new one
 moves into the old one as ``.crowdwise-new``, which is the step that decides, and its files move up one by one, the
 manifest last. :func:`crowdwise.data.saved_files.read_saved` reads a folder at any point of that, and the next save ends
 what was begun.
+
+A temporary is a file or folder ``.crowdwise-NAME-TOKEN`` beside (or inside) the place that it is for; NAME is a digest
+of the name of that place. Whoever writes it holds a lock on it, which ends with the process: a temporary that can be
+locked belongs to nobody and is removed by the next who writes to the same place.
+
+``manifest.json`` says what a folder holds (``kind``) and lists the files that were written with it, their sizes and
+SHA-256. It carries its own digest: a manifest that was changed by a single bit is no manifest.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import hashlib
+import json
 import os
+import secrets
 import shutil
+import stat
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from crowdwise.data import disk, manifests
-from crowdwise.data.manifests import Manifest, files_below, seal
 from crowdwise.errors import OutputError, ReadError, listing
 
-NEW = f"{disk.PREFIX}new"
+PREFIX = ".crowdwise-"
+OLD = 86_400.0
+"""Where there are no locks, a temporary that was not changed for so many seconds belongs to nobody."""
+EXCHANGE = 2
+"""RENAME_EXCHANGE of renameat2(2)."""
+HERE = -100
+"""AT_FDCWD."""
+NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES)
+"""What a system or a file system says that cannot swap two folders (or not these)."""
+NEW = f"{PREFIX}new"
 """Inside a folder: a whole new version, whose files are moving up."""
 
-__all__ = ["NEW", "check_target", "replacing", "whole_manifest", "write_text", "write_whole"]
+done: list[Path] = []
+"""Files and folders that this process has written, and that are in place."""
 
 
 @contextmanager
@@ -45,17 +68,17 @@ def replacing(folder: str | os.PathLike[str], kind: str, *, manifest: bool = Tru
         _finish(target)
         inside = target.is_dir() and _stays(target)
         parent = target if inside else target.parent
-        disk.clean_temporaries(parent, target.name, lambda left: _discard(left, target))
-        with disk.temporary(parent, target.name, folder=True) as made:
+        clean_temporaries(parent, target.name, lambda left: _discard(left, target))
+        with temporary(parent, target.name, folder=True) as made:
             yield made
             if manifest:
                 seal(made, kind)
             if target.is_dir() and not inside:
                 shutil.copymode(target, made)
-            disk.sync_tree(made)
+            sync_tree(made)
             check_target(folder, kind if manifest else None)
             _publish(made, target, inside)
-            disk.done.append(Path(folder))
+            done.append(Path(folder))
             made = None
     except OutputError:
         raise
@@ -77,7 +100,7 @@ def check_target(folder: str | os.PathLike[str] | None, kind: str | None) -> Non
     if not target.is_dir():
         raise OutputError(f"{folder} is a file, not a folder. Choose another name.")
     try:
-        if not any(not name.startswith(disk.PREFIX) for name in os.listdir(target)) and not (target / NEW).exists():
+        if not any(not name.startswith(PREFIX) for name in os.listdir(target)) and not (target / NEW).exists():
             return
         if kind is None:
             raise OutputError(f"{folder} exists already and is not an empty folder. Choose another folder.")
@@ -94,8 +117,8 @@ def check_target(folder: str | os.PathLike[str] | None, kind: str | None) -> Non
             f"{folder} exists already and holds something else than a saved {kind}"
             f"{'' if earlier is None else f' (a saved {earlier.kind})'}. Choose another folder. Nothing was touched."
         )
-    mine = set(earlier.files) | earlier.folders() | {manifests.NAME} | older
-    others = sorted(name for name in (files | folders) - mine if not name.startswith(disk.PREFIX))
+    mine = set(earlier.files) | earlier.folders() | {NAME} | older
+    others = sorted(name for name in (files | folders) - mine if not name.startswith(PREFIX))
     if others:
         raise OutputError(
             f"{folder} holds more than a saved {kind}: {listing(others)}. Choose another folder, or move them away. "
@@ -110,7 +133,7 @@ def whole_manifest(folder: Path) -> Manifest | None:
 
 def _older(folder: Path) -> set[str]:
     """What the manifest before it lists, while a new one is moving up."""
-    earlier = Manifest.read(folder) if (folder / NEW / manifests.NAME).exists() else None
+    earlier = Manifest.read(folder) if (folder / NEW / NAME).exists() else None
     return set() if earlier is None else set(earlier.files) | earlier.folders()
 
 
@@ -132,11 +155,11 @@ def _publish(made: Path, target: Path, inside: bool) -> None:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EBUSY):
                     raise
             else:
-                disk.sync_folder(target.parent)
+                sync_folder(target.parent)
                 return
             try:
-                if disk.exchange(made, target):
-                    disk.sync_folder(target.parent)
+                if exchange(made, target):
+                    sync_folder(target.parent)
                     _discard(made, target)
                     return
             except FileNotFoundError:  # another process has moved it: there is room now
@@ -144,7 +167,7 @@ def _publish(made: Path, target: Path, inside: bool) -> None:
             break
     _finish(target)
     made.rename(target / NEW)
-    disk.sync_folder(target)
+    sync_folder(target)
     _finish(target)
 
 
@@ -160,10 +183,10 @@ def _discard(old: Path, target: Path) -> None:
     if listed is None:
         shutil.rmtree(old, ignore_errors=True)
         return
-    for name in (*listed.files, manifests.NAME):
+    for name in (*listed.files, NAME):
         (old / name).unlink(missing_ok=True)
     for name in sorted(files_below(old)[0]):
-        if not name.startswith(disk.PREFIX) and not os.path.lexists(target / name):
+        if not name.startswith(PREFIX) and not os.path.lexists(target / name):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (old / name).rename(target / name)
     _remove_empty(old)
@@ -183,13 +206,13 @@ def _finish(target: Path) -> None:
     new = target / NEW
     if not new.is_dir():
         return
-    if (new / manifests.NAME).exists():
+    if (new / NAME).exists():
         listed, older = whole_manifest(target), _older(target)
         assert listed is not None
         for name in older - set(listed.files) - listed.folders():
             with suppress(OSError):
                 (target / name).unlink()
-        names = [*sorted(listed.files), manifests.NAME]
+        names = [*sorted(listed.files), NAME]
     else:  # a folder without a manifest, or the last step of one with it
         names = sorted(files_below(new)[0])
     for name in names:
@@ -199,26 +222,28 @@ def _finish(target: Path) -> None:
     _remove_empty(new)
     new.rmdir()
     _remove_empty(target)
-    disk.sync_folder(target)
+    sync_folder(target)
 
 
-def write_whole(write: Callable[[str], Any], path: str | os.PathLike[str]) -> None:
+def write_whole(write: Callable[[str], Any], path: str | os.PathLike[str], *, private: bool = False) -> None:
     """Let ``write`` fill a temporary file beside the place, then move it there: an earlier one stays where anything
-    goes wrong."""
+    goes wrong. ``private``: no other user of the machine may read it."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise OutputError(f"{path} is a folder: name a file in it.")
     made: Path | None = None
     try:
-        disk.clean_temporaries(target.parent, target.name, Path.unlink)
-        with disk.temporary(target.parent, target.name, folder=False) as made:
+        clean_temporaries(target.parent, target.name, Path.unlink)
+        with temporary(target.parent, target.name, folder=False) as made:
+            if private:
+                made.chmod(0o600)
             write(str(made))
-            if target.exists():
+            if target.exists() and not private:
                 shutil.copymode(target, made)
-            disk.sync_file(made)
+            sync_file(made)
             os.replace(made, target)
-            disk.done.append(Path(path))
-            disk.sync_folder(target.parent)
+            done.append(Path(path))
+            sync_folder(target.parent)
     except OutputError:
         raise
     except OSError as error:
@@ -232,3 +257,206 @@ def write_whole(write: Callable[[str], Any], path: str | os.PathLike[str]) -> No
 def write_text(text: str, path: str | os.PathLike[str]) -> None:
     """Write a text, whole or not at all."""
     write_whole(lambda name: Path(name).write_text(text, encoding="utf-8"), path)
+
+
+@contextmanager
+def temporary(parent: Path, name: str, *, folder: bool) -> Iterator[Path]:
+    """A new temporary file or folder for the place ``name``, locked; its permissions follow the umask.
+
+    It is not removed at the end.
+    """
+    while True:
+        path = parent / f"{PREFIX}{_digest(name)}-{secrets.token_hex(6)}"
+        if folder:
+            path.mkdir()
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        try:
+            held = _lock(path)
+            break
+        except (BlockingIOError, FileNotFoundError):  # taken for one that belongs to nobody, before it was locked
+            continue
+    try:
+        yield path
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+def clean_temporaries(parent: Path, name: str, remove: Callable[[Path], None]) -> None:
+    """Remove what killed processes left behind of the place ``name``."""
+    for path in parent.glob(f"{PREFIX}{_digest(name)}-*"):
+        held = None
+        try:
+            held = _lock(path)
+            if held is not None or time.time() - path.stat().st_mtime > OLD:
+                remove(path)
+        except OSError:  # a live one, or gone already
+            continue
+        finally:
+            if held is not None:
+                os.close(held)
+
+
+def _lock(path: Path) -> int | None:
+    """An open descriptor that holds the lock of a temporary; ``None`` where the system has no locks.
+
+    An error where another process holds it, or it is gone.
+    """
+    if sys.platform == "win32":
+        return None
+    else:
+        import fcntl
+
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise
+        except OSError:
+            os.close(handle)
+            return None
+        return handle
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:12]
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap two folders in one step, so that both names always show one; whether that is possible here."""
+    swap = getattr(_library(), "renameat2", None)
+    if swap is None:
+        return False
+    if swap(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in NO_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+def _library() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(None, use_errno=True)
+    except (OSError, TypeError):  # Windows
+        return None
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    _sync(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can do that."""
+    with suppress(OSError):
+        _sync(path, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Wait until all files below a folder are on the disk."""
+    for place, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            sync_file(Path(place) / name)
+        sync_folder(Path(place))
+
+
+NAME = "manifest.json"
+FORMAT = 1
+LONGEST = 2**24
+"""Bytes: a longer manifest is none of ours."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was written: the kind of thing, and file (relative, with slashes) -> (size, SHA-256)."""
+
+    kind: str
+    files: dict[str, tuple[int, str]]
+
+    def text(self) -> str:
+        body = {"crowdwise": FORMAT, "kind": self.kind, "files": {k: list(v) for k, v in sorted(self.files.items())}}
+        return json.dumps(body | {"sha256": sha256(json.dumps(body).encode())}, indent=1) + "\n"
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """The manifest of a folder; ``None`` where it has none."""
+        try:
+            content = read_regular(folder / NAME, LONGEST)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return cls.parse(b"" if content is None else content, folder)
+
+    @classmethod
+    def parse(cls, content: bytes, where: Path) -> Manifest:
+        """The manifest that a file holds."""
+        try:
+            given: Any = json.loads(content)
+            manifest = cls(given["kind"], {k: (int(size), str(digest)) for k, (size, digest) in given["files"].items()})
+            whole = manifest.text().encode() == content
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            whole = False
+        if not whole or not all(_inside(name) for name in manifest.files):
+            raise ReadError(f"{where / NAME} is damaged: it is not as it was written.")
+        return manifest
+
+    def folders(self) -> set[str]:
+        """The folders that its files are in."""
+        parents = (str(parent) for name in self.files for parent in PurePosixPath(name).parents)
+        return {parent for parent in parents if parent != "."}
+
+
+def _inside(name: str) -> bool:
+    """Whether a name stays in the folder."""
+    path = PurePosixPath(name)
+    return (
+        name == str(path)
+        and not path.is_absolute()
+        and ".." not in path.parts
+        and "\\" not in name
+        and name not in (NAME, ".")
+    )
+
+
+def read_regular(path: Path, most: int) -> bytes | None:
+    """The content of a plain file; ``None`` where it holds more than so many bytes, or is no plain file."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+        return None
+    with path.open("rb") as file:
+        return file.read(most + 1)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def files_below(folder: Path) -> tuple[set[str], set[str]]:
+    """All files and all folders below a folder, relative and with slashes; links and the like count as files."""
+    files, folders = set[str](), set[str]()
+    for place, names, others in os.walk(folder):
+        for name in (*names, *others):
+            path = Path(place) / name
+            real = name in names and not path.is_symlink()
+            (folders if real else files).add(path.relative_to(folder).as_posix())
+    return files, folders
+
+
+def seal(folder: Path, kind: str) -> None:
+    """Write the manifest of all files in a folder."""
+    listed = {}
+    for name in files_below(folder)[0] - {NAME}:
+        with (folder / name).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        listed[name] = ((folder / name).stat().st_size, digest)
+    (folder / NAME).write_text(Manifest(kind, listed).text(), encoding="utf-8")

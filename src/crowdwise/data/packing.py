@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.data import columns, disk, encoding
+from crowdwise.data import columns, encoding, folders
 from crowdwise.data.blocks import KnownClasses
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.schema import BLANK
+from crowdwise.data.source import Source
 from crowdwise.data.truth import encode_classes, one_each
 from crowdwise.data.vote_files import files_of, scan
-from crowdwise.data.votes import Votes
+from crowdwise.data.votes import Votes, coded_labels
 from crowdwise.errors import LabelError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 ROWS = 4_000_000
 """How many rows go into a part, on average."""
 SCRATCH = "parts"
-"""What temporaries of this kind are called (:mod:`crowdwise.data.disk`)."""
+"""What temporaries of this kind are called (:mod:`crowdwise.data.folders`)."""
 ROW_ON_DISK = 40
 """Bytes that a vote takes in the scratch folder, at most, without the names of items."""
 PARTS = ("item", "annotator", "label", "weight", "timestamp", "truth")
@@ -89,8 +90,8 @@ def scratch_folder(base: str | os.PathLike[str] | None) -> Iterator[Path]:
     place = Path(tempfile.gettempdir() if base is None else base)
     if not place.is_dir():
         raise ParameterError(f"scratch={str(place)!r} is no folder.")
-    disk.clean_temporaries(place, SCRATCH, shutil.rmtree)
-    with disk.temporary(place, SCRATCH, folder=True) as folder:
+    folders.clean_temporaries(place, SCRATCH, shutil.rmtree)
+    with folders.temporary(place, SCRATCH, folder=True) as folder:
         try:
             with suppress(OSError):
                 os.chmod(folder, 0o700)
@@ -131,11 +132,11 @@ def pack(
             f"{folder.parent} has {free / 1e9:,.1f} GB left.",
             remedy=Remedy("Name a folder on a larger disk: {}.", Option("scratch", python="...", command="DIR")),
         )
-    who = _names(frame, "annotator", from_text, folder, {})
-    said = _names(frame, "label", from_text, folder, {"classes": classes, "normalise_labels": normalise_labels})
+    who = _names(frame, "annotator", from_text)
+    said = _names(frame, "label", from_text, classes=classes, normalise_labels=normalise_labels)
     coded = {"annotator": who[:2], "label": said[:2]}
     if "truth" in used:
-        coded["truth"] = _true_classes(frame, from_text, folder, said[2])
+        coded["truth"] = _true_classes(frame, from_text, said[2])
     if from_text and _whole(frame):
         frame = frame.with_columns(pl.col("item").cast(pl.Int64))
     buckets = max(1, -(-n_rows // rows))
@@ -206,23 +207,23 @@ def _complete(frame: pl.LazyFrame, on_missing: str) -> tuple[pl.LazyFrame, int]:
 
 
 def _names(
-    frame: pl.LazyFrame, part: str, from_text: bool, folder: Path, options: dict[str, Any]
-) -> tuple[pl.Series, Codes, Vocabulary]:
-    """The values of a column, the code of each, and the names behind the codes: those of a small table of them."""
+    frame: pl.LazyFrame, part: str, from_text: bool, **options: Any
+) -> tuple[pl.Series, Codes, Vocabulary]:  # fmt: skip
+    """The distinct values of a column, the code of each, and the names behind the codes."""
     import polars as pl
 
     raw = frame.select(pl.col(part).unique(maintain_order=True)).collect(engine="streaming")[part]
-    return raw, *names_of(raw, part, folder / f"{part}.csv" if from_text else None, **options)
+    return raw, *names_of(raw, part, from_text=from_text, **options)
 
 
-def _true_classes(frame: pl.LazyFrame, from_text: bool, folder: Path, classes: Vocabulary) -> tuple[pl.Series, Codes]:
+def _true_classes(frame: pl.LazyFrame, from_text: bool, classes: Vocabulary) -> tuple[pl.Series, Codes]:
     """The values of a column of true classes, and the code of each."""
     import polars as pl
 
     given = frame.filter(~_empty(frame, "truth")).select(pl.col("truth").alias("label"))
     if given.limit(1).collect(engine="streaming").is_empty():
         return pl.Series(dtype=frame.collect_schema()["truth"]), np.empty(0, dtype=np.int32)
-    raw, codes, names = _names(given, "label", from_text, folder, {})
+    raw, codes, names = _names(given, "label", from_text)
     return raw, encode_classes(dict(zip(names, names, strict=True)), names, classes)[codes]
 
 
@@ -236,25 +237,15 @@ def _empty(frame: pl.LazyFrame, part: str) -> pl.Expr:
     return cell.is_null() | cell.is_nan() if dtype.is_float() else cell.is_null()
 
 
-def names_of(values: pl.Series, part: str, as_text: Path | None = None, **options: Any) -> tuple[Codes, Vocabulary]:
-    """The code of each distinct value of a column, and the names behind the codes: those of a small table of them.
+def names_of(
+    values: pl.Series, part: str, *, from_text: bool = False, classes: Any = None, normalise_labels: bool = False
+) -> tuple[Codes, Vocabulary]:
+    """The code of each distinct value of a column, and the names behind the codes, as in a table of votes.
 
-    ``as_text``: values of a text file are read again from a small one, written here.
+    ``from_text``: the values are those of a text file, in which integers are looked for.
     """
-    import polars as pl
-
-    number = np.arange(len(values))
-    rows = {"item": number, "annotator": number, "label": np.where(number % 2, "x", "y")} | {part: values}
-    table, how = pl.DataFrame(rows), {key: value for key, value in options.items() if value}
-    if as_text is not None:
-        table.write_csv(as_text)
-        votes = Votes.read(as_text, **how)
-        as_text.unlink()
-    else:
-        votes = Votes.from_frame(table, **how)
-    codes = votes.annotator if part == "annotator" else votes.label
-    order = np.argsort(votes.items[votes.item].astype(np.int64))  # rows as they were written
-    return codes[order].astype(np.int32), votes.annotators if part == "annotator" else votes.classes
+    source = Source(values.alias(part).to_frame(), {part: None}, "votes", from_text=from_text, parts={part: part})
+    return source.coded(part) if part == "annotator" else coded_labels(source, classes or None, normalise_labels)
 
 
 def _whole(frame: pl.LazyFrame) -> bool:
@@ -270,8 +261,6 @@ def _votes(
     table: pl.DataFrame, annotators: Vocabulary, classes: Vocabulary, on_duplicate: str
 ) -> tuple[Votes, Codes | None]:
     """The votes of a bucket, as in memory, and the codes of the true classes of its items, where there is a column."""
-    from crowdwise.data.source import Source
-
     item, items = encoding.encode(table["item"])
     beside: dict[str, Any] = {}
     if {"weight", "timestamp"} & set(table.columns):

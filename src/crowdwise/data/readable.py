@@ -4,18 +4,37 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import Field, fields
 from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
 
 from crowdwise.data import columns, files, schema
 from crowdwise.data.boundary import guarded
 from crowdwise.data.column_content import named_like_an_id
 from crowdwise.data.files import PathLike
-from crowdwise.data.frozen import Frozen
 from crowdwise.data.places import Lines
 from crowdwise.data.rows import columns_of
 from crowdwise.data.schema import Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.errors import ReadError, listing
+
+
+class Frozen:
+    """The base of frozen dataclasses that hold arrays."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        Frozen.__post_init__(self)  # a copy is as frozen as the original
+
 
 FRAMES = "pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes."
 FORMATS = (

@@ -22,17 +22,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import manifests
-from crowdwise.data.folders import NEW, whole_manifest
-from crowdwise.data.manifests import Manifest, read_regular, sha256
+from crowdwise.data import folders
+from crowdwise.data.folders import NEW, Manifest, read_regular, sha256, whole_manifest
 from crowdwise.errors import CrowdwiseError, ReadError
 
 TRIES = 20
 """How often a folder is read again that another process is replacing meanwhile."""
 RATIO = 1_040
 """Deflate makes nothing more than so many times smaller."""
-
-__all__ = ["SavedFiles", "kind_of", "read_saved", "write_arrays", "write_json"]
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
@@ -149,7 +146,7 @@ def _missing(folder: Path, kind: str) -> ReadError:
     if not folder.is_dir():
         return ReadError(f"There is no {kind} in {folder}: it is {'a file' if folder.exists() else 'not there'}.")
     return ReadError(
-        f"There is no {kind} in {folder}: it has no {manifests.NAME}, which every saved {kind} has. It was written by "
+        f"There is no {kind} in {folder}: it has no {folders.NAME}, which every saved {kind} has. It was written by "
         "something else or another version of crowdwise, or a part is missing."
     )
 
@@ -166,7 +163,7 @@ def _check_size(folder: Path, name: str, manifest: Manifest, kind: str) -> None:
 def _content(folder: Path, name: str, manifest: Manifest, kind: str) -> bytes:
     """A file, which may be moving up from a new version."""
     size, digest = manifest.files[name]
-    new = folder / NEW / manifests.NAME
+    new = folder / NEW / folders.NAME
     for path in (folder / NEW / name, folder / name) if new.exists() else (folder / name,):
         try:
             content = read_regular(path, size)

@@ -85,6 +85,12 @@ FORM = Opt(
     '``"auto"`` takes the long form wherever its columns are found.',
     Form, ("auto", "long", "wide"),
 )  # fmt: skip
+ABSTAIN = Opt(
+    "abstain", None,
+    'The label that stands for no answer, such as ``-1`` or ``"ABSTAIN"`` (``""``: an empty cell). Such cells and '
+    "empty ones are no votes; their items and annotators stay. By default every label is a class.",
+    Any,
+)  # fmt: skip
 TRUTH_PATH = Opt("truth_path", None, "A second file with the truth of some items.", Any)
 FILE = (
     Opt("separator", None, "The column separator of a text file, where it should not be guessed.", str | None),

@@ -1,18 +1,34 @@
-"""Tables in spreadsheets: Excel (``.xlsx``, ``.xlsm``, ``.xlsb``, ``.xls``) and OpenDocument (``.ods``)."""
+"""Tables in spreadsheets: Excel (``.xlsx``, ``.xlsm``, ``.xlsb``, ``.xls``) and OpenDocument (``.ods``).
+
+How many cells a spreadsheet spans, before it is loaded: a reader takes memory for all of them, filled or not.
+
+A single cell at XFD1048576 spans 17 billion. The parts of the archive are looked through for the places of cells:
+
+===================  ===============================================================================================
+``.xlsx``, ``.xlsm`` ``row`` and ``c`` elements with a place (``r="C7"``), or after the one before
+``.ods``             ``table-row`` and ``table-cell`` elements, repeated as often as they say; the empty ones at the end
+                     of a row, and the empty rows at the end of a sheet, span nothing
+``.xlsb``            binary records of rows and cells
+``.xls``             at most 65,536 x 256: not looked at
+===================  ===============================================================================================
+"""
 
 from __future__ import annotations
 
+import re
+import zipfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+from xml.parsers import expat
 
-from crowdwise.data.unpacking import check_archive
+from crowdwise.data.unpacking import check_archive, check_cells
 from crowdwise.errors import Option, ReadError, Remedy, listing, warn
 
 if TYPE_CHECKING:
     import polars as pl
 
-ZIPPED = (".xlsx", ".xlsm", ".xlsb", ".ods")
 UNNAMED = "__UNNAMED__"
 """How columns without a name in the first row are called."""
 
@@ -21,8 +37,7 @@ def read_sheet(path: Path, sheet: str | None, null_values: Sequence[str], n_rows
     """A sheet as a table: the one that was asked for, else the first with any cells (which is said)."""
     import fastexcel
 
-    if path.suffix.lower() in ZIPPED:
-        check_archive(path)
+    check_sheets(path)
     book = fastexcel.read_excel(path)
     names = book.sheet_names
     if sheet is not None and sheet not in names:
@@ -90,3 +105,116 @@ def _whole(column: pl.Series) -> bool:
     """Whether a column of numbers holds whole ones alone."""
     filled = column.drop_nulls()
     return column.dtype.is_float() and bool((filled == filled.round()).all() and (filled.abs() < 2**53).all())
+
+
+ZIPPED = (".xlsx", ".xlsm", ".xlsb", ".ods")
+CELL = 64
+"""Bytes that a cell takes while a sheet is loaded."""
+FEW = 2**16
+"""Cells from which on they are compared with the limit, whenever there are a sixteenth more."""
+CHUNK = 2**16
+PLACE = re.compile(r"([A-Za-z]{1,3})(\d{1,7})")
+MOST_REPEATED = 2**40
+
+
+def check_sheets(path: Path) -> None:
+    """An error where a sheet spans more cells than there is room for."""
+    if path.suffix.lower() not in ZIPPED:
+        return
+    check_archive(path)
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as part:
+                start = part.read(CHUNK)
+                if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<":
+                    _Elements(path).read(start, part)
+                elif info.filename.endswith(".bin"):
+                    _records(path, start + part.read())
+
+
+class _Elements:
+    """The extent of the sheets in a part of XML, whatever the part is called."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.row = self.column = self.width = 0
+        self.repeated, self.most = 1, FEW
+
+    def read(self, start: bytes, part: IO[bytes]) -> None:
+        parser = expat.ParserCreate()
+        parser.StartElementHandler = self._begin
+        try:
+            while start:
+                parser.Parse(start, False)
+                start = part.read(CHUNK)
+            parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise ReadError(f"{self.path} is damaged: {error}.") from error
+
+    def _begin(self, name: str, given: dict[str, str]) -> None:
+        if ":" in name:
+            name = name.rpartition(":")[2]
+        match name:
+            case "c":
+                found = PLACE.fullmatch(given.get("r", ""))
+                self.column += 1
+                if found is not None:
+                    letters, row = found.groups()
+                    self.column, self.row = _column(letters), max(self.row, int(row))
+                self._filled(self.column)
+            case "row" if (place := given.get("r", "")).isdigit() or not place:
+                self.row, self.column = int(place) if place else self.row + 1, 0
+            case "table":
+                self.row = self.width = 0
+            case "table-row":
+                self.row += self.repeated
+                self.column, self.repeated = 0, _times(given, "number-rows-repeated")
+            case "table-cell" | "covered-table-cell":
+                self.column += _times(given, "number-columns-repeated")
+                if any(key.rpartition(":")[2] in ("value-type", "formula") for key in given):
+                    self._filled(self.column, self.repeated)
+
+    def _filled(self, column: int, rows: int = 0) -> None:
+        self.width = max(self.width, column)
+        cells = (self.row + rows) * self.width
+        if cells > self.most:
+            check_cells(self.path, cells, CELL)
+            self.most = cells + cells // 16
+
+
+@cache
+def _column(letters: str) -> int:
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + ord(letter) - 64
+    return number
+
+
+def _times(given: dict[str, str], name: str) -> int:
+    found = next((value for key, value in given.items() if key.rpartition(":")[2] == name), "1")
+    return min(int(found), MOST_REPEATED) if found.isdecimal() and len(found) < 20 else MOST_REPEATED
+
+
+def _records(path: Path, content: bytes) -> None:
+    """The cells of a part of ``.xlsb``: records with a type and a length in up to 2 and 4 bytes of 7 bits."""
+    at, row, width, most = 0, 0, 0, FEW
+    while at < len(content):
+        kind = content[at]
+        at += 1
+        if kind > 127 and at < len(content):
+            kind, at = kind & 127 | content[at] << 7, at + 1
+        size = shift = 0
+        while at < len(content) and shift < 28:
+            byte, at = content[at], at + 1
+            size, shift = size | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                break
+        number = int.from_bytes(content[at : at + 4], "little")
+        if kind == 0:  # a row
+            row = number
+        elif 1 <= kind <= 11:  # a cell of it
+            width = max(width, number + 1)
+            if (row + 1) * width > most:
+                check_cells(path, (row + 1) * width, CELL)
+                most = (row + 1) * width * 17 // 16
+        at += size

@@ -7,6 +7,7 @@ place, and messages name the rows of the user's own table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from crowdwise.data import column_content, columns, encoding, frames
 from crowdwise.data.answer_frames import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, called
-from crowdwise.data.schema import BLANK, Form, OnMissing
+from crowdwise.data.schema import BLANK, NULLS, Form, OnMissing
 from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, warn
 
@@ -89,13 +90,17 @@ class Source:
         missing = [part for part in parts if part not in self]
         if missing:
             names = "; ".join(f"{part} (also {', '.join(columns.ALIASES[part][1:5])}, ...)" for part in missing)
-            name, wider = Option(missing[0]), [Option("form", "wide")] if wide else []
-            advice = "Name the columns, e.g. {}" + ", or pass {} if each annotator has a column" * wide + "."
+            free = [name for name in self.table.columns if name not in self.parts.values()]
+            one_each = len(free) == len(missing)
+            named = [Option(*pair) for pair in zip(missing, free, strict=True)] if one_each else [Option(missing[0])]
+            wider = [Option("form", "wide")] if wide else []
+            advice = f"Name the columns, e.g. {' '.join(['{}'] * len(named))}"
+            advice += ", or pass {} if each annotator has a column" * wide + "."
             if self.from_text and len(missing) == len(parts) > 1:
                 also += ". The first line must hold the names of the columns"
             raise ColumnError(
                 f"No column found for: {names}{also}. The table has {listing(self.table.columns, 12)}.",
-                remedy=Remedy(advice, name, *wider, command="Rename them."),
+                remedy=Remedy(advice, *named, *wider, command="Rename them."),
             )
 
     def complete(self, parts: Sequence[str], on_missing: OnMissing) -> None:
@@ -119,16 +124,17 @@ class Source:
             articles = [f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in parts]
             raise InputError(f"No {self.what}: no row has {' and '.join([', '.join(articles[:-1]), articles[-1]])}.")
 
-    def lengthen(self, form: Form, answer: str, alike: bool = False) -> bool:
+    def lengthen(self, form: Form, answer: str, alike: bool = False, keep_empty: bool = False) -> bool:
         """One row per cell, where the table has a column for each annotator (or is said to); whether it has. ``alike``:
-        in doubt, columns are annotators only if some label stands in two of them (not so ``color`` and ``size``)."""
+        in doubt, columns are annotators only if some label stands in two of them (not so ``color`` and ``size``).
+        ``keep_empty``: empty cells are rows too, and an annotator may have a label that is theirs alone."""
         if form != "wide" and self.given.get(answer) is None:
             self._skip_ids(answer)
         names, parts = self.table.columns, self.parts
         wide, odd = form == "wide", []
         if form == "auto" and parts["annotator"] is None and parts[answer] is None and parts["item"] is not None:
             others = columns.left_over(names, parts)
-            odd = column_content.no_annotators(self.table, others, numbers=not alike)
+            odd = column_content.no_annotators(self.table, others, numbers=not alike, one_sided=keep_empty)
             others = [name for name in others if name not in odd]
             wide = len(others) >= 2 and (not alike or _share_labels(self.table, others))
         if not wide:
@@ -136,15 +142,15 @@ class Source:
             return False
         if form == "wide":
             others = columns.left_over(names, {**parts, "annotator": None, answer: None})
-            odd = column_content.no_annotators(self.table, others, numbers=not alike)
-        self._unpivot(answer, odd)
+            odd = column_content.no_annotators(self.table, others, numbers=not alike, one_sided=keep_empty)
+        self._unpivot(answer, odd, keep_empty)
         return True
 
-    def _unpivot(self, answer: str, odd: Sequence[str]) -> None:
+    def _unpivot(self, answer: str, odd: Sequence[str], keep_empty: bool) -> None:
         """Wide to long, without the columns that belong to no annotator; what is left out is said."""
         height = len(self)
         table = self.table.drop(odd) if len(odd) < self.table.width else self.table
-        self.table, self.parts, self.rows = _unpivoted(table, self.parts, answer, self.what)
+        self.table, self.parts, self.rows = _unpivoted(table, self.parts, answer, self.what, keep_empty)
         self.unpivoted = True
         if odd:
             one = len(odd) == 1
@@ -155,6 +161,27 @@ class Source:
         empty = height - len(np.unique(self.rows))
         if empty:
             warn(f"Left out {empty:,} of {height:,} rows: without any {self.what}.")
+
+    def silence(self, part: str, abstain: Any) -> None:
+        """Empty the cells that hold the label for no answer, in any case and as a number however it is written."""
+        import polars as pl
+
+        if str(abstain) in NULLS:  # empty already
+            return
+        text = self.flat(part, "a label").cast(pl.String).str.strip_chars().str.to_lowercase()
+        silent = text == str(abstain).strip().lower()
+        with suppress(TypeError, ValueError):
+            silent |= (text.cast(pl.Float64, strict=False) == float(abstain)).fill_null(False)
+        if not bool(silent.any()):
+            warn(f"No {part} is {abstain!r}, which abstain names: the {part}s are {listing(self[part].unique())}.")
+        name = str(self.parts[part])
+        self.table = self.table.with_columns(pl.when(~silent.fill_null(False)).then(pl.col(name)).alias(name))
+
+    def answered(self, part: str) -> Counts:
+        """Go on with the rows that hold an answer; their positions."""
+        rows = (~_empty(self[part])).arg_true().to_numpy().astype(np.int64)
+        self.keep(rows)
+        return rows
 
     def _skip_ids(self, answer: str) -> None:
         """Look on where the column of answers that was found numbers the rows: ``annotation_id`` holds no labels."""
@@ -294,9 +321,9 @@ def _stacked(found: Sequence[pl.Series]) -> pl.Series:
 
 
 def _unpivoted(
-    table: pl.DataFrame, parts: Mapping[str, str | None], answer: str, what: str
+    table: pl.DataFrame, parts: Mapping[str, str | None], answer: str, what: str, keep_empty: bool
 ) -> tuple[pl.DataFrame, dict[str, str | None], Counts]:
-    """Wide to long: one row per cell that holds an answer, and the row that each comes from."""
+    """Wide to long: one row per cell (that holds an answer, or any), and the row that each comes from."""
     import polars as pl
 
     if {"annotator", "label"} <= {columns.normal(name) for name in table.columns}:
@@ -332,8 +359,9 @@ def _unpivoted(
     names = {part: _free(part, [*keep, *cells]) for part in ("annotator", answer)}
     who, said = names["annotator"], names[answer]
     long = table.with_row_index(row).unpivot(on=cells, index=keep, variable_name=who, value_name=said)
-    long = long.filter(~_empty(long[names[answer]]))
-    if long.height == 0:
+    empty = _empty(long[names[answer]])
+    long = long if keep_empty else long.filter(~empty)
+    if bool(empty.all()):
         raise InputError(f"No {what}: every cell of the annotator columns is empty.")
     return long, {**parts, **names}, long[row].to_numpy().astype(np.int64)
 

@@ -117,6 +117,24 @@ def point_out_names(names: Vocabulary, what: str) -> None:
         )
 
 
+def point_out_abstentions(code: Codes, names: Vocabulary, option: str) -> None:
+    """Say which class may stand for no answer: ``abstain``, or -1 beside codes of classes from 0 on.
+
+    -1, 0 and 1 may be classes (negative, neutral, positive) unless most of the labels are -1.
+    """
+    if names.dtype == object:
+        doubtful = [name for name in names.tolist()[:MOST] if folded(name) in ("abstain", "abstains", "abstained")]
+    else:
+        codes = sorted(names.tolist())
+        unclear = codes == [-1, 0, 1] and 2 * np.count_nonzero(names[code] == -1) <= len(code)
+        doubtful = [-1] if len(codes) > 2 and codes[0] == -1 and codes[1] >= 0 and not unclear else []
+    if doubtful:
+        warn(
+            f"{doubtful[0]!r} is read as a class.",
+            remedy=Remedy("If it stands for no answer, say {}.", Option(option, doubtful[0])),
+        )
+
+
 def nearly(name: Any) -> str:
     """What is left of the name of an item without case, blanks, and zeros at its beginning."""
     return str(folded(str(name))).lstrip("0")

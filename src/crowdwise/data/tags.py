@@ -13,34 +13,53 @@ field          shape     meaning
 
 A token is named ``sequence:position`` in the votes. Tokens that nobody tagged belong to their sequence all the same:
 a row with neither annotator nor tag declares one.
+
+Files with columns in the manner of the CoNLL tasks: one line per token, one column per annotator.
+
+A blank line stands between sequences, the first column is the word:
+
+    Ann    B-PER  B-PER  ?
+    slept  O      O      ?
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import encoding, schema, tag_schemes, tag_tokens
+from crowdwise.data import encoding, schema, tag_schemes
 from crowdwise.data.assemble import Repeats
-from crowdwise.data.conll import ENDINGS, read_conll
+from crowdwise.data.boundary import reading
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
+from crowdwise.data.places import called
 from crowdwise.data.readable import reader
 from crowdwise.data.rows import blocks, spread
-from crowdwise.data.schema import ANNOTATOR, COMMON, Col, Opt
-from crowdwise.data.source import Source
+from crowdwise.data.schema import ANNOTATOR, COMMON, Col, OnMissing, Opt
+from crowdwise.data.source import DROP, Source
 from crowdwise.data.table import Table
 from crowdwise.data.tag_schemes import SCHEMES, Spans
-from crowdwise.data.truth import truth_by_token
+from crowdwise.data.truth import one_each, one_per_item, truth_by_token
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, LabelError, Option, ParameterError, Remedy, listing
+from crowdwise.errors import ColumnError, InputError, LabelError, Option, ParameterError, ReadError, Remedy, listing
+
+if TYPE_CHECKING:
+    pass
 
 OnInvalid = Literal["error", "repair", "keep"]
+
+
+def true_tags(source: Source, part: str, token: npt.NDArray[Any], items: npt.NDArray[Any]) -> dict[Any, Any]:
+    """Token -> its true tag, from a column."""
+    code, names = source.coded(part)
+    known = code >= 0
+    return one_per_item(token[known], items, code[known], "true tags for token", lambda codes: names[codes])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,7 +104,7 @@ class Tags(Table):
     _rows: ClassVar[str] = "tags"
     _keys: ClassVar[tuple[str, ...]] = ("sequence", "position")
     _truths: ClassVar[tuple[str, ...]] = ("truth", "tag")
-    _truth_in: ClassVar[Any] = staticmethod(tag_tokens.true_tags)
+    _truth_in: ClassVar[Any] = staticmethod(true_tags)
     _forms: ClassVar[str] = "One row per tag. ``position`` holds whole numbers, which order the tokens of a sequence."
 
     votes: Votes
@@ -98,13 +117,13 @@ class Tags(Table):
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Tags:
         source.require(cls._needed())
-        token, sequence, position, names = tag_tokens.tokens(source)
+        token, sequence, position, names = tokens(source)
         starts = np.concatenate([[0], np.cumsum(np.bincount(sequence, minlength=len(names)))]).astype(np.int64)
-        items = tag_tokens.token_names(names, sequence, position)
-        words = tag_tokens.words(source, token, items) if "word" in source else None
-        true = tag_tokens.true_tags(source, "truth", token, items) if "truth" in source else None
+        items = token_names(names, sequence, position)
+        words = token_words(source, token, items) if "word" in source else None
+        true = true_tags(source, "truth", token, items) if "truth" in source else None
 
-        token = token[tag_tokens.keep_tagged(source, options["on_missing"])]
+        token = token[keep_tagged(source, options["on_missing"])]
         annotator, annotators = source.coded("annotator")
         label, tags = source.coded("tag")
         classes = options["classes"]
@@ -237,8 +256,8 @@ class Tags(Table):
 
     @classmethod
     def _keyed(cls, source: Source) -> tuple[npt.NDArray[Any], Vocabulary]:
-        token, sequence, position, names = tag_tokens.tokens(source)
-        return token, tag_tokens.token_names(names, sequence, position)
+        token, sequence, position, names = tokens(source)
+        return token, token_names(names, sequence, position)
 
     def with_truth(self, truth: Any) -> Self:
         """The same tags with the true ones: see :meth:`encode_truth`."""
@@ -309,3 +328,120 @@ REPAIR, KEEP = Option("on_invalid", "repair"), Option("on_invalid", "keep")
 
 
 read_tags = reader(Tags, "read_tags")
+
+
+ENDINGS = (".conll", ".bio", ".iob", ".iob2", ".col")
+
+
+def read_conll(
+    path: Path, annotators: Sequence[Any] | None, truth: int | None, separator: str | None, missing: Sequence[str],
+    comment: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """A CoNLL-like file as a long table; the first column is the word."""
+    with reading(path, "text in UTF-8"):
+        if not path.is_file():
+            raise ReadError(f"There is no file {path}.")
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    rows: list[list[str]] = []
+    sequence: list[int] = []
+    number, width = 0, 0
+    for n, line in enumerate(lines):
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            number += bool(sequence) and sequence[-1] == number
+            continue
+        if comment and line.startswith(comment):
+            continue
+        fields = [field.strip() for field in line.split(separator)]
+        width = width or len(fields)
+        if len(fields) != width or width < 2:
+            raise ReadError(
+                f"Line {n + 1} of {path} has {len(fields)} columns: expected {max(width, 2)}, the word and a tag of "
+                f"each annotator ({', '.join(map(repr, missing))} where there is none)."
+            )
+        rows.append(fields)
+        sequence.append(number)
+    if not rows:
+        raise ReadError(f"{path} is empty.")
+    cells = np.array(rows, dtype=object)
+    true = None
+    if truth is not None:
+        if not -width < truth < width or truth == 0:
+            raise ParameterError(f"truth={truth}: the file has the columns 1 to {width - 1} besides the word.")
+        true = cells[:, truth]
+        cells = np.delete(cells, truth, axis=1)
+    T, M = cells.shape[0], cells.shape[1] - 1
+    names = encoding.to_vocabulary(range(M) if annotators is None else annotators)
+    if len(names) != M:
+        raise InputError(f"{path} has {M} columns of annotators and {len(names)} are named.")
+    of = np.array(sequence)
+    position = np.arange(T) - np.searchsorted(of, of)
+    token, who = np.nonzero(~np.isin(cells[:, 1:], list(missing)))
+    bare = np.setdiff1d(np.arange(T), token)
+    rows_of = np.concatenate([token, bare])
+    nobody = np.full(len(bare), None, dtype=object)
+    out: dict[str, Any] = {
+        "sequence": of[rows_of], "position": position[rows_of], "word": cells[rows_of, 0],
+        "annotator": np.concatenate([names[who].astype(object), nobody]),
+        "tag": np.concatenate([cells[:, 1:][token, who], nobody]),
+    }  # fmt: skip
+    if true is not None:
+        out["truth"] = np.where(np.isin(true, list(missing)), np.array(None), true)[rows_of]
+    return out
+
+
+def tokens(source: Source) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], Vocabulary]:
+    """The token of each row, the sequence and position of each token, in order, and the names of the sequences."""
+    source.complete(("sequence",), "error")
+    code, names = source.coded("sequence")
+    place = _positions(source)
+    low, width = int(place.min()), int(place.max()) - int(place.min()) + 1
+    if width > 2**62 // (int(code.max()) + 1):
+        raise InputError(f"Positions run from {low} to {int(place.max())}: number the tokens of a sequence from 0.")
+    key, token = np.unique(code.astype(np.int64) * width + (place - low), return_inverse=True)
+    return token, key // width, key % width + low, names
+
+
+def _positions(source: Source) -> Counts:
+    import polars as pl
+
+    column = source.flat("position", "a whole number", ColumnError)
+    whole = column.cast(pl.Int64, strict=False)
+    odd = whole.is_null() | ((column != whole) if column.dtype.is_float() else False)
+    if bool(odd.any()):
+        word = Remedy("If it holds words, name it {}, and the position column.", Option("word", column.name))
+        expected = "a whole number, which orders the tokens of a sequence"
+        raise source.odd("position", int(odd.arg_true()[0]), expected, ColumnError, remedy=word)
+    return whole.to_numpy()
+
+
+def token_names(names: npt.NDArray[Any], sequence: npt.NDArray[Any], position: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    import polars as pl
+
+    text = pl.Series(map(str, names.tolist()), dtype=pl.String).gather(sequence)
+    return encoding.to_vocabulary((text + ":" + pl.Series(position).cast(pl.String)).to_numpy())
+
+
+def token_words(source: Source, token: npt.NDArray[Any], items: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    import polars as pl
+
+    given = source.flat("word", "a word").cast(pl.String).to_numpy()
+    row = one_each(token, given, len(items), lambda n, two: f"words for token {items[n]!r}: {listing(two)}.")
+    return np.asarray(given[row], dtype=object)
+
+
+def keep_tagged(source: Source, on_missing: OnMissing) -> Counts:
+    """Go on with the rows that hold a tag; one with neither annotator nor tag declares a token and is no mistake."""
+    who, tag = (source[part].is_null().to_numpy() for part in ("annotator", "tag"))
+    bad = np.flatnonzero(who != tag)
+    if len(bad) and on_missing == "error":
+        part = "tag" if tag[bad[0]] else "annotator"
+        raise LabelError(
+            f"{len(bad):,} {'rows have' if len(bad) > 1 else 'row has'} no {part} (column {source.parts[part]!r}): "
+            f"{', '.join(filter(None, called(bad.tolist(), source.places)))}.",
+            remedy=DROP,
+        )
+    rows = np.flatnonzero(~who & ~tag)
+    if not len(rows):
+        raise InputError("No tags: no row has an annotator and a tag.")
+    source.keep(rows)
+    return rows

@@ -1,14 +1,15 @@
-"""How large compressed text is once it is unpacked: a small file can hold more than the machine has room for.
+"""How large a file is once it is read: a small one can hold more than the machine has room for.
 
 Text may take up to ``MOST`` bytes unpacked, and up to half of the machine's memory. For ``.gz`` the text is unpacked
 and counted, unless even the best ratio that the format has (1032 to 1) stays below; for ``.zst`` the blocks are
-counted, of which none holds more than 128 kB.
+counted, of which none holds more than 128 kB. Tables are counted in cells: an empty one takes as much as a filled one.
 """
 
 from __future__ import annotations
 
 import gzip
 import os
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,12 +24,27 @@ BLOCK = 2**17
 CHUNK = 2**20
 
 
+def machine_memory() -> float:
+    """Bytes of the machine; infinite where the system does not give the figure."""
+    if sys.platform != "win32":
+        with suppress(ValueError, OSError):
+            return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return float("inf")
+
+
 def limit() -> float:
     """The most bytes that text may take."""
-    memory = float("inf")
-    with suppress(AttributeError, ValueError, OSError):
-        memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(MOST, memory / 2)
+    return min(MOST, machine_memory() / 2)
+
+
+def check_cells(path: Path, cells: int, each: int = 16) -> None:
+    """An error where a table has more cells than there is room for, at so many bytes each, filled or not."""
+    most = int(limit() / each)
+    if cells > most:
+        raise SizeError(
+            f"{path} spans {cells:,} cells, empty ones among them, and at most {most:,} are read: delete what is far "
+            "from the table, or split it."
+        )
 
 
 def check_unpacked(path: Path) -> None:

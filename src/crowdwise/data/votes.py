@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames, schema, spellings
+from crowdwise.data.answer_frames import spread_over
 from crowdwise.data.boundary import caller_within
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
@@ -34,7 +35,7 @@ from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem
 from crowdwise.data.truth import classes_in, encode_classes
-from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing
+from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing, several_names
 
 KIND = " By default those that occur, sorted; a pandas ``category`` or polars ``Enum`` column declares its own."
 
@@ -71,7 +72,7 @@ class Votes(ByItem):
         ITEM, ANNOTATOR, Col("label", "classes", needed=True), *COMMON, Col("truth", "classes", per="item"),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
-        schema.declared("classes", "classes", KIND), FORM,
+        schema.declared("classes", "classes", KIND), FORM, schema.ABSTAIN,
         schema.on_duplicate("labelled an item", *CHOICES), schema.on_missing("a label"), spellings.NORMALISE,
     )  # fmt: skip
     _rows: ClassVar[str] = "votes"
@@ -91,23 +92,23 @@ class Votes(ByItem):
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Votes:
-        wide = source.lengthen(options["form"], "label", alike=True)
+        abstain = options["abstain"]
+        wide = source.lengthen(options["form"], "label", alike=True, keep_empty=abstain is not None)
         categories = None if wide else frames.categories(source.frame, source.parts["label"])
-        source.complete(cls._needed(), options["on_missing"])
+        if abstain is not None:
+            source.silence("label", abstain)
+        source.complete(cls._needed() if abstain is None else ("item", "annotator"), options["on_missing"])
         item, items = source.coded("item")
         annotator, annotators = source.coded("annotator")
-        label, names = source.coded("label")
-        if source.from_text:
-            label, names = encoding.booleans_in_text(label, names)
-        label, names = spellings.in_codes(label, names, options["normalise_labels"], options["classes"])
-        if source.from_text and options["normalise_labels"]:
-            label, names = encoding.integers_in_text(label, names)
-        votes = cls.from_codes(
-            item, annotator, label, items=items, annotators=annotators, label_names=names,
-            classes=_declared(options["classes"], names, source["label"], categories),
-            on_duplicate=options["on_duplicate"], **source.beside(),
+        truth = classes_in(source, "truth", item, items) if "truth" in source else None
+        if abstain is not None:
+            voted = source.answered("label")
+            item, annotator = item[voted], annotator[voted]
+        label, classes = coded_labels(source, options["classes"], options["normalise_labels"], categories, abstain)
+        return cls.from_codes(
+            item, annotator, label, items=items, annotators=annotators, classes=classes,
+            on_duplicate=options["on_duplicate"], truth=truth, **source.beside(),
         )  # fmt: skip
-        return votes.with_truth(classes_in(source, "truth", item, items)) if "truth" in source else votes
 
     @classmethod
     def from_dense(
@@ -124,6 +125,8 @@ class Votes(ByItem):
         """
         given, cells = dense(labels, items, annotators, missing)
         code, names = encoding.encode(frames.make_frame({"label": given})["label"])
+        if missing is None and classes is None:
+            spellings.point_out_abstentions(code, names, "missing")
         return cls.from_codes(label=code, label_names=names, classes=classes, truth=truth, **cells)
 
     @classmethod
@@ -222,6 +225,17 @@ class Votes(ByItem):
         are left out."""
         return encode_classes(truth, self.items, self.classes, self._rows)
 
+    def with_items(self, items: Sequence[Any]) -> Votes:
+        """The same votes among all of these items, in this order: those that nobody voted on have none."""
+        names = encoding.to_vocabulary(several_names(items, "items"))
+        encoding.check_distinct(names, "items")
+        lost = self.items[encoding.locate(self.items, names) < 0]
+        if len(lost):
+            raise InputError(
+                f"The votes are on {listing(lost)}, which the list of items does not have. Add them to it."
+            )
+        return spread_over(self, names)  # type: ignore[no-any-return]
+
     def _counted(self) -> dict[str, Any]:
         N, K, per_item = len(self), self.n_classes, np.diff(self.indptr)
         use, paired = np.bincount(self.label, minlength=K), per_item >= 2
@@ -296,6 +310,26 @@ def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
             "another. Convert one of them first."
         )
     return encoding.to_vocabulary(list(dict.fromkeys(name for v in vocabularies for name in v.tolist())))
+
+
+def coded_labels(
+    source: Source, classes: Sequence[Any] | None, normalise: bool, categories: Sequence[Any] | None = None,
+    abstain: Any = None,
+) -> tuple[Codes, Vocabulary]:  # fmt: skip
+    """The codes of the column of labels, and the classes: those declared, or the categories, or the labels, sorted; but
+    for the one that stands for no answer."""
+    label, names = source.coded("label")
+    if source.from_text:
+        label, names = encoding.booleans_in_text(label, names)
+    label, names = spellings.in_codes(label, names, normalise, classes)
+    if source.from_text and normalise:
+        label, names = encoding.integers_in_text(label, names)
+    declared = _declared(classes, names, source["label"], categories)
+    if abstain is not None and classes is None and declared is not None:
+        declared = [name for name in declared if str(name).casefold() != str(abstain).casefold()]
+    elif abstain is None and declared is None:
+        spellings.point_out_abstentions(label, names, "abstain")
+    return assemble.declare(label, names, declared)
 
 
 def _declared(classes: Sequence[Any] | None, names: Vocabulary, column: Any, categories: Sequence[Any] | None) -> Any:

@@ -13,8 +13,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from crowdwise.importers.collect import Collector
-from crowdwise.importers.export_files import ExportFiles, Peek
-from crowdwise.importers.xml_files import root_of
+from crowdwise.importers.export_files import ExportFiles, Peek, root_of
 
 SHAPES = {
     "box": "boxes", "polygon": "polygons", "polyline": "lines", "points": "points", "ellipse": "ellipses",

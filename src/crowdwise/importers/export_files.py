@@ -11,6 +11,7 @@ import contextlib
 import csv
 import io
 import json
+import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Iterator
 from functools import cached_property
@@ -282,3 +283,21 @@ class Peek:
     def ending(self, *endings: str) -> list[str]:
         """The files whose names end like that."""
         return [name for name in self.names if name.lower().endswith(endings)]
+
+
+def root_of(files: ExportFiles, name: str) -> ElementTree.Element:
+    """The root element of a file, with the names of elements without their namespace."""
+    return parse_xml(files.text(name), f"{files.path}: {name}")
+
+
+def parse_xml(text: str, name: str) -> ElementTree.Element:
+    """The root element of a text, with the names of elements without their namespace."""
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise ReadError(f"{name} declares a document type, which exports do not.")
+    try:
+        root = ElementTree.fromstring(text.encode(errors="replace"))
+    except (ElementTree.ParseError, ValueError, RecursionError) as error:
+        raise ReadError(f"{name} is no whole XML ({error}).") from error
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root

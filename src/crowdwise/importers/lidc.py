@@ -7,8 +7,7 @@ A nodule has an id of its own for each reader, so that nodules must be matched b
 from __future__ import annotations
 
 from crowdwise.importers.collect import Collector
-from crowdwise.importers.export_files import ExportFiles, Peek
-from crowdwise.importers.xml_files import root_of
+from crowdwise.importers.export_files import ExportFiles, Peek, root_of
 
 
 def recognises(peek: Peek) -> bool:

@@ -1,8 +1,8 @@
-"""A ``datasets.Dataset`` that was loaded, read as if it were a file of JSON lines: no copy of it is made."""
+"""Objects and data sets (``datasets.Dataset``) in memory, read as if they were a file of JSON lines, without a copy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,26 @@ def is_dataset(source: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == "datasets" for kind in type(source).__mro__)
 
 
-class LoadedDataset(ExportFiles):
-    """The rows of a data set in the place of a file. Classes (``ClassLabel``) are written out."""
+class LoadedObjects(ExportFiles):
+    """Objects in the place of a file of JSON lines."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], called: str = "objects") -> None:
+        super(ExportFiles, self).__init__()
+        self.loaded, self.path, self.names = rows, Path(called), [called]
+
+    @property
+    def single(self) -> bool:
+        return False
+
+    def objects(self, name: str) -> Iterator[dict[str, Any]]:
+        yield from map(dict, self.loaded)
+
+    def text(self, name: str, most: int = -1) -> str:
+        raise InputError("Data that was loaded is no text.")
+
+
+class LoadedDataset(LoadedObjects):
+    """The rows of a data set. Classes (``ClassLabel``) are written out."""
 
     def __init__(self, dataset: Any) -> None:
         if isinstance(dataset, Mapping):
@@ -24,36 +42,28 @@ class LoadedDataset(ExportFiles):
             raise InputError(f"This is a dictionary of data sets: choose one of {splits}.")
         if not hasattr(dataset, "features"):
             raise InputError(f"A datasets.Dataset is needed, not {type(dataset).__name__}.")
-        super(ExportFiles, self).__init__()
-        dataset = dataset.with_format(None) if hasattr(dataset, "with_format") else dataset
-        self.dataset, self.path, self.names = dataset, Path("dataset"), ["dataset"]
+        self.dataset = dataset.with_format(None) if hasattr(dataset, "with_format") else dataset
+        super().__init__(self.dataset, "dataset")
         self._named: dict[str, Callable[[Any], Any]] = {
             name: written
             for name, feature in (dataset.features or {}).items()
             if (written := _written(feature)) is not None
         }
 
-    @property
-    def single(self) -> bool:
-        return False
-
     def objects(self, name: str) -> Iterator[dict[str, Any]]:
         for row in self.dataset:
             yield {key: self._named[key](value) if key in self._named else value for key, value in row.items()}
-
-    def text(self, name: str, most: int = -1) -> str:
-        raise InputError("A data set that was loaded is no text.")
 
     def table(self, name: str) -> Any:
         return self.dataset.to_polars()
 
 
-class DatasetPeek(Peek):
-    """What can be seen of a data set at a glance."""
+class LoadedPeek(Peek):
+    """What can be seen of loaded data at a glance."""
 
-    def __init__(self, files: LoadedDataset) -> None:
+    def __init__(self, files: LoadedObjects) -> None:
         super().__init__(files)
-        self.__dict__.update(head="", columns=[], first=next(files.objects("dataset"), {}))
+        self.__dict__.update(head="", columns=[], first=next(files.objects(self.names[0]), {}))
 
     def first_in(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.first

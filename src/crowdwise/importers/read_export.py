@@ -12,7 +12,7 @@ from crowdwise.errors import CrowdwiseError, ParameterError, ReadError, suggesti
 from crowdwise.importers.collect import Collector
 from crowdwise.importers.export import Export, build
 from crowdwise.importers.export_files import ExportFiles, Peek
-from crowdwise.importers.loaded_dataset import DatasetPeek, LoadedDataset, is_dataset
+from crowdwise.importers.loaded_dataset import LoadedDataset, LoadedObjects, LoadedPeek, is_dataset
 
 
 @guarded
@@ -22,7 +22,8 @@ def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, que
     Parameters
     ----------
     path
-        A file, a zip archive or a folder, as the tool writes it; or a loaded ``datasets.Dataset``.
+        A file, a zip archive or a folder, as the tool writes it; a loaded ``datasets.Dataset``; or a list of the
+        objects in its JSON file.
     tool
         A key of ``crowdwise.registry.IMPORTERS``, such as ``"label-studio"``. By default it is recognised.
     predictions
@@ -30,7 +31,7 @@ def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, que
     question
         Read this question alone.
     """
-    with LoadedDataset(path) if is_dataset(path) else ExportFiles(Path(path)) as files:
+    with _opened(path) as files:
         file = files.path
         if tool == "auto":
             found = _recognised(files)
@@ -55,6 +56,12 @@ def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, que
     return export
 
 
+def _opened(source: Any) -> ExportFiles:
+    if is_dataset(source):
+        return LoadedDataset(source)
+    return LoadedObjects(source) if isinstance(source, list) else ExportFiles(Path(source))
+
+
 def recognise(path: str | os.PathLike[str]) -> str | None:
     """The tool that an export is from, by its content; ``None`` where it is none that is known."""
     try:
@@ -65,5 +72,5 @@ def recognise(path: str | os.PathLike[str]) -> str | None:
 
 
 def _recognised(files: ExportFiles) -> str | None:
-    peek = DatasetPeek(files) if isinstance(files, LoadedDataset) else Peek(files)
+    peek = LoadedPeek(files) if isinstance(files, LoadedObjects) else Peek(files)
     return next((key for key, entry in registry.IMPORTERS.items() if entry.load("recognises")(peek)), None)

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.kernels.compiler import njit
+from crowdwise.kernels.compiler import in_threads, item_cuts, njit, threads_for
 from crowdwise.kernels.reference import Floats, Ints
-from crowdwise.kernels.threads import in_threads, item_cuts, threads_for
 
 VANISHED = 1e-270
 """Below it a product may have lost terms to underflow."""

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.kernels.compiler import njit
+from crowdwise.kernels.compiler import even_cuts, in_threads, item_cuts, njit, threads_for
 from crowdwise.kernels.reference import Floats, Ints
-from crowdwise.kernels.threads import even_cuts, in_threads, item_cuts, threads_for
 
 SPECIALISED = 16
 """Up to this many classes a pass is compiled for exactly that number, so that its loops unroll."""

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.kernels.compiler import njit
+from crowdwise.kernels.compiler import even_cuts, in_threads, njit, threads_for
 from crowdwise.kernels.reference import Ints
-from crowdwise.kernels.threads import even_cuts, in_threads, threads_for
 
 CACHED_BITS = 15
 """Tables of so many bits' entries stay in a core's cache: work on large data is dealt out in runs of that size."""

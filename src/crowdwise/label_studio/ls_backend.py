@@ -6,17 +6,12 @@ predictions are the consensus of the annotations that it has seen.
 
 from __future__ import annotations
 
-import json
-import tempfile
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from crowdwise.errors import InputError
-from crowdwise.importers.label_studio import TASKS
-from crowdwise.label_studio.ls_folder import kept, objects
-from crowdwise.label_studio.ls_project import PREFIX, find_control
+from crowdwise.label_studio.ls_project import PREFIX, find_control, kept, objects
 from crowdwise.label_studio.ls_round import ProjectConsensus, fit
 
 REMOVED = ("ANNOTATIONS_DELETED", "TASKS_DELETED")
@@ -132,11 +127,7 @@ class Backend:
         self._predicted = {row.pop("task"): {"score": 0.0, **row} for row in found.predictions()}
 
     def _fitted(self) -> ProjectConsensus:
-        control = find_control(self.config, self.question)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / TASKS
-            file.write_text("\n".join(map(json.dumps, self.tasks.values())), encoding="utf-8")
-            return fit(Path(folder), control, self.method)
+        return fit(list(self.tasks.values()), find_control(self.config, self.question), self.method)
 
 
 def _annotations(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -151,7 +142,7 @@ def parse_config(config: str) -> dict[str, dict[str, Any]]:
     >>> parse_config('<View><Choices name="q" toName="t"><Choice value="yes"/></Choices></View>')
     {'q': {'type': 'Choices', 'to_name': ['t'], 'labels': ['yes']}}
     """
-    from crowdwise.importers.xml_files import parse_xml
+    from crowdwise.importers.export_files import parse_xml
 
     root = parse_xml(config, "The labelling configuration")
     out: dict[str, dict[str, Any]] = {}

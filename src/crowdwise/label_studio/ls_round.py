@@ -24,8 +24,7 @@ from crowdwise.importers.label_studio import TASKS
 from crowdwise.importers.read_export import read_export
 from crowdwise.importers.times import seconds
 from crowdwise.label_studio.ls_client import Client
-from crowdwise.label_studio.ls_folder import Folder, Pulled, kept
-from crowdwise.label_studio.ls_project import PREFIX, Control, Project
+from crowdwise.label_studio.ls_project import PREFIX, Control, Folder, Project, Pulled, kept
 
 OVERLAP = 5.0
 """Seconds that are pulled twice: what was being written while the last pull looked."""
@@ -99,11 +98,13 @@ class ProjectConsensus:
 
 
 def fit(
-    path: Path, control: Control, method: str | None = None, params: Mapping[str, Any] | None = None, *,
+    source: Path | list[Any], control: Control, method: str | None = None, params: Mapping[str, Any] | None = None, *,
     gold: bool = False,
 ) -> ProjectConsensus:  # fmt: skip
-    """Fit a method to what was pulled. With ``gold`` it may use the annotations that are marked as ground truth."""
-    export = read_export(path / TASKS if path.is_dir() else path, "label-studio", question=control.name)
+    """Fit a method to what was pulled, or to tasks in memory. With ``gold`` it may use the annotations that are marked
+    as ground truth."""
+    tasks = source / TASKS if isinstance(source, Path) and source.is_dir() else source
+    export = read_export(tasks, "label-studio", question=control.name)
     table = _declared(export, control)
     if gold and getattr(table, "truth", None) is None:
         raise InputError("No annotation is marked as ground truth: there is no gold to use.")

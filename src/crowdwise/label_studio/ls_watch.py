@@ -14,8 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from crowdwise.errors import CrowdwiseError, InternalError, OutputError, ParameterError, ServiceError
-from crowdwise.label_studio.ls_folder import Pulled
-from crowdwise.label_studio.ls_project import Project
+from crowdwise.label_studio.ls_project import Project, Pulled
 
 ACTIONS = [
     "ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "TASKS_CREATED",

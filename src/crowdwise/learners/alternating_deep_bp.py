@@ -45,7 +45,7 @@ from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
 from crowdwise.methods import messages_bp
 from crowdwise.methods.messages_bp import BeliefPropagation, gather, same_items, with_gold
-from crowdwise.methods.messages_integrals import Graph
+from crowdwise.methods.messages_sweeps import Graph
 
 COLD = 100
 """The most updates of messages that start from the prior, before and after training."""

@@ -52,7 +52,7 @@ from crowdwise.learners.head import FLOOR, Head, Predict, cross_entropy
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tensors import as_array, score_table
 from crowdwise.learners.vote_edges import Batch, Edges
-from crowdwise.methods.messages_mf import MeanFieldFamily
+from crowdwise.methods.messages_bp import MeanFieldFamily
 
 
 def clipped(log_f: Floats, highest: float) -> Floats:

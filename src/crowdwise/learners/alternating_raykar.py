@@ -32,7 +32,7 @@ import numpy as np
 
 from crowdwise.core import em, priors, starts
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.constraints import Count, NonNegative, Positive
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.limits import check_memory
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
@@ -58,6 +58,8 @@ class Raykar(Tabular):
     prior
         Pseudo-counts of the confusion matrices: a number of votes per row, spread evenly over labels;
         ``"crowd"``, ``"hierarchical"``; or an array, K x K or M x K x K (truth, label).
+    spread
+        Of ``"logistic"``: the prior standard deviation of its logits (a larger one fits more freely).
     max_iter, tol
         Stop after so many rounds, or when the objective gains less than ``tol`` per vote.
 
@@ -77,6 +79,7 @@ class Raykar(Tabular):
     key: ClassVar[str] = "raykar"
 
     prior: Prior = 1.0
+    spread: Positive = 2.0
     max_iter: Count = 100
     tol: NonNegative = 1e-4
 
@@ -87,7 +90,7 @@ class Raykar(Tabular):
         used = np.diff(votes.indptr) > 0
         if gold is not None:
             used |= gold >= 0
-        model = self.model_ = self._data_model(x.shape[1], K)
+        model = self.model_ = self._data_model(x.shape[1], K, self.spread)
         q = starts.gold_weighted(votes, gold)
         stats = em.statistics(Part.of(votes, gold), q)
         rounds = EpochRounds(self.max_iter, max(float(votes.weights.sum()), 1.0), self.history_, callback)

@@ -1,7 +1,7 @@
 """CROWDLAB: any classifier and the votes as one weighted ensemble, with weights from agreement.
 
-A classifier is trained on majority votes and predicts items it has not seen (cross-validation). Its prediction and the
-votes of an item's annotators are averaged:
+A classifier is trained on majority votes, where a tie counts for all its classes evenly, and predicts items it has not
+seen (cross-validation). Its prediction and the votes of an item's annotators are averaged:
 
     q[n] = ( w_0 f(x_n) + sum over votes of w_m g(l) ) / ( w_0 + sum over votes of w_m )
     g(l)[k] = P where k = l, (1 - P) / (K - 1) elsewhere
@@ -31,6 +31,7 @@ scores for data with multiple annotators, 2022.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -38,10 +39,10 @@ import numpy.typing as npt
 
 from crowdwise.core import em
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import Bounds
+from crowdwise.core.constraints import Bounds, Positive
 from crowdwise.core.dependence import Setting
 from crowdwise.core.em import Part
-from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log, winners
 from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data import encoding
@@ -49,6 +50,8 @@ from crowdwise.data.votes import Votes
 from crowdwise.learners.tabular import Tabular
 from crowdwise.learners.training_settings import Callback, EpochRounds
 
+SPREADS = (1.0, 3.0)
+"""Of the logits of softmax regression: texts ask for the first, a few good features for the second."""
 LEAST = 1e-6
 """The smallest weight: an annotator no better than the most frequent class has it, and counts only where all do."""
 
@@ -107,7 +110,7 @@ def deal(y: npt.NDArray[np.integer[Any]], used: npt.NDArray[np.bool_], folds: in
     order = rng.permutation(len(y))
     order = order[np.lexsort((y[order], ~used[order]))]
     fold = np.empty(len(y), dtype=np.int64)
-    fold[order] = np.arange(len(y)) % folds
+    fold[order] = np.arange(len(y)) % max(folds, 1)
     return fold
 
 
@@ -119,6 +122,9 @@ class Crowdlab(Tabular):
     ----------
     dependence
         As for every learner; not by default, since averages of votes are not products.
+    spread
+        Of ``"logistic"``: the prior standard deviation of its logits (a larger one fits more freely). By default the
+        one of 1 and 3 whose out-of-sample predictions make the labels more likely.
     n_folds
         Of the cross-validation: each item is predicted by a classifier that has not seen its fold.
 
@@ -130,6 +136,8 @@ class Crowdlab(Tabular):
         The weight of the classifier.
     agreement_
         P, the probability that a vote is right.
+    spread_
+        The spread that was used.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=400, votes_per_item=2, random_state=0)
@@ -139,7 +147,10 @@ class Crowdlab(Tabular):
     """
 
     key: ClassVar[str] = "crowdlab"
+    saved: ClassVar[tuple[str, ...]] = ("spread_",)
     dependence: Setting = "none"
+    spread: Positive | None = None
+    spread_: float = field(init=False)
     n_folds: Annotated[int, Bounds(minimum=2)] = 5
 
     def _fit_model(self, x: Any, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:
@@ -150,12 +161,20 @@ class Crowdlab(Tabular):
         if gold is not None:
             used = used | (gold >= 0)
         votes_for = np.bincount(votes.label, weights=votes.weights, minlength=K).astype(np.float64)
-        f = self._out_of_sample(x, decide(shares, votes_for), used, rng)
-        y = np.where(shares >= shares.max(axis=1, keepdims=True) - 1e-12, f, -1.0).argmax(axis=1)
+        tied = winners(shares)
+        fold = deal(tied.argmax(axis=1), used, min(self.n_folds, int(used.sum())), rng)
+        if self.spread is None and isinstance(self.classifier, str):
+            each = {one: self._out_of_sample(x, tied, used, fold, one) for one in SPREADS}
+            self.spread_ = max(each, key=lambda one: float((tied * safe_log(each[one]))[used].sum()))
+            f = each[self.spread_]
+        else:
+            self.spread_ = self.spread or SPREADS[0]
+            f = self._out_of_sample(x, tied, used, fold, self.spread_)
+        y = np.where(tied > 0.0, f, -1.0).argmax(axis=1)
         self.weights_, self.classifier_weight_, self.agreement_ = weigh(f, votes, y)
         q = clamp(combine(f, votes, self._weights()), gold)
         label = decide(q, votes_for)
-        self.model_ = self._data_model(x.shape[1], K)
+        self.model_ = self._data_model(x.shape[1], K, self.spread_)
         self.model_.fit(x, np.eye(K)[label] * used[:, None])
         self._unseen, self._seen = f, self.model_.log_probs(x)
         self.theta_ = count(q, votes)
@@ -167,19 +186,15 @@ class Crowdlab(Tabular):
             item_prior=safe_log(f), **rounds.outcome,
         )  # fmt: skip
 
-    def _out_of_sample(
-        self, x: Any, y: npt.NDArray[np.integer[Any]], used: npt.NDArray[np.bool_], rng: np.random.Generator
-    ) -> Floats:  # fmt: skip
-        """N x K: each item predicted by a classifier trained on the other folds."""
-        K = len(self.classes_)
-        f = np.full((len(y), K), 1.0 / K)
-        folds = min(self.n_folds, int(used.sum()))
-        if folds < 2:  # only the item itself to learn from
+    def _out_of_sample(self, x: Any, t: Floats, used: npt.NDArray[np.bool_], fold: Ints, spread: float) -> Floats:
+        """N x K: each item predicted by a classifier trained on the labels t of the other folds."""
+        N, K = t.shape
+        f = np.full((N, K), 1.0 / K)
+        if fold.max(initial=0) == 0:  # only the item itself to learn from
             return f
-        fold = deal(y, used, folds, rng)
-        for k in range(folds):
-            model = self._data_model(x.shape[1], K)
-            model.fit(x, np.eye(K)[y] * (used & (fold != k))[:, None])
+        for k in range(fold.max() + 1):
+            model = self._data_model(x.shape[1], K, spread)
+            model.fit(x, t * (used & (fold != k))[:, None])
             f[fold == k] = np.exp(model.log_probs(x[fold == k]))
         return np.asarray(f / f.sum(axis=1, keepdims=True))
 

@@ -36,7 +36,7 @@ from torch.nn import functional
 from crowdwise import registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Bounds, Check, MethodKey, NonNegative
-from crowdwise.core.numerics import Floats, decide
+from crowdwise.core.numerics import Floats, decide, winners
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
@@ -95,7 +95,8 @@ class TwoStage(Learner):
     aggregator
         The key of the first stage: ``"majority"``, ``"dawid-skene"``... (``crowdwise methods`` lists them).
     labels
-        Train on the ``"hard"`` consensus labels, or on the ``"soft"`` posterior.
+        Train on the ``"hard"`` consensus labels, where a tie counts for all its classes evenly, or on the ``"soft"``
+        posterior.
     settings
         Parameters of the first stage's method, by name.
 
@@ -137,7 +138,7 @@ class TwoStage(Learner):
         found = getattr(self, "first_stage_", None)
         if found is None:
             return torch.full((len(votes), votes.n_classes), 1.0 / votes.n_classes), None
-        q = found.posterior if self.labels == "soft" else np.eye(votes.n_classes)[found.label_codes]
+        q = found.posterior if self.labels == "soft" else winners(found.posterior)
         theta = None if found.confusion is None else torch.tensor(np.array(found.confusion), dtype=torch.float32)
         return torch.tensor(np.array(q), dtype=torch.float32), theta
 

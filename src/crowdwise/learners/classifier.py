@@ -119,6 +119,6 @@ def load_learner(folder: str | os.PathLike[str], *, network: Any = None, device:
 
     ``network`` must be given where the learner was fitted with a module or a function instead of a name.
     """
-    method = read_learner(folder)[1]["method"]
-    entry = registry.ANSWER_METHODS.get(method) or registry.find(method, inputs=True)
-    return entry.load().load(folder, network=network, device=device)
+    saved, facts = read_learner(folder)
+    entry = registry.ANSWER_METHODS.get(facts["method"]) or registry.find(facts["method"], inputs=True)
+    return entry.load().of_files(saved, facts, network=network, device=device)

@@ -29,8 +29,6 @@ from torch.nn.functional import logsigmoid
 from crowdwise.core.constraints import Positive, checked
 from crowdwise.errors import InputError, ParameterError
 
-__all__ = ["dpo_loss"]
-
 BLIND = 0.02
 """Flip rates closer to 1/2 than this have no robust loss."""
 

@@ -87,8 +87,6 @@ class Processes:
 
     def add_gradients(self, network: Sequence[nn.Parameter], head: Sequence[nn.Parameter]) -> None:
         """After the way back: the network's gradients are added up, where each has followed a part; else averaged."""
-        if self.size == 1:
-            return
         share = 1.0 / self.size
         scaled = [(p, 1.0 if self.rows is not None else share) for p in network] + [(p, share) for p in head]
         there = [(p.grad, scale) for p, scale in scaled if p.grad is not None]

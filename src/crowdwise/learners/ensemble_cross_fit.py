@@ -1,24 +1,29 @@
-"""The learner chosen by votes on items it has not seen; then networks on what it says there, and on the votes.
+"""Networks and plain regressions, mixed by votes on items that they have not seen.
 
-1. Every candidate is trained once for each fold of the items, without the votes on that fold. What its network says of
-   the fold are predictions for items that it has not seen. They are scored by the votes on them and brought to their
-   best temperature (:mod:`crowdwise.learners.held_out_votes`). A later candidate takes the place of an earlier one only
-   where it is clearly better.
-2. Predictions and votes together give the class probabilities of the items. Because the predictions have not seen the
+1. Softmax regression on the consensus of the votes, and on their shares, is cross-fitted
+   (:mod:`crowdwise.learners.ensemble_plain`): for each fold of the items, without the votes on that fold.
+2. Every candidate is trained once for each fold, too. What its network says of the fold are predictions for items that
+   it has not seen. They are compared by the votes on them (:mod:`crowdwise.learners.held_out_votes`). A later
+   candidate, and after them a plain one, takes the place of an earlier one only where it is clearly better.
+3. Predictions and votes together give the class probabilities of the items. Because the predictions have not seen the
    votes on an item, these are not counted twice. Votes that err together count less, by a power that the predictions
    choose.
-3. A new network is trained on these probabilities, again once for each fold. Where the votes are more likely under its
-   predictions for unseen items than before, they give new class probabilities. ``rounds`` says how often.
-4. A few networks are trained on the class probabilities of all items. Their average, with those of the last round where
-   it counted, predicts; at a temperature, where the votes on unseen items clearly ask for one.
+4. A new network is trained on these probabilities, again once for each fold. Networks and plain members are mixed, with
+   the weights under which the votes on unseen items are most likely. Where these are more likely than before, the
+   mixture gives new class probabilities. ``rounds`` says how often.
+5. The networks of the last round and the plain members predict with these weights; at a temperature, where the votes on
+   unseen items clearly ask for one.
 
-No truth is looked at: votes and predictions choose the candidate, the temperature, the power, and whether a round
-counts.
+No truth is looked at: votes and predictions choose the candidate, the weights, the temperature, the power, and whether
+a round counts.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -29,16 +34,27 @@ from torch import Tensor, nn
 
 from crowdwise import registry
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import Bounds, Check, Count, fixed_seed
+from crowdwise.core.constraints import Bounds, Check, Count, Positive, fixed_seed
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
+from crowdwise.learners import networks
 from crowdwise.learners.baselines_two_stage import FixedTargets
+from crowdwise.learners.devices import find_device, one_torch_thread
+from crowdwise.learners.ensemble_plain import Plain, plain_members
 from crowdwise.learners.head import Head
-from crowdwise.learners.held_out_votes import Scored, VoteList, clearly_better, scored
+from crowdwise.learners.held_out_votes import (
+    Scored,
+    VoteList,
+    clearly_better,
+    crowd_said,
+    mean_log,
+    mixture_weights,
+    scored,
+)
 from crowdwise.learners.inference import Inference
 from crowdwise.learners.inputs import Inputs, Scale
 from crowdwise.learners.learner import Learner
@@ -49,7 +65,9 @@ from crowdwise.learners.training_data import TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
 from crowdwise.learners.vote_edges import Batch
 
-CANDIDATES = ("max-mig", "aggnet")
+CANDIDATES = ("max-mig",)
+MAX_ROWS, MIN_EPOCHS = 80_000, 10
+"""Of rows of numbers: so many in all epochs of a training are enough, and the fewest epochs."""
 Candidates = Annotated[
     Any,
     Check(
@@ -62,15 +80,18 @@ Candidates = Annotated[
 
 
 class MeanNetwork(nn.Module):
-    """Several networks as one, whose probabilities are the mean of theirs, at a temperature."""
+    """Several networks as one, whose probabilities are the weighted mean of theirs, at a temperature."""
 
-    def __init__(self, networks: Sequence[nn.Module], temperature: float = 1.0) -> None:
+    weights: Tensor
+
+    def __init__(self, networks: Sequence[nn.Module], weights: Sequence[float], temperature: float = 1.0) -> None:
         super().__init__()
         self.networks, self.temperature = nn.ModuleList(networks), temperature
+        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float32))
 
     def forward(self, x: Any) -> Tensor:
         each = torch.stack([torch.log_softmax(network(x).float(), dim=1) for network in self.networks])
-        return torch.logsumexp(each, dim=0) / self.temperature
+        return torch.logsumexp(each + self.weights.log()[:, None, None], dim=0) / self.temperature
 
 
 class LabelsAndVotes(FixedTargets):
@@ -85,21 +106,29 @@ class LabelsAndVotes(FixedTargets):
 
 
 class Turns:
-    """Callbacks of several trainings, whose epochs are numbered through; where one ends the fit, all others end."""
+    """Callbacks of several trainings, whose epochs are numbered through; where one ends the fit, all others end.
 
-    def __init__(self, callback: Callback | None, epochs: Sequence[int]) -> None:
+    With a budget every training has its share of the seconds that are left, and at least one epoch.
+    """
+
+    def __init__(self, callback: Callback | None, epochs: Sequence[int], budget: float | None = None) -> None:
         self.callback, self.epochs = callback, epochs
-        self.turn, self.ended = 0, False
+        self.turn, self.ended, self.cut = 0, False, 0
+        self.end = math.inf if budget is None else time.perf_counter() + budget
 
     def next(self) -> Callback:
         """The callback of the next training."""
+        left, now = len(self.epochs) - self.turn, time.perf_counter()
+        until = now + (self.end - now) / left
         before, self.turn = sum(self.epochs[: self.turn]), self.turn + 1
 
         def report(epoch: Epoch) -> bool:
             if self.callback is not None and not self.ended:
                 through = replace(epoch, epoch=before + epoch.epoch, epochs=sum(self.epochs))
                 self.ended = self.callback(through) is True
-            return self.ended
+            late = time.perf_counter() > until and epoch.epoch < epoch.epochs
+            self.cut += late
+            return self.ended or late
 
         return report
 
@@ -117,63 +146,82 @@ class CrossFit(NamedTuple):
 
 @declared
 class Ensemble(Learner):
-    """A learner chosen by the votes on items that it has not seen, and networks trained on its labels.
+    """Networks and plain regressions, mixed by the votes on items that they have not seen.
 
     It costs as many trainings as candidates and rounds together, times folds, and ``n_networks`` more. ``consensus_``
-    has the class probabilities that the last networks were trained on, from votes and from predictions that have not
-    seen them; ``predict_proba(X, votes)`` on the same items would count the votes twice.
+    has the class probabilities from votes and from predictions that have not seen them; ``predict_proba(X, votes)`` on
+    the same items would count the votes twice.
 
     Parameters
     ----------
     candidates
-        The keys of learners with a network, the one to prefer first. A setting of training that is not the default
-        here (``network``, ``epochs``, ``device``...) is theirs as well.
+        The keys of learners with a network, the one to prefer first. They have the settings of training of this one
+        (``epochs``, ``lr``, ``device``...), and its ``network`` where one is given.
+    plain
+        Whether softmax regression on the consensus of the votes, and on their shares, are members as well. Inputs of
+        more than 30 million numbers, or not in memory, have none.
     folds
         In how many parts the items are split; networks are trained on all but one of them, each part in turn.
     rounds
-        How often networks are trained on the labels of the round before.
+        How often networks are trained on the labels of the round before. Those of the last round predict.
     n_networks
-        How many networks are trained on all items in the end.
+        How many networks are trained on all items in the end, and predict as well; at least one without rounds.
+    epochs
+        Of each training. By default 40; on rows of numbers fewer, down to 10, where 80,000 rows are passed before.
     fold_epochs
         How many epochs the networks of the folds are trained for; by default as many as the others. For large networks
         a few suffice to choose a candidate; where votes are few or poor, the labels are then worse.
+    budget
+        Seconds that the trainings may take together. Each has its share of what is left, and at least one epoch; what
+        was learned by then counts.
 
     Attributes
     ----------
     chosen_
-        The candidate that the votes have chosen.
+        The candidate whose predictions, with the votes, gave the labels that networks were first trained on.
     scores_
-        The mean log-likelihood of a vote on an unseen item: of each candidate, then of each round.
+        The mean log-likelihood of a vote on an unseen item, under one confusion matrix of the whole crowd: of each
+        candidate, plain member and round, by name.
+    weights_
+        The weight of the ``"networks"`` and of each plain member in predictions.
     n_averaged_
-        How many networks predict: ``n_networks``, and ``folds`` more where the last round counted.
+        How many networks predict, besides the plain members.
     vote_power_
         The power of the votes' likelihood beside the networks: 1 for votes that err independently, less for others.
     temperature_
-        What the logarithms of the networks' mean probabilities are divided by: 1, unless votes on items that the
-        networks of the last round have not seen clearly ask for another. 1 without rounds.
+        What the logarithms of the mean probabilities are divided by: 1, unless votes on items that the members have
+        not seen clearly ask for another. 1 without rounds.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.machine(n_annotators=6, n_items=200, votes_per_item=3, random_state=0)
     >>> learner = Ensemble(candidates=("aggnet", "ccem"), folds=2, epochs=10, random_state=0)
     >>> learner = learner.fit(crowd.features["x_train"], crowd.votes)
     >>> learner.chosen_, len(learner.scores_)
-    ('aggnet', 3)
+    ('consensus', 5)
     """
 
     key: ClassVar[str] = "ensemble"
     selects_epoch: ClassVar[bool] = False
-    corrects: ClassVar[bool] = True
-    saved: ClassVar[tuple[str, ...]] = ("chosen_", "scores_", "n_averaged_", "vote_power_", "temperature_")
+    saved: ClassVar[tuple[str, ...]] = ("chosen_", "scores_", "weights_", "n_averaged_", "vote_power_", "temperature_")
     candidates: Candidates = CANDIDATES
+    plain: bool = True
     folds: Annotated[int, Bounds(minimum=2)] = 5
     rounds: Annotated[int, Bounds(minimum=0)] = 1
-    n_networks: Count = 3
+    n_networks: Annotated[int, Bounds(minimum=0)] = 0
     fold_epochs: Count | None = None
+    budget: Positive | None = None
     network: NetworkChoice = "herde"
+    epochs: Count = 40
+    batch_size: Count = 128
+    lr: Positive = 2e-3
+    crowd_lr: Positive = 2e-2
     _targets: tuple[Floats, Floats] | None = field(init=False, default=None)
     """q and theta, while networks are trained on them."""
     _trained: list[nn.Module] = field(init=False, default_factory=list)
     """Networks to be averaged."""
+    _plain: list[Plain] = field(init=False, default_factory=list)
+    _enough: int | None = field(init=False, default=None)
+    """Epochs of a training where those of the default are more than enough."""
     _held_out: Votes | None = field(init=False, default=None)
     """Votes that measure the fit."""
     _several: bool = field(init=False, default=True)
@@ -189,9 +237,9 @@ class Ensemble(Learner):
     def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Trainer:
         trainer = super()._learn(inputs, answers, gold, callback)
         self.n_averaged_ = len(self._trained)
-        mean = MeanNetwork(self._trained, self.temperature_)
+        mean = self._mean([*self._trained, *(one.network for one in self._plain)])
         self._trainer = Inference(mean, trainer.head, self._settings(), trainer.device)
-        self._trained = []
+        self._trained, self._plain = [], []
         if self._held_out is not None:
             votes, self._held_out = self._held_out, None
             score = self._trainer.vote_log_likelihood(self._edges(votes), trainer.inputs) / float(votes.weights.sum())
@@ -209,51 +257,92 @@ class Ensemble(Learner):
         data = TrainingData(inputs, votes, None, self._gold(votes, gold))
         self.seed_, self.history_ = fixed_seed(self.random_state), []
         self._describe(votes.annotators, votes.classes, inputs.shape)
-        turns = Turns(callback, self._epochs()[: (len(self.candidates) + self.rounds) * self.folds])
+        self._limit_epochs(data)
+        n = (len(self.candidates) + self.rounds) * self.folds
+        turns = Turns(callback, self._epochs()[:n], self.budget)
         fold = self._folds(votes)
         found = self._best(data, data.gold, fold, turns)
-        self._targets, self._trained = None, []
+        self._targets, self._trained, self._plain = None, [], []
         return CrossFit(found.p, fold, self._said)
 
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         gold = None if self.select == "gold" else data.gold
-        turns, self._held_out = Turns(callback, self._epochs()), data.held_out
-        best = self._best(data, gold, self._folds(data.votes), turns)
-        self._targets, self._p = self._labelled(best, VoteList.of(data.votes), gold), best.p
-        self.vote_power_ = best.power
-        return self._final(data, turns)
+        self._limit_epochs(data)
+        turns, self._held_out = Turns(callback, self._epochs(), self.budget), data.held_out
+        small = find_device(self.device).type == "cpu" and len(data.inputs.shape) == 1
+        with one_torch_thread() if small else nullcontext():
+            best = self._best(data, gold, self._folds(data.votes), turns)
+            self._targets, self._p = self._labelled(best, VoteList.of(data.votes), gold), best.p
+            self.vote_power_ = best.power
+            trainer = self._final(data, turns)
+        if turns.cut:
+            self._said.append(
+                f"The budget of {self.budget:g} s ended {turns.cut} of {len(turns.epochs)} trainings before their last "
+                "epoch."
+            )
+        return trainer
 
     def _best(self, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Scored:
-        """The best candidate, or what the last round made of it; its networks, where that counted, are kept."""
+        """The best candidate, or what the last round made of it; the networks of that round are kept."""
         votes = VoteList.of(data.votes)
         judges = votes.judges()
-        best: Scored | None = None
-        self.scores_ = []
-        for key in self.candidates:
-            found = scored(self._unseen(key, data, gold, fold, turns), judges, fold)
-            self.scores_.append(found.score)
-            if best is None or clearly_better(found, best, judges):
-                best, self.chosen_ = found, key
-        assert best is not None
-        averaged: list[nn.Module] = []
-        self.temperature_ = 1.0
+        if self.plain:
+            scale = Scale.of(data.inputs) if self.scale else Scale.identity(self.shape_)
+            self._plain = plain_members(data, gold, fold, scale)
+        found = {key: self._unseen(key, data, gold, fold, turns) for key in self.candidates}
+        network = self.candidates[0]
+        found |= {one.name: one.p for one in self._plain}
+        said = {name: crowd_said(p, judges, fold) for name, p in found.items()}
+        self.chosen_ = network
+        for name in found:
+            if clearly_better(said[name], said[self.chosen_], judges):
+                self.chosen_ = name
+                network = name if name in self.candidates else network
+        self.scores_ = {name: mean_log(each, judges) for name, each in said.items()}
+        best, score = scored(found[self.chosen_], judges, fold), self.scores_[self.chosen_]
+        self._weigh(said, said[network], judges)
+        self._trained, self.temperature_ = [], 1.0
         for turn in range(self.rounds):
             self._targets, self._trained = self._labelled(best, votes, gold), []
-            found = scored(self._unseen(f"round{turn + 1}", data, gold, fold, turns), judges, fold)
-            self.scores_.append(found.score)
-            self.temperature_ = found.network_temperature
-            if found.score > best.score:
-                best, averaged = found, self._trained
-        self._trained = averaged
+            p = self._unseen(name := f"round{turn + 1}", data, gold, fold, turns)
+            mixed = self._weigh(said, crowd_said(p, judges, fold), judges)
+            p = sum(
+                (self.weights_[one.name] * one.p for one in self._plain), start=self.weights_["networks"] * p
+            )  # fmt: skip
+            mixture = scored(p, judges, fold)
+            self.scores_[name], self.temperature_ = mean_log(mixed, judges), mixture.network_temperature
+            if self.scores_[name] > score:
+                best, score = mixture, self.scores_[name]
         return best
+
+    def _weigh(self, said: dict[str, Floats], networks: Floats, judges: VoteList) -> Floats:
+        """Set the weights of networks and plain members; E: the probability of each vote under their mixture."""
+        each = {"networks": networks} | {one.name: said[one.name] for one in self._plain}
+        w = mixture_weights(list(each.values()), judges)
+        self.weights_ = dict(zip(each, w.tolist(), strict=True))
+        return np.asarray(np.stack(list(each.values()), axis=1) @ w)
+
+    def _mean(self, members: Sequence[nn.Module]) -> MeanNetwork:
+        """Networks and, after them, plain members as one."""
+        own, *plain = self.weights_.values()
+        weights = [own / self.n_averaged_] * self.n_averaged_ + plain
+        return MeanNetwork(members, weights, self.temperature_)
 
     def _epochs(self) -> list[int]:
         """The epochs of every training, in their order."""
-        own = [self._candidate(key, 0, None).epochs for key in self.candidates]
-        folds = [
-            epochs for epochs in (*own, *[self.fold_epochs or self.epochs] * self.rounds) for _ in range(self.folds)
-        ]
-        return folds + [self.epochs] * self.n_networks
+        full = self._enough or self.epochs
+        folds = [self.fold_epochs or full] * (len(self.candidates) + self.rounds) * self.folds
+        return folds + [full] * self._n_final()
+
+    def _limit_epochs(self, data: TrainingData) -> None:
+        """Fewer epochs for many rows of numbers, unless their number was given."""
+        default = self.epochs == type(self).parameters()["epochs"] and len(data.inputs.shape) == 1
+        rows = max(int((np.diff(data.votes.indptr) > 0).sum()), 1)
+        self._enough = min(self.epochs, max(MIN_EPOCHS, MAX_ROWS // rows)) if default else None
+
+    def _n_final(self) -> int:
+        """How many networks are trained on all items."""
+        return self.n_networks or int(self.rounds == 0)
 
     def _folds(self, votes: Votes) -> Ints:
         """N: the part of each item, -1 for items without votes."""
@@ -297,7 +386,7 @@ class Ensemble(Learner):
     ) -> Trainer:  # fmt: skip
         """One more network, trained on the labels so far; ``history_`` is its own."""
         before = self.seed_, self.epochs
-        self.seed_, self.epochs, self._several = seed, epochs or self.epochs, False
+        self.seed_, self.epochs, self._several = seed, epochs or self._enough or self.epochs, False
         try:
             trainer = self._prepare(data)
         finally:
@@ -307,10 +396,13 @@ class Ensemble(Learner):
         return trainer
 
     def _final(self, data: TrainingData, turns: Turns) -> Trainer:
-        """Networks on the labels of all items; what is returned is the last one."""
-        for j in range(self.n_networks):
+        """Networks on the labels of all items; what is returned is the last one, with the head of all labels."""
+        for j in range(self._n_final()):
             file = self._file(f"network-{j}", turns)
-            trainer = self._one(data, self.seed_ + 1 + turns.turn, turns.next(), file)
+            self._one(data, self.seed_ + 1 + turns.turn, turns.next(), file)
+        history, self._several = self.history_, False
+        trainer = self._prepare(data)
+        self.history_, self._several = history, True
         return trainer
 
     def _file(self, name: str, turns: Turns) -> Path | None:
@@ -321,17 +413,14 @@ class Ensemble(Learner):
         return file.with_name(f"{file.stem}-{name}{file.suffix}")
 
     def _candidate(self, key: str, seed: int, file: Path | None) -> Learner:
-        """A learner with the settings of this one, as far as they are not its defaults."""
-        entry, default = registry.find(key, inputs=True), type(self).parameters()
+        """A learner with the settings of this one, and its network where that is not the default."""
+        entry, default = registry.find(key, inputs=True), type(self).parameters()["network"]
         known = entry.load().parameters()
-        given = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name in known and value is not default[name] and value != default[name]
-        }
+        given = {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        if self.network is default or self.network == default:
+            del given["network"]
         given |= {"random_state": seed, "select": "last", "patience": None, "holdout": None, "checkpoint": file}
-        if self.fold_epochs is not None:
-            given["epochs"] = self.fold_epochs
+        given["epochs"] = self.fold_epochs or self._enough or self.epochs
         learner: Learner = entry.create(**given)
         return learner
 
@@ -339,7 +428,10 @@ class Ensemble(Learner):
         if not self._several:
             return super()._build(votes, shape, scale)
         made = [super(Ensemble, self)._build(votes, shape, scale) for _ in range(self.n_averaged_)]
-        return MeanNetwork([network for network, _ in made], self.temperature_), made[0][1]
+        plain = [
+            nn.Sequential(Scale.identity(shape), networks.linear(shape, votes.n_classes)) for _ in self.weights_
+        ]  # fmt: skip
+        return self._mean([*(network for network, _ in made), *plain[1:]]), made[0][1]
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
@@ -364,7 +456,7 @@ class Ensemble(Learner):
     def _dependence(self, votes: Votes, outcome: Outcome) -> Dependence:
         """n votes count as ``vote_power_`` times as many already; the correlation that is left is as much smaller."""
         found = super()._dependence(votes, outcome)
-        return replace(found, rho=self.vote_power_ * found.rho) if found.source == "votes" else found
+        return replace(found, rho=self.vote_power_ * found.rho) if found.source == "crowds" else found
 
     @classmethod
     def _loaded_params(cls, folder: Path, params: dict[str, Any], network: Any, device: str) -> dict[str, Any]:

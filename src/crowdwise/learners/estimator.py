@@ -37,6 +37,7 @@ from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result, plain
 from crowdwise.data.boundary import guarded
+from crowdwise.data.saved_files import SavedFiles
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import NamedInputs
@@ -196,10 +197,13 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
         """Read what :meth:`save` wrote. A network that was passed as a module or a function must be passed again."""
-        folder = Path(folder)
-        saved, facts = read_learner(folder, cls.key)
+        return cls.of_files(*read_learner(folder, cls.key), network=network, device=device)
+
+    @classmethod
+    def of_files(cls, saved: SavedFiles, facts: dict[str, Any], *, network: Any = None, device: str = "auto") -> Self:
+        """The learner in saved files, and their JSON part (:func:`crowdwise.learners.saving.read_learner`)."""
         with saved.reading():
-            learner = cls(**cls._loaded_params(folder, facts["params"], network, device))
+            learner = cls(**cls._loaded_params(saved.folder, facts["params"], network, device))
             found: Any = cls.result.of_files(saved.below(RESULT, "consensus"))
             learner.consensus_ = found
             learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]

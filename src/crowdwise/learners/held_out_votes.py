@@ -40,15 +40,17 @@ which inputs are not clearly less likely (by kappa) than under the best.
 
 Three numbers are chosen: first, at temperature 1, with how many votes theta is drawn to its base (``strength``),
 because flat predictions make up for a theta that follows the noise; then, by kappa, temperature and power: the largest
-power that is not clearly worse than the best, because the best of many is partly luck. The score of p is that of the
-temperature and base under which votes are most likely. Networks on new items are tempered with more care: they keep the
-temperature 1, or the nearest one to it under which inputs are not clearly less likely, because an average of networks
-is less sure than each of them.
+power that is not clearly worse than the best, because the best of many is partly luck. Networks on new items are
+tempered with more care: they keep the temperature 1, or the nearest one to it under which inputs are not clearly less
+likely, because an average of networks is less sure than each of them.
+
+**Several predictions** are compared, and mixed, with one theta for all annotators (``crowd_said``): matrices of their
+own would explain the votes of annotators who know one label alone, rules say, by any p.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +59,7 @@ import numpy.typing as npt
 from crowdwise.core.numerics import Floats, Ints, normalise, softmax
 from crowdwise.data.votes import Votes
 
-ROUNDS = 15
+ROUNDS, CROWD_ROUNDS, MIXTURE_ROUNDS = 15, 60, 100
 STRENGTHS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)
 BASES = ("crowd", "both", "own")
 ABILITY_VOTES = 10.0
@@ -108,7 +110,9 @@ def sharpened(p: Floats, temperature: float) -> Floats:
     return softmax(np.log(np.maximum(p, FLOOR)) / temperature)
 
 
-def vote_confusions(p: Floats, votes: VoteList, strength: float, base: str = "crowd") -> Floats:
+def vote_confusions(
+    p: Floats, votes: VoteList, strength: float, base: str = "crowd", rounds: int = ROUNDS
+) -> Floats:  # fmt: skip
     """M x K x K: theta; every row has ``strength`` votes in addition, distributed like those of the base."""
     M, K = votes.n_annotators, p.shape[1]
     cell, rows = votes.annotator * K + votes.label, p[votes.item]
@@ -119,7 +123,7 @@ def vote_confusions(p: Floats, votes: VoteList, strength: float, base: str = "cr
         return normalise(table + strength * base_of(table, base), axis=2)
 
     theta = counted(rows)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         r = rows * theta[votes.annotator, :, votes.label]
         theta = counted(r / np.maximum(r.sum(axis=1, keepdims=True), FLOOR))
     return theta
@@ -160,11 +164,13 @@ class Trial(NamedTuple):
     """The mean log-likelihood of a vote."""
 
     @classmethod
-    def of(cls, p: Floats, votes: VoteList, fold: Ints, strength: float, base: str = "crowd") -> Trial:
+    def of(
+        cls, p: Floats, votes: VoteList, fold: Ints, strength: float, base: str = "crowd", rounds: int = ROUNDS
+    ) -> Trial:  # fmt: skip
         said, evidence = np.empty(len(votes.item)), np.zeros(p.shape)
         for j in np.unique(fold[votes.item]):
             own = fold[votes.item] == j
-            theta, mine = vote_confusions(p, votes.select(~own), strength, base), votes.select(own)
+            theta, mine = vote_confusions(p, votes.select(~own), strength, base, rounds), votes.select(own)
             said[own] = (p[mine.item] * theta[mine.annotator, :, mine.label]).sum(axis=1)
             evidence += log_likelihoods(theta, mine, len(p))
         said = np.maximum(said, FLOOR)
@@ -187,10 +193,6 @@ class Scored(NamedTuple):
     power: float
     network_temperature: float
     """The temperature nearest to 1 that is not clearly worse: for networks trained in the same way, on new items."""
-    said: Floats
-    """E: the probability of each vote."""
-    score: float
-    """The mean log-likelihood of a vote."""
 
     def labels(self, votes: VoteList) -> tuple[Floats, Floats]:
         """q and theta: the classes from inputs and votes, and the annotators."""
@@ -208,10 +210,7 @@ def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
     at = next(i for i, gain in enumerate(gains) if not clearly_worse(gain, gains))
     (strength, trials), (temperature, power) = tried[at], chosen[at]
     careful = nearest_to_one({t: trial.log_kappa(power) for t, trial in trials.items()})
-    first = max((trial for _, some in tried for trial in some.values()), key=lambda one: one.score)
-    return Scored(
-        sharpened(p, temperature), temperature, BASES[at], strength, power, careful, first.said, first.score
-    )  # fmt: skip
+    return Scored(sharpened(p, temperature), temperature, BASES[at], strength, power, careful)
 
 
 def best_strength(p: Floats, votes: VoteList, fold: Ints, base: str) -> tuple[float, dict[float, Trial]]:
@@ -244,9 +243,32 @@ def clearly_worse(gain: Floats, gains: Iterable[Floats]) -> bool:
     return bool(less.mean() > WORSE * less.std() / np.sqrt(len(less)))
 
 
-def clearly_better(one: Scored, other: Scored, votes: VoteList) -> bool:
-    """Whether the votes are more likely under the first by more than chance: items are independent, votes are not."""
-    gain = np.bincount(votes.item, votes.weight * np.log(one.said / other.said))
+def crowd_said(p: Floats, votes: VoteList, fold: Ints) -> Floats:
+    """E: the probability of each vote, with one matrix for all annotators, from the items of other folds.
+
+    With a matrix for each annotator, votes of annotators who know one label alone would be explained by any p.
+    """
+    one = votes._replace(annotator=np.zeros_like(votes.annotator), n_annotators=1)
+    return Trial.of(np.maximum(p, FLOOR), one, fold, 2.0, rounds=CROWD_ROUNDS).said
+
+
+def mean_log(said: Floats, votes: VoteList) -> float:
+    """The mean log-likelihood of a vote."""
+    return float((votes.weight * np.log(said)).sum() / votes.weight.sum())
+
+
+def mixture_weights(said: Sequence[Floats], votes: VoteList) -> Floats:
+    """The weights under which the mean of several predictions makes the votes most likely, by EM from even ones."""
+    each = np.stack(said, axis=1)
+    w = np.full(len(said), 1.0 / len(said))
+    for _ in range(MIXTURE_ROUNDS):
+        w = normalise(votes.weight @ normalise(each * w, axis=1), axis=0)
+    return w
+
+
+def clearly_better(one: Floats, other: Floats, votes: VoteList) -> bool:
+    """Whether the votes are more likely by more than chance: items are independent, the votes on one are not."""
+    gain = np.bincount(votes.item, votes.weight * np.log(one / other))
     gain = gain[np.bincount(votes.item) > 0]
     return bool(gain.sum() > CLEARLY * np.sqrt(len(gain)) * gain.std())
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from crowdwise.errors import ParameterError
 from crowdwise.learners.devices import find_device
 from crowdwise.learners.head import Head
-from crowdwise.learners.inputs import ArrayInputs, Index, Inputs
+from crowdwise.learners.inputs import ArrayInputs, Index, Inputs, SparseRows, first_layer
 from crowdwise.learners.networks import Probe, hidden_layer
-from crowdwise.learners.sparse_inputs import SparseRows, first_layer
 from crowdwise.learners.training_settings import TrainingSettings
 from crowdwise.learners.vote_edges import Batch, Edges
 

@@ -37,6 +37,7 @@ crowds, ICLR 2019.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -44,13 +45,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise import registry
 from crowdwise.core import em
 from crowdwise.core.constraints import Check, Positive, is_number
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import ConvergenceWarning, InputError, ParameterError
 from crowdwise.learners import losses, networks
 from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.learner import Learner
@@ -60,6 +62,10 @@ from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.training_data import TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
 from crowdwise.learners.vote_edges import Batch, Edges
+
+NEARLY_EVEN = 0.05
+"""A divergence from even classes, in nats, that confusions alone can make: equally common classes of real crowds come
+out as uneven as .04."""
 
 RESTARTS, NO_GAIN = 3, 0.02
 """How often an even start is repeated, with other first weights, while its gain on held-out items is near zero."""
@@ -236,6 +242,19 @@ def name_classes(trainer: Trainer, votes: Votes) -> None:
     head.finish(trainer.log_probs(trainer.inputs), trainer.edges)
 
 
+def class_shares(votes: Votes) -> Floats:
+    """How common the classes are by the consensus of the votes; all alike where it is nearly even."""
+    voted, K = np.diff(votes.indptr) > 0, votes.n_classes
+    q = votes.shares()
+    if len(np.unique(votes.annotator)) > 1 and K > 1:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            q = registry.create(registry.DEFAULT).fit(votes).consensus_.posterior
+    p = q[voted].mean(axis=0)
+    uneven = float((p * np.log(np.maximum(p * K, 1e-12))).sum())
+    return np.full(K, 1.0 / K) if uneven < NEARLY_EVEN else np.asarray(p)
+
+
 @declared
 class MaxMIG(Learner):
     """Classifier and aggregator by mutual information: robust to annotators who copy one another.
@@ -245,8 +264,9 @@ class MaxMIG(Learner):
     gain
         ``"kl"``, ``"pearson"`` or ``"js"``: the divergence behind the information.
     prior
-        The class distribution p: ``"uniform"``, ``"votes"`` (how often each class was voted for), ``"tuned"`` (learned,
-        from uniform), or K probabilities.
+        The class distribution p: ``"votes"`` (by the consensus of the votes; uniform where that is nearly even, which
+        confusions alone can explain), ``"uniform"`` (as in the paper's data: rare classes are then found too often),
+        ``"tuned"`` (learned, from uniform), or K probabilities.
     smoothing
         Added to the confusions against the vote shares; W starts at the logarithm of the sum.
     start
@@ -270,8 +290,8 @@ class MaxMIG(Learner):
     key: ClassVar[str] = "max-mig"
     saved: ClassVar[tuple[str, ...]] = ("start_", "held_out_gain_")
     gain: Literal["kl", "pearson", "js"] = "kl"
-    prior: Literal["uniform", "votes", "tuned"] | Annotated[Any, Check(are_positive, "K positive probabilities")] = (
-        "uniform"
+    prior: Literal["votes", "uniform", "tuned"] | Annotated[Any, Check(are_positive, "K positive probabilities")] = (
+        "votes"
     )
     smoothing: Positive = 0.01
     start: Literal["votes", "rare", "even", "both"] = "votes"
@@ -352,7 +372,7 @@ class MaxMIG(Learner):
     def _prior(self, votes: Votes) -> Tensor:
         K = votes.n_classes
         if isinstance(self.prior, str):
-            p = votes.shares().mean(axis=0) if self.prior == "votes" else np.full(K, 1.0 / K)
+            p = class_shares(votes) if self.prior == "votes" else np.full(K, 1.0 / K)
         else:
             p = np.asarray(self.prior, dtype=np.float64)
             if p.shape != (K,):

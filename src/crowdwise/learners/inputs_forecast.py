@@ -109,7 +109,7 @@ def forecast(
         few = f"{used} items with votes are too few to learn from, {MIN_ITEMS} the least"
         return _unused(few if used < MIN_ITEMS else f"{M:,} annotators x {K:,}² classes are too many")
     epochs = int(np.clip(MAX_ROWS // used, MIN_EPOCHS, EPOCHS))
-    learner = Ensemble(candidates=(LEARNER,), folds=FOLDS, rounds=0, epochs=epochs, random_state=seed)
+    learner = Ensemble(candidates=(LEARNER,), plain=False, folds=FOLDS, rounds=0, epochs=epochs, random_state=seed)
     watch = Watch(max_seconds, callback, progress, f"Learning from the inputs of {used:,} items")
     try:
         p, fold, notes = learner.cross_fit(X, votes, gold, callback=watch)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from sklearn.base import ClassifierMixin
 
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import fixed_seed
-from crowdwise.core.dependence import NONE, Dependence, Setting, correct, resolve, votes_per_item
+from crowdwise.core.dependence import Dependence, Setting, correct, resolve, votes_per_item
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
@@ -74,18 +73,15 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     Parameters
     ----------
     dependence
-        Of classifiers from votes: whether ``predict_proba(X, votes)`` allows for votes that err together, ``"auto"``,
-        ``"none"``, or a correlation from 0 to 1 (:mod:`crowdwise.core.dependence`). What a network says was learned
-        from the same annotators and counts as one more vote, so no label changes by it. ``consensus_.posterior`` is
-        that of the method's paper, ``consensus_.corrected_posterior`` allows for it; of ``ensemble`` both do.
+        Of classifiers from votes: whether the probabilities of ``consensus_`` and of ``predict_proba(X, votes)`` allow
+        for votes that err together, ``"auto"``, ``"none"``, or a correlation from 0 to 1
+        (:mod:`crowdwise.core.dependence`). What a network says was learned from the same annotators and counts as one
+        more vote, so no label changes by it. ``consensus_.independent_posterior`` is that of the method's paper.
     """
 
     table: ClassVar[type] = Votes
     result: ClassVar[type[Result]] = Consensus
     takes_gold: ClassVar[bool] = True
-
-    corrects: ClassVar[bool] = False
-    """Whether the posterior of the consensus is corrected for dependent votes, too."""
 
     dependence: Setting = "auto"
 
@@ -111,12 +107,8 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
         votes = self._votes_of(answers)
         outcome = self._outcome(found, votes)
-        textbook = replace(NONE, shared_prior=True)
-        later = isinstance(self.dependence, str) and not (self.corrects and self.dependence == "auto")
-        shown = textbook if later else self._dependence(votes, outcome)
-        used = shown if self.corrects else textbook
+        used = self._dependence(votes, outcome)
         facts = consensus_fields(votes, outcome, self._labels(outcome, answers), gold, found=used)
-        facts["measured"] = None if later or self.corrects else shown
         if used.source != "none":
             facts["notes"] = [*outcome.notes, used.reason]
         return self.result.of(self, answers, seconds=time.perf_counter() - began, seed=self.seed_, **facts)
@@ -145,11 +137,15 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if votes is None:
             return self._probabilities(self._new_inputs(X), None)
         inputs, place = self._with_answers(X, votes, items)
+        return np.asarray(self._with_votes(inputs, votes)[place])
+
+    def _with_votes(self, inputs: Inputs, votes: Votes) -> Floats:
+        """N x K class probabilities from inputs and votes, which allow for votes that err together."""
         new = self._recoded(votes)
         q = self._probabilities(inputs, new)
-        if not (isinstance(self.dependence, str) and self.dependence == "none"):
-            q = correct(q, votes_per_item(new), self.consensus_.shown_dependence)
-        return np.asarray(q[place])
+        if isinstance(self.dependence, str) and self.dependence == "none":
+            return q
+        return correct(q, votes_per_item(new), self.consensus_.shown_dependence)
 
     def predict(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> npt.NDArray[Any]:
         """The most probable class of each input, with ``votes`` and ``items`` as in :meth:`predict_proba`."""

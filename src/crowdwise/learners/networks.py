@@ -41,8 +41,8 @@ from torch import Tensor, nn
 
 from crowdwise.errors import ParameterError, listing, suggestion
 from crowdwise.learners import networks_images as images
+from crowdwise.learners.inputs import FirstLinear, Flat
 from crowdwise.learners.networks_base import Network, Shape, input_size
-from crowdwise.learners.sparse_inputs import FirstLinear, Flat
 
 
 def linear(shape: Shape, n_classes: int) -> Network:

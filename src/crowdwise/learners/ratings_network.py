@@ -38,9 +38,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.estimates import Estimates
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
+from crowdwise.core.result import Estimates
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.votes import Votes
 from crowdwise.learners.head import Head

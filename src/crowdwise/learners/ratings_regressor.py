@@ -38,10 +38,9 @@ from sklearn.base import RegressorMixin
 from torch import Tensor
 
 from crowdwise.core.constraints import Check, Count, NonNegative, Positive
-from crowdwise.core.estimates import Estimates
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
-from crowdwise.core.result import Result
+from crowdwise.core.result import Estimates, Result
 from crowdwise.data import encoding
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError, OutputError

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdwise.answers.similarities_clusters import Clustering, agreements, canonical
+from crowdwise.answers.similarities_crowd_clustering import Clustering, agreements, canonical
 from crowdwise.core.constraints import Bounds, Count, NonNegative
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared

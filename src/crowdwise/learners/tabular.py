@@ -35,7 +35,7 @@ from torch import Tensor
 
 from crowdwise.core import em
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import Check, Positive
+from crowdwise.core.constraints import Check
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.parameters import declared
@@ -80,6 +80,24 @@ def softmax_loss(coef: Floats, x: Any, q: Floats, ridge: float) -> tuple[float, 
     gradient[:-1] += x.T @ gap
     gradient[-1] += gap.sum(axis=0)
     return float(-(q * log_f).sum() + 0.5 * (precision * coef**2).sum()), gradient
+
+
+def flat_scale(scale: Scale, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Mean and deviation of every number of an input."""
+    mean, deviation = (np.broadcast_to(t.double().numpy(), shape).ravel().copy() for t in (scale.mean, scale.deviation))
+    return mean, deviation
+
+
+def scaled_rows(inputs: Inputs, mean: Floats, deviation: Floats) -> Any:
+    """N x D, scaled: a sparse matrix stays one. Images become rows of pixels."""
+    if isinstance(inputs, ArrayInputs) and inputs.sparse:
+        for index in chunks(inputs):
+            inputs.rows(index)  # refuses NaN and infinity
+        factor = (1.0 / 255.0 if inputs.byte else 1.0) / deviation
+        sparse = inputs.array.astype(np.float64).multiply(factor[None]).tocsr()
+        return sparse - mean if mean.any() else sparse  # fitted with dense inputs
+    parts = [inputs.rows(index).numpy().reshape(-1, len(mean)) for index in chunks(inputs)]
+    return (np.concatenate(parts).astype(np.float64) - mean) / deviation
 
 
 class Softmax:
@@ -191,12 +209,9 @@ class Tabular(VotesClassifier):
     ----------
     classifier
         The data model: ``"logistic"``, or a classifier of scikit-learn's with ``predict_proba``.
-    spread
-        Of ``"logistic"``: the prior standard deviation of its logits (a larger one fits more freely).
     """
 
     classifier: Literal["logistic"] | Classifier = "logistic"
-    spread: Positive = 1.0
     model_: DataModel = field(init=False)
     theta_: Floats = field(init=False)
 
@@ -223,32 +238,22 @@ class Tabular(VotesClassifier):
         """Take back what ``_arrays`` gave."""
         D, K = arrays["coef"].shape
         self.theta_ = arrays["theta"]
-        model = Softmax(D - 1, K, (D - 1) / self.spread**2)
+        model = Softmax(D - 1, K, 1.0)
         self.model_, model.coef = model, arrays["coef"]
 
-    def _data_model(self, D: int, K: int) -> DataModel:
+    def _data_model(self, D: int, K: int, spread: float) -> DataModel:
         """A new data model for D features and K classes."""
         if isinstance(self.classifier, str):
-            return Softmax(D, K, D / self.spread**2)
+            return Softmax(D, K, D / spread**2)
         return SklearnClassifier(self.classifier, K, self.seed_)
 
     def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Outcome:
         scale = Scale.of(inputs) if self.scale else Scale.identity(inputs.shape)
-        self.mean_, self.deviation_ = (
-            np.broadcast_to(t.double().numpy(), inputs.shape).ravel().copy() for t in (scale.mean, scale.deviation)
-        )
+        self.mean_, self.deviation_ = flat_scale(scale, inputs.shape)
         return self._fit_model(self._features(inputs), answers, gold, callback)
 
     def _features(self, inputs: Inputs) -> Any:
-        """N x D, scaled: a sparse matrix stays one. Images become rows of pixels."""
-        if isinstance(inputs, ArrayInputs) and inputs.sparse:
-            for index in chunks(inputs):
-                inputs.rows(index)  # refuses NaN and infinity
-            factor = (1.0 / 255.0 if inputs.byte else 1.0) / self.deviation_
-            sparse = inputs.array.astype(np.float64).multiply(factor[None]).tocsr()
-            return sparse - self.mean_ if self.mean_.any() else sparse  # fitted with dense inputs
-        parts = [inputs.rows(index).numpy().reshape(-1, len(self.mean_)) for index in chunks(inputs)]
-        return (np.concatenate(parts).astype(np.float64) - self.mean_) / self.deviation_
+        return scaled_rows(inputs, self.mean_, self.deviation_)
 
     @property
     def confusion_(self) -> Floats:

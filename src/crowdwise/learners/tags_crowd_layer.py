@@ -146,7 +146,7 @@ class CrowdLayerTags(Learner):
         """
         self._fitted()
         inputs = self._check_shape(self._windows(X, tags, starts))
-        return self._probabilities(inputs, None if tags is None else self._recoded(tags.votes))
+        return self._probabilities(inputs, None) if tags is None else self._with_votes(inputs, tags.votes)
 
     def predict(self, X: Any, tags: Tags | None = None, *, starts: Any = None) -> npt.NDArray[Any]:  # type: ignore[override]
         """The valid tagging with the largest product of the tokens' probabilities, sequence after sequence."""

@@ -55,7 +55,7 @@ class TextAxes:
         chosen = np.sort(np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS])
         known = rows[chosen].astype(np.float32)
         n = len(chosen)
-        alike = (known @ known.T).toarray().astype(np.float64)
+        alike = (known @ known.T).toarray()  # float32: the axes are saved with fewer digits still
         value, axes = scipy.linalg.eigh(alike, subset_by_index=(max(0, n - max_axes), n - 1))
         kept = np.flatnonzero(value > SMALLEST * value[-1])[::-1]
         axes = axes[:, kept] / np.sqrt(value[kept])

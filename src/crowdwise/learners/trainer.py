@@ -122,7 +122,11 @@ class Trainer(TrainingLoss):
         return other
 
     def _begin_epoch(self, epoch: int) -> None:
-        torch.manual_seed(int(np.random.SeedSequence([self.seed, epoch + 1]).generate_state(1)[0]))
+        seed = int(np.random.SeedSequence([self.seed, epoch + 1]).generate_state(1)[0])
+        if self.device.type == "cpu":  # torch.manual_seed also notes where it was called, for a GPU to come
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
         self.shares = np.random.default_rng([self.seed, epoch, 1])
         self.head.begin_epoch(epoch, self._predict)
         if self.head.restarts_network(epoch):
@@ -147,6 +151,7 @@ class Trainer(TrainingLoss):
             order[lo:hi].sort()
         places = torch.as_tensor(order, device=self.device)
         self._hasten(order)
+        self._set_modes(cuts[0][1])
         total, seen = torch.zeros((), device=self.device), 0
         rates = [group["rate"] for group in self.optimiser.param_groups]
         for step, (lo, hi) in enumerate(cuts):
@@ -163,7 +168,6 @@ class Trainer(TrainingLoss):
 
     def _step(self, epoch: int, index: Index, at: Tensor) -> Tensor | None:
         """The one place where a step is taken, on the batch of some items; None where nothing is trained."""
-        self._set_modes(len(index))
         settings = self.settings
         loss = self._loss(index, at)
         if not loss.requires_grad:
@@ -172,7 +176,8 @@ class Trainer(TrainingLoss):
             self._check_finite(float(loss.detach()), epoch)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.group.add_gradients([*self.network.parameters()], [*self.head.parameters()])
+        if self.group.size > 1:
+            self.group.add_gradients([*self.network.parameters()], [*self.head.parameters()])
         if settings.clip is not None:
             nn.utils.clip_grad_norm_([*self.network.parameters(), *self.head.parameters()], settings.clip)
         self.optimiser.step()

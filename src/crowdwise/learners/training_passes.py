@@ -16,8 +16,7 @@ from crowdwise.learners.distributed import Processes
 from crowdwise.learners.head import Head
 from crowdwise.learners.images import Images, augmented
 from crowdwise.learners.inference import Inference
-from crowdwise.learners.inputs import ArrayInputs, Index, Inputs
-from crowdwise.learners.sparse_inputs import SparseRows, prepare
+from crowdwise.learners.inputs import ArrayInputs, Index, Inputs, SparseRows, prepare
 from crowdwise.learners.training_settings import TrainingSettings
 from crowdwise.learners.vote_edges import Edges
 

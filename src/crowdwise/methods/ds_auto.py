@@ -1,17 +1,37 @@
-"""The default method: Dawid-Skene held to what the labels mean, with a prior that is learned twice.
+"""The default method: Dawid-Skene held to what the labels mean, with a prior that is learned twice; or a plainer model
+where the votes show that matrices of confusions do not fit.
 
-``auto`` is ``anchored`` with some changes.
+``auto`` looks at what kind of crowd it has (:mod:`crowdwise.core.crowd_kind`), which needs no truth.
+
+**Rules** say one class or nothing. Given that it speaks, a rule says its class whatever the truth: confusion matrices
+are flat, and the likelihood is largest where all items are of one class and all other rules are constant annotators.
+What informs is how often a rule speaks, so the rates are of all items, its silence included,
+
+    r[m, l, k] = ( sum over m's votes for l of v[n, k] + u[m, l] ) / ( sum_n v[n, k] + 1 ),     u[m, l] = m's rate of l
+
+with v the vote shares (half a vote added for every class), and q[n, k] ∝ prod_votes r[m, l, k]. A rule that speaks on
+every second item is worth less than one that speaks on few, and among rules of one class those that others support
+are worth more. Silence itself is not multiplied: rules overlap, and the items that no rule speaks on are not here.
+It is one step from the vote shares. More steps of EM drift, and so do classes that are not taken to be equally common.
+
+**Panels** answer everything, many votes an item, and err together: matrices with K (K - 1) free numbers fit the common
+errors, and a class comes to mean something else. They are fitted as annotators who know or guess (``mace``,
+variational, all classes equally probable): a vote never speaks against its own label, and one number says how much it
+is worth. One vote per label, not the ten of ``mace``, stands behind a guess.
+
+**Options of their own** (quizzes, answers in free text; ``exchangeable``): label A of one item has nothing to do with
+label A of another. Only one accuracy per annotator is left (:mod:`crowdwise.core.sparse_coin`).
+
+**People**: everybody else. This is ``anchored`` with some changes.
 
 **The prior.** Annotators are shrunk towards one ability each, on top of how hard the crowd finds a class
 (``prior="accuracy"``, :mod:`crowdwise.core.shrinkage`), not towards half the crowd's matrix and half a one-coin matrix.
 
 **Twice.** ``anchored`` learns its prior from the majority's labels, which are what the fit is there to improve on. So
-the fit is made once more, from where it ended, with the prior learned from its own labels. The second prior is the
-better informed and the less independent of the fit, so the answer is the average of both matrices,
+the fit is made once more, from where it ended, with the prior learned from its own labels.
 
-    theta[m, k, l] = ( theta_1[m, k, l] + theta_2[m, k, l] ) / 2        and the same for the class prior,
-
-a model of the same kind: posterior, prediction and confusion come from it.
+**The anchor** is .8, not .5: votes of real crowds err together, and the likelihood, which takes them to be independent,
+leaves what labels mean too soon. With a prior of each item, a second witness, it is .5 (``WITH_INPUTS``).
 
 Items with a single vote do not teach what annotators do: nobody confirms or denies what is said there. They get their
 label from what the others taught about its annotator. They do say how common the classes are: the few items with
@@ -35,7 +55,7 @@ classes impossible: three equal votes on one item had the probability 1. So one 
 probability 1/K, counts in pi (and (1/K) sum_k log pi_k is a part of J). Among a hundred items it is not felt.
 
 **Gold.** Gold labels calibrate the posterior and take a shared bias of the crowd out of it
-(:mod:`crowdwise.core.gold_calibration`); labels go by that. Where they show that the crowd is worse than chance, the
+(:mod:`crowdwise.core.gold_regression`); labels go by that. Where they show that the crowd is worse than chance, the
 anchor is dropped, and votes mean what the gold labels say they mean.
 
 **Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`, on by default), so
@@ -44,7 +64,7 @@ that a probability of 0.9 is right about nine times in ten on real crowds. Witho
 The notes say on how many items the labels are not the majority's, and how many of those are expected to be right.
 
 With so many classes that tables over pairs of them are out of proportion (``MAX_CELLS``),
-:mod:`crowdwise.core.sparse_coin` takes their place, and a note says so.
+:mod:`crowdwise.core.sparse_coin` takes their place, and a note says so. Notes say which kind of crowd was seen.
 """
 
 from __future__ import annotations
@@ -56,20 +76,22 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, priors
-from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.dependence import Setting
+from crowdwise.core.constraints import Count, NonNegative, Share
+from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, has_own_options, kind_of
+from crowdwise.core.dependence import SHARES, Setting, correct, votes_per_item
 from crowdwise.core.em import EMFit, Engine, Family, Stats
-from crowdwise.core.gold_calibration import without_own
+from crowdwise.core.gold_regression import without_own
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import binomial_tail, safe_log, winners
+from crowdwise.core.numerics import binomial_tail, clamp, normalise, safe_log, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.starts import shares
 from crowdwise.core.vote_parts import VotePart, VoteParts, start_statistics
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
-from crowdwise.errors import SizeError
+from crowdwise.errors import ParameterError, SizeError
+from crowdwise.methods.bayes_mace import MACE
 from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene
 
@@ -77,11 +99,18 @@ MAX_CELLS, MANY_CLASSES = 2**27, 100
 """Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many
 classes, where most cells are of pairs that never occur."""
 
+WITH_INPUTS = 0.5
+"""The largest anchor where items have a prior of their own, which vote shares would outweigh."""
+OF_MATRICES = ("prior", "anchor", "history", "class_prior", "start", "restarts")
 PRIOR_TOL = 1e-3
 """The class prior of all items has converged where no probability moves by more."""
 GOLD_HELPS, GOLD_ASKED = 0.1, 50
 """Where labels and majority differ on such a share of the items, the notes advise so many gold labels."""
 FREE = "By the gold labels most annotators are mostly wrong: their votes are read by gold labels alone."
+SEEN: dict[CrowdKind, str] = {
+    "rules": "Annotators say one class or nothing, as rules do: how often each speaks is what was learned of it.",
+    "panel": "Nearly everybody answered nearly every item, as panels do: each was taken to know the class or to guess.",
+}
 WRONG_CROWD = 0.001
 """How unlikely it must be that a crowd at chance is wrong on as many gold items."""
 
@@ -96,14 +125,19 @@ class Auto(Anchored):
     ----------
     prior
         As in ``dawid-skene``, with another default. A named prior is learned twice; any other is used once.
+    abstains
+        Annotators are rules, or models that may decline: silence is their choice. Without it, this is looked for.
+    exchangeable
+        Each item has options of its own, as in a quiz: labels mean nothing across items. Without it, this is looked
+        for where labels are as many as items.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes, "auto")
     >>> consensus.score(crowd.truth) > cw.aggregate(crowd.votes, "majority").score(crowd.truth)
     True
-    >>> consensus.dependence.source, bool(consensus.dependence.rho < 0.1)
-    ('votes', True)
+    >>> consensus.dependence.source, consensus.dependence.rho
+    ('crowds', 0.35)
     """
 
     key = "auto"
@@ -113,17 +147,23 @@ class Auto(Anchored):
     _even_items = 1.0
 
     prior: Prior = "accuracy"
+    anchor: Share = 0.8
     dependence: Setting = "auto"
     max_iter: Count = 200
     tol: NonNegative = 1e-6
+    abstains: bool = False
+    exchangeable: bool = False
     _sparse: SparseCoin | None = field(init=False)
     _taught: tuple[Stats, ConfusionFamily] = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        if self._too_many_classes(votes, item_prior):
+        if self._own_options(votes, item_prior) or self._too_many_classes(votes, item_prior):
             return self._fit_sparse(votes, gold, callback)
         self._sparse = None
         check_memory(votes)
+        kind = self._kind(crowd_sums(votes), votes.n_classes)
+        if kind != "people":
+            return self._fit_plainer(kind, votes, gold, item_prior, callback)
         everything, all_votes, known = Part.of(votes, gold, item_prior), votes, gold
         voted, teaches = np.diff(votes.indptr) > 0, confirmed(votes, gold)
         several, singles = np.flatnonzero(teaches), bool((voted & ~teaches).any())
@@ -140,7 +180,7 @@ class Auto(Anchored):
         labels = em.statistics(part, winners(q))
         if isinstance(self.prior, str):
             again = self._relearned(labels, votes, family)
-            params, fit = self._second(part, again, stats, params, fit, callback)
+            params, fit = self._second(part, again, stats, fit, callback)
         by_votes = None
         if singles and len(several):
             at = np.flatnonzero(voted)
@@ -157,14 +197,72 @@ class Auto(Anchored):
                 return self._fit_free(everything, all_votes, known, callback)
         return self._outcome(everything, fit, params, gold_by_votes=by_votes)
 
+    def _kind(self, sums: Floats, n_classes: int) -> CrowdKind:
+        """The kind of the crowd; people where something was asked for that only confusion matrices can use."""
+        if self.abstains:
+            return "rules"
+        return "people" if self._asked() else kind_of(sums, n_classes)
+
+    def _asked(self) -> list[str]:
+        """The parameters other than their default that speak of confusion matrices or of how they are fitted."""
+        values = ((name, getattr(self, name), getattr(type(self), name)) for name in OF_MATRICES)
+        return [name for name, x, default in values if not (isinstance(x, type(default)) and x == default)]
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        plainer = [name for name in ("abstains", "exchangeable") if getattr(self, name)]
+        if plainer and (len(plainer) > 1 or self._asked()):
+            both = ", ".join([*plainer, *self._asked()])
+            raise ParameterError(
+                f"{both} do not go together: with {plainer[0]} there are no matrices. Give one of them."
+            )
+
+    def check_in_parts(self) -> None:
+        super().check_in_parts()
+        if self.exchangeable:
+            raise ParameterError("exchangeable needs all votes at once: leave it out, or fit votes that are in memory.")
+
+    def _fit_plainer(
+        self, kind: CrowdKind, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
+    ) -> Outcome:
+        """Rules and panels: a fit of one part."""
+        part = VotePart(votes, gold, item_prior=item_prior)
+        params, fit, free = self._plainer(kind, VoteParts.of([part]), callback)
+        by_votes = None
+        if gold is not None and free is not None:
+            known = np.flatnonzero(gold >= 0)
+            by_votes = VotePart(votes, item_prior=item_prior).posterior(free)[known]
+            if item_prior is None and contradicted(by_votes, gold[known]):
+                return self._fit_free(part.part, votes, gold, callback)
+        outcome = self._outcome(part.part, fit, params, gold_by_votes=by_votes, notes=[SEEN[kind]])
+        labels = em.statistics(part.part, winners(outcome.posterior))
+        return replace(outcome, confusion=matrices(labels, self.stats_))
+
+    def _plainer(
+        self, kind: CrowdKind, parts: VoteParts, callback: Callback | None
+    ) -> tuple[Params, EMFit, Params | None]:
+        """The parameters for rules or a panel, how the fit went, and the parameters that no gold label taught."""
+
+        def fitted(parts: VoteParts) -> tuple[Params, EMFit]:
+            if kind == "panel":
+                mace = MACE(strategy_prior=1.0, max_iter=self.max_iter, tol=0.1 * self.tol)
+                return mace._run_in_parts(parts, callback)
+            params = rates(parts.statistics(_smoothed))
+            return params, EMFit(params, np.empty(0), 1, True)
+
+        return *fitted(parts), fitted(parts.without_gold())[0] if parts.sizes[2] else None
+
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
         family = super()._family(part, start, votes, gold)
-        if part.item_prior is None or not isinstance(self.prior, str) or confirmed(votes, gold).any():
+        if part.item_prior is None:
             return family
-        # Single votes are all right by their own labels: a prior learned from these would outweigh that of the items.
         assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
+        anchor = replace(family.anchor, share=min(family.anchor.share, WITH_INPUTS))
+        if not isinstance(self.prior, str) or confirmed(votes, gold).any():
+            return AnchoredFamily(family.free, anchor)
+        # Single votes are all right by their own labels: a prior learned from these would outweigh that of the items.
         pseudo = priors.pseudo_counts(DawidSkene.prior, self.history, votes)
-        return AnchoredFamily(replace(family.free, pseudo=pseudo), family.anchor)
+        return AnchoredFamily(replace(family.free, pseudo=pseudo), anchor)
 
     def _fit_free(self, part: Part, votes: Votes, gold: Ints, callback: Callback | None) -> Outcome:
         """Dawid-Skene from the gold labels, without the anchor: for a crowd that is mostly wrong."""
@@ -191,30 +289,42 @@ class Auto(Anchored):
         return Params(params.log_score, em.log_class_prior(mass, fixed, even))
 
     def _second(
-        self, part: Engine, again: AnchoredFamily, start: Stats, params: Params, first: EMFit,
-        callback: Callback | None,
-    ) -> tuple[Params, EMFit]:  # fmt: skip
-        """The fit under the prior that was learned again, and the average of both."""
+        self, part: Engine, again: AnchoredFamily, start: Stats, first: EMFit, callback: Callback | None
+    ) -> tuple[Params, EMFit]:
+        """The fit under the prior that was learned again."""
         second = self._run_em(part, again, start, callback, self.restarts + 1)
-        params = average(params, self._finish(part, again, second.params))
         passes, converged = first.iterations + second.iterations, first.converged and second.converged
-        return params, EMFit(second.params, second.trace, passes, converged)
+        fit = EMFit(second.params, second.trace, passes, converged)
+        return self._finish(part, again, second.params), fit
 
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
-        found = super()._fit_in_parts(parts, callback)
-        stats, others = self._taught
+        K = parts.names.n_classes
+        kind = self._kind(parts.total(_sums, np.zeros(parts.names.n_annotators * K + 2)), K)
+        if kind == "people":
+            found = super()._fit_in_parts(parts, callback)
+            stats, others = self._taught
 
-        def by_votes(part: VotePart) -> Floats:
-            assert part.gold is not None
-            return _by_votes(part.votes, part.gold, stats, others)
+            def by_votes(part: VotePart) -> Floats:
+                assert part.gold is not None
+                return _by_votes(part.votes, part.gold, stats, others)
+        else:
+            params, fit, free = self._plainer(kind, parts, callback)
+            self.params_ = params
+            labels = parts.statistics(lambda part: winners(part.posterior(params)))
+            found = {"independent": lambda part: part.posterior(params), "prior": self._prior(params)}
+            found |= {"confusion": matrices(labels, parts.expect(params)), "notes": [SEEN[kind]]} | fit.outcome
+
+            def by_votes(part: VotePart) -> Floats:
+                assert free is not None
+                return VotePart(part.votes).posterior(free)
 
         known = parts.gold_items()
         if known:
             q, gold = (np.concatenate(rows) for rows in zip(*((by_votes(p), p.gold) for p in known), strict=True))
             if contradicted(q, gold):
-                free = self._free()
-                found = free._fit_in_parts(parts, callback)
-                self.params_ = free.params_
+                model = self._free()
+                found = model._fit_in_parts(parts, callback)
+                self.params_ = model.params_
                 return found | {"notes": [FREE]}
         return found | {"gold_by_votes": by_votes}
 
@@ -237,7 +347,7 @@ class Auto(Anchored):
         if isinstance(self.prior, str):
             labels = several.statistics(lambda part: winners(part.posterior(first)))
             again = self._relearned(labels, parts.names, family)
-            params, fit = self._second(several, again, stats, params, fit, callback)
+            params, fit = self._second(several, again, stats, fit, callback)
             gold = [_gold_counts(part.votes, part.gold) for part in parts.gold_items() if part.gold is not None]
             others = self._without(np.sum(gold, axis=0), labels, parts.names, family) if gold else others
         voted = parts.where(_voted)
@@ -246,6 +356,12 @@ class Auto(Anchored):
             params = self._with_all_items(voted, at_votes.mass, params, family)
         self._taught = stats, others
         return params, fit
+
+    def _own_options(self, votes: Votes, item_prior: Floats | None) -> bool:
+        """Whether each item has options of its own."""
+        if self.exchangeable and item_prior is not None:
+            raise ParameterError("A prior of items speaks of classes, which exchangeable options are not: give one.")
+        return self.exchangeable or (item_prior is None and has_own_options(votes))
 
     def _too_many_classes(self, votes: Votes, item_prior: Floats | None) -> bool:
         """Whether tables over pairs of classes are out of proportion, and nothing was asked for that needs them."""
@@ -258,10 +374,12 @@ class Auto(Anchored):
         rounds = Rounds(self.max_iter, votes.n_votes, callback)
         self._sparse = SparseCoin.fit(votes, gold, rounds, float(self.tol))
         M, K = votes.n_annotators, votes.n_classes
-        note = (
-            f"Took one accuracy per annotator, and the labels that an item got for its classes: confusion matrices of "
-            f"{M:,} annotators over {K:,} classes would take {8 * M * K * K / 2**30:,.0f} GB."
-        )
+        note = "Took one accuracy per annotator, and the labels that an item got for its classes: "
+        if self._own_options(votes, None):
+            note += "items have options of their own."
+        else:
+            size = 8 * M * K * K / 2**30
+            note += f"confusion matrices of {M:,} annotators over {K:,} classes would take {size:,.0f} GB."
         return Outcome(
             posterior=self._sparse.posterior(gold), prior=self._sparse.prior(), notes=[note], **rounds.outcome
         )
@@ -289,7 +407,7 @@ class Auto(Anchored):
         return rest
 
     def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32], gold: Ints | None) -> list[str]:
-        differs, favourite = outvoted(votes, labels)
+        differs, favourite = outvoted(votes, labels, gold)
         if not len(differs):
             return ["The labels are the majority's on every item."]
         own = posterior[differs, labels[differs]].mean()
@@ -322,6 +440,28 @@ def _gold_counts(votes: Votes, gold: Ints) -> Floats:
     return em.statistics(Part.of(votes), np.eye(votes.n_classes)[gold]).counts
 
 
+def rates(stats: Stats) -> Params:
+    """r[m, l, k], how often annotators say a label on items of a class, silence included, of classes equally common."""
+    own = stats.counts.sum(axis=1, keepdims=True) / max(stats.mass.sum(), 1.0)
+    K = len(stats.mass)
+    return Params(safe_log((stats.counts + own) / (stats.mass + 1.0)), np.full((1, K), -np.log(K)))
+
+
+def matrices(labels: Stats, stats: Stats) -> Floats:
+    """theta[m, k, l] by what annotators said of items of each class, for models that have no such matrices."""
+    pseudo = learned_prior(labels.table(), Auto.prior, quick=True)
+    return normalise(stats.table() + pseudo, axis=1).transpose(0, 2, 1)
+
+
+def _smoothed(part: VotePart) -> Floats:
+    """Vote shares with half a vote for every class; certainty where the class is known."""
+    return clamp(correct(part.votes.shares(), votes_per_item(part.votes), SHARES), part.gold)
+
+
+def _sums(part: VotePart) -> Floats:
+    return crowd_sums(part.votes)
+
+
 def _voted(part: VotePart) -> npt.NDArray[np.bool_]:
     return np.asarray(np.diff(part.votes.indptr) > 0)
 
@@ -332,11 +472,3 @@ def _by_votes(
     """The posterior of gold items by their votes and what the other items teach."""
     table = stats.table() + family.pseudo
     return without_own(votes, gold, family.maximise(stats), table.sum(axis=1), family.pseudo, log_prior=log_prior)
-
-
-def average(a: Params, b: Params) -> Params:
-    """The mean of the matrices, and of the class priors."""
-    return Params(
-        safe_log(0.5 * (np.exp(a.log_score) + np.exp(b.log_score))),
-        safe_log(0.5 * (np.exp(a.log_prior) + np.exp(b.log_prior))),
-    )

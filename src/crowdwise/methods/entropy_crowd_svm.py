@@ -156,23 +156,31 @@ class CrowdSVM(MarginModel):
             )
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        v = Canonical.of(votes, gold)
+        there = np.flatnonzero(np.bincount(votes.annotator, minlength=votes.n_annotators))
+        some = votes if len(there) == votes.n_annotators else votes.only(votes.annotators[there].tolist())
+        v = Canonical.of(some, gold)
         self._seed = fixed_seed(self.random_state)  # every cost gets the same random numbers
-        chain = self._best(v, votes, gold, self.cost, callback)
+        chain = self._best(v, some, gold, self.cost, callback)
         q, log_phi, eta = chain.q, chain.log_phi, chain.eta
-        self.eta_ = np.empty_like(eta)
-        self.eta_[:, v.annotator_order] = eta
-        self.log_phi_ = np.empty_like(log_phi)
         classes = np.argsort(v.class_order)  # back in the order of the votes, without those left out
-        self.log_phi_[:, v.annotator_order] = log_phi[:, :, classes][:, :, :, classes]
+        log_phi, place = log_phi[:, :, classes][:, :, :, classes], there[v.annotator_order]
+        self.eta_ = np.repeat(eta.mean(axis=1, keepdims=True), votes.n_annotators, axis=1)  # no votes: like the average
+        self.eta_[:, place] = eta
+        self.log_phi_ = np.repeat(safe_log(np.exp(log_phi).mean(axis=1, keepdims=True)), votes.n_annotators, axis=1)
+        self.log_phi_[:, place] = log_phi
         self._classes = v.class_order[classes]
-        weight = self.eta_.mean(axis=0)
+        theta = v.restore_annotators(chain.phi, 1.0 / v.n_classes)
+        confusion = np.repeat(theta.mean(axis=0, keepdims=True), votes.n_annotators, axis=0)
+        confusion[there] = theta
+        weight, variance = self.eta_.mean(axis=0), self.eta_.var(axis=0)
+        absent = np.setdiff1d(np.arange(votes.n_annotators), there)
+        variance[absent] = max(float(variance.max()), 1.0)  # of the prior
         return Outcome(
             posterior=v.restore_items(q),
             prior=v.restore_classes(normalise(q.sum(axis=0), axis=0)),
-            confusion=v.restore_annotators(chain.phi, 1.0 / v.n_classes),
+            confusion=confusion,
             iterations=self.burn_in + self.samples,
-            annotator_columns=with_interval("weight", weight, *around(weight, self.eta_.var(axis=0))),
+            annotator_columns=with_interval("weight", weight, *around(weight, variance)),
         )
 
     def _likelihood(self, v: Canonical, fit: Any) -> float:

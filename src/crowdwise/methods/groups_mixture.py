@@ -89,7 +89,8 @@ class MixtureModel(EMModel, ABC):
     def _search(self, part: Engine, start: Stats, votes: Votes, callback: Callback | None) -> EMFit:
         """The fit with the best number of groups."""
         best: tuple[float, EMFit] | None = None
-        for place, J in enumerate(self._tried(votes.n_annotators)):
+        with_votes = int((start.table().sum(axis=(1, 2)) > 0.0).sum())
+        for place, J in enumerate(self._tried(with_votes)):
             fit = self._run_em(part, self._grouped(start, votes, J), start, callback, place)
             score = self._score(fit, J, votes)
             if best is None or score > best[0]:

@@ -70,6 +70,11 @@ def memberships(counts: Floats, expected: Floats, log_share: Floats) -> Floats:
     return softmax(log_share + counts.reshape(len(counts), -1) @ expected.reshape(J, -1).T)
 
 
+def seen(counts: Floats) -> Floats:
+    """M x 1: whether an annotator has votes; others do not change how large clusters are."""
+    return np.asarray(counts.sum(axis=(1, 2)) > 0.0, dtype=np.float64)[:, None]
+
+
 @dataclass(frozen=True)
 class Clusters(Params):
     """The state of a fit."""
@@ -111,9 +116,10 @@ class ClusterFamily(Family):
             mixing, log_share = self.mixing()
             centre = self.prior + np.einsum("mj,mlk->jlk", self.member, counts)
             expected = expected_log(centre, axis=1)
-            self.member = memberships(counts, expected, log_share)
+            self.member = memberships(counts, expected, log_share) * seen(counts)
         classes = stats.mass + self.classes
-        score = np.einsum("mj,jlk->mlk", self.member, expected).reshape(stats.counts.shape)
+        everybody = np.where(seen(counts) > 0.0, self.member, softmax(log_share[None]))
+        score = np.einsum("mj,jlk->mlk", everybody, expected).reshape(stats.counts.shape)
         log_prior = expected_log(classes, axis=0)[None]
         return Clusters(score, log_prior, centre, self.member, log_share, mixing, classes)
 
@@ -182,7 +188,10 @@ class WorkerCluster(MixtureModel):
 
     def _grouped(self, start: Stats, votes: Votes, J: int) -> ClusterFamily:
         prior = self._common_prior(votes)
-        member = by_accuracy(own_accuracy(start.table()), J)
+        counts = start.table()
+        there = seen(counts)
+        member = np.zeros((len(counts), J))
+        member[there[:, 0] > 0] = by_accuracy(own_accuracy(counts)[there[:, 0] > 0], J)
         process = float(self.concentration) if self.mixing == "process" else None
         return ClusterFamily(prior[0], class_dirichlet(self.class_alpha, votes), member, process)
 
@@ -194,8 +203,11 @@ class WorkerCluster(MixtureModel):
     def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         assert isinstance(params, Clusters)
         centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
-        theta = np.einsum("mj,jkl->mkl", params.member, centre)
         used = params.member.sum(axis=0) > 0.5
-        member = params.member[:, used]
-        shares = normalise(member.sum(axis=0), axis=0)
+        shares = normalise(params.member[:, used].sum(axis=0), axis=0)
+        everybody = np.where(
+            params.member.sum(axis=1, keepdims=True) > 0.0, params.member, softmax(params.log_share[None])
+        )
+        member = everybody[:, used]
+        theta = np.einsum("mj,jkl->mkl", everybody, centre)
         return theta / theta.sum(axis=2, keepdims=True), centre[used], shares, member

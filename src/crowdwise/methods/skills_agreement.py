@@ -12,8 +12,8 @@ method          s
 ==============  ==================================================================================================
 ``eigenratio``  v1 / v2 * sqrt(l1 / l2): top eigenpairs of c and of the 0/1 graph of common items, ones on diagonals
 ``pgd``         argmin of sum over i < j of n_ij (c_ij - s_i s_j)^2 within bounds, by projected gradient steps
-``m-msr``       trimmed means of |c_ij| / s_i: see :mod:`crowdwise.methods.skills_mmsr`
-``triangular``  s_k^2 = |c_ik c_jk / c_ij|: see :mod:`crowdwise.methods.skills_triangular`
+``m-msr``       trimmed means of |c_ij| / s_i: see below
+``triangular``  s_k^2 = |c_ik c_jk / c_ij|: see below
 ==============  ==================================================================================================
 
 =========  ===============  ======  ==================================================================================
@@ -26,27 +26,53 @@ p          accuracy         M       (1 + (K - 1) s) / K
 
 Gold labels are one more annotator, whose skill is 1.
 
-References: Dalvi, Dasgupta, Kumar and Rastogi 2013 (eigenratio); Ma, Olshevsky, Saligrama and Szepesvari 2018 (pgd).
+``m-msr``: a few adversaries cannot move skills. Every partner i of j gives an estimate of the skill of j, |c_ij| / s_i,
+and an adversary can give any value. Of the estimates above the current value the F greatest are left out, of those
+below it the F smallest, and the rest is averaged.
+
+=========  ================  ======  =================================================================================
+symbol     code              shape   equation
+=========  ================  ======  =================================================================================
+u, v       ``u``, ``v``      M       v_j = trimmed mean over i of |c_ij| / u_i, and u likewise from v
+F          ``trim``          1       floor(fewest partners of an annotator / 2) - 1
+abs(s)     ``skill``         M       sqrt(u v)
+sign(s)    ``graph_signs``   M       top eigenvector of D^-1/2 (n c) D^-1/2, D the degrees; + for most annotators
+=========  ================  ======  =================================================================================
+
+``triangular``: any two partners i, j of k give s_k^2 = |c_ik c_jk / c_ij|. The estimate is as good as c_ij is far from
+zero, so the best pair is taken.
+
+=========  ===================  ======  ==============================================================================
+symbol     code                 shape   equation
+=========  ===================  ======  ==============================================================================
+abs(s)     ``best_triangles``   M       root of |c_ik c_jk / c_ij|, (i, j) of greatest |c_ij| sqrt(min of the n)
+k*         ``triangle_signs``   1       argmax over k of |s_k^2 + sum over i of c_ik|, whose sign is that of this sum
+sign(s)    ``triangle_signs``   M       that of c[k, k*] times that of k*
+=========  ===================  ======  ==============================================================================
+
+References: Dalvi, Dasgupta, Kumar and Rastogi 2013 (eigenratio); Ma, Olshevsky, Saligrama and Szepesvari 2018 (pgd);
+Ma and Olshevsky 2020 (m-msr); Bonald and Combes 2017 (triangular).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative
 from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Callback, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.starts import GOLD_WEIGHT, log_odds, tested_and_right
 from crowdwise.core.vote_sums import per_annotator, tally
-from crowdwise.methods import skills_fallback as fallback
 from crowdwise.methods import skills_graph as graph
-from crowdwise.methods.skills_graph import Pairs
-from crowdwise.methods.skills_precision import pair_variance
+from crowdwise.methods import skills_precision as fallback
+from crowdwise.methods.skills_graph import Pairs, by_group, groups_of, leading, like, near_zero
+from crowdwise.methods.skills_precision import pair_variance, triangle_variance
 
 
 def ratio_weights(found: Pairs) -> tuple[Floats, Floats]:
@@ -102,7 +128,7 @@ class EigenRatio(fallback.FallsBack):
         found = graph.pairs(votes, gold)
         weight, skill = ratio_weights(found)
         group = graph.groups_of(found.n)
-        sign = np.where(np.bincount(group, weights=_vote_support(votes, weight))[group] >= 0.0, 1.0, -1.0)
+        sign = graph.supported(group, _vote_support(votes, weight), weight)
         self.used_, self.skill_ = graph.used_classes(votes, gold), (sign * skill)[:M]
         if graph.contradicted(self._predict(votes), gold):
             sign[group == group[-1]] *= -1.0  # the group with the gold labels, the last annotator
@@ -248,7 +274,7 @@ def descend(found: Pairs, x: Floats, low: Floats, high: Floats, rounds: Rounds, 
     step = 1.0
     for _ in rounds:
         while True:
-            new = np.clip(x - step * gradient / degree, low, high)
+            new = np.clip(x - step * gradient / degree, low, high).round(12)  # rounding errors must not grow to skills
             move = new - x
             f_new, gradient_new = misfit(new, n, nc, ncc)
             if f_new <= f - 0.1 * float((degree * move**2).sum()) / step or step < 1e-12:
@@ -290,3 +316,210 @@ class PGD(IteratedSkills):
             x[:M] = (K * p - 1.0) / (K - 1.0)
             x[M], lows[M], highs[M] = 1.0, 1.0, 1.0
         return descend(found, np.clip(x, lows, highs), lows, highs, rounds, self.tol)
+
+
+def buckets(indptr: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Rows of a sparse matrix in sheets of about equal length: rows, places of their entries, which are real.
+
+    Sheets are at most half padding, and each is sorted at once.
+    """
+    degree = np.diff(indptr)
+    sheet = np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64)
+    for exponent in np.unique(sheet[degree > 0]):
+        rows = np.flatnonzero((sheet == exponent) & (degree > 0))
+        place = indptr[rows, None] + np.arange(degree[rows].max())
+        real = place < indptr[rows + 1, None]
+        yield rows, np.where(real, place, 0), real
+
+
+def trimmed(value: Floats, current: Floats, sheets: list[tuple[Ints, Ints, Ints]], trim: int) -> Floats:
+    """Per row the mean without the ``trim`` largest of those above its current value and smallest of those below."""
+    out = current.copy()
+    for rows, place, real in sheets:
+        table = np.sort(np.where(real, value[place], np.inf), axis=1)
+        degree, at = real.sum(axis=1), current[rows, None]
+        first = np.minimum((table < at).sum(axis=1), trim)
+        last = degree - np.minimum(degree - (table <= at).sum(axis=1), trim)
+        position = np.arange(table.shape[1])
+        kept = (position >= first[:, None]) & (position < last[:, None])
+        count = kept.sum(axis=1)
+        total = np.where(kept, table, 0.0).sum(axis=1)
+        out[rows[count > 0]] = (total / np.maximum(count, 1))[count > 0]
+    return out
+
+
+def subsequence(found: Pairs, trim: int, floor: float, fixed: int, rounds: Rounds, tol: float) -> Floats:
+    """|s| by alternating trimmed means (M-MSR); from ``fixed`` on, annotators have skill 1.
+
+    No skill falls under ``floor`` while others are divided by it: 1/sqrt(N), which is not distinguishable from 0.
+    """
+    sheets = list(buckets(found.n.indptr))
+    size, col = np.abs(found.c.data), found.n.indices
+    u = np.full(found.n.shape[0], max(float(np.sqrt(size.mean())), floor) if len(size) else 0.5)
+    u[fixed:] = 1.0
+    v, skill = u, u
+    for _ in rounds:
+        v = np.maximum(trimmed(size / u[col], v, sheets, trim), floor)
+        v[fixed:] = 1.0
+        u = np.maximum(trimmed(size / v[col], u, sheets, trim), floor)
+        u[fixed:] = 1.0
+        before, skill = skill, np.sqrt(u * v)
+        moved = float(np.abs(skill - before).max())
+        rounds.reached(moved=moved, converged=moved <= tol)
+        scale = np.sqrt(np.linalg.norm(u) / np.linalg.norm(v)) if fixed == len(u) else 1.0
+        u, v = u / scale, v * scale
+    return skill
+
+
+def graph_signs(found: Pairs, fixed: int) -> Floats:
+    """Signs that explain who agrees and who disagrees: the top eigenvector of n c, degrees taken out.
+
+    In every group most annotators are given the sign +, however many votes the others have; where as many have the
+    other, the eigenvector decides, and where that is even, too, all get 0: no order of rows decides.
+    """
+    nc = like(found.n, found.n.data * found.c.data)
+
+    def solve(members: Ints) -> Floats:
+        part = nc[members][:, members]
+        degree = np.sqrt(np.asarray(abs(found.n[members][:, members]).sum(axis=1)).ravel())
+        e = leading(lambda x: (part @ (x / degree)) / degree + x, len(members))[1]
+        sign = near_zero(e, 1.0)
+        most = (np.sign(near_zero(e)) @ (members < fixed)) or near_zero(np.array([e.sum()]))[0]
+        return np.asarray(np.sign(sign) * np.sign(most))
+
+    return by_group(groups_of(found.n), solve)
+
+
+@declared
+class MMSR(IteratedSkills):
+    """Skills by alternating trimmed means: some annotators may be adversaries.
+
+    With F values trimmed on either side, an annotator's skill stands between values given by honest partners as long
+    as at most F of the partners are corrupted. Only pairs with common items are kept in memory. Two departures from
+    the authors' script: the start is the same for all (theirs is random, so that names would matter), and the signs
+    come from an eigenvector of a matrix over annotators instead of one over annotators and pairs.
+
+    Parameters
+    ----------
+    trim
+        F, the values left out on either side. None: half of the fewest partners of an annotator, less one.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(500, n_annotators=30, n_classes=3, votes_per_item=8, random_state=0)
+    >>> cw.aggregate(crowd.votes, "m-msr").score(crowd.truth) > 0.85
+    True
+    """
+
+    key = "m-msr"
+
+    trim: CountFromZero | None = None
+    max_iter: Count = 1000
+    tol: NonNegative = 1e-10
+
+    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
+        M = votes.n_annotators
+        degree = np.diff(found.n.indptr)[:M]
+        fewest = int(degree[degree > 0].min()) if (degree > 0).any() else 0
+        trim = max(fewest // 2 - 1, 0) if self.trim is None else int(self.trim)
+        return subsequence(found, trim, 1.0 - high, M, rounds, self.tol) * graph_signs(found, M)
+
+    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+        # The trimmed mean is near the median of the estimates, whose variance is pi / 2 of their mean's.
+        return 0.5 * np.pi * super()._variance(found, votes, gold, skill)
+
+
+def best_triangles(found: Pairs, width: int) -> tuple[Floats, Ints, Ints]:
+    """s_k^2 from the best pair of partners (i, j) of each k: greatest |c_ij| sqrt(min(n_ij, n_ik, n_jk)).
+
+    That is |c_ij| where all share equally many items. Pairs that are equally good are averaged. NaN: no triangle.
+    Also the two partners (of the first of equals; -1 for no triangle).
+    ``width``: how many partners are used, those with most common items and most agreement with others first.
+    """
+    M, indptr, indices = found.n.shape[0], found.n.indptr, found.n.indices
+    n, c = found.n.data, np.abs(found.c.data)
+    keys = np.repeat(np.arange(M, dtype=np.int64), np.diff(indptr)) * M + indices
+    total = np.asarray(found.n.sum(axis=1)).ravel()
+    strength = np.asarray(like(found.n, n * c).sum(axis=1)).ravel() / np.maximum(total, 1e-300)
+    square, one, two = np.full(M, np.nan), np.full(M, -1), np.full(M, -1)
+    for k in range(M):
+        own = np.arange(indptr[k], indptr[k + 1])
+        if len(own) > width:
+            own = own[np.argsort(-np.sqrt(n[own]) * strength[indices[own]], kind="stable")[:width]]
+        if len(own) < 2:
+            continue
+        partner = indices[own].astype(np.int64)
+        first, second = np.triu_indices(len(own), 1)
+        key = partner[first] * M + partner[second]
+        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        good = (keys[place] == key) & (c[place] > 0)
+        if not good.any():
+            continue
+        first, second, place = own[first[good]], own[second[good]], place[good]
+        score = c[place] * np.sqrt(np.minimum(np.minimum(n[place], n[first]), n[second]))
+        best = score >= score.max() * (1.0 - 1e-9)
+        square[k] = float((c[first] * c[second] / c[place])[best].mean())
+        one[k], two[k] = indices[first[best][0]], indices[second[best][0]]
+    return square, one, two
+
+
+def triangle_signs(found: Pairs, size: Floats) -> Floats:
+    """The annotator k* with most evidence gets the sign of s^2 + sum of c; others that of their c[k, k*].
+
+    Those who share nothing with k* get it from the ones who have a sign already. In the end every sign is decided once
+    more by all partners, as c[k, k*] may rest on a single item.
+    """
+    M = len(size)
+    nc = like(found.n, found.n.data * found.c.data)
+    mean_n = np.asarray(found.n.sum(axis=1)).ravel() / np.maximum(np.diff(found.n.indptr), 1)
+    sure = mean_n * size**2 + np.asarray(nc.sum(axis=1)).ravel()
+    sign, group = np.zeros(M), groups_of(found.n)
+    most = np.zeros(group.max(initial=0) + 1)
+    np.maximum.at(most, group, np.abs(sure))
+    star = np.flatnonzero(np.abs(sure) >= most[group] * (1.0 - 1e-9))  # all that are equally sure: no order decides
+    sign[star] = np.where(sure[star] >= 0.0, 1.0, -1.0)
+    while True:
+        support = near_zero(nc @ (sign * np.where(np.isin(np.arange(M), star), 1.0, size)))
+        new = (sign == 0.0) & (support != 0.0)
+        if not new.any():
+            break
+        sign[new] = np.sign(support[new])
+    support = near_zero(nc @ (sign * size))
+    return np.where(support != 0.0, np.sign(support), np.where(sign == 0.0, 1.0, sign))
+
+
+@declared
+class Triangular(PairSkills):
+    """Skills from triangles: c_ik c_jk / c_ij = s_k^2.
+
+    Of all pairs of partners the most informative one is taken for each annotator, which attains the minimax rate
+    with two classes and full overlap. No iteration, no start. The authors' rule (greatest |c_ij|) is for equal
+    overlap; here a pair counts by its common items too.
+
+    Parameters
+    ----------
+    max_partners
+        How many partners of each annotator are used, at most.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(500, n_annotators=20, n_classes=3, votes_per_item=10, random_state=0)
+    >>> cw.aggregate(crowd.votes, "triangular").score(crowd.truth) > 0.9
+    True
+    """
+
+    key = "triangular"
+
+    max_partners: Annotated[int, Bounds(minimum=2)] = 64
+    _partners: list[Ints] = field(init=False)
+
+    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
+        M = votes.n_annotators
+        square, *self._partners = best_triangles(found, self.max_partners)
+        size = np.sqrt(np.minimum(square, high**2))
+        size[M:] = 1.0
+        unknown = np.isnan(size)
+        if unknown.any():  # part of no triangle: the strength of an average pair
+            size[unknown] = np.sqrt(np.abs(np.average(found.c.data, weights=found.n.data))) if found.n.nnz else 0.5
+        return size * triangle_signs(found, size)
+
+    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+        return triangle_variance(votes, gold, found, np.abs(skill), *self._partners)

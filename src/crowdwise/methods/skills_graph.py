@@ -159,8 +159,16 @@ def leading(apply: Callable[[Floats], Floats], size: int) -> tuple[float, Floats
     if size <= DENSE:
         full = np.column_stack([apply(e) for e in np.eye(size)])
         values, vectors = np.linalg.eigh((full + full.T) / 2.0)
-        top = int(np.abs(values).argmax())
-        return float(values[top]), vectors[:, top]
+        size_of = np.where(values > 0.0, values, -values * (1.0 - 1e-9))  # of two opposite ones the positive
+        top = int(size_of.argmax())
+        same = vectors[:, np.abs(values - values[top]) <= 1e-9 * abs(values[top])]
+        if same.shape[1] == 1:
+            return float(values[top]), vectors[:, top]
+        even = same @ same.sum(
+            axis=0
+        )  # of several, what they have of all annotators alike, or nothing: no order decides
+        norm = float(np.linalg.norm(even))
+        return float(values[top]), even / norm if norm > 1e-6 else np.zeros(size)
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     operator = LinearOperator((size, size), matvec=apply, dtype=np.float64)
@@ -176,6 +184,22 @@ def by_group(group: Ints, solve: Callable[[Ints], Floats]) -> Floats:
     for members in np.split(order, np.cumsum(np.bincount(group))[:-1]):
         if len(members) > 1:
             out[members] = solve(members)
+    return out
+
+
+def near_zero(x: Floats, otherwise: float = 0.0) -> Floats:
+    """The numbers, with another one where they are 0 up to rounding."""
+    return np.where(np.abs(x) > 1e-9 * max(float(np.abs(x).max(initial=0.0)), 1e-3), x, otherwise)
+
+
+def supported(group: Ints, support: Floats, v: Floats) -> Floats:
+    """M: the sign of each annotator's group, by the support that is summed over it, else by the sum of v; 0 where
+    neither decides, so that nothing depends on the order of rows."""
+    out = np.zeros(len(group))
+    for value in (support, v):
+        total = np.bincount(group, weights=value)[group]
+        size = np.bincount(group, weights=np.abs(value))[group]
+        out = np.where((out == 0.0) & (np.abs(total) > 1e-9 * size), np.sign(total), out)
     return out
 
 

@@ -33,8 +33,8 @@ from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Callback, Outcome, Params, Part, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d
 from crowdwise.kernels import reference
-from crowdwise.methods import skills_fallback as fallback
 from crowdwise.methods import skills_graph as graph
+from crowdwise.methods import skills_precision as fallback
 from crowdwise.methods.skills_graph import Pairs
 from crowdwise.methods.spectral_vectors import evidence, influence_variance, mean_log_odds, posterior
 
@@ -213,8 +213,7 @@ class SML(fallback.FallsBack):
         size = np.asarray(abs(A).sum(axis=0)).ravel()
         bound = np.sqrt(1.0 - mu**2)  # |cov(vote, truth)| <= sd(vote) sd(truth)
         v, group = rank_one(found, bound), graph.groups_of(found.n)
-        support = np.bincount(group, weights=v * size)
-        v *= np.where(support[group] >= 0.0, 1.0, -1.0)
+        v *= graph.supported(group, v * size, v)
         paired = np.diff(found.n.indptr) > 0
         v[~paired] = np.average(v[paired], weights=size[paired]) if paired.any() else 0.0
         v = np.clip(v, -bound, bound)
@@ -230,7 +229,7 @@ class SML(fallback.FallsBack):
 
         grid = np.linspace(-0.95, 0.95, 39)
         heights = np.array([fit(float(b)) for b in grid])
-        best = int(heights.argmax())
+        best = int((heights >= heights.max() - 1e-9 * np.abs(heights).max()).argmax())  # the first of equals
         if np.ptp(heights) <= 1e-9 * max(float(np.abs(heights).max()), 1.0):  # no covariance: any b explains the votes
             b = float(np.clip(mu @ size / max(float(size.sum()), 1e-300), -0.95, 0.95))
         else:

@@ -60,9 +60,9 @@ FLOOR = 1e-6
 """The least scale b / a of ``bwa``: where everybody agrees, votes would have infinite precision."""
 
 
-def loss_weights(loss: Floats, norm: str) -> Floats:
-    """v[m] = -log of the loss as a share of all losses (``"sum"``) or of the largest (``"max"``)."""
-    return np.asarray(-np.log(loss / (loss.sum() if norm == "sum" else loss.max())))
+def loss_weights(loss: Floats, norm: str, some: Any = True) -> Floats:
+    """v[m] = -log of the loss as a share of all losses (``"sum"``) or of the largest (``"max"``) of ``some``."""
+    return np.asarray(-np.log(loss / (loss.sum(where=some) if norm == "sum" else loss.max(where=some, initial=0.0))))
 
 
 def chi_squared_quantile(p: float, n: Floats) -> Floats:
@@ -136,10 +136,10 @@ class PM(Alternating):
 
     def _weights(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds]:
         def weigh(right: Floats, total: Floats) -> Floats:
-            return loss_weights(self._loss(right, total), self.norm)
+            return loss_weights(self._loss(right, total), self.norm, total > 0.0)
 
         def value(weight: Floats, right: Floats, total: Floats) -> float:
-            return -float(weight @ self._loss(right, total))
+            return -float(weight @ (self._loss(right, total) * (total > 0.0)))
 
         has_objective = self.norm == "sum" and not self.per_vote
         return alternate(parts, weigh, self._count, self.max_iter, callback, value if has_objective else None)
@@ -150,7 +150,7 @@ class PM(Alternating):
 
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         """The weight at either end of the interval of the annotator's rate of loss, the losses of the others fixed."""
-        all_losses = self._loss(right, total)
+        all_losses = self._loss(right, total) * (total > 0.0)
         rest = all_losses.sum() - all_losses
         top = np.sort(all_losses)[::-1]
         others = np.where(all_losses == top[0], top[min(1, len(top) - 1)], top[0])

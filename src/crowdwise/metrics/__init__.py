@@ -20,9 +20,11 @@ from crowdwise.core.lazy import lazily
 
 _WHERE = {
     "bootstrap": ("Estimate",),
-    "calibration": ("brier", "calibration_error", "log_loss", "reliability"),
     "clusters": ("adjusted_rand", "cluster_accuracy", "mutual_information"),
-    "labels": ("accuracy", "accuracy_on_truth", "accuracy_per_class", "confusion_error"),
+    "labels": (
+        "accuracy", "accuracy_on_truth", "accuracy_per_class", "brier", "calibration_error", "confusion_error",
+        "log_loss", "reliability",
+    ),
     "measures": ("measure",),
     "ratings": ("kendall", "mae", "quadratic_kappa", "rmse", "spearman"),
     "sets": (

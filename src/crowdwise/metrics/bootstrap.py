@@ -30,7 +30,7 @@ import numpy as np
 from crowdwise.core.constraints import Count, Fraction, RandomState, checked
 from crowdwise.core.intervals import interval_text
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.truth_scores import some_known
+from crowdwise.core.result import some_known
 
 WORK = 2e8
 """Resamples times items: above it fewer resamples are drawn (at least 200)."""

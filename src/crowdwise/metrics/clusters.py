@@ -17,9 +17,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from crowdwise.core import truth_scores
+from crowdwise.core import result
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.truth_scores import some_known
+from crowdwise.core.result import some_known
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
@@ -59,7 +59,7 @@ def adjusted_rand(found: Any, truth: Any, **options: Unpack[Options]) -> Estimat
     """
     k, c = _known(found, truth)
 
-    return Bootstrap(**options).of_weights(lambda weight: truth_scores.adjusted_rand(k, c, weight), len(k))
+    return Bootstrap(**options).of_weights(lambda weight: result.adjusted_rand(k, c, weight), len(k))
 
 
 def _table(k: Ints, c: Ints, weight: Floats) -> Floats:

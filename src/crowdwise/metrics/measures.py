@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.truth import encode_numbers
 from crowdwise.metrics.bootstrap import Estimate
 
@@ -29,8 +30,10 @@ MEASURES = {
 """What each figure is called."""
 
 
-def measure(answer_type: str, answers: Any, result: Any, truth: Any = None, *, gold: Any = None) -> dict[str, Estimate]:
+def measure(answer_type: str, answers: Any, result: Any, truth: Any = None) -> dict[str, Estimate]:
     """Figures with intervals against known truth, by name; none where nothing is known.
+
+    Items whose class the method was given (gold) are left out.
 
     Parameters
     ----------
@@ -40,8 +43,6 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None, *, g
         A table of answers, and the result of a fit to them.
     truth
         By default that of the answers; for comparisons and rankings, the true score of each item.
-    gold
-        The truth that the method has used, of votes: it is left out.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(50, n_annotators=6, random_state=0)
@@ -61,9 +62,7 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None, *, g
     if answer_type == "label-sets":
         out = {"f1": metrics.set_f1(result, truth)}
         return out | {name: getattr(metrics, name)(result, truth) for name in ("jaccard", "subset_accuracy")}
-    codes = answers.encode_truth(truth)
-    if gold is not None:
-        codes = np.where(answers.encode_truth(gold) >= 0, -1, codes)
+    codes = result.truth_codes(answers.encode_truth(truth))
     if not (codes >= 0).any():
         return {}
     if answer_type not in ("tags", "ordinal"):
@@ -98,3 +97,32 @@ def _own_truth(answer_type: str, answers: Any) -> Any:
         known = np.flatnonzero(truth >= 0)
         return dict(zip(answers.items[known].tolist(), answers.classes[truth[known]].tolist(), strict=True)) or None
     return truth
+
+
+MOST_ITEMS = 1_000_000
+"""Items with truth that are kept."""
+
+
+class MeasuredParts:
+    """The class probabilities of items whose truth is known, and what they show."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Floats, Ints]] = []
+        self.n_items = 0
+
+    def add(self, q: Floats, truth: Ints | None) -> None:
+        """The items of a part: N x K class probabilities and N class codes, -1 where the truth is unknown.
+
+        Which items a part holds is chance, so that those of the first parts are as good as any.
+        """
+        if truth is not None and self.n_items < MOST_ITEMS:
+            known = np.flatnonzero(truth >= 0)[: MOST_ITEMS - self.n_items]
+            self.rows.append((q[known], truth[known]))
+            self.n_items += len(known)
+
+    def measured(self) -> dict[str, Estimate]:
+        """Figures by name, as :func:`crowdwise.metrics.measure` gives them for votes; none where nothing is known."""
+        if not self.n_items:
+            return {}
+        q, y = (np.concatenate(arrays) for arrays in zip(*self.rows, strict=True))
+        return measure_classes(q, y)

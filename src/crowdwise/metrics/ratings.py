@@ -8,9 +8,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.estimates import Estimates
 from crowdwise.core.numerics import Floats
-from crowdwise.core.truth_scores import kendall_tau, some_known
+from crowdwise.core.result import Estimates, kendall_tau, some_known
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 

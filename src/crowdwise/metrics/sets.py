@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from crowdwise.core.constraints import checked
 from crowdwise.core.numerics import Floats
-from crowdwise.core.truth_scores import some_known
+from crowdwise.core.result import some_known
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 

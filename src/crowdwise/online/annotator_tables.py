@@ -17,8 +17,6 @@ from crowdwise.online.vote_store import grown
 LATE = 2.0
 """The average over an annotator's votes gives the t-th a weight of about t to this power."""
 
-__all__ = ["AnnotatorTables", "remaining_share"]
-
 
 class AnnotatorTables:
     """Counts of annotators, in the places of a :class:`~crowdwise.online.vote_store.VoteStore`."""

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -47,17 +47,19 @@ import numpy as np
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, NonNegative, checked
-from crowdwise.core.dependence import resolve
+from crowdwise.core.dependence import USUAL, Dependence, correct, resolve, usual
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.model import EMModel, Model
-from crowdwise.core.numerics import Floats, Ints, decide, normalise
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise
 from crowdwise.core.parameters import declared
+from crowdwise.data.encoding import to_vocabulary
+from crowdwise.data.frames import is_missing
+from crowdwise.data.truth import unknown_class
 from crowdwise.data.votes import Votes
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError
 from crowdwise.online.annotator_tables import AnnotatorTables
-from crowdwise.online.names import Names
-from crowdwise.online.stream_dependence import CorrectedStream
-from crowdwise.online.vote_store import Batch, Index, OnDuplicate, VoteStore, grown
+from crowdwise.online.stream_files import SavedStream
+from crowdwise.online.vote_store import Batch, Index, Names, OnDuplicate, VoteStore, grown
 
 BLOCK = (20, 1000)
 """The fewest and the most items that are visited under the same parameters; in between a tenth of those so far."""
@@ -66,14 +68,14 @@ EARLY = 300_000
 PASSES = 20
 """The passes over all votes of a refit."""
 REFIT_FACTOR = 1.2
+GROWTH = 1.1
+"""Gold labels are looked at again when the votes have grown by this factor."""
 
 Step = Annotated[float, Bounds(above=0.5, maximum=1)] | None
 
-__all__ = ["REFIT_FACTOR", "Online", "Step"]
-
 
 @declared
-class Online(CorrectedStream):
+class Online(SavedStream):
     """A model that follows a stream of votes.
 
     Parameters
@@ -133,7 +135,8 @@ class Online(CorrectedStream):
         self.tables = AnnotatorTables(K, self.step)
         self.posterior = np.zeros((0, K))
         """N x K, as it was when an item was last visited."""
-        self._shown = None
+        self._shown: tuple[int, int, Dependence] | None = None
+        """After how many votes and gold labels the dependence was computed, and what it was."""
         self.n_items = 0
         """Items that were voted on, forgotten ones included."""
         self.visits = 0
@@ -396,3 +399,80 @@ class Online(CorrectedStream):
     def crowd(self) -> Floats:
         """L x K: P(label | truth) of the crowd as a whole."""
         return self.tables.crowd(self.prior_strength)
+
+    def add_gold(self, gold: Any) -> Self:
+        """Give the classes of some items, item -> class: items that were voted on are visited again, others wait."""
+        return self._keep(self._known(gold, self.item_names.names[:1], self.class_names.names))
+
+    def _known(self, gold: Any, items: Any, classes: list[Any], votes: Votes | None = None) -> dict[Any, Any]:
+        """Item -> class, with names as they are here; an array has a class code for each item of some votes."""
+        if votes is not None and isinstance(gold, (np.ndarray, list, tuple)):
+            codes = votes.encode_truth(gold)
+            at = np.flatnonzero(codes >= 0)
+            return dict(zip(votes.items[at].tolist(), votes.classes[codes[at]].tolist(), strict=True))
+        if not hasattr(gold, "keys"):
+            raise InputError(f"gold must be a mapping from item to class, and is {type(gold).__name__}.")
+        given = {name: value for name, value in dict(gold).items() if not is_missing(value)}
+        names, values = (to_vocabulary(list(some)).tolist() for some in (given, given.values()))
+        known = {_like(name, items): _like(value, classes) for name, value in zip(names, values, strict=True)}
+        odd = [value for value in known.values() if value not in classes]
+        if odd:
+            raise unknown_class(dict.fromkeys(odd), np.array(classes, dtype=object))
+        return known
+
+    def _keep(self, known: dict[Any, Any]) -> Self:
+        """Take known classes; those of items in the store count at once."""
+        self.waiting |= known
+        codes, _ = self.item_names.encode(known)
+        there = codes[codes < len(self.item_names)]
+        items = self._set_waiting(there[self.store.items.find(there) >= 0])
+        if len(items):
+            self.converged = False
+            self._visit(items)
+        return self
+
+    def _set_waiting(self, codes: Ints) -> Ints:
+        """Set the known classes of some items (codes) in the store; their places."""
+        if not self.waiting:
+            return codes[:0]
+        found = [code for code in codes.tolist() if self.item_names.names[code] in self.waiting]
+        items = np.array(found, dtype=np.int64)
+        classes = [self.waiting.pop(self.item_names.names[code]) for code in found]
+        self.store.set_truth(items, self.class_names.encode(classes)[0])
+        return np.sort(self.store.items.find(items))
+
+    def shown_dependence(self) -> Dependence:
+        """How strongly the votes on an item depend on each other, for whatever is stated or decided about the stream.
+
+        As in real crowds, and by gold labels where there are any: these are looked at again when a tenth more votes
+        have come. A number that was given to the model is used as it is.
+        """
+        if not isinstance(self.model.dependence, str):
+            return resolve(self.model.dependence, self.votes(), np.empty((0, 0)))
+        S, known = self.store.n_votes, int((self.store.truth >= 0).sum())
+        if not known:
+            return USUAL
+        if self._shown is None or self._shown[1] != known or not self._shown[0] <= S <= GROWTH * self._shown[0]:
+            votes, (q, _) = self.votes(), self.e_step()
+            order, _ = self.class_names.encode(votes.classes)  # the table has the classes in the usual order
+            found = usual(votes, q[:, order], votes.truth)
+            bias = np.array(found.bias)[order.argsort()].tolist() if found.bias else ()
+            self._shown = S, known, replace(found, bias=tuple(bias))
+        return self._shown[2]
+
+    def corrected(self, q: Floats) -> Floats:
+        """A posterior of the items in the store, corrected by :meth:`shown_dependence`; gold labels are certain."""
+        indptr, _, _, weight = self.store.votes()
+        item = np.repeat(np.arange(len(q)), np.diff(indptr))
+        n = np.bincount(item, weights=weight if len(weight) else None, minlength=len(q)).astype(np.float64)
+        return clamp(correct(q, n, self.shown_dependence()), self.store.truth)
+
+
+def _like(name: Any, others: Any) -> Any:
+    """A name as the others are: numbers where these are numbers, text where these are text."""
+    first = next(iter(others), name)
+    if isinstance(first, str) and isinstance(name, int):
+        return str(name)
+    if isinstance(first, int) and isinstance(name, str) and name.lstrip("-").isdecimal() and str(int(name)) == name:
+        return int(name)
+    return name

@@ -17,16 +17,13 @@ from crowdwise.data.folders import replacing
 from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays, write_json
 from crowdwise.errors import ParameterError, ReadError
 from crowdwise.online.annotator_tables import AnnotatorTables
-from crowdwise.online.names import Names
-from crowdwise.online.vote_store import ITEMS, ROWS, Index, VoteStore
+from crowdwise.online.vote_store import ITEMS, ROWS, Index, Names, VoteStore
 
 FORMAT = 4
 FACTS, ARRAYS = "online.json", "arrays.npz"
 COUNTERS = ("n_items", "visits", "next_visit", "refit_at", "converged")
 NAMES = ("item_names", "annotator_names", "class_names")
 TABLES = ("clock", "given", "counts", "moving")
-
-__all__ = ["SavedStream", "read_facts"]
 
 
 class SavedStream(Parameterised):

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.numerics import Floats, share_interval
 from crowdwise.trust.wording import begun, counted, figure, joined, named, percent
 
 MATTERS, LOUD, WIDE, ENOUGH, USEFUL, OFTEN, DOUBT = 0.1, 1.5, 2.0, 20, 0.2, 0.2, 0.95
@@ -193,11 +194,20 @@ def _rates(frames: Mapping[str, Frame], kind: str) -> Iterator[Found]:
     yield from _in_doubt(frames["items"], "item")
 
 
+def less_accurate(accuracy: Floats, votes: Floats, margin: float = 0.0) -> npt.NDArray[np.int64]:
+    """The annotators whose accuracy is, with its interval, under the median less a margin; the least accurate first.
+
+    The interval is that of their votes alone: the error of the crowd is the same for all.
+    """
+    _, high = share_interval(np.nan_to_num(accuracy) * votes, votes, np.zeros(len(votes)))
+    return _where(high < np.nanmedian(accuracy) - margin, -accuracy)
+
+
 def _tags(frames: Mapping[str, Frame], _: str) -> Iterator[Found]:
     people = frames["annotators"]
     if "accuracy_high" in people:
         accuracy = people["accuracy"]
-        weak = _where(people["accuracy_high"] < np.median(accuracy), -accuracy)
+        weak = less_accurate(accuracy, people["votes"])
         figures = [f"{percent(accuracy[m])} right, the median is {percent(np.median(accuracy))}" for m in weak]
         yield from _line(
             "inexact", "Less accurate than half of the others", "annotator", people["annotator"][weak], figures

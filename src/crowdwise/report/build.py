@@ -30,8 +30,10 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Fraction, checked
 from crowdwise.core.result import Result, plain
 from crowdwise.data.dataset import Dataset
+from crowdwise.data.table import Table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.reading import read
 from crowdwise.report.inspection import Progress
 from crowdwise.report.json_values import estimate, number, plain_list
 from crowdwise.report.other_answers import answer_sections
@@ -55,8 +57,9 @@ def build_report(
     Parameters
     ----------
     answers
-        Votes or a table of other answers; or a :class:`~crowdwise.Dataset`, whose texts, images, attributes and
-        demographics are then used unless others are handed over.
+        Votes or a table of other answers; a dataframe, a file or a dataset folder, as :func:`crowdwise.aggregate` takes
+        them; or a :class:`~crowdwise.Dataset`, whose texts, images, attributes and demographics are then used unless
+        others are handed over.
     result
         The result of a fit to them; by default that of the default method.
     truth
@@ -87,15 +90,16 @@ def build_report(
     (0, 'one-coin')
     """
     shown = {"texts": texts, "images": images, "attributes": attributes, "demographics": demographics}
+    if not isinstance(answers, (Dataset, Table)):
+        source = read(answers)
+        answers = source.dataset or source.table
     if isinstance(answers, Dataset):
         data = answers
         own = {"texts": data.texts, "images": data.images, "attributes": data.attributes}
         own["demographics"] = data.annotators
         shown = {name: own[name] if value is None else value for name, value in shown.items()}
         answers, title = data.votes, data.name if title is None else title
-    kind = getattr(answers, "answer_type", None)
-    if kind not in registry.ANSWER_TYPES:
-        raise InputError(f"Expected Votes, a Dataset or a table of answers and found {type(answers).__name__}.")
+    kind = answers.answer_type
     of_votes = isinstance(answers, Votes)
     if not of_votes:
         given = {"gold": gold, **shown}
@@ -147,7 +151,7 @@ def _agreement(answers: Any, notes: list[str]) -> list[dict[str, Any]]:
 
 def method_facts(result: Any) -> dict[str, Any]:
     """What was fitted, with which parameters, and how the fit went."""
-    entries = (registry.METHODS, registry.LEARNERS, registry.ANSWER_METHODS)
+    entries = (registry.METHODS, registry.LEARNERS, registry.ANSWER_METHODS, registry.plugins())
     entry = next((found[result.method] for found in entries if result.method in found), None)
     trace = result.trace
     if len(trace) > MOST_POINTS:

@@ -17,7 +17,11 @@ kind               condition                                                    
 ``pair``           two classes taken for one another beyond chance, and surely in    –
                    ``MATTERS`` of the votes that name either (the interval's end);
                    and more often than chance by ``MATTERS`` of that
+``panel``          nearly everybody answers everything, and they count as less than  –
+                   half as many independent annotators (``trust.effective_votes``)
 ``items``          labels in doubt                                                   –
+``rules``          name one class or nothing in a crowd of such, and gold does not   unclear
+                   show that they know
 ``captured``       those who repeat each other may have decided the consensus        all others unclear
 =================  ================================================================  ==========================
 
@@ -30,18 +34,21 @@ When it fails: where most of a crowd errs in the same way, the votes do not show
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from crowdwise import registry
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.crowd_kind import crowd_sums, kind_of, rules_in
 from crowdwise.core.numerics import Floats, binomial_tail
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
+from crowdwise.reading import read
 from crowdwise.report.inspection import Inspection, Progress, inspect
 from crowdwise.trust.flags import Finding, FindingKind, Flag, FlagKind, Verdict
+from crowdwise.trust.panel_votes import effective_votes
 from crowdwise.trust.wording import counted, percent, sentence
 
 __all__ = ["Diagnosis", "Finding", "FindingKind", "Verdict", "diagnose"]
@@ -54,7 +61,7 @@ NAMED = 50
 VERDICT_OF = {
     FindingKind.ADVERSARY: Verdict.DROP, FindingKind.SPAMMER: Verdict.DROP, FindingKind.CONSTANT: Verdict.DROP,
     FindingKind.COPIERS: Verdict.LOOK, FindingKind.DRIFT: Verdict.LOOK, FindingKind.CONFUSION: Verdict.LOOK,
-    FindingKind.BIAS: Verdict.LOOK, FindingKind.FEW: Verdict.UNCLEAR,
+    FindingKind.BIAS: Verdict.LOOK, FindingKind.FEW: Verdict.UNCLEAR, FindingKind.RULES: Verdict.UNCLEAR,
 }  # fmt: skip
 RANK = {name: place for kinds in (FindingKind, Verdict) for place, name in enumerate(kinds)}
 """The place of each finding and each verdict, the most pressing first."""
@@ -70,10 +77,9 @@ class Diagnosis:
         In the order of ``FindingKind``.
     verdicts
         Annotator -> :class:`Verdict`.
-    expected
-        The share of labels that are expected to be right, by the votes alone: the mean of ``right`` of
-        :func:`crowdwise.trust.assess_items`, for which the probabilities of the method do not count. NaN where it is
-        not known. ``consensus.expected_accuracy()`` is the estimate by the method's own probabilities.
+    expected, expected_interval
+        The share of labels, but for those given as gold, that are expected to be right, and its 95 % interval:
+        ``consensus.expected_accuracy()``. NaN where annotators who repeat each other may have decided the labels.
     inspection
         What the detectors returned.
     """
@@ -81,15 +87,26 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     verdicts: dict[Any, Verdict]
     expected: float
+    expected_interval: tuple[float, float]
     inspection: Inspection
 
     def __repr__(self) -> str:
         drop, look = (f"{len(self.by_verdict(verdict)):,}" for verdict in (Verdict.DROP, Verdict.LOOK))
-        sure = f", {percent(self.expected, 1)} of the labels expected to be right" if np.isfinite(self.expected) else ""
+        sure = f", {self.expected_words} of the labels expected to be right" if np.isfinite(self.expected) else ""
         found = counted(len(self.findings), "finding")
         return (
             f"Diagnosis({counted(len(self.verdicts), 'annotator')}: {drop} to drop, {look} to look at; {found}{sure})"
         )
+
+    @property
+    def expected_words(self) -> str:
+        """The share of labels that are expected to be right, with its interval, for sentences."""
+        low, high = self.expected_interval
+        return f"{percent(self.expected)} ({percent(low).rstrip('%')} to {percent(high)})"
+
+    def __str__(self) -> str:
+        """The counts, and a line for each finding."""
+        return "\n".join([repr(self), *(f"- {line}" for line in self.sentences())])
 
     def of_kind(self, kind: FindingKind | str) -> list[Finding]:
         """The findings of one kind."""
@@ -109,7 +126,7 @@ class Diagnosis:
 
 
 def diagnose(
-    votes: Votes, consensus: Consensus | None = None, *, gold: Any = None, level: float = 0.05,
+    votes: Any, consensus: Consensus | None = None, *, gold: Any = None, level: float = 0.05,
     progress: Progress | None = None,
 ) -> Diagnosis:  # fmt: skip
     """What is wrong with these votes: spammers, copiers, drift, classes easily confused, labels in doubt.
@@ -117,7 +134,8 @@ def diagnose(
     Parameters
     ----------
     votes, consensus
-        The votes, and a consensus of them by whatever method; by default that of the default method.
+        The votes (also a dataframe, a file or a dataset folder, as :func:`crowdwise.aggregate` takes them), and a
+        consensus of them by whatever method; by default that of the default method.
     gold
         True classes to judge by where they are known: a mapping from item to class, or N codes with -1 for unknown.
     level
@@ -131,23 +149,21 @@ def diagnose(
     >>> sorted(found.names("spammer")) == sorted(crowd.votes.annotators[crowd.parameters["spammers"]].tolist())
     True
     """
+    votes = read(votes).table
     if not isinstance(votes, Votes):
-        raise InputError(f"Expected Votes and found {type(votes).__name__}: {_instead(votes)}")
+        raise InputError(
+            f"Expected Votes and found {type(votes).__name__}: diagnose is about classes. For {votes.answer_type}, "
+            "write_report(answers, None, path) shows what is in them."
+        )
     if consensus is None:
         consensus = registry.create(registry.DEFAULT).fit(votes, gold).consensus_
     return concluded(inspect(votes, consensus, gold=gold, level=level, progress=progress))
 
 
-def _instead(answers: Any) -> str:
-    """What to do with something that is no votes."""
-    if isinstance(kind := getattr(answers, "answer_type", None), str):
-        return f"diagnose is about classes. For {kind}, write_report(answers, None, path) shows what is in them."
-    return "make them with Votes.from_frame."
-
-
 def concluded(seen: Inspection) -> Diagnosis:
     """The findings and verdicts of an inspection."""
     found = [*_about_annotators(seen), *_about_groups(seen), *_about_pairs(seen), *_about_items(seen)]
+    found += _about_panel(seen)
     if seen.captured:  # a captured consensus convicts the innocent: no verdict rests on it
         found = [finding for finding in found if finding.kind in (FindingKind.CAPTURED, FindingKind.COPIERS)]
     found.sort(key=lambda finding: RANK[finding.kind])
@@ -157,8 +173,19 @@ def concluded(seen: Inspection) -> Diagnosis:
         verdict = VERDICT_OF.get(finding.kind, Verdict.KEEP)
         for name in finding.annotators:
             verdicts[name] = min(verdict, verdicts[name], key=RANK.__getitem__)
-    right = seen.items.columns["right"] if seen.items is not None and not seen.captured else np.empty(0)
-    return Diagnosis(tuple(found), verdicts, float(right.mean()) if len(right) else float("nan"), seen)
+    nothing = (float("nan"),) * 3
+    value, *ends = nothing if seen.captured else seen.consensus.expected_accuracy()
+    return Diagnosis(tuple(found), verdicts, value, (ends[0], ends[1]), seen)
+
+
+def _about_panel(seen: Inspection) -> list[Finding]:
+    votes = seen.votes
+    if votes.n_classes < 2 or kind_of(crowd_sums(votes), votes.n_classes) != "panel":
+        return []
+    worth = effective_votes(votes, seen.consensus)
+    if 2.0 * worth.effective >= worth.annotators:
+        return []
+    return [Finding(FindingKind.PANEL, numbers=asdict(worth) | {"effective": worth.effective})]
 
 
 def _about_annotators(seen: Inspection) -> list[Finding]:
@@ -178,6 +205,10 @@ def _about_annotators(seen: Inspection) -> list[Finding]:
         numbers = {name: float(columns[name][m]) for name in measures if name in columns}
         found = _kinds(flags, numbers, consistent=bool(pairs))
         out += [Finding(kind, (names[m],), numbers=numbers, flags=behind) for kind, behind in found]
+    unknown = rules_in(seen.votes) & ~(columns["skill_low"] > 0.0) & np.array([not flags for flags in report.flags])
+    if unknown.any():
+        rules = tuple(report.names[unknown].tolist())
+        out.append(Finding(FindingKind.RULES, rules, numbers={"annotators": len(unknown)}))
     return out
 
 

@@ -38,14 +38,13 @@ from crowdwise.core.numerics import Floats
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import AnnotatorReport, assess_annotators
-from crowdwise.trust.capacity import channel_capacity
 from crowdwise.trust.colluders import SharedMistakes, shared_mistakes
 from crowdwise.trust.collusion_rings import Colluders, find_colluders
 from crowdwise.trust.dependent_groups import DependentGroups, find_groups
 from crowdwise.trust.evidence import check_match, read_evidence, sample_items
 from crowdwise.trust.flags import FlagKind
 from crowdwise.trust.item_review import ItemReport, assess_items
-from crowdwise.trust.spammers import Spammers, capacity_spammers
+from crowdwise.trust.spammers import Spammers, capacity_spammers, channel_capacity
 
 MOST_WORK = 800_000
 """Votes x classes among which shared mistakes are looked for; a sample of the items where there are more."""

@@ -24,12 +24,100 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.metrics.measures import MEASURES, measure
-from crowdwise.report import answer_words as words
 from crowdwise.report.answer_findings import answer_actions, whom
 from crowdwise.report.inspection import Progress
 from crowdwise.report.json_values import estimate, number, plain_list, shortened
 from crowdwise.report.section_summary import sureness
 from crowdwise.trust.wording import begun, counted, figure, named, percent
+
+TITLES = {
+    "leaderboard": "Leaderboard", "items": "Items", "clusters": "Clusters", "labels": "Labels", "spans": "Spans",
+    "annotators": "Annotators",
+}  # fmt: skip
+TABLES = {
+    "leaderboard": "The best first. The dot is the score, the band its 95% CI.",
+    "items": "The least sure first.",
+    "clusters": "What the items fell into.",
+    "labels": "How often each label is in a set, and how well the crowd recognises it.",
+    "spans": "The least sure first.",
+    "annotators": "Those to look at first: the least exact, or the least in agreement with what was found.",
+}
+"""The tables that are shown, in this order, and what stands above them."""
+NAMES = ("item", "annotator", "label", "cluster", "sequence", "type", "partner", "group", "component")
+"""Columns that hold names, even where these are numbers."""
+ITEMS_BY = (("probability", 1.0), ("deviation", -1.0))
+ANNOTATORS_BY = (("reliability", 1.0), ("accuracy", 1.0), ("noise", -1.0), ("agreement", 1.0))
+"""Columns by which rows are ordered, the first that is there; 1 for the smallest first."""
+SHARES = {
+    "probability", "agreement", "accuracy", "reliability", "sensitivity", "specificity", "tie_rate", "first_rate",
+    "share", "cohesion",
+}  # fmt: skip
+"""Columns that lie between 0 and 1."""
+SIGNED = {"bias", "position", "location"}
+"""Columns in which 0 means no bias."""
+WORDS = {
+    "value": "the estimated true value",
+    "deviation": "its standard deviation",
+    "bias": "how much more than the truth an annotator says, on average",
+    "scale": "how much an annotator's ratings move when the truth moves by one",
+    "precision": "one over the variance of an annotator's noise",
+    "noise": "how far an annotator's ratings scatter around what they mean to say (a standard deviation)",
+    "partner": "with whom an annotator's errors go together",
+    "rank": "the place, 1 the best; behind it the places that are possible (95% CI)",
+    "score": "log-odds: an item one point above another is preferred in 73% of the decided answers",
+    "error": "the standard error of the score",
+    "reliability": "how often an annotator answers as the scores say and not the other way round; under one half they "
+    "reverse the order",
+    "position": "by how much (log-odds) the first of two is preferred whatever it is",
+    "first_rate": "how often the first of two was chosen",
+    "tie_rate": "how often it was a tie",
+    "group": "the group of like-minded annotators",
+    "component": "items of different components were never compared, directly or by way of others",
+    "cluster": "the cluster of an item",
+    "cohesion": "how surely the items of a cluster belong to it, on average",
+    "sensitivity": "how often what is there is said: two of a kind found the same, a label in the set chosen",
+    "specificity": "how often what is not there is not said: two kinds distinguished, any other label left out",
+    "probability": "how sure that is, under the model",
+    "entropy": "how unsure it is, in bits",
+    "size": "how many labels are in the set",
+    "agreement": "how often an annotator said what was found (their own answers had a part in it)",
+    "accuracy": "how often an annotator is right, under the model",
+    "labels_per_answer": "how many labels an annotator chooses at a time",
+    "item": "the name of the item",
+    "annotator": "the name of the annotator",
+    "label": "the label",
+    "labels": "the labels of the set",
+    "type": "the type of the span",
+    "sequence": "the sequence it stands in",
+    "token": "which token of the sequence, counted from 0",
+    "start": "its first token, counted from 0",
+    "end": "the token after its last one",
+    "items": "how many items",
+    "answers": "how many answers",
+    "votes": "how many answers",
+    "ratings": "how many ratings",
+    "comparisons": "how many comparisons",
+    "rankings": "how many rankings",
+    "wins": "how often it was preferred",
+    "losses": "how often the other was preferred",
+    "ties": "how often neither was preferred",
+    "first": "how often it was ranked first",
+    "last": "how often it was ranked last",
+    "share": "the share of all items",
+}
+"""What a column means."""
+PLAIN = {
+    "item", "annotator", "label", "labels", "type", "sequence", "start", "end", "items", "answers", "votes", "ratings",
+    "comparisons", "rankings", "wins", "losses", "ties", "first", "last", "share", "cluster",
+}  # fmt: skip
+"""Columns whose heading says what they are: a tooltip suffices."""
+HEADINGS = {"tie_rate": "Ties", "first_rate": "First chosen", "labels_per_answer": "Labels", "deviation": "Deviation"}
+UNITS = {
+    "score": "log-odds", "error": "log-odds", "position": "log-odds", "entropy": "bits", "rank": "place",
+    "labels_per_answer": "per answer", "scale": "per step", "precision": "1/variance", "value": "on the scale",
+    "token": "place", "start": "token", "end": "token",
+    "deviation": "on the scale", "bias": "on the scale", "noise": "on the scale", "size": "labels",
+}  # fmt: skip
 
 SHOWN = {"items": 60, "annotators": 200, "leaderboard": 200}
 """Rows of a table that a page shows; ``MOST`` of the others."""
@@ -140,7 +228,7 @@ def _picture(kind: str, result: Any, tables: list[dict[str, Any]]) -> dict[str, 
 
 def _shown(result: Any) -> list[str]:
     """The tables of a page, in order; a leaderboard stands for the items."""
-    there = [name for name in words.TABLES if name in result.TABLES]
+    there = [name for name in TABLES if name in result.TABLES]
     return [name for name in there if name != "items" or "leaderboard" not in there]
 
 
@@ -156,7 +244,7 @@ def shown_table(result: Any, name: str, texts: Mapping[Any, str] | None = None) 
         for column, values in frame.items()
         if column not in ends
     ]
-    named = next((head for head in heads if head["name"] in words.NAMES), heads[0])
+    named = next((head for head in heads if head["name"] in NAMES), heads[0])
     named["header"] = True
     names = [head["name"] for head in heads]
     rows = []
@@ -166,12 +254,12 @@ def shown_table(result: Any, name: str, texts: Mapping[Any, str] | None = None) 
             row[names.index("item")]["text"] = shortened(texts.get(_item(frame["item"], n), ""), LONG)
         rows.append(row)
     explained = [
-        {"name": head["title"], "words": words.WORDS[head["name"]]}
+        {"name": head["title"], "words": WORDS[head["name"]]}
         for head in heads
-        if head["name"] in words.WORDS and head["name"] not in words.PLAIN
+        if head["name"] in WORDS and head["name"] not in PLAIN
     ]
     return {
-        "key": name, "title": words.TITLES[name], "words": words.TABLES[name], "columns": heads, "rows": rows,
+        "key": name, "title": TITLES[name], "words": TABLES[name], "columns": heads, "rows": rows,
         "total": size, "explained": explained,
     }  # fmt: skip
 
@@ -180,7 +268,7 @@ def _order(name: str, frame: Mapping[str, npt.NDArray[Any]], size: int) -> npt.N
     """What to look at first: the least sure items, the weakest annotators; else as they come."""
     if name == "leaderboard":
         return np.arange(size)
-    for column, way in words.ANNOTATORS_BY if name == "annotators" else words.ITEMS_BY:
+    for column, way in ANNOTATORS_BY if name == "annotators" else ITEMS_BY:
         if column in frame and frame[column].dtype.kind == "f":
             return np.argsort(np.where(np.isnan(frame[column]), np.inf, way * frame[column]), kind="stable")
     return np.arange(size)
@@ -196,21 +284,21 @@ def _ends(column: str, frame: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray[Any]], meant: str) -> dict[str, Any]:
     """Name, what the cells are, decimals, and the scale on which intervals are drawn. ``meant``: what it is called."""
-    numeric = values.dtype.kind in "fiu" and name not in words.NAMES
-    head: dict[str, Any] = {"name": name, "title": words.HEADINGS.get(name) or meant.replace("_", " ").capitalize()}
+    numeric = values.dtype.kind in "fiu" and name not in NAMES
+    head: dict[str, Any] = {"name": name, "title": HEADINGS.get(name) or meant.replace("_", " ").capitalize()}
     if name == "position" and values.dtype.kind in "iu":  # of a tag, not a bias
         meant = "token"
-    head |= {"numeric": numeric, "tip": words.tip(meant), "unit": words.unit(meant) if numeric else ""}
+    head |= {"numeric": numeric, "tip": tip(meant), "unit": unit(meant) if numeric else ""}
     if not numeric:
         return head | {"noun": "annotator" if name == "partner" else name}
-    head["share"] = name in words.SHARES
+    head["share"] = name in SHARES
     if values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
         top = float(np.abs(finite).max(initial=0.0)) or 1.0
         whole = bool((finite == np.rint(finite)).all())
         whole &= top >= 2 or head["unit"] == "count"
         head["digits"] = 0 if whole else int(np.clip(3 - np.ceil(np.log10(top)), 0, PLACES))
-        head["digits"] = 2 if name in words.SHARES or name.startswith("p(") else head["digits"]
+        head["digits"] = 2 if name in SHARES or name.startswith("p(") else head["digits"]
     ends = _ends(name, frame)
     if ends and values.dtype.kind == "f":
         head["ends"] = list(ends)
@@ -222,7 +310,7 @@ def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray
 
 def _scale(name: str, values: npt.NDArray[Any], ends: list[npt.NDArray[Any]]) -> tuple[list[float], bool]:
     """From where to where intervals are drawn, and whether 0 is the middle."""
-    if name in words.SHARES:
+    if name in SHARES:
         return [0.0, 1.0], False
     every = np.concatenate([values, *ends]).astype(np.float64)
     every = every[np.isfinite(every)]
@@ -232,7 +320,7 @@ def _scale(name: str, values: npt.NDArray[Any], ends: list[npt.NDArray[Any]]) ->
     usual = np.quantile(every, [0.01, 0.99])
     if high - low > FAR * (usual[1] - usual[0]) > 0.0:  # a few who are hardly known must not squeeze all others
         low, high = (float(x) for x in usual)
-    if name in words.SIGNED:
+    if name in SIGNED:
         reach = max(abs(low), abs(high), 1e-9)
         return [-reach, reach], True
     room = max(high - low, 1e-9)
@@ -308,3 +396,16 @@ def _figure(value: Any) -> str:
 def _plain(values: Any) -> list[Any]:
     listed = plain_list(values)
     return [str(v) if not isinstance(v, (int, float, bool, type(None))) else v for v in listed]
+
+
+def tip(name: str) -> str:
+    """The tooltip of a heading."""
+    if name.startswith("p("):
+        return f"The probability of {name[2:-1]}"
+    said = WORDS.get(name, name.replace("_", " "))
+    return said[:1].upper() + said[1:]
+
+
+def unit(name: str) -> str:
+    """What the numbers of a column are."""
+    return UNITS.get(name) or ("%" if name in SHARES else "0 to 1" if name.startswith("p(") else "count")

@@ -21,7 +21,7 @@ NAMED = 8
 """Annotators that the first screen names."""
 STEPS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Where the bars of the first picture end: probabilities of labels."""
-SURE, FAIR = 0.95, 0.8
+SURE, FAIR = 0.9, 0.7
 """From these probabilities on a label counts as sure, and as fairly sure, in pictures."""
 
 
@@ -35,11 +35,11 @@ def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
         "whom": whom(found),
         "actions": actions(found),
         "also": [line for kind in FindingKind if kind not in ADVICE for line in folded(found.of_kind(kind))],
-        "sure": how_sure(found, truth["accuracy"] if truth is not None else None),
+        "sure": how_sure(found, truth and truth["accuracy"], by_votes=bool(truth and truth["by_votes"])),
         "annotators": {verdict.value: len(found.by_verdict(verdict)) for verdict in Verdict},
         "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
         "expected": number(found.expected, 6),  # the page rounds it once more
-        "expected_interval": _expected_interval(found),
+        "expected_interval": [number(end, 6) for end in found.expected_interval],
         "review": in_doubt(found),
         "items": len(found.inspection.votes),
     }
@@ -70,25 +70,15 @@ def sureness_bars(height: Ints, sure: int, total: int, what: str, of: str = "") 
     }  # fmt: skip
 
 
-def _expected_interval(found: Diagnosis) -> dict[str, Any] | None:
-    """How far the share of right labels may be from what is expected, as crowds differ.
-
-    ``None`` where the posterior of the method (plain shares of votes, say) has another expectation altogether.
-    """
-    if not np.isfinite(found.expected):
-        return None
-    _, low, high = found.inspection.consensus.expected_accuracy()
-    return {"low": number(low, 6), "high": number(high, 6), "level": 0.95} if low < found.expected < high else None
-
-
 def _of_labels(found: Diagnosis) -> Floats:
-    """The probability of each label."""
+    """The probability of each label that was not given as gold."""
     consensus = found.inspection.consensus
-    return np.asarray(consensus.corrected_posterior[np.arange(len(consensus.label_codes)), consensus.label_codes])
+    q = consensus.corrected_posterior[np.arange(len(consensus.label_codes)), consensus.label_codes]
+    return np.asarray(q if consensus.gold is None else q[consensus.gold < 0])
 
 
 def majority(found: Diagnosis) -> dict[str, Any]:
-    """On how many items the label is not what most votes say, and on how many it decides a tie.
+    """On how many items the label is not what most votes say, and on how many it decides a tie; gold is left out.
 
     ``right`` and ``majority_right``: of the labels that differ, and of the majority's there, the expected share that
     is right; ``None`` where no label differs.
@@ -103,11 +93,12 @@ def majority(found: Diagnosis) -> dict[str, Any]:
     own[item[mine]] = weight[mine]
     most = weight >= top[item] * (1.0 - 1e-9)
     leaders = np.bincount(item[most], minlength=N)
-    voted = leaders > 0
+    gold = found.inspection.consensus.gold
+    voted = (leaders > 0) & (True if gold is None else gold < 0)
     differs = voted & (own < top * (1.0 - 1e-9))
     tied = voted & ~differs & (leaders > 1)
     total, q = int(voted.sum()), found.inspection.consensus.corrected_posterior
-    at, favourite = outvoted(votes, label)
+    at, favourite = outvoted(votes, label, gold)
     right = [float(q[at, k].mean()) if len(at) else float("nan") for k in (label[at], favourite)]
     return {
         "differs": int(differs.sum()), "ties": int(tied.sum()), "items": total,
@@ -147,22 +138,21 @@ def headline(found: Diagnosis) -> str:
     return f"{first}{', and' if people or not doubt else ';'} {items}."
 
 
-def how_sure(found: Diagnosis, measured: dict[str, Any] | None) -> list[str]:
-    """Sentences on how far to trust the labels."""
+def how_sure(found: Diagnosis, measured: dict[str, Any] | None, *, by_votes: bool = False) -> list[str]:
+    """Sentences on how far to trust the labels; ``by_votes``: the accuracy is that of gold items by their votes."""
     kinds = {finding.kind for finding in found.findings}
     out = []
     if measured is not None:
         ends = interval_words(measured, lambda x: percent(x, 1))
-        out.append(
-            f"Measured on {counted(measured['n'], 'item')} with known truth, {percent(measured['value'], 1)} "
-            f"of the labels are right ({ends})."
-        )
+        items = counted(measured["n"], "gold item" if by_votes else "item")
+        how = ", each labelled by the votes and what other items teach" if by_votes else " with known truth"
+        out.append(f"Measured on {items}{how}, {percent(measured['value'], 1)} of the labels are right ({ends}).")
     if np.isfinite(found.expected):
         weak = [words for kind, words in WEAKENS.items() if kind in kinds]
         less = f" Expect less than that, since {joined(weak)}." if weak else ""
         out.append(
-            f"By the votes alone, not by the method's own probabilities, {percent(found.expected, 1)} of the labels "
-            f"are expected to be right, common errors allowed for as far as votes show them.{less}"
+            f"{found.expected_words} of the labels are expected to be right, as far as crowds are alike: gold labels "
+            f"would measure it.{less}"
         )
     if FindingKind.CAPTURED in kinds:
         out.append("Do not trust these labels: annotators who repeat each other may have decided them.")

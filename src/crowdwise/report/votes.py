@@ -7,17 +7,24 @@ key              holds
 ``summary``      a headline, what to do first, how sure the labels are, how many annotators to keep, look at, drop
 ``findings``     kind, title, names, numbers, sentence and advice of each finding, the most pressing first
 ``data``         the shape of the votes: counts, histograms, shares of the classes
-``truth``        accuracy and calibration of the labels, where the truth is known (else null)
+``truth``        accuracy and calibration of the labels, where the truth is known (else null); ``by_votes``: whether
+                 all of it is gold, and each of its items was labelled by its votes and what other items teach
 ``annotators``   a row for each, the most pressing first
 ``confusion``    the crowd's matrix and those of the first annotators
 ``groups``       annotators who go together, and the layout of the drawing
 ``items``        those to look at first; ``pairs``, the classes that are confused with each other
 ``fairness``     by attributes of items and demographics of annotators (null where there are none)
 ===============  ==================================================================================================
+
+The part of the report about fairness: the consensus by attributes of items, votes by demographics of annotators.
+
+Attributes are compared for every class of at most ``MOST_CLASSES`` (with two classes, for the second alone); what a
+data set's tables hold is looked at column by column, ``MOST_ATTRIBUTES`` of each kind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,14 +34,16 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.intervals import rate_interval
 from crowdwise.core.numerics import Ints
 from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError
 from crowdwise.report.findings import Diagnosis, FindingKind, concluded
 from crowdwise.report.inspection import Progress, inspect
 from crowdwise.report.json_values import estimate, number, plain_list
-from crowdwise.report.section_annotators import annotator_rows, confusions
-from crowdwise.report.section_fairness import fairness_section
-from crowdwise.report.section_groups import group_section
+from crowdwise.report.section_annotators import annotator_rows, confusions, group_section
 from crowdwise.report.section_items import class_pairs, item_table, review
 from crowdwise.report.section_summary import MOST_NAMES, summary
+from crowdwise.trust.demographics import compare_demographics
+from crowdwise.trust.evidence import known_classes
+from crowdwise.trust.fairness import assess_fairness
 from crowdwise.trust.wording import to_dict
 
 BINS = 10
@@ -48,6 +57,7 @@ def vote_sections(
     found = concluded(inspect(votes, consensus, gold=known, level=level, progress=progress))
     notes += [f"{step.capitalize()}: {words}" for step, words in found.inspection.notes.items()]
     true = votes.truth if truth is None else votes.encode_truth(truth)
+    known = known_classes(votes, consensus, known)
     hidden = true if true is None or known is None else np.where(known >= 0, -1, true)
     hidden = None if hidden is None or not (hidden >= 0).any() else hidden
     rows = annotator_rows(found, hidden)
@@ -108,14 +118,86 @@ def histogram(counts: Any) -> list[dict[str, int]]:
 
 
 def _truth(consensus: Consensus, truth: Ints | None) -> dict[str, Any] | None:
-    if truth is None:
+    by_votes = truth is None
+    found = consensus.gold_by_votes if truth is None else (consensus.posterior, consensus.truth_codes(truth))
+    if found is None:
         return None
-    table = metrics.reliability(consensus, truth, bins=10)
+    classes = consensus.classes.tolist()
+    table = metrics.reliability(*found, bins=10)
     low, high = rate_interval(table["items"] * table["accuracy"], table["items"])
     table |= {"low": np.minimum(low, table["accuracy"]), "high": np.maximum(high, table["accuracy"])}
     return {
-        "accuracy": estimate(metrics.accuracy(consensus, truth)),
-        "calibration_error": estimate(metrics.calibration_error(consensus, truth)),
-        "per_class": {str(k): estimate(e) for k, e in metrics.accuracy_per_class(consensus, truth).items()},
+        "by_votes": by_votes,
+        "accuracy": estimate(metrics.accuracy(*found)),
+        "calibration_error": estimate(metrics.calibration_error(*found)),
+        "per_class": {str(classes[k]): estimate(e) for k, e in metrics.accuracy_per_class(*found).items()},
         "reliability": {name: plain_list(values) for name, values in table.items()},
     }
+
+
+MOST_CLASSES = 5
+MOST_ATTRIBUTES = 4
+MOST_GROUPS = 12
+RESAMPLES = 300
+
+
+def fairness_section(
+    found: Diagnosis, truth: Any, attributes: Mapping[str, Mapping[Any, Any]], demographics: Any
+) -> dict[str, Any]:
+    """``items``: rates and gaps by attribute; ``annotators``: which groups label differently; ``notes``."""
+    notes: list[str] = []
+    out: dict[str, Any] = {"items": [], "annotators": None, "notes": notes}
+    for name in list(attributes)[:MOST_ATTRIBUTES]:
+        try:
+            out["items"].append(_by_attribute(found, truth, name, attributes[name]))
+        except InputError as error:
+            notes.append(f"{name}: {error}")
+    if len(attributes) > MOST_ATTRIBUTES:
+        notes.append(f"{len(attributes) - MOST_ATTRIBUTES} further attributes of items were not looked at.")
+    if demographics is not None:
+        try:
+            out["annotators"] = _by_demographics(found, demographics)
+        except InputError as error:
+            notes.append(f"Annotators: {error}")
+    return out
+
+
+def _by_attribute(found: Diagnosis, truth: Any, name: str, groups: Mapping[Any, Any]) -> dict[str, Any]:
+    seen = found.inspection
+    classes = seen.votes.classes.tolist()
+    share = np.bincount(seen.consensus.label_codes, minlength=len(classes))
+    chosen = (
+        [classes[1]] if len(classes) == 2 else [classes[k] for k in np.argsort(-share, kind="stable")[:MOST_CLASSES]]
+    )
+    known = truth if truth is not None and (truth >= 0).any() else None
+    results = []
+    for positive in chosen:
+        report = assess_fairness(
+            seen.votes, seen.consensus, dict(groups), positive=positive, truth=known, resamples=RESAMPLES
+        )
+        rows = [
+            {"group": str(g), "items": int(n), **{rate: estimate(by[g]) for rate, by in report.rates.items()}}
+            for g, n in zip(report.groups.tolist(), report.items.tolist(), strict=True)
+        ]
+        gaps = [{"criterion": c, **estimate(e), "differs": report.differs[c]} for c, e in report.gaps.items()]
+        facts = {"positive": str(positive), "basis": report.basis, "groups": rows[:MOST_GROUPS], "gaps": gaps}
+        results.append(facts | {"sentences": report.sentences()})
+    return {"attribute": name, "classes": results}
+
+
+def _by_demographics(found: Diagnosis, demographics: Any) -> dict[str, Any]:
+    seen = found.inspection
+    report = compare_demographics(
+        seen.votes, seen.consensus, demographics, level=seen.level, permutations=1999, evidence=seen.evidence
+    )
+    c = report.columns
+    order = np.lexsort((-np.abs(np.nan_to_num(c["difference"].astype(float))), ~c["differs"]))
+    rows = [
+        {name: str(c[name][i]) for name in ("attribute", "group", "outcome")}
+        | {name: int(c[name][i]) for name in ("annotators", "votes")}
+        | {name: number(c[name][i]) for name in ("rate", "difference", "low", "high", "adjusted")}
+        | {"differs": bool(c["differs"][i])}
+        for i in order.tolist()
+    ]
+    overall = {str(name): number(p) for name, p in report.attributes.items()}
+    return {"attributes": overall, "rows": rows, "sentences": report.sentences()}

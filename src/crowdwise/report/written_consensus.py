@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdwise import __version__, registry
+from crowdwise.core.dependence import accuracy_interval
 from crowdwise.data.boundary import reading
 from crowdwise.data.consensus_files import ConsensusFiles
 from crowdwise.metrics.bootstrap import Estimate
-from crowdwise.report.answer_findings import WORDS
+from crowdwise.report.answer_findings import WORDS, less_accurate
 from crowdwise.report.build import FORMAT, method_facts
 from crowdwise.report.json_values import plain_list
-from crowdwise.report.other_answers import DOUBT, SHOWN, measured_facts, measured_tiles, shown_table
+from crowdwise.report.other_answers import SHOWN, measured_facts, measured_tiles, shown_table
 from crowdwise.report.section_summary import STEPS, SURE, sureness_bars
 from crowdwise.trust.wording import counted, figure, joined, named, percent
 
@@ -59,7 +60,7 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
     '200'
     """
     counts = _counts(files.items)
-    total, doubt = counts["total"], counts["doubt"]
+    total, doubt = counts["total"], counts["total"] - counts["sure"]
     people = files.annotators
     first, classes = _least_sure(files.items), _classes(files.items)
     tables = [
@@ -78,7 +79,8 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
         measured = {name: Estimate.of(stored) for name, stored in files.about.get("measured", {}).items()}
     figures = measured_tiles(measured)
     figures.append(("Items", f"{total:,}", ""))
-    figures.append(("Expected to be right", percent(counts["mean"], 1), "by the method’s own probabilities"))
+    right, low, high = (percent(x) for x in accuracy_interval(counts["mean"], 0, 0.95))
+    figures.append(("Expected to be right", f"{right}, {low} to {high}", "95 % interval, as wide as crowds differ"))
     if columns:
         figures.append(("Annotators", f"{len(columns['annotator']):,}", ""))
     if counts["votes"] is not None:
@@ -88,8 +90,8 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
         "format": FORMAT, "answer_type": registry.VOTES, "says": registry.ANSWER_TYPES[registry.VOTES].says,
         "title": title or files.path.stem, "date": date.today().isoformat(), "version": __version__,
         "summary": {
-            "headline": f"{counted(total, 'label')}, {percent(counts['mean'])} of them expected to be right, "
-            f"{doubt:,} in doubt.",
+            "headline": f"{counted(total, 'label')}, {right} ({low.rstrip('%')} to {high}) of them expected to be "
+            f"right, {doubt:,} in doubt.",
             "picture": sureness_bars(counts["height"], counts["sure"], total, "label"),
             "figures": [dict(zip(("name", "value", "note"), figure, strict=True)) for figure in figures],
             "actions": _actions(doubt, inexact), "whom": [{"annotator": name, "verdict": "look"} for name in inexact],
@@ -123,8 +125,7 @@ def _counts(items: pl.LazyFrame) -> dict[str, Any]:
 
     p, edges = pl.col("probability"), [-np.inf, *STEPS, np.inf]
     bins = [((p >= a) & (p < b)).sum().alias(f"bin {i}") for i, (a, b) in enumerate(pairwise(edges))]
-    asked = [pl.len().alias("total"), p.mean().alias("mean"), (p < DOUBT).sum().alias("doubt")]
-    asked.append((p >= SURE).sum().alias("sure"))
+    asked = [pl.len().alias("total"), p.mean().alias("mean"), (p >= SURE).sum().alias("sure")]
     votes = "votes" in items.collect_schema().names()
     asked += [pl.col("votes").sum().cast(pl.Int64).alias("votes")] if votes else []
     found = items.select(*asked, *bins).collect(engine="streaming").to_dicts()[0]
@@ -150,12 +151,10 @@ def _classes(items: pl.LazyFrame) -> dict[str, Any]:
 
 
 def _inexact(columns: dict[str, Any]) -> list[str]:
-    """Annotators whose accuracy is, with its interval, under the median: the least accurate first."""
-    if "accuracy_high" not in columns:
+    """Annotators whose accuracy is far under the median: the least accurate first."""
+    if "accuracy" not in columns:
         return []
-    accuracy, high = columns["accuracy"], columns["accuracy_high"]
-    under = np.flatnonzero(high < np.nanmedian(accuracy) - 0.1)
-    return [str(columns["annotator"][m]) for m in under[np.argsort(accuracy[under], kind="stable")]]
+    return [str(columns["annotator"][m]) for m in less_accurate(columns["accuracy"], columns["votes"], 0.1)]
 
 
 def _actions(doubt: int, inexact: list[str]) -> list[dict[str, Any]]:
@@ -165,7 +164,7 @@ def _actions(doubt: int, inexact: list[str]) -> list[dict[str, Any]]:
         names = joined([named("annotator", name) for name in inexact], NAMED)
         found.append(("inexact", f"{names}: more than ten points under the median accuracy."))
     if doubt:
-        found.append(("items", f"{counted(doubt, 'label')} with a probability under {percent(DOUBT)}."))
+        found.append(("items", f"{counted(doubt, 'label')} with a probability under {percent(SURE)}."))
     return [{"kind": kind, "title": WORDS[kind][0], "lines": [line], "advice": WORDS[kind][1]} for kind, line in found]
 
 

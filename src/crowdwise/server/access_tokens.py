@@ -1,10 +1,19 @@
-"""Tokens and invitations: made once, shown once, kept as a digest, expiring, revocable, with a role."""
+"""Tokens and invitations: made once, shown once, kept as a digest, expiring, revocable, with a role.
+
+Sessions of browsers: a signed cookie that names a token, and a second digest that scripts of our pages send back.
+
+The cookie holds no secret and cannot be changed or made without the server's key; it ends with the token behind it,
+and when its owner logs out.
+A form or a script of another site cannot read the page, so that it does not know the CSRF token of the session.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
+import json
 import secrets
-import time
 import uuid
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,14 +21,13 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from crowdwise.errors import ParameterError
+from crowdwise.server import steady_clock
 from crowdwise.server.campaign_rows import NotThere
-from crowdwise.server.store_tables import tokens
+from crowdwise.server.store_tables import ended_sessions, tokens
 
 Role = Literal["admin", "lead", "annotator", "reader"]
 ROLES: tuple[Role, ...] = ("admin", "lead", "annotator", "reader")
 PREFIX = {"token": "cw_", "invitation": "cwi_"}
-
-__all__ = ["ROLES", "Role", "Token", "find_token", "list_tokens", "make_token", "revoke_token", "token_by_id"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Token:
 
     @property
     def valid(self) -> bool:
-        return self.revoked is None and (self.expires is None or self.expires > time.time())
+        return self.revoked is None and (self.expires is None or self.expires > steady_clock.now())
 
     def shown(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "annotator"}
@@ -61,7 +69,7 @@ def make_token(
     if role != "admin" and campaign is None:
         raise ParameterError(f"A token of a {role} is for one campaign: say which.")
     secret = PREFIX[kind] + secrets.token_urlsafe(32)
-    now = time.time()
+    now = steady_clock.now()
     made = Token(
         uuid.uuid4().hex[:16], kind, role, name, campaign, annotator, now, None if days is None else now + 86400 * days,
         None,
@@ -80,8 +88,10 @@ def find_token(conn: sa.Connection, secret: str) -> Token | None:
     return None if row is None else _token(row)
 
 
-def token_by_id(conn: sa.Connection, id_: str) -> Token | None:
-    row = conn.execute(sa.select(tokens).where(tokens.c.id == id_)).first()
+def token_of_session(conn: sa.Connection, id_: str, session: str) -> Token | None:
+    """The token with an id, valid or not, unless the session was ended."""
+    ended = sa.select(ended_sessions.c.id).where(ended_sessions.c.id == session).exists()
+    row = conn.execute(sa.select(tokens).where(tokens.c.id == id_, ~ended)).first()
     return None if row is None else _token(row)
 
 
@@ -98,4 +108,59 @@ def revoke_token(conn: sa.Connection, id_: str, campaign: str | None) -> None:
     where = [tokens.c.id == id_, *([] if campaign is None else [tokens.c.campaign == campaign])]
     if conn.execute(sa.select(tokens.c.id).where(*where)).first() is None:
         raise NotThere(f"There is no token {id_!r}.")
-    conn.execute(tokens.update().where(*where, tokens.c.revoked.is_(None)).values(revoked=time.time()))
+    conn.execute(tokens.update().where(*where, tokens.c.revoked.is_(None)).values(revoked=steady_clock.now()))
+
+
+COOKIE = "crowdwise_session"
+CSRF_HEADER = "x-csrf-token"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session: its id, the token it began with, when it ends, and its CSRF token."""
+
+    id: str
+    token: str
+    expires: float
+    csrf: str
+
+
+class Signer:
+    """Signs and checks with the key of the server."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode()
+
+    def sign(self, purpose: str, text: str) -> str:
+        found = hmac.new(self._key, f"{purpose}:{text}".encode(), hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+
+    def check(self, purpose: str, text: str, signature: str) -> bool:
+        return hmac.compare_digest(self.sign(purpose, text).encode(), signature.encode())
+
+    def begin(self, token: str, hours: float) -> str:
+        """The cookie of a new session."""
+        facts = [token, steady_clock.now() + 3600.0 * hours, secrets.token_urlsafe(9)]
+        body = base64.urlsafe_b64encode(json.dumps(facts).encode()).decode()
+        return f"{body}.{self.sign('session', body)}"
+
+    def read(self, cookie: str) -> Session | None:
+        """The session of a cookie, or nothing where it was not made here or is over."""
+        body, _, signature = cookie.partition(".")
+        if not self.check("session", body, signature):
+            return None
+        token, expires, id_ = json.loads(base64.urlsafe_b64decode(body))
+        if expires <= steady_clock.now():
+            return None
+        return Session(id_, token, expires, self.sign("csrf", body))
+
+    def ticket(self, campaign: str, item: Any, annotator: int, shown: str | None) -> str:
+        """What shows that an annotator was asked about an item, and in which order the sides of a pair were shown."""
+        side = shown or "-"
+        return f"{side}.{self.sign('ticket', f'{campaign}/{annotator}/{side}/{json.dumps(item)}')}"
+
+    def read_ticket(self, ticket: str, campaign: str, item: Any, annotator: int) -> tuple[bool, str | None]:
+        """Whether a ticket is for this question, and which side was shown first."""
+        side, _, signature = ticket.partition(".")
+        good = self.check("ticket", f"{campaign}/{annotator}/{side}/{json.dumps(item)}", signature)
+        return good, None if side == "-" else side

@@ -14,8 +14,6 @@ from crowdwise.server.campaign_rows import CampaignRow, add_event, bump
 from crowdwise.server.name_rows import add_names, find_numbers, known_numbers, written_texts
 from crowdwise.server.store_tables import annotators, answers
 
-__all__ = ["add_annotators", "annotator_of", "change_annotator", "list_annotators"]
-
 
 def add_annotators(conn: sa.Connection, row: CampaignRow, prices: Mapping[Any, float | None]) -> dict[Any, int]:
     """Declare annotators, or change prices (``None``: that of the campaign); name -> number."""

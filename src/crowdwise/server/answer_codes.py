@@ -14,13 +14,18 @@ from crowdwise.server.campaign_rows import CampaignRow
 SIDES = ("left", "right")
 TIE = "tie"
 
-__all__ = ["SIDES", "TIE", "answer_text", "side_name"]
-
 
 def side_name(side: Any) -> str | None:
     """What a side of a pair is called: text, or an object with a name under ``item``; ``None`` where it has none."""
     name = side.get("item") if isinstance(side, dict) else side
     return name if isinstance(name, str) and name else None
+
+
+def blind(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload of a pair without the names of its sides (which model wrote it), unless they are all there is."""
+    sides = {side: payload[side] for side in SIDES if isinstance(payload.get(side), dict)}
+    without = {side: {name: x for name, x in value.items() if name != "item"} for side, value in sides.items()}
+    return payload | {side: value for side, value in without.items() if value}
 
 
 def answer_text(row: CampaignRow, answer: Any, item: Any, about: str = VOTE) -> str:

@@ -48,8 +48,6 @@ SWITCH = 0.0005
 GARBAGE = 10_000
 """Objects that are made before Python looks for cycles among the new ones."""
 
-__all__ = ["create_app", "create_from_environment"]
-
 
 def create_app(configuration: Configuration, service: Service | None = None) -> FastAPI:
     """The application; the service is opened when it starts and closed when it ends."""

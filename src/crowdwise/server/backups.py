@@ -1,8 +1,8 @@
 """Backup and restore: all tables of one moment in one file, whichever store they come from or go to.
 
 The file is a zip archive with a JSON-lines file for each table, ``[value, ...]`` a row, and ``backup.json`` with the
-version of the tables, their columns and counts. It holds digests of tokens and the key of sessions: keep it as safe as
-the store.
+version of the tables, their columns and counts. It holds digests of tokens and the secrets of webhooks: only
+its owner can read it. The key of sessions is not in it: after a restore elsewhere people sign in again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ MOST = 2**28
 SERIAL = ("audit", "events")
 """Tables whose ids the store counts."""
 
-__all__ = ["back_up", "restore"]
-
 
 def back_up(database: Database, path: Path) -> dict[str, int]:
     """Write all tables to a file, whole or not at all; how many rows each has."""
@@ -45,7 +43,7 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
             facts = {"format": FORMAT, "revision": database.revision(conn), "columns": columns, "counts": counts}
             archive.writestr("backup.json", json.dumps(facts, indent=1))
 
-    write_whole(write, path)
+    write_whole(write, path, private=True)
     return counts
 
 

@@ -1,7 +1,10 @@
-"""Who asks, and whether they may: a token in ``Authorization: Bearer``, or the session of a browser."""
+"""Who asks, and whether they may: a token in ``Authorization: Bearer`` (for Label Studio the password of ``Basic``), or
+the session of a browser. It is found out before the body of a request is read (``request_limits``)."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 import json
 from dataclasses import dataclass
@@ -10,17 +13,13 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 from fastapi import Depends, HTTPException, Request
 
-from crowdwise.server.access_tokens import Role, Token
-from crowdwise.server.browser_sessions import COOKIE, CSRF_HEADER, LET_IN
+from crowdwise.server.access_tokens import COOKIE, CSRF_HEADER, Role, Session, Token
 from crowdwise.server.service import Service, add_audit
 
 SAFE = ("GET", "HEAD", "OPTIONS")
-CHALLENGE = {"WWW-Authenticate": "Bearer"}
-
-__all__ = [
-    "Admin", "Caller", "Lead", "Needs", "Reader", "ServiceOf", "Voter", "caller_of", "find_caller", "is_embedded",
-    "service_of",
-]  # fmt: skip
+CALLER = "crowdwise.caller"
+"""Where a request keeps who asks."""
+LABEL_STUDIO = "/label-studio/"
 
 
 def service_of(request: Request) -> Service:
@@ -37,11 +36,16 @@ ServiceOf = Annotated[Service, Depends(_service_of)]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: a token, from an address; ``csrf`` is that of the session, where it is one."""
+    """Who asks: a token, from an address, and what showed it: the secret, or the session of a browser."""
 
     token: Token
     address: str
-    csrf: str | None = None
+    shown: str | Session
+
+    @property
+    def csrf(self) -> str | None:
+        """The CSRF token of the session, where it is one."""
+        return self.shown.csrf if isinstance(self.shown, Session) else None
 
     @property
     def role(self) -> Role:
@@ -60,23 +64,32 @@ class Caller:
         )  # fmt: skip
 
 
-async def find_caller(request: Request) -> Caller | None:
-    """Who asks; nobody where there is no valid token or session."""
-    service = service_of(request)
-    address = (request.client.host if request.client else "unknown")[:64]
-    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and secret:
-        token = await service.token_now("secret", secret.strip())
-        if token is None or token.kind != "token":
+def shown_by(request: Request) -> str | Session | None:
+    """The secret or the session that a request shows, valid or not."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if request.url.path.startswith(LABEL_STUDIO):
+        try:
+            password = base64.b64decode(given, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
             return None
-        request.scope[LET_IN] = True
-        return Caller(token, address)
-    session = None if is_embedded(request) else service.signer.read(request.cookies.get(COOKIE, ""))
-    token = None if session is None else await service.token_now("id", session.token)
-    if session is None or token is None:
-        return None
-    request.scope[LET_IN] = True
-    return Caller(token, address, session.csrf)
+        return password if scheme.lower() == "basic" and password else None
+    if scheme.lower() == "bearer" and given.strip():
+        return given.strip()
+    return None if is_embedded(request) else service_of(request).signer.read(request.cookies.get(COOKIE, ""))
+
+
+async def find_caller(request: Request) -> Caller | None:
+    """Who asks; nobody where there is no valid token or session. It is looked up once for a request."""
+    if CALLER not in request.scope:
+        shown = shown_by(request)
+        token = None if shown is None else await service_of(request).token_now(shown)
+        if shown is None or token is None or (isinstance(shown, str) and token.kind != "token"):
+            request.scope[CALLER] = None
+        else:
+            address = (request.client.host if request.client else "unknown")[:64]
+            request.scope[CALLER] = Caller(token, address, shown)
+    found: Caller | None = request.scope[CALLER]
+    return found
 
 
 def is_embedded(request: Request) -> bool:
@@ -89,9 +102,11 @@ async def caller_of(request: Request) -> Caller:
     """Who asks; an error where there is nobody, or where a page of another site may have sent it."""
     found = await find_caller(request)
     if found is None:
-        raise HTTPException(
-            401, "A valid token is needed: Authorization: Bearer cw_..., or an invitation link.", CHALLENGE
-        )
+        if request.url.path.startswith(LABEL_STUDIO):
+            words = "Basic authentication with a token (cw_...) as password is needed."
+            raise HTTPException(401, words, {"WWW-Authenticate": 'Basic realm="crowdwise"'})
+        words = "A valid token is needed: Authorization: Bearer cw_..., or an invitation link."
+        raise HTTPException(401, words, {"WWW-Authenticate": "Bearer"})
     if found.csrf is not None and request.method not in SAFE:
         given = request.headers.get(CSRF_HEADER, "")
         if not hmac.compare_digest(given.encode(), found.csrf.encode()):

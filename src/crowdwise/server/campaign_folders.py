@@ -12,11 +12,10 @@ import sqlalchemy as sa
 from crowdwise.active.campaign import Campaign
 from crowdwise.errors import ParameterError
 from crowdwise.server.campaign_rows import RULE, CampaignRow, bump, campaigns_update, create_campaign, find_campaign
+from crowdwise.server.database import close_to_others
 from crowdwise.server.store_tables import annotators, answers, items, skips, votes
 
 CHUNK = 5_000
-
-__all__ = ["export_folder", "import_folder"]
 
 
 def import_folder(conn: sa.Connection, folder: Path, name: str | None = None) -> CampaignRow:
@@ -67,7 +66,8 @@ def import_folder(conn: sa.Connection, folder: Path, name: str | None = None) ->
         query = "SELECT vote_id, item, annotator, label, price, time FROM votes ORDER BY id"
         rows = [
             {
-                "campaign": row.id, "seq": i + 1, "vote_id": id_, "item": n, "annotator": m, "answer": texts[k],
+                "campaign": row.id, "seq": i + 1, "vote_id": id_ if id_[0] == "[" else f":{id_}", "item": n,
+                "annotator": m, "answer": texts[k],
                 "price": price, "time": t, "seconds": None, "shown": None, "retracts": None,
             }
             for i, (id_, n, m, k, price, t) in enumerate(journal.read(query))
@@ -122,10 +122,11 @@ def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:
                   & (answers.c.annotator == votes.c.annotator) & (answers.c.seq == votes.c.seq))
             .where(votes.c.campaign == id_).order_by(votes.c.seq)
         )  # fmt: skip
+        close_to_others(folder)
         rows = conn.execute(query).all()
         with made.journal.writing():
             made.journal.add_votes(
-                [(v.vote_id, v.item, v.annotator, code[v.answer], v.price, v.time) for v in rows],
+                [(v.vote_id.removeprefix(":"), v.item, v.annotator, code[v.answer], v.price, v.time) for v in rows],
                 [(things[v.item - 1].name, people[v.annotator - 1].name) for v in rows],
             )
     return len(rows)

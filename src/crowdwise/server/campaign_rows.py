@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from crowdwise.core.constraints import constraint_of
 from crowdwise.core.model import EMModel
 from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing, suggestion
 from crowdwise.online.stream import Online
+from crowdwise.server import steady_clock
 from crowdwise.server.store_tables import campaigns, events
 
 CLASS_TYPES = ("votes", "ordinal", "label-sets")
@@ -37,12 +37,6 @@ OWN: dict[str, Any] = {
 """Settings that are not those of the rule, and their defaults."""
 LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback", "instructions", "name")
 """What may be changed while a campaign runs."""
-
-__all__ = [
-    "CLASS_TYPES", "LATER", "RULE", "STATES", "TYPES", "CampaignClosed", "CampaignRow", "NotThere", "add_event", "bump",
-    "campaigns_update",    "change_campaign", "check_open", "create_campaign", "delete_campaign",
-    "find_campaign", "list_campaigns", "read_marks", "set_state", "unknown_names",
-]  # fmt: skip
 
 
 class NotThere(InputError):
@@ -139,7 +133,8 @@ def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | No
     _check_classes(kind, classes)
     settings = _settings(kind, classes, given)
     row = {
-        "id": id_ or uuid.uuid4().hex[:12], "name": name, "answer_type": kind, "state": "open", "created": time.time(),
+        "id": id_ or uuid.uuid4().hex[:12], "name": name, "answer_type": kind, "state": "open",
+        "created": steady_clock.now(),
         "classes": json.dumps([json.loads(name_text(c, "class", booleans=True)) for c in classes]),
         "settings": json.dumps(settings), "version": 1, "last_vote": 0, "n_answers": 0, "spent": 0.0,
     }  # fmt: skip
@@ -258,7 +253,7 @@ def bump(conn: sa.Connection, id_: str) -> int:
 
 def add_event(conn: sa.Connection, id_: str, kind: str, data: Mapping[str, Any]) -> None:
     """Note what happened, for the event stream and webhooks."""
-    conn.execute(events.insert(), {"campaign": id_, "time": time.time(), "kind": kind, "data": json.dumps(data)})
+    conn.execute(events.insert(), {"campaign": id_, "time": steady_clock.now(), "kind": kind, "data": json.dumps(data)})
 
 
 def check_open(row: CampaignRow) -> None:

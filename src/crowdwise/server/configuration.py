@@ -14,8 +14,6 @@ from crowdwise.server.structured_logs import FORMATS
 
 PREFIX = "CROWDWISE_SERVE_"
 
-__all__ = ["PREFIX", "Configuration", "load_configuration"]
-
 
 def setting(default: Any, help_: str, *, minimum: float | None = None) -> Any:
     """A field with what the table in the documentation says about it."""
@@ -27,15 +25,18 @@ class Configuration:
     """All settings. The variable of ``rate_limit`` is ``CROWDWISE_SERVE_RATE_LIMIT``; those that are set most have an
     option as well (``--log-format``)."""
 
-    data: str = setting("crowdwise-data", "Folder for the SQLite database, snapshots and the secret of the server.")
+    data: str = setting("crowdwise-data", "Folder for the SQLite database, snapshots and the key of sessions; 0700.")
     database: str = setting("", "postgresql://user:password@host/name; empty: SQLite in the data folder.")
+    key_file: str = setting(
+        "", "File of the key that signs sessions, the same for all machines; empty: session.key in the data folder."
+    )
     host: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
     port: int = setting(8321, "Port to listen on.", minimum=0)
     workers: int = setting(1, "Processes that answer requests.", minimum=1)
     tls_certificate: str = setting("", "PEM file of the certificate, for HTTPS without a proxy.")
     tls_key: str = setting("", "PEM file of its key.")
     base_url: str = setting("", "Address that people see, where a proxy is in front: https://labels.example.org.")
-    trusted_proxies: str = setting("127.0.0.1", "Addresses whose X-Forwarded-For and -Proto are believed; * for all.")
+    trusted_proxies: str = setting("", "Addresses of proxies whose X-Forwarded-For and -Proto are believed; * for all.")
     session_hours: float = setting(24.0 * 14, "Hours until a browser has to follow the link again.", minimum=0.01)
     rate_limit: float = setting(300.0, "Requests per second of one token or session; 0: no limit.", minimum=0)
     login_limit: float = setting(5.0, "Failed logins per minute from one address; 0: no limit.", minimum=0)

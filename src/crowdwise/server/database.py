@@ -3,14 +3,23 @@
 **Writes of a campaign are serial.** In PostgreSQL a transaction that writes to a campaign holds its advisory lock until
 it is committed; in SQLite there is one writer. So votes become visible in the order of their numbers, on every worker
 and every machine, and whoever follows them skips none.
+
+Files that other users of the machine may not read: the store, its backups and exports, the key of sessions.
+
+Folders are 0700 and files 0600, whatever the umask says. What is open to others is closed at the start, and the log
+says so; where that cannot be done, the server does not start. The key lies beside the store, not in it: neither a copy
+of the store nor a backup is enough to sign a session.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import logging
+import os
+import secrets
+import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,16 +31,16 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql, sqlite
 
 import crowdwise.migrations
-from crowdwise.errors import OutputError, ReadError
-from crowdwise.server.store_tables import facts
+from crowdwise.errors import OutputError, ReadError, listing
+from crowdwise.server.store_tables import metadata
 
 MIGRATION_LOCK = 0x63726F77
 WAIT = 30.0
 """Seconds to wait for another process that writes (SQLite), or for a connection."""
+LIMITS = "-c lock_timeout=500ms -c idle_in_transaction_session_timeout=5min"
+"""Of PostgreSQL: what hangs elsewhere must not hang here."""
 AT_ONCE = 400
 """Values in one IN (...)."""
-
-__all__ = ["AT_ONCE", "Database", "insert_new", "load_fact", "lock_of"]
 
 
 def lock_of(campaign: str) -> int:
@@ -46,7 +55,10 @@ class Database:
         self.url = sa.make_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
-            Path(self.url.database or "").parent.mkdir(parents=True, exist_ok=True)
+            file = private_file(Path(self.url.database or ""))
+            for name in (f"{file.name}-wal", f"{file.name}-shm"):  # new ones have the mode of the file
+                if (beside := file.with_name(name)).exists():
+                    close_to_others(beside)
             self.engine = sa.create_engine(
                 self.url, connect_args={"timeout": WAIT, "check_same_thread": False}, pool_size=16, max_overflow=16
             )
@@ -55,7 +67,7 @@ class Database:
         else:
             self.engine = sa.create_engine(
                 self.url, pool_size=8, max_overflow=8, pool_pre_ping=True, pool_timeout=WAIT,
-                connect_args={"connect_timeout": 10},
+                connect_args={"connect_timeout": 10, "options": LIMITS},
             )  # fmt: skip
         self._one_writer = threading.Lock()
 
@@ -81,12 +93,18 @@ class Database:
                     conn.execute(_LOCK, {"number": number})
                 yield conn
 
+    def locked(self, conn: sa.Connection, campaigns: Iterable[str]) -> set[str]:
+        """Of some campaigns those that this transaction may write to from now on; it waits for none."""
+        if self.is_sqlite:
+            return set(campaigns)
+        return {one for one in campaigns if conn.execute(_TRY, {"number": lock_of(one)}).scalar()}
+
     def revision(self, conn: sa.Connection) -> str:
         """The version of the tables."""
         return str(conn.execute(sa.text("SELECT version_num FROM alembic_version")).scalar())
 
-    def migrate(self) -> None:
-        """Bring the tables up to date; several processes may start at once."""
+    def migrate(self, to: str = "head") -> None:
+        """Bring the tables up to date (or to an earlier revision); several processes may start at once."""
         folder = str(Path(crowdwise.migrations.__file__).parent)
         config = Config()
         config.set_main_option("script_location", folder)
@@ -94,8 +112,9 @@ class Database:
         script = ScriptDirectory(folder, version_locations=[folder])
         with self.writing() as conn:
             if not self.is_sqlite:
+                conn.execute(sa.text("SET LOCAL lock_timeout = 0"))
                 conn.execute(_LOCK, {"number": MIGRATION_LOCK})
-            context = EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs("head", rev))
+            context = EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs(to, rev))
             with context:
                 context.configure(connection=conn, transactional_ddl=False)
                 try:
@@ -106,9 +125,16 @@ class Database:
                             "The database was written by a newer version of crowdwise: install that one."
                         ) from error
                     raise
+            missing = sorted(set(metadata.tables) - set(sa.inspect(conn).get_table_names()))
+            if missing and to == "head":
+                raise ReadError(
+                    f"The database says that it has the tables of revision {self.revision(conn)}, and there is no "
+                    f"{listing(missing)}: restore a backup into an empty one."
+                )
 
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
+_TRY = sa.text("SELECT pg_try_advisory_xact_lock(:number)")
 
 
 def _prepare_sqlite(db: Any, _: Any) -> None:
@@ -128,15 +154,58 @@ def insert_new(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
         conn.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
 
 
-def load_fact(database: Database, key: str, make: Any) -> Any:
-    """A fact of the server, made by the first who asks."""
-    query = sa.select(facts.c.value).where(facts.c.key == key)
-    with database.reading() as conn:
-        found = conn.execute(query).scalar()
-    if found is None:
-        with database.writing("facts") as conn:
-            insert_new(conn, facts, [{"key": key, "value": json.dumps(make())}])
-            found = conn.execute(query).scalar()
-    if found is None:
-        raise OutputError(f"The fact {key} could not be written to the store.")
-    return json.loads(found)
+log = logging.getLogger("crowdwise.server")
+
+
+def close_to_others(path: Path) -> bool:
+    """Take a file or folder from other users of the machine; whether it was open to them."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name != "posix" or not mode & 0o077:
+        return False
+    try:
+        path.chmod(mode & ~0o077)
+    except OSError as error:
+        raise OutputError(
+            f"{path} is open to other users of this machine (mode {mode:o}) and could not be closed "
+            f"({error.strerror}): make it belong to the user of the server, or give another."
+        ) from error
+    log.warning("%s was open to other users of this machine (mode %o): it is closed now.", path, mode)
+    return True
+
+
+def private_folder(path: Path) -> Path:
+    """A folder for this user alone, made where there is none."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    close_to_others(path)
+    return path
+
+
+def private_file(path: Path) -> Path:
+    """A file for this user alone, empty where there was none."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    close_to_others(path)
+    return path
+
+
+def load_key(path: Path) -> str:
+    """The key in a file, made by the first process that asks. One that others could read is replaced: sessions end."""
+    if path.exists() and close_to_others(path):
+        path.unlink(missing_ok=True)
+        log.warning("%s: a new key is made, since others could read it. All sessions have ended.", path)
+    if not path.exists():
+        new = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
+        with open(private_file(new), "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(48))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(new, path)  # whole, and only where no other process was first
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    key = path.read_text(encoding="ascii").strip()
+    if len(key) < 32:
+        raise OutputError(f"{path} holds no key of a server: remove it, and a new one is made.")
+    return key

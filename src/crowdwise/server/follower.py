@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise.server import steady_clock
 from crowdwise.server.campaign_rows import CampaignRow, NotThere, find_campaign, read_marks
 from crowdwise.server.database import Database
 from crowdwise.server.live_refit import LiveRefit
@@ -29,8 +30,6 @@ PATIENCE = 20.0
 """The longest that a request waits for the newest model before it gets an older one."""
 
 log = logging.getLogger("crowdwise.server")
-
-__all__ = ["Follower", "LiveCampaign"]
 
 
 class LiveCampaign:
@@ -94,9 +93,9 @@ class LiveCampaign:
 
     def with_leases(self, row: CampaignRow, written: float) -> Any:
         """A view that also has seen the questions that are out now; an older one where a model takes long."""
-        began = time.time()
+        began = steady_clock.now()
         view = self.latest(row)
-        if view.made > written and time.time() - view.made < PAUSE:
+        if view.made > written and steady_clock.now() - view.made < PAUSE:
             return view
         if self.cost > PAUSE and time.monotonic() < self.next_time:
             return view
@@ -141,7 +140,7 @@ class Follower:
 
     def poke(self, campaigns: set[str]) -> None:
         """Something was written to some campaigns."""
-        now = time.time()
+        now = steady_clock.now()
         for campaign in campaigns:
             self._written[campaign] = now
             if campaign in self._live:

@@ -2,13 +2,15 @@
 
 A thread takes all work that waits, locks the campaigns of it, runs each piece in a savepoint of its own (one that fails
 leaves nothing behind and does not hurt the others) and commits. Votes of one campaign that wait together are written
-together.
+together. Work of a campaign that another process is writing to waits for its turn, and holds up no other campaign.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -20,10 +22,15 @@ from crowdwise.errors import CrowdwiseError, OutputError
 from crowdwise.server.database import Database
 from crowdwise.server.http_problems import NO_STORE
 
+PATIENCE = 20.0
+"""Seconds for which work waits for a campaign that is being written to elsewhere."""
+PAUSE = 0.02
+HELD = 5.0
+"""Seconds for which a campaign whose rows were held elsewhere is not tried again."""
 AT_ONCE = 200
 """The most pieces of work in one transaction."""
 
-__all__ = ["GroupCommit", "Work"]
+BUSY = "The store could not be written just now. Send it again: a vote with an id counts once."
 
 
 @dataclass(eq=False)
@@ -37,6 +44,7 @@ class Work:
     run: Callable[[sa.Connection], Any] | None = None
     together: Callable[[sa.Connection, str, Sequence[Any]], Sequence[Any]] | None = None
     argument: Any = None
+    since: float = field(default_factory=time.monotonic)
     future: Future[Any] = field(default_factory=Future)
 
 
@@ -48,6 +56,7 @@ class GroupCommit:
         self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._loop, name="writer", daemon=True)
         self._open = True
+        self._held: dict[str | None, float] = {}
         self._thread.start()
 
     def submit(self, work: Work) -> Future[Any]:
@@ -72,37 +81,64 @@ class GroupCommit:
         return self._queue.qsize()
 
     def _loop(self) -> None:
-        more = True
-        while more:
-            found = [self._queue.get()]
-            while len(found) < AT_ONCE and not self._queue.empty():
-                found.append(self._queue.get())
-            more = None not in found
-            works = [work for work in found if work is not None and work.future.set_running_or_notify_cancel()]
-            if works:
-                self._commit(works)
+        more, waiting = True, list[Work]()
+        while more or waiting:
+            found = list[Work | None]()
+            with contextlib.suppress(queue.Empty):
+                found.append(self._queue.get(timeout=PAUSE if waiting else None))
+                while len(found) < AT_ONCE:
+                    found.append(self._queue.get_nowait())
+            more &= None not in found
+            new = [work for work in found if work is not None and work.future.set_running_or_notify_cancel()]
+            for work in new:
+                if self._held.get(work.campaign, 0.0) > time.monotonic():
+                    work.future.set_exception(OutputError(BUSY))
+            new = [work for work in new if not work.future.done()]
+            if new or waiting:
+                waiting = self._commit([*waiting, *new])
 
-    def _commit(self, works: list[Work]) -> None:
+    def _commit(self, works: list[Work]) -> list[Work]:
+        """Write what can be written; what has to wait for its campaign."""
         done: list[tuple[Work, Any]] = []
+        late = [work for work in works if time.monotonic() - work.since > PATIENCE]
         touched = {work.campaign for work in works if work.campaign is not None}
         try:
-            with self.database.writing(*touched) as conn:
-                for group in _groups(works):
-                    done += self._run(conn, group, alone=len(works) == len(group) == 1)
+            with self.database.writing() as conn:
+                touched = self.database.locked(conn, touched)
+                now = [work for work in works if work.campaign is None or work.campaign in touched]
+                for group in _groups(now):
+                    done += self._run(conn, group, alone=len(now) == len(group) == 1)
         except Exception as error:
             if len(works) > 1:  # one of them spoiled the transaction: each by itself
-                for work in works:
-                    self._commit([work])
-                return
+                return self._one_by_one(works)
             known = isinstance(error, CrowdwiseError)
             works[0].future.set_exception(error if known else _failed(error))
-            return
+            return []
         self.written(touched)
         for work, result in done:
             if isinstance(result, BaseException):
                 work.future.set_exception(result)
             else:
                 work.future.set_result(result)
+        rest = [work for work in works if work not in now]
+        for work in rest:
+            if work in late:
+                work.future.set_exception(OutputError(BUSY))
+        return [work for work in rest if work not in late]
+
+    def _one_by_one(self, works: list[Work]) -> list[Work]:
+        """Write each by itself. A campaign whose rows are held elsewhere is tried once in a while, not for each piece
+        of work: the others would wait."""
+        waiting = list[Work]()
+        for work in works:
+            if self._held.get(work.campaign, 0.0) > time.monotonic():
+                work.future.set_exception(OutputError(BUSY))
+                continue
+            waiting += self._commit([work])
+            error = work.future.exception() if work.future.done() else None
+            if isinstance(error, OutputError) and work.campaign is not None:
+                self._held[work.campaign] = time.monotonic() + HELD
+        return waiting
 
     @staticmethod
     def _run(conn: sa.Connection, group: list[Work], alone: bool) -> list[tuple[Work, Any]]:
@@ -132,7 +168,7 @@ def _groups(works: list[Work]) -> list[list[Work]]:
 def _failed(error: Exception) -> Exception:
     """An error of the store in words; a mistake of ours as it is."""
     if isinstance(error, NO_STORE):
-        out = OutputError("The store could not be written just now. Send it again: a vote with an id counts once.")
+        out = OutputError(BUSY)
         out.__cause__ = error
         return out
     return error

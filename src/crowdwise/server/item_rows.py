@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.active.canonical import name_text
+from crowdwise.active.canonical import name_text, one_kind
 from crowdwise.active.intake import GOLD
 from crowdwise.core.constraints import is_number
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import InputError, ParameterError, SizeError
 from crowdwise.server.answer_codes import SIDES, answer_text, side_name
 from crowdwise.server.campaign_rows import CampaignRow, add_event, bump
-from crowdwise.server.name_rows import add_names, find_numbers, known_numbers, written_texts
+from crowdwise.server.name_rows import add_names, find_numbers, kind_of_names, known_numbers, texts_of_kind
 from crowdwise.server.store_tables import answers, items, votes
 
-__all__ = ["ItemGiven", "add_items", "change_items", "items_since", "list_items", "payload_of"]
+MOST_PAYLOAD = 1_000_000
+"""Bytes of what is shown of an item: it goes to every annotator who is asked about it."""
+MEDIA = {"image": ("https", "data"), "audio": ("https",)}
+"""Parts of a payload that are loaded by their address, and its schemes; an address without one is of the server."""
+
+__all__ = ["ItemGiven", "add_items", "change_items", "checked_items", "items_since", "list_items", "payload_of"]
 
 
 @dataclass(frozen=True)
@@ -33,14 +37,22 @@ class ItemGiven:
     priority: float = 1.0
 
 
-def add_items(conn: sa.Connection, row: CampaignRow, given: Sequence[ItemGiven]) -> int:
-    """Declare items, or change those that are there; how many are new."""
-    texts = written_texts(conn, items, row.id, [one.item for one in given])
-    if len(set(texts)) != len(texts):
-        counts = Counter(texts)
-        twice = next(one.item for text, one in zip(texts, given, strict=True) if counts[text] > 1)
-        raise InputError(f"The item {twice!r} is given twice. Nothing was added.")
-    values = {text: _values(row, one) for text, one in zip(texts, given, strict=True)}
+def checked_items(conn: sa.Connection, row: CampaignRow, given: Iterable[ItemGiven]) -> dict[str, dict[str, Any]]:
+    """The text of each name -> what is written of the item; an error where one is wrong, or given twice."""
+    kind, values = kind_of_names(conn, items, row.id), dict[str, dict[str, Any]]()
+    for one in given:
+        (text,) = texts_of_kind(kind, items, [one.item])
+        if text in values:
+            raise InputError(f"The item {one.item!r} is given twice. Nothing was added.")
+        values[text] = _values(row, one)
+    first = conn.execute(sa.select(items.c.name).where(items.c.campaign == row.id).limit(1)).scalar()
+    one_kind([*([] if first is None else [first]), *values], items.name)
+    return values
+
+
+def add_items(conn: sa.Connection, row: CampaignRow, values: Mapping[str, Mapping[str, Any]]) -> int:
+    """Declare items that were checked, or change those that are there; how many are new."""
+    texts = list(values)
     known = known_numbers(conn, items, row.id, texts)
     version = bump(conn, row.id)
     fresh = [text for text in texts if text not in known]
@@ -54,7 +66,7 @@ def add_items(conn: sa.Connection, row: CampaignRow, given: Sequence[ItemGiven])
             for text, number in known.items()
         ]
         conn.execute(update.values(**columns), rows)
-    add_event(conn, row.id, "items", {"new": len(new), "changed": len(given) - len(new)})
+    add_event(conn, row.id, "items", {"new": len(new), "changed": len(texts) - len(new)})
     return len(new)
 
 
@@ -72,12 +84,31 @@ def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
                 f"The item {one.item!r} is a pair: its payload needs left and right, each text or an object with a "
                 "name under item, and the names differ. Nothing was added."
             )
+    payload = json.dumps(one.payload, separators=(",", ":"))
+    if len(payload) > MOST_PAYLOAD:
+        raise SizeError(
+            f"The payload of item {one.item!r} takes {len(payload):,} bytes, and at most {MOST_PAYLOAD:,} are shown: "
+            "give the address of what is large. Nothing was added."
+        )
+    for where in (one.payload, *(one.payload.get(side) for side in SIDES)):
+        _check_addresses(one.item, where)
     return {
-        "payload": json.dumps(one.payload, separators=(",", ":")),
+        "payload": payload,
         "gold": None if one.gold is None else answer_text(row, one.gold, one.item, GOLD),
         "grp": None if one.group is None else name_text(one.group, "group", booleans=True),
         "priority": _checked_priority(one.priority),
     }
+
+
+def _check_addresses(item: Any, payload: Any) -> None:
+    """An error where an image or a sound has an address that pages do not load."""
+    for name, schemes in MEDIA.items() if isinstance(payload, dict) else ():
+        scheme, colon, _ = str(payload.get(name) or "").partition(":")
+        if colon and scheme.lower() not in schemes and scheme.isalnum():
+            raise InputError(
+                f"The {name} of item {item!r} has an address with {scheme}:, which browsers do not load on a page of "
+                f"the server: expected {' or '.join(f'{one}:' for one in schemes)}. Nothing was added."
+            )
 
 
 def change_items(

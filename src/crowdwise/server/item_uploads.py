@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Request
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from crowdwise.data.files import read_table
 from crowdwise.data.parquet_footer import Claims, check_parquet
 from crowdwise.errors import ColumnError, InputError, ReadError, SizeError, listing
 from crowdwise.server.api_messages import Item
+from crowdwise.server.http_problems import in_words
 from crowdwise.server.item_rows import ItemGiven
-from crowdwise.server.validation_words import in_words
 
 ENDINGS = {
     "application/json": ".json", "application/x-ndjson": ".jsonl", "application/jsonl": ".jsonl", "text/csv": ".csv",
@@ -30,12 +30,12 @@ ENDINGS = {
 OWN = ("item", "gold", "group", "priority", "payload")
 """Columns with a meaning of their own; all others are shown to annotators."""
 
-MOST_ITEMS = 2_000_000
+MOST_ITEMS = 1_000_000
 MOST_COLUMNS = 1_000
 MOST_CELLS = 100_000_000
 """The most of an upload; a cell takes 16 bytes of memory even where it is empty."""
-MOST_VALUES = 40_000_000
-"""The most commas and brackets of JSON, each of which may begin a value."""
+MOST_VALUES = 10_000_000
+"""The most commas and brackets of JSON, each of which may begin a value: these take 100 bytes of memory each."""
 PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
 """How gzip, zstd and zlib begin: the reader of CSV would unpack them, however large they get."""
 
@@ -67,11 +67,12 @@ async def received(request: Request, folder: Path) -> Path:
     return path
 
 
-def read_upload(path: Path, most: int = 2**30) -> list[ItemGiven]:
-    """The items of a file, whose text takes up to so many bytes."""
+def read_upload(path: Path, most: int = 2**30) -> Iterator[ItemGiven]:
+    """The items of a file, whose text takes up to so many bytes, one by one: all of them would take ten times that."""
     if path.suffix == ".json":
-        return _of_json(path)
-    out, seen = list[ItemGiven](), 0
+        yield from _of_json(path)
+        return
+    seen = 0
     for i, row in enumerate(_rows(path, most)):
         if row.get("item") is None:
             raise InputError(f"Row {i} (counted from 0) has no item. Nothing was added.")
@@ -81,8 +82,7 @@ def read_upload(path: Path, most: int = 2**30) -> list[ItemGiven]:
         if i >= MOST_ITEMS or seen > most:
             raise _too_large(f"{MOST_ITEMS:,} items" if i >= MOST_ITEMS else f"{most:,} bytes of text")
         priority = _number(row.get("priority"), i)
-        out.append(ItemGiven(row["item"], json.loads(text), row.get("gold"), row.get("group"), priority))
-    return out
+        yield ItemGiven(row["item"], json.loads(text), row.get("gold"), row.get("group"), priority)
 
 
 def _too_large(most: str) -> SizeError:
@@ -170,19 +170,32 @@ def _payload(value: Any, row: int) -> dict[str, Any]:
     raise InputError(f"Row {row} (counted from 0): payload is not a JSON object. Nothing was added.")
 
 
-_ITEMS = TypeAdapter(Annotated[list[Item], Field(max_length=MOST_ITEMS)])
+_ITEM, _ITEMS = TypeAdapter(Item), TypeAdapter(list[Item])
 
 
-def _of_json(path: Path) -> list[ItemGiven]:
+def _of_json(path: Path) -> Iterator[ItemGiven]:
     content = path.read_bytes()
     if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
         raise _too_large(f"{MOST_VALUES:,} values")
+    i: int | None = None
     try:
-        found = _ITEMS.validate_json(content)
+        try:
+            found = from_json(content)
+        except ValueError:
+            found = None
+        if not isinstance(found, list):
+            _ITEMS.validate_json(content)  # which says what is wrong
+        del content
+        if len(found) > MOST_ITEMS:
+            raise _too_large(f"{MOST_ITEMS:,} items")
+        for i, given in enumerate(found):
+            one = _ITEM.validate_python(given)
+            found[i] = None  # what was read is let go of
+            yield ItemGiven(one.item, one.payload, one.gold, one.group, one.priority)
     except ValidationError as error:
-        first = in_words([dict(one) for one in error.errors()])[0]
+        where = () if i is None else (i,)
+        first = in_words([{**one, "loc": (*where, *one["loc"])} for one in error.errors()])[0]
         raise InputError(
             f'The upload is not a list of items such as {{"item": "photo1"}}: {first["where"]}: {first["what"]}. '
             "Nothing was added."
         ) from None
-    return [ItemGiven(one.item, one.payload, one.gold, one.group, one.priority) for one in found]

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise.server import steady_clock
 from crowdwise.server.answer_codes import SIDES
 from crowdwise.server.campaign_rows import CampaignRow, find_campaign
 from crowdwise.server.store_tables import annotators, answers, items, leases, skips
-
-__all__ = ["Lease", "LeaseAsked", "ask_again", "lease_together", "money_left", "release", "skip", "votes_given"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAske
     have no such limit), and not answered or skipped by the annotator, within the budget and the most votes of the
     annotator. Which side of a pair is shown first is drawn.
     """
-    row, now = find_campaign(conn, campaign), time.time()
+    row, now = find_campaign(conn, campaign), steady_clock.now()
     expires = now + row.settings["patience"]
     conn.execute(_EXPIRED, {"c": campaign, "now": now})
     people = list({one.annotator for one in asked})
@@ -158,7 +156,7 @@ def skip(conn: sa.Connection, campaign: str, annotator: int, item: int, reason: 
         skips.c.campaign == campaign, skips.c.item == item, skips.c.annotator == annotator
     )
     if conn.execute(there).first() is None:
-        row = {"campaign": campaign, "item": item, "annotator": annotator, "reason": reason, "time": time.time()}
+        row = {"campaign": campaign, "item": item, "annotator": annotator, "reason": reason, "time": steady_clock.now()}
         conn.execute(skips.insert(), row)
     release(conn, campaign, annotator, [item])
 

@@ -7,7 +7,6 @@ budget is spent. The accuracy of such answers is not estimated without truth.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,13 +19,12 @@ from crowdwise.active.asking import People
 from crowdwise.active.end_state import Standing
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import NotFittedError
+from crowdwise.server import steady_clock
 from crowdwise.server.answer_codes import side_name
 from crowdwise.server.campaign_rows import CampaignRow
 from crowdwise.server.live_roll import LiveRoll, read_open, read_votes
 from crowdwise.server.live_votes import NO_VOTES, mixed
 from crowdwise.server.store_tables import items
-
-__all__ = ["LiveRefit", "RefitView"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +183,7 @@ class LiveRefit:
                 else:
                     self.answers.pop((vote.item, vote.annotator), None)
             self.read = found[-1].seq
-        now = time.time()
+        now = steady_clock.now()
         asked, skipped, cost = read_open(conn, row.id, now)
         return RefitView(
             row, list(roll.items.names), list(roll.annotators.names), roll.people(conn, row.id), roll.closed,

@@ -12,15 +12,12 @@ import sqlalchemy as sa
 from crowdwise.active.asking import People
 from crowdwise.core.numerics import Ints
 from crowdwise.errors import ReadError
-from crowdwise.online.names import Names
-from crowdwise.online.vote_store import grown
+from crowdwise.online.vote_store import Names, grown
 from crowdwise.server.campaign_rows import CampaignRow
 from crowdwise.server.store_tables import annotators, answers, items, leases, skips, votes
 
 CHUNK = 20_000
 """Votes that are read at once."""
-
-__all__ = ["LiveRoll", "Vote", "read_open", "read_pairs", "read_votes"]
 
 
 class Vote(NamedTuple):

@@ -22,14 +22,14 @@ import sqlalchemy as sa
 
 from crowdwise.active.asking import find_situation
 from crowdwise.active.end_state import Situation, Standing, find_standing, status_of
-from crowdwise.active.journal_stream import BLOCK
-from crowdwise.active.snapshots import Snapshots
+from crowdwise.active.journal_stream import BLOCK, Snapshots
 from crowdwise.active.strategies import Strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
 from crowdwise.errors import NotFittedError
 from crowdwise.online.stream import Online
 from crowdwise.online.vote_store import Batch
+from crowdwise.server import steady_clock
 from crowdwise.server.campaign_rows import CampaignRow
 from crowdwise.server.live_roll import LiveRoll, Vote, read_open, read_votes
 from crowdwise.server.store_tables import votes
@@ -39,8 +39,6 @@ SNAPSHOT = 20_000
 """After so many votes, and a quarter more than in the last one, a snapshot of the stream is saved."""
 REBUILD_SHARE = 10.0
 """After a rebuild that took t seconds the next one waits this many times t."""
-
-__all__ = ["LiveVotes", "VotesView"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +162,7 @@ class LiveVotes:
         online = self.base.copy()
         if self.pending:
             online.learn(self._batch(row, self.pending))
-        now = time.time()
+        now = steady_clock.now()
         asked, skipped, cost = read_open(conn, row.id, now)
         gold = np.zeros(len(roll.items), dtype=bool)
         gold[list(roll.gold)] = True

@@ -15,8 +15,6 @@ from crowdwise.server.database import AT_ONCE
 CHUNK = 10_000
 """Rows that are written at once."""
 
-__all__ = ["add_names", "find_numbers", "kind_of_names", "known_numbers", "texts_of_kind", "written_texts"]
-
 
 def kind_of_names(conn: sa.Connection, table: sa.Table, campaign: str) -> str | None:
     """The first letter of a name that is there, which is that of all; nothing where there is none."""

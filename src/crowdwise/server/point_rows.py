@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise.server import steady_clock
 from crowdwise.server.campaign_rows import add_event, find_campaign
 from crowdwise.server.database import insert_new
 from crowdwise.server.store_tables import points
@@ -19,15 +19,13 @@ SHOWN = ("annotator", "votes", "accuracy", "accuracy_low", "accuracy_high")
 SKILLS = 1.1
 """Skills are noted when the votes have grown by this factor."""
 
-__all__ = ["add_point", "list_points", "point_of", "skill_history", "skills_noted"]
-
 
 def point_of(view: Any, noted: int) -> dict[str, Any]:
     """The point of a view; skills are in it where the votes have grown by ``SKILLS`` since they were last."""
     status = view.status
     known = status["accuracy_known"]
     return {
-        "campaign": view.row.id, "seq": view.seq, "time": time.time(), "votes": status["votes"],
+        "campaign": view.row.id, "seq": view.seq, "time": steady_clock.now(), "votes": status["votes"],
         "spent": status["spent"], "state": status["state"], "accuracy": status["accuracy"] if known else None,
         "low": status["accuracy_low"] if known else None, "high": status["accuracy_high"] if known else None,
         "skills": _skills(view) if status["votes"] >= SKILLS * noted else None,

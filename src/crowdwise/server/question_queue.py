@@ -10,16 +10,47 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from crowdwise.server.in_flight import InFlight
+from crowdwise.server.answer_codes import blind
 from crowdwise.server.item_rows import payload_of
 from crowdwise.server.lease_rows import Lease, LeaseAsked, lease_together
+
+T = TypeVar("T")
+
+
+class InFlight(Generic[T]):
+    """Tasks of an event loop by their keys; one that is done is forgotten."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Hashable, asyncio.Future[T]] = {}
+
+    def start(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
+        """The task with a key, begun now where there is none; nobody need wait for it."""
+        if key not in self._tasks:
+            task = self._tasks[key] = asyncio.ensure_future(make())
+            task.add_done_callback(lambda done: self._forget(key, done))
+        return self._tasks[key]
+
+    async def wait(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """What the task with a key gives; who stops waiting does not stop it."""
+        return await asyncio.shield(self.start(key, make))
+
+    def _forget(self, key: Hashable, done: asyncio.Future[T]) -> None:
+        if self._tasks.get(key) is done:
+            del self._tasks[key]
+        if not done.cancelled():
+            done.exception()  # seen, also where nobody waits
+
+    def clear(self) -> None:
+        """Who asks from now on begins again; what is under way goes on for those who wait."""
+        self._tasks.clear()
+
 
 AHEAD = 60
 """Questions in a queue."""
@@ -31,8 +62,6 @@ AGED = 6.0
 """Seconds after that in which it is still used while the next is made: who comes back later waits for a new one."""
 TAKEN = 10.0
 """Seconds for which an item that was just leased is tried last."""
-
-__all__ = ["Handed", "QuestionQueues", "Shown", "hand_out"]
 
 
 @dataclass
@@ -133,7 +162,8 @@ class QuestionQueues:
         queue.items = [item for item in queue.items if item not in gone]
         return [
             {
-                "item": one.item, "payload": one.payload, "expires": one.lease.expires, "first": one.lease.shown,
+                "item": one.item, "payload": one.payload if one.lease.shown is None else blind(one.payload),
+                "expires": one.lease.expires, "first": one.lease.shown,
                 "ticket": self.ticket(campaign, one.item, annotator, one.lease.shown),
             }
             for one in found

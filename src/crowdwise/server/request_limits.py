@@ -1,21 +1,24 @@
-"""Limits and headers around every request: size and pace of bodies, rate, security headers, a log line, counts."""
+"""Limits and headers around every request: size and pace of bodies, rate, security headers, a log line, counts.
+
+The client is identified first. Without a token its body must be small and quick, and one for the API is not read.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 import uuid
 from collections import Counter, defaultdict
 from typing import Any
 
-from fastapi import Request
+import sqlalchemy as sa
+from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crowdwise.server.browser_sessions import COOKIE, LET_IN
+from crowdwise.server.caller import CALLER, LABEL_STUDIO, SAFE, caller_of, find_caller, service_of, shown_by
 from crowdwise.server.configuration import Configuration
-from crowdwise.server.http_problems import problem
+from crowdwise.server.http_problems import http_problem, problem, store_problem
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; media-src 'self' https:; "
@@ -26,7 +29,9 @@ HEADERS = {
     "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }  # fmt: skip
-PACE = 1000.0
+TOKENLESS_BYTES, TOKENLESS_SECONDS = 10_000, 5.0
+"""The most bytes of a body without a valid token or session (a login), and the seconds to wait for its next part."""
+PACE = 20_000.0
 """Bytes a second that a body must come with, beyond the seconds that each part may take."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Methods that are counted by their name."""
@@ -78,9 +83,8 @@ class RequestLimits:
         self.app, self.configuration = app, configuration
         self.rates = Buckets(configuration.rate_limit, max(1.0, 2.0 * configuration.rate_limit))
         self.unknown = Buckets(configuration.rate_limit, max(10.0, 2.0 * configuration.rate_limit))
-        self.let_in: set[str] = set()
-        """Digests of tokens and sessions that were valid: others share the rate of their address, so that changing a
-        forged token with every request gains nothing."""
+        """Of addresses: whoever is not known yet shares theirs, so that a new forged token with every request gains
+        nothing."""
         self.failures = Buckets(configuration.login_limit / 60.0, max(configuration.login_limit, 1.0))
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.durations: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
@@ -103,7 +107,6 @@ class RequestLimits:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                self._remember(scope)
                 there = {name.lower() for name, _ in message["headers"]}
                 more = {**HEADERS, "x-request-id": request_id}
                 if self.configuration.secure:
@@ -117,7 +120,7 @@ class RequestLimits:
 
         self.in_flight += 1
         try:
-            refused = self._refused(scope)
+            refused = await self._refused(scope)
             if refused is not None:
                 await refused(scope, receive, with_headers)
             else:
@@ -138,14 +141,26 @@ class RequestLimits:
             self.in_flight -= 1
             self._note(scope, status, time.perf_counter() - began, request_id)
 
-    def _refused(self, scope: Scope) -> Any:
+    async def _refused(self, scope: Scope) -> Any:
         """An answer where the request is not looked at further."""
-        headers = dict(scope["headers"])
+        headers, request = dict(scope["headers"]), Request(scope)
         odd = any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in scope["path"])
         if odd or b"%00" in scope["query_string"]:
             return problem(400, "Bad Request", "The address holds characters that no name has.")
-        key = _key(headers)
-        wait = self.rates.take(key) if key in self.let_in else self.unknown.take(_address(scope))
+        service = service_of(request)
+        wait = 0.0 if service.has_seen(shown_by(request)) else self.unknown.take(_address(scope))
+        caller = None
+        if not wait:
+            try:
+                caller = await find_caller(request)
+                if scope["method"] not in SAFE and scope["path"].startswith(("/api/", LABEL_STUDIO)):
+                    await caller_of(request)
+            except HTTPException as error:  # before the body is read
+                return await http_problem(request, error)
+            except sa.exc.SQLAlchemyError as error:
+                if scope["method"] not in SAFE:
+                    return await store_problem(request, error)
+            wait = self.rates.take(caller.token.id) if caller is not None else 0.0
         if wait:
             return problem(429, "Too Many Requests", "Slow down, and try again.", {"Retry-After": f"{wait:.0f}"})
         if scope["path"].startswith(("/login", "/join")):
@@ -158,16 +173,9 @@ class RequestLimits:
             return problem(413, "SizeError", text, {"Connection": "close"})
         return None
 
-    def _remember(self, scope: Scope) -> None:
-        """From now on whoever was let in has a rate of their own."""
-        key = _key(dict(scope["headers"])) if scope.get(LET_IN) else ""
-        if key and key not in self.let_in:
-            if len(self.let_in) > 50_000:
-                self.let_in.clear()
-            self.let_in.add(key)
-            self.rates.take(key)
-
     def _most(self, scope: Scope) -> int:
+        if scope.get(CALLER) is None:
+            return min(TOKENLESS_BYTES, self.configuration.max_body)
         upload = scope["method"] == "POST" and scope["path"].endswith("/items")
         return self.configuration.max_upload if upload else self.configuration.max_body
 
@@ -175,6 +183,8 @@ class RequestLimits:
         """The body, as long as it is not too large and comes at a pace."""
         most, seen, waited, ended = self._most(scope), 0, 0.0, False
         patience = self.configuration.body_seconds
+        if scope.get(CALLER) is None:
+            patience = min(patience, TOKENLESS_SECONDS)
 
         async def limited() -> Message:
             nonlocal seen, waited, ended
@@ -216,15 +226,3 @@ class RequestLimits:
 def _address(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else "unknown"
-
-
-def _key(headers: dict[bytes, bytes]) -> str:
-    """A digest of the token or session of a request; nothing where it has none."""
-    secret = headers.get(b"authorization") or _cookie(headers)
-    return hashlib.blake2b(secret, digest_size=16).hexdigest() if secret else ""
-
-
-def _cookie(headers: dict[bytes, bytes]) -> bytes:
-    """The session in the cookies of a request."""
-    parts = (part.strip() for part in headers.get(b"cookie", b"").split(b";"))
-    return next((part for part in parts if part.startswith(COOKIE.encode() + b"=")), b"")

@@ -21,8 +21,6 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 router = APIRouter(prefix="/api/v1", responses=responses(), tags=["access"])
 
-__all__ = ["router"]
-
 
 @router.post("/tokens", status_code=201)
 async def tokens_make(service: ServiceOf, caller: Admin, given: TokenMade) -> dict[str, Any]:

@@ -32,8 +32,6 @@ from crowdwise.server.item_rows import change_items, list_items
 
 router = APIRouter(prefix="/api/v1", responses=responses(409))
 
-__all__ = ["router"]
-
 
 @router.get("/campaigns", tags=["campaigns"])
 async def campaigns_list(service: ServiceOf, caller: Reader) -> list[Campaign]:
@@ -147,11 +145,13 @@ async def annotators_add(service: ServiceOf, caller: Lead, campaign: str, given:
     return {"new": await service.write_now(add, campaign)}
 
 
+@router.patch("/campaigns/{campaign}/annotators", tags=["annotators"])
 @router.patch("/campaigns/{campaign}/annotators/{name}", tags=["annotators"])
 async def annotators_change(
     service: ServiceOf, caller: Lead, campaign: str, name: str, given: AnnotatorChanged
 ) -> dict[str, Any]:
-    """Suspend an annotator, limit the votes, change the price."""
+    """Suspend an annotator, limit the votes, change the price. A name with a slash, or of dots alone, is given as the
+    parameter ``name``."""
 
     def change(conn: Any) -> Any:
         said = given.model_dump(exclude_none=True)

@@ -27,8 +27,6 @@ MOST = 50
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(), tags=["events"])
 
-__all__ = ["read_events", "router"]
-
 
 def read_events(conn: sa.Connection, campaign: str, after: int, limit: int = 500) -> list[dict[str, Any]]:
     """The next events of a campaign in their order."""
@@ -66,7 +64,7 @@ async def stream(
         yield "retry: 2000\n\n"
         while time.monotonic() < until and not service.closing and not await request.is_disconnected():
             try:
-                if await service.token_now("id", token) is None:  # revoked, or expired
+                if await service.token_now(caller.shown) is None:  # revoked, or expired
                     return
                 found = await service.read_now(partial(read_events, campaign=campaign, after=last))
             except (NotThere, sa.exc.SQLAlchemyError):

@@ -6,13 +6,12 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
+from crowdwise.errors import OutputError
 from crowdwise.server.caller import ServiceOf
 from crowdwise.server.http_problems import problem
 from crowdwise.server.request_limits import BUCKETS
 
 router = APIRouter(tags=["running"])
-
-__all__ = ["router"]
 
 
 @router.get("/healthz")
@@ -23,10 +22,10 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", responses={503: {"description": "The store cannot be reached."}})
 async def readyz(service: ServiceOf) -> Response:
-    """Whether the store can be read."""
+    """Whether the store can be written."""
     try:
-        await service.read_now(lambda conn: conn.execute(sa.text("SELECT 1")).scalar())
-    except sa.exc.SQLAlchemyError:
+        await service.ready_now()
+    except (OutputError, TimeoutError, sa.exc.SQLAlchemyError):
         return problem(503, "OutputError", "The store cannot be reached.", {"Retry-After": "1"})
     return JSONResponse({"status": "ready"})
 

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 from fastapi.templating import Jinja2Templates
 
-from crowdwise.server.access_tokens import Token
+from crowdwise.server.access_tokens import COOKIE, Token
 from crowdwise.server.annotator_rows import add_annotators
-from crowdwise.server.browser_sessions import COOKIE
 from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
-from crowdwise.server.campaign_rows import CampaignRow, NotThere, find_campaign, list_campaigns
+from crowdwise.server.campaign_rows import CampaignRow, NotThere, create_campaign, find_campaign, list_campaigns
 from crowdwise.server.http_problems import http_problem
+from crowdwise.server.item_rows import ItemGiven, add_items, checked_items
 from crowdwise.server.name_rows import find_numbers
 from crowdwise.server.routes_votes import progress
-from crowdwise.server.sample_campaign import make_sample
 from crowdwise.server.service import Service
 from crowdwise.server.store_tables import annotators
 
@@ -29,8 +29,6 @@ templates = Jinja2Templates(directory=HERE / "templates")
 OWN_SITE = ("same-origin", "none")
 TITLES = {403: "Not for you", 404: "Not there"}
 """Errors that people get as a page."""
-
-__all__ = ["not_there", "router"]
 
 
 def amount(x: float) -> str:
@@ -131,7 +129,7 @@ async def login_with_token(
     next: Annotated[str, Form(max_length=500)] = "/",
 ) -> Response:  # fmt: skip
     """Begin a session with a token."""
-    found = await service.token_now("secret", token.strip())
+    found = await service.token_now(token.strip())
     if found is None:
         request.app.state.limits.failed(request)
         return _page(request, "login.html", None, 401, next=next, wrong=True)
@@ -140,7 +138,10 @@ async def login_with_token(
 
 
 @router.post("/logout")
-async def logout(request: Request) -> Response:
+async def logout(request: Request, service: ServiceOf) -> Response:
+    session = service.signer.read(request.cookies.get(COOKIE, ""))
+    if session is not None and not is_embedded(request):
+        await service.end_session(session)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE, path="/")
     return response
@@ -151,7 +152,7 @@ async def join(request: Request, service: ServiceOf, secret: str) -> Response:
     """Follow an invitation link: a session begins, and the labelling page opens."""
     if is_embedded(request):  # an image with this address would change the session of whoever sees it
         raise HTTPException(403, "Open the link in a window of its own.")
-    found = await service.token_now("secret", secret)
+    found = await service.token_now(secret)
     if found is None or found.kind != "invitation":
         request.app.state.limits.failed(request)
         return _page(request, "login.html", None, 401, next="/", wrong=True)
@@ -218,3 +219,43 @@ async def sample(request: Request, service: ServiceOf, csrf: Annotated[str, Form
         return row
 
     return RedirectResponse(_labelling(await service.write_now(make), caller), 303)
+
+
+TEXTS = (
+    ("The soup was cold and the waiter did not care.", "negative"),
+    ("Best bread in town, we come every Sunday.", "positive"),
+    ("They open at nine and close at six.", "neutral"),
+    ("I waited an hour for a table I had booked.", None),
+    ("The garden is lovely in the evening.", None),
+    ("The menu has twelve dishes.", None),
+    ("My coffee tasted burnt, the second one too.", None),
+    ("Friendly people, fair prices, clean rooms.", None),
+    ("It is next to the station.", None),
+    ("Not bad at all, though the music was loud.", None),
+    ("I would not go there again if it were free.", None),
+    ("The portions are small, but everything is fresh.", None),
+    ("We were the only guests, and still forgotten.", None),
+    ("You pay at the counter.", None),
+    ("The cake alone is worth the walk.", None),
+    ("Nice view. That is all I can say for it.", None),
+    ("There are forty seats inside and ten outside.", "neutral"),
+    ("A warm welcome and the best soup of the winter.", "positive"),
+    ("The bill was wrong twice, and never in our favour.", "negative"),
+    ("It was fine, I suppose.", None),
+)
+
+
+def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
+    """The sample campaign, with an annotator who can label it at once."""
+    row = create_campaign(
+        conn,
+        {
+            "name": "Sample: moods of reviews", "classes": ["negative", "neutral", "positive"], "budget": 100.0,
+            "max_votes": 5, "gold_rate": 0.15, "feedback": True,
+            "instructions": "How does the writer feel about the place? Choose **neutral** where no feeling is shown.",
+        },
+    )  # fmt: skip
+    given = [ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(TEXTS)]
+    add_items(conn, row, checked_items(conn, row, given))
+    add_annotators(conn, row, {annotator: None})
+    return find_campaign(conn, row.id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import math
 from typing import Annotated, Any, Literal
@@ -16,8 +15,6 @@ from crowdwise.server.http_problems import responses
 from crowdwise.server.item_rows import items_since
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
-
-__all__ = ["consensus_rows", "plain_rows", "reliability_rows", "router"]
 
 
 def plain_rows(frame: Any) -> list[dict[str, Any]]:
@@ -46,9 +43,10 @@ def reliability_rows(view: Any) -> list[dict[str, Any]]:
 @router.get("/status", tags=["results"])
 async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str, Any]:
     """Counts, money, the accuracy as it is estimated without truth, how the campaign stands and why it stops."""
-    view = await service.view_now(campaign, leases=True)
-    found = await asyncio.to_thread(lambda: view.status)
-    return {**found, "campaign": campaign, "open": view.row.state}
+    found: dict[str, Any] = await service.compute_now(
+        campaign, "status", lambda view: {**view.status, "campaign": campaign, "open": view.row.state}, leases=True
+    )
+    return found
 
 
 @router.get(
@@ -65,9 +63,8 @@ async def consensus(
     since: Annotated[int | None, Query(ge=0, lt=2**62, description="Only items with votes after this cursor.")] = None,
 ) -> Any:  # fmt: skip
     """The consensus label of each item: pages as JSON (``seq`` is the cursor for ``since``), or all as a download."""
-    view = await service.view_now(campaign)
 
-    def make() -> Any:
+    def make(view: Any) -> Any:
         frame = consensus_rows(view, probabilities)
         if since is not None:
             names = service.read(lambda conn: items_since(conn, campaign, since))
@@ -78,14 +75,13 @@ async def consensus(
             frame = frame.filter(frame["label"].cast(str) == label)
         if "probability" in frame.columns and (min_probability > 0.0 or max_probability < 1.0):
             frame = frame.filter(frame["probability"].is_between(min_probability, max_probability))
-        return frame if format != "json" else (len(frame), plain_rows(frame[offset : offset + limit]))
+        if format != "json":
+            return download(frame, format, "consensus")
+        rows, more = plain_rows(frame[offset : offset + limit]), offset + limit < len(frame)
+        return {"items": rows, "total": len(frame), "next": offset + limit if more else None, "seq": view.seq}
 
-    found = await asyncio.to_thread(make)
-    if format != "json":
-        return await asyncio.to_thread(download, found, format, "consensus")
-    total, rows = found
-    more = offset + limit < total
-    return {"items": rows, "total": total, "next": offset + limit if more else None, "seq": view.seq}
+    asked = (format, offset, limit, label, min_probability, max_probability, probabilities, since)
+    return await service.compute_now(campaign, ("consensus", *asked), make)
 
 
 def download(frame: Any, format: str, name: str) -> Response:
@@ -102,5 +98,5 @@ def download(frame: Any, format: str, name: str) -> Response:
 @router.get("/reliability", tags=["results"])
 async def reliability(service: ServiceOf, caller: Reader, campaign: str) -> list[dict[str, Any]]:
     """The reliability of each annotator, with intervals."""
-    view = await service.view_now(campaign)
-    return await asyncio.to_thread(reliability_rows, view)
+    found: list[dict[str, Any]] = await service.compute_now(campaign, "reliability", reliability_rows)
+    return found

@@ -11,13 +11,11 @@ import uvicorn
 from crowdwise.data.boundary import reason
 from crowdwise.errors import ParameterError
 from crowdwise.server.configuration import Configuration
-from crowdwise.server.http_protocol import LimitedHeads
+from crowdwise.server.http_protocol import LimitedProtocol
 from crowdwise.server.service import Service
 from crowdwise.server.structured_logs import configure_logs
 
 APPLICATION = "create_from_environment"
-
-__all__ = ["serve"]
 
 
 def check_address(configuration: Configuration) -> None:
@@ -35,6 +33,7 @@ def check_address(configuration: Configuration) -> None:
 def serve(configuration: Configuration, say: Callable[[str], None]) -> None:
     """Serve until a signal ends it; what was acknowledged is written before that."""
     configure_logs(configuration.log_format)
+    os.umask(0o077)  # whatever the server and its workers write is for this user alone
     check_address(configuration)
     service = Service(configuration)
     try:
@@ -49,7 +48,7 @@ def serve(configuration: Configuration, say: Callable[[str], None]) -> None:
     uvicorn.run(
         f"{__package__}.app:{APPLICATION}", factory=True, host=configuration.host, port=configuration.port,
         workers=configuration.workers, ssl_certfile=configuration.tls_certificate or None,
-        ssl_keyfile=configuration.tls_key or None, log_config=None, access_log=False, proxy_headers=True,
-        forwarded_allow_ips=configuration.trusted_proxies, timeout_graceful_shutdown=20,
-        timeout_keep_alive=15, server_header=False, http=LimitedHeads,
+        ssl_keyfile=configuration.tls_key or None, log_config=None, access_log=False,
+        proxy_headers=bool(configuration.trusted_proxies), forwarded_allow_ips=configuration.trusted_proxies,
+        timeout_graceful_shutdown=20, timeout_keep_alive=15, server_header=False, http=LimitedProtocol,
     )  # fmt: skip

@@ -6,36 +6,39 @@ Methods named ``..._now`` are for the event loop (``await``); the others block, 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+from weakref import WeakValueDictionary
 
 import sqlalchemy as sa
 
-from crowdwise.server.access_tokens import Token, find_token, make_token, token_by_id
+from crowdwise.server import steady_clock
+from crowdwise.server.access_tokens import Session, Signer, Token, find_token, make_token, token_of_session
 from crowdwise.server.annotator_rows import annotator_of
-from crowdwise.server.browser_sessions import Signer
 from crowdwise.server.campaign_rows import CampaignRow, find_campaign
 from crowdwise.server.configuration import Configuration
-from crowdwise.server.database import Database, load_fact
+from crowdwise.server.database import Database, insert_new, load_key, private_folder
 from crowdwise.server.follower import Follower
 from crowdwise.server.group_commit import GroupCommit, Work
-from crowdwise.server.in_flight import InFlight
 from crowdwise.server.lease_rows import LeaseAsked
 from crowdwise.server.point_rows import add_point, point_of, skills_noted
-from crowdwise.server.question_queue import QuestionQueues, Shown, hand_out
-from crowdwise.server.store_tables import audit, tokens
+from crowdwise.server.question_queue import InFlight, QuestionQueues, Shown, hand_out
+from crowdwise.server.store_tables import audit, ended_sessions, tokens
 from crowdwise.server.vote_rows import Ballot, add_together
 from crowdwise.server.webhook_sender import WebhookSender
 
+DAY = 86_400.0
+HEAVY = 4
+"""Threads for results and reports; those of one campaign are computed one after the other."""
+READY_SECONDS = 5.0
+"""A store that takes longer to write nothing is not ready."""
 TOKEN_SECONDS = 1.0
 """How long another worker may take a revoked token for valid."""
-
-__all__ = ["Service"]
 
 
 class Service:
@@ -43,24 +46,31 @@ class Service:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
+        folder = private_folder(Path(configuration.data))
         self.database = Database(configuration.url)
         self.database.migrate()
-        self.signer = Signer(load_fact(self.database, "key", lambda: secrets.token_urlsafe(48)))
-        self.follower = Follower(self.database, Path(configuration.data) / "snapshots", self._note)
+        self.signer = Signer(load_key(Path(configuration.key_file or folder / "session.key")))
+        self.follower = Follower(self.database, folder / "snapshots", self._note)
         self.commit = GroupCommit(self.database, self.follower.poke)
         self.webhooks = WebhookSender(self.read, self.write, configuration.private_webhooks)
         self.queues = QuestionQueues(self.view, self.follower.seen, self.lease_now, self.signer.ticket)
-        self.started, self.closing = time.time(), False
-        self._tokens: dict[tuple[str, str], tuple[float, Token | None]] = {}
+        self.started, self.closing = steady_clock.now(), False
+        self._tokens: dict[str | Session, tuple[float, Token | None]] = {}
         self._looking: InFlight[Token | None] = InFlight()
+        self._computing: InFlight[Any] = InFlight()
+        self._heavy = ThreadPoolExecutor(HEAVY, thread_name_prefix="heavy")
+        self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.streams: Counter[str] = Counter()
         """Open event streams of each token."""
+        self.uploading = asyncio.Lock()
+        """Held while an upload is read: one at a time takes its memory."""
         self._numbers: dict[tuple[str, Any], int] = {}
 
     def close(self) -> None:
         """Write what waits, then close the store."""
         self.closing = True
         self.webhooks.close()
+        self._heavy.shutdown(cancel_futures=True)
         self.commit.close()
         self.follower.close()
         self.database.close()
@@ -87,6 +97,11 @@ class Service:
 
     async def write_now(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
         return await asyncio.wrap_future(self.commit.submit(Work(campaign, run)))
+
+    async def ready_now(self) -> None:
+        """Return when something could be written; an error where it could not, or not soon."""
+        write = partial(self.write_now, lambda conn: None)
+        await asyncio.wait_for(self._computing.wait("ready", write), READY_SECONDS)
 
     async def vote_now(self, campaign: str, votes: Sequence[Any]) -> dict[str, Any]:
         """Add the votes of a request, all or none; they are on the disk when this returns."""
@@ -124,24 +139,55 @@ class Service:
         live = self.follower.get(row)
         return live.with_leases(row, self.follower.written(campaign)) if leases else live.latest(row, exact=exact)
 
-    async def view_now(self, campaign: str, *, exact: bool = True, leases: bool = False) -> Any:
-        return await asyncio.to_thread(self.view, campaign, exact=exact, leases=leases)
+    async def heavy_now(self, run: Callable[[], Any]) -> Any:
+        """What takes long, in threads that annotators do not need."""
+        return await asyncio.get_running_loop().run_in_executor(self._heavy, run)
 
-    async def token_now(self, by: Literal["secret", "id"], value: str) -> Token | None:
-        """The token with a secret or an id, where it is valid; it is looked up again after a moment, once for all who
-        ask meanwhile."""
-        when, token = self._tokens.get((by, value), (-1e9, None))
+    async def compute_now(
+        self, campaign: str, what: Hashable, make: Callable[[Any], Any], *, leases: bool = False
+    ) -> Any:
+        """What ``make`` gives of the campaign as it is now: once for all who ask for the same (``what``) of the same
+        votes meanwhile, and one for a campaign at a time."""
+        row = await self.read_now(lambda conn: find_campaign(conn, campaign))
+        lane = self._lanes.setdefault(campaign, asyncio.Lock())
+
+        async def run() -> Any:
+            async with lane:
+                return await self.heavy_now(lambda: make(self.view(campaign, leases=leases)))
+
+        return await self._computing.wait((campaign, what, row.last_vote, row.version, leases), run)
+
+    async def token_now(self, by: str | Session) -> Token | None:
+        """The token with a secret, or of a session, where it is valid; it is looked up again after a moment, once for
+        all who ask meanwhile."""
+        when, token = self._tokens.get(by, (-1e9, None))
         if time.monotonic() - when > TOKEN_SECONDS:
-            token = await self._looking.wait((by, value), partial(self._find_token, by, value))
+            token = await self._looking.wait(by, partial(self._find_token, by))
         return token if token is not None and token.valid else None
 
-    async def _find_token(self, by: Literal["secret", "id"], value: str) -> Token | None:
-        now, kept, find = time.monotonic(), self._tokens, find_token if by == "secret" else token_by_id
-        token: Token | None = await self.read_now(lambda conn: find(conn, value))
+    def has_seen(self, by: str | Session | None) -> bool:
+        """Whether a secret or session was valid when it was last looked up."""
+        return by is not None and self._tokens.get(by, (0.0, None))[1] is not None
+
+    async def _find_token(self, by: str | Session) -> Token | None:
+        now, kept = time.monotonic(), self._tokens
+        token: Token | None = await self.read_now(
+            lambda conn: find_token(conn, by) if isinstance(by, str) else token_of_session(conn, by.token, by.id)
+        )
         if len(kept) > 10_000:
             kept.clear()
-        kept[by, value] = (now, token)  # no longer the ones in use, where a token was revoked meanwhile
+        kept[by] = (now, token)  # no longer the ones in use, where a token was revoked meanwhile
         return token
+
+    async def end_session(self, session: Session) -> None:
+        """A session ends before its time; those that are over are forgotten."""
+
+        def end(conn: sa.Connection) -> None:
+            conn.execute(ended_sessions.delete().where(ended_sessions.c.expires < steady_clock.now() - DAY))
+            insert_new(conn, ended_sessions, [{"id": session.id, "expires": session.expires}])
+
+        await self.write_now(end)
+        self.forget_tokens()
 
     def forget_tokens(self) -> None:
         """Look all tokens up again: one was revoked."""
@@ -165,7 +211,7 @@ def add_audit(
 ) -> None:
     """Note who did what."""
     row = {
-        "time": time.time(), "campaign": campaign, "token": token, "actor": actor, "action": action, "detail": detail,
-        "address": address,
+        "time": steady_clock.now(), "campaign": campaign, "token": token, "actor": actor, "action": action,
+        "detail": detail, "address": address,
     }  # fmt: skip
     conn.execute(audit.insert(), row)

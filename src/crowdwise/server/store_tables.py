@@ -10,183 +10,93 @@ Names are JSON text (:mod:`crowdwise.active.canonical`), as in the journal of a 
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)  # fmt: skip
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import UniqueConstraint as Unique
 
 metadata = MetaData()
-ID = String(32)
+ID, DIGEST, KIND = String(32), String(64), String(12)
 
 
-def _campaign() -> Column[str]:
-    return Column("campaign", ID, ForeignKey("campaigns.id", ondelete="CASCADE"), nullable=False, primary_key=True)
+def _table(table: str, keys: str, *constraints: Any, optional: str = "", **columns: Any) -> Table:
+    """A table: name -> type of its columns, or (type, default). Those named in ``optional`` may be empty; rows go with
+    the campaign or webhook that they name."""
+    made: list[Column[Any]] = []
+    for column, kind in columns.items():
+        kind, default = kind if isinstance(kind, tuple) else (kind, None)
+        of = f"{column}s.id" if column in ("campaign", "webhook") and table != "audit" else None
+        made.append(
+            Column(
+                column, kind, *([ForeignKey(of, ondelete="CASCADE")] if of else []), primary_key=column in keys.split(),
+                nullable=column in optional.split(), default=default, autoincrement="auto" if column == "id" else False,
+            )
+        )  # fmt: skip
+    return Table(table, metadata, *made, *constraints)
 
 
-facts = Table(
-    "facts", metadata,
-    Column("key", String(64), primary_key=True), Column("value", Text, nullable=False),
+ended_sessions = _table("ended_sessions", "id", id=DIGEST, expires=Float)
+"""Sessions that were ended before their time."""
+campaigns = _table(
+    "campaigns", "id",
+    id=ID, name=Text, answer_type=String(16), classes=Text, settings=Text, state=String(8), version=(BigInteger, 0),
+    last_vote=(BigInteger, 0), n_answers=(BigInteger, 0), spent=(Float, 0.0), created=Float,
 )  # fmt: skip
-campaigns = Table(
-    "campaigns", metadata,
-    Column("id", ID, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("answer_type", String(16), nullable=False),
-    Column("classes", Text, nullable=False),
-    Column("settings", Text, nullable=False),
-    Column("state", String(8), nullable=False),
-    Column("version", BigInteger, nullable=False, default=0),
-    Column("last_vote", BigInteger, nullable=False, default=0),
-    Column("n_answers", BigInteger, nullable=False, default=0),
-    Column("spent", Float, nullable=False, default=0.0),
-    Column("created", Float, nullable=False),
+items = _table(
+    "items", "campaign number",
+    Unique("campaign", "name", name="items_name"), Index("items_version", "campaign", "version"), optional="grp gold",
+    campaign=ID, number=Integer, name=Text, payload=Text, grp=Text, gold=Text, closed=(Boolean, False),
+    priority=(Float, 1.0), version=(BigInteger, 0),
 )  # fmt: skip
-items = Table(
-    "items", metadata,
-    _campaign(),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("name", Text, nullable=False),
-    Column("payload", Text, nullable=False),
-    Column("grp", Text),
-    Column("gold", Text),
-    Column("closed", Boolean, nullable=False, default=False),
-    Column("priority", Float, nullable=False, default=1.0),
-    Column("version", BigInteger, nullable=False, default=0),
-    UniqueConstraint("campaign", "name", name="items_name"),
-    Index("items_version", "campaign", "version"),
+annotators = _table(
+    "annotators", "campaign number",
+    Unique("campaign", "name", name="annotators_name"), Index("annotators_version", "campaign", "version"),
+    optional="max_votes",
+    campaign=ID, number=Integer, name=Text, price=Float, available=(Boolean, True), max_votes=Integer,
+    version=(BigInteger, 0),
 )  # fmt: skip
-annotators = Table(
-    "annotators", metadata,
-    _campaign(),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("name", Text, nullable=False),
-    Column("price", Float, nullable=False),
-    Column("available", Boolean, nullable=False, default=True),
-    Column("max_votes", Integer),
-    Column("version", BigInteger, nullable=False, default=0),
-    UniqueConstraint("campaign", "name", name="annotators_name"),
-    Index("annotators_version", "campaign", "version"),
+votes = _table(
+    "votes", "campaign seq",
+    Unique("campaign", "vote_id", name="votes_vote_id"), optional="seconds shown retracts",
+    campaign=ID, seq=BigInteger, vote_id=Text, item=Integer, annotator=Integer, answer=Text, price=Float, time=Float,
+    seconds=Float, shown=Text, retracts=BigInteger,
 )  # fmt: skip
-votes = Table(
-    "votes", metadata,
-    _campaign(),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("vote_id", Text, nullable=False),
-    Column("item", Integer, nullable=False),
-    Column("annotator", Integer, nullable=False),
-    Column("answer", Text, nullable=False),
-    Column("price", Float, nullable=False),
-    Column("time", Float, nullable=False),
-    Column("seconds", Float),
-    Column("shown", Text),
-    Column("retracts", BigInteger),
-    UniqueConstraint("campaign", "vote_id", name="votes_vote_id"),
+answers = _table(
+    "answers", "campaign item annotator", Index("answers_annotator", "campaign", "annotator", "seq"),
+    campaign=ID, item=Integer, annotator=Integer, seq=BigInteger,
 )  # fmt: skip
-answers = Table(
-    "answers", metadata,
-    _campaign(),
-    Column("item", Integer, primary_key=True, autoincrement=False),
-    Column("annotator", Integer, primary_key=True, autoincrement=False),
-    Column("seq", BigInteger, nullable=False),
-    Index("answers_annotator", "campaign", "annotator", "seq"),
+leases = _table(
+    "leases", "campaign item", Index("leases_annotator", "campaign", "annotator"), optional="shown",
+    campaign=ID, item=Integer, annotator=Integer, price=Float, given=Float, expires=Float, shown=Text,
 )  # fmt: skip
-leases = Table(
-    "leases", metadata,
-    _campaign(),
-    Column("item", Integer, primary_key=True, autoincrement=False),
-    Column("annotator", Integer, nullable=False),
-    Column("price", Float, nullable=False),
-    Column("given", Float, nullable=False),
-    Column("expires", Float, nullable=False),
-    Column("shown", Text),
-    Index("leases_annotator", "campaign", "annotator"),
+skips = _table(
+    "skips", "campaign item annotator", campaign=ID, item=Integer, annotator=Integer, reason=Text, time=Float
+)
+tokens = _table(
+    "tokens", "id", Unique("hash"), optional="campaign annotator expires revoked",
+    id=ID, hash=DIGEST, kind=KIND, role=KIND, name=Text, campaign=ID, annotator=Integer, created=Float, expires=Float,
+    revoked=Float,
 )  # fmt: skip
-skips = Table(
-    "skips", metadata,
-    _campaign(),
-    Column("item", Integer, primary_key=True, autoincrement=False),
-    Column("annotator", Integer, primary_key=True, autoincrement=False),
-    Column("reason", Text, nullable=False),
-    Column("time", Float, nullable=False),
+points = _table(
+    "points", "campaign seq", optional="accuracy low high skills",
+    campaign=ID, seq=BigInteger, time=Float, votes=BigInteger, spent=Float, state=String(16), accuracy=Float, low=Float,
+    high=Float, skills=Text,
 )  # fmt: skip
-tokens = Table(
-    "tokens", metadata,
-    Column("id", ID, primary_key=True),
-    Column("hash", String(64), nullable=False, unique=True),
-    Column("kind", String(12), nullable=False),
-    Column("role", String(12), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("campaign", ID, ForeignKey("campaigns.id", ondelete="CASCADE")),
-    Column("annotator", Integer),
-    Column("created", Float, nullable=False),
-    Column("expires", Float),
-    Column("revoked", Float),
+audit = _table(
+    "audit", "id", Index("ix_audit_campaign", "campaign"), optional="campaign token",
+    id=Integer, time=Float, campaign=ID, token=ID, actor=Text, action=String(40), detail=Text, address=DIGEST,
 )  # fmt: skip
-points = Table(
-    "points", metadata,
-    _campaign(),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("time", Float, nullable=False),
-    Column("votes", BigInteger, nullable=False),
-    Column("spent", Float, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("accuracy", Float),
-    Column("low", Float),
-    Column("high", Float),
-    Column("skills", Text),
+events = _table(
+    "events", "id", Index("events_campaign", "campaign", "id"), id=Integer, campaign=ID, time=Float, kind=ID, data=Text
+)
+webhooks = _table(
+    "webhooks", "id",
+    id=ID, campaign=ID, url=Text, secret=DIGEST, kinds=Text, active=(Boolean, True), last_event=(Integer, 0),
+    created=Float,
 )  # fmt: skip
-audit = Table(
-    "audit", metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("time", Float, nullable=False),
-    Column("campaign", ID, index=True),
-    Column("token", ID),
-    Column("actor", Text, nullable=False),
-    Column("action", String(40), nullable=False),
-    Column("detail", Text, nullable=False),
-    Column("address", String(64), nullable=False),
-)  # fmt: skip
-events = Table(
-    "events", metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("campaign", ID, ForeignKey("campaigns.id", ondelete="CASCADE"), nullable=False),
-    Column("time", Float, nullable=False),
-    Column("kind", String(32), nullable=False),
-    Column("data", Text, nullable=False),
-    Index("events_campaign", "campaign", "id"),
-)  # fmt: skip
-webhooks = Table(
-    "webhooks", metadata,
-    Column("id", ID, primary_key=True),
-    Column("campaign", ID, ForeignKey("campaigns.id", ondelete="CASCADE"), nullable=False),
-    Column("url", Text, nullable=False),
-    Column("secret", String(64), nullable=False),
-    Column("kinds", Text, nullable=False),
-    Column("active", Boolean, nullable=False, default=True),
-    Column("last_event", Integer, nullable=False, default=0),
-    Column("created", Float, nullable=False),
-)  # fmt: skip
-deliveries = Table(
-    "deliveries", metadata,
-    Column("id", ID, primary_key=True),
-    Column("webhook", ID, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
-    Column("event", Integer, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("state", String(10), nullable=False),
-    Column("tries", Integer, nullable=False, default=0),
-    Column("due", Float, nullable=False),
-    Column("error", Text),
-    Column("created", Float, nullable=False),
-    UniqueConstraint("webhook", "event", name="deliveries_event"),
-    Index("deliveries_due", "state", "due"),
+deliveries = _table(
+    "deliveries", "id",
+    Unique("webhook", "event", name="deliveries_event"), Index("deliveries_due", "state", "due"), optional="error",
+    id=ID, webhook=ID, event=Integer, body=Text, state=String(10), tries=(Integer, 0), due=Float, error=Text,
+    created=Float,
 )  # fmt: skip

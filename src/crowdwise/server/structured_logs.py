@@ -12,8 +12,6 @@ PLAIN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_mes
 
 FORMATS = ("auto", "json", "text")
 
-__all__ = ["FORMATS", "JsonLines", "TextLines", "configure_logs"]
-
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
     """What a record says beside its message."""

@@ -1,10 +1,13 @@
-"""Votes in the store: added all or none of a request, once by their id, taken back by appending; never changed."""
+"""Votes in the store: added all or none of a request, once by their id, taken back by appending; never changed.
+
+Ids are kept apart by who made them: ``:v1`` is a lead's, ``"ann":v1`` is one that ann chose, ``["p0", "ann"]`` is that
+of a vote without an id, ``undo:6`` takes the vote 6 back. So nobody can take the id of a vote of somebody else.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +16,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise.active.canonical import id_text
+from crowdwise.active.end_state import ENDS
 from crowdwise.errors import CrowdwiseError, DuplicateError, InputError, listing
+from crowdwise.server import steady_clock
 from crowdwise.server.answer_codes import answer_text
 from crowdwise.server.campaign_rows import (
     CampaignClosed,
@@ -28,12 +33,10 @@ from crowdwise.server.campaign_rows import (
 from crowdwise.server.database import AT_ONCE
 from crowdwise.server.lease_rows import money_left, votes_given
 from crowdwise.server.name_rows import add_names, kind_of_names, known_numbers, texts_of_kind
-from crowdwise.server.store_tables import annotators, answers, campaigns, items, leases, skips, votes
+from crowdwise.server.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 
 UNDO_SECONDS = 3600.0
 """How long an annotator may take a vote back."""
-
-__all__ = ["UNDO_SECONDS", "Ballot", "VoteGiven", "add_together", "list_votes", "undo", "votes_of_item"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class _Known:
     leased: set[tuple[int, int]] = field(default_factory=set)
     left: float = math.inf
     """What may be spent beyond the questions that are out."""
+    ended: bool = False
+    """Whether the campaign had reached its end when its curve was last noted."""
     closed: set[int] = field(default_factory=set)
     gold: dict[int, str] = field(default_factory=dict)
     by_id: dict[str, tuple[int, int, str]] = field(default_factory=dict)
@@ -117,7 +122,7 @@ def _read(row: CampaignRow, ballot: Ballot, item_kind: str | None, kind: str | N
         names = texts_of_kind(item_kind, items, [vote.item for vote in ballot.votes])
         people = texts_of_kind(kind, annotators, [vote.annotator for vote in ballot.votes])
         ids = [
-            f"[{n}, {m}]" if vote.id is None else id_text(vote.id)
+            f"[{n}, {m}]" if vote.id is None else f"{m if vote.own else ''}:{id_text(vote.id)}"
             for vote, n, m in zip(ballot.votes, names, people, strict=True)
         ]
     except CrowdwiseError as error:
@@ -146,6 +151,7 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[_Read]) -> _Known
     own = {known.annotator[vote.annotator] for vote in read if vote.given.own and vote.annotator in known.annotator}
     if own:
         known.left = money_left(conn, row)
+        known.ended = conn.execute(_STATE, {"campaign": row.id}).scalar() in ENDS
         asked = conn.execute(_LEASED, {"campaign": row.id, "people": list(own)})
         known.leased = {(lease.item, lease.annotator) for lease in asked}
     return known
@@ -173,6 +179,16 @@ _PAIRS = sa.select(answers).where(
 _PRICES = sa.select(annotators.c.number, annotators.c.price, annotators.c.available, annotators.c.max_votes).where(
     annotators.c.campaign == sa.bindparam("campaign"), annotators.c.number.in_(sa.bindparam("people", expanding=True))
 )
+_STATE = (
+    sa.select(points.c.state)
+    .where(points.c.campaign == sa.bindparam("campaign"))
+    .order_by(points.c.seq.desc())
+    .limit(1)
+)
+_ON_ITEM = [
+    sa.select(sa.func.count()).where(table.c.campaign == sa.bindparam("campaign"), table.c.item == sa.bindparam("item"))
+    for table in (answers, leases)
+]
 _LEASED = sa.select(leases.c.item, leases.c.annotator).where(
     leases.c.campaign == sa.bindparam("campaign"), leases.c.annotator.in_(sa.bindparam("people", expanding=True))
 )
@@ -196,7 +212,7 @@ def _sort_out_whole(
 def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows of the votes of a ballot that are new; an error where one contradicts what is there."""
     _declare(conn, known, read)
-    now, new, shut, late = time.time(), list[tuple[_Read, int, int]](), list[Any](), 0.0
+    now, new, shut, late = steady_clock.now(), list[tuple[_Read, int, int]](), list[Any](), 0.0
     by_id, pairs = dict(known.by_id), dict(known.pairs)
     for vote in read:
         item, who = known.item[vote.item], known.annotator[vote.annotator]
@@ -212,8 +228,8 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[li
                 )
             if by_id[vote.id] != content:
                 raise DuplicateError(
-                    f"The vote {vote.id} is there with another content than {person!r} on {name!r}: an id stands for "
-                    "one vote. Nothing was added."
+                    f"The vote {vote.given.id} is there with another content than {person!r} on {name!r}: an id stands "
+                    "for one vote. Nothing was added."
                 )
             continue
         if (item, who) in pairs:
@@ -223,7 +239,7 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[li
         if item in known.closed:
             shut.append(name)
         if vote.given.own:
-            late += _late(conn, known, item, who, late, len(new))
+            late += _late(conn, known, item, who, late, [other for _, other, _ in new])
         by_id[vote.id], pairs[item, who] = content, 0
         new.append((vote, item, who))
     if shut:
@@ -247,18 +263,23 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[li
     return rows, receipt
 
 
-def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, new: int) -> float:
+def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, new: list[int]) -> float:
     """What an answer costs whose question is no longer out: it came late, or the question was given back. It is taken
-    as long as the annotator could be asked; else tickets that were kept would go beyond budget and limits."""
+    as long as the annotator could be asked about the item; else tickets that were kept would go beyond the end, the
+    budget and limits. ``new``: the items of the votes before it in the same request."""
     person = known.people[who]
     if not person.available:
         raise CampaignClosed("Your answers are not taken at present: ask the lead of the campaign. Nothing was added.")
     if (item, who) in known.leased:
         return 0.0
-    full = False
+    full, most = known.ended, known.row.rule.max_votes
     if person.max_votes is not None:
         out = sum(other == who for _, other in known.leased)
-        full = votes_given(conn, known.row.id, who) + out + new >= person.max_votes
+        full |= votes_given(conn, known.row.id, who) + out + len(new) >= person.max_votes
+    if most is not None and item not in known.gold:
+        given = sum(conn.execute(query, {"campaign": known.row.id, "item": item}).scalar_one() for query in _ON_ITEM)
+        waiting = sum(there == item and not seq for (there, _), seq in known.pairs.items())
+        full |= given + waiting >= most
     if full or late + person.price > known.left:
         raise CampaignClosed("The question was given back, or its time is over. Nothing was added.")
     return float(person.price)
@@ -321,7 +342,7 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     if found is None:
         raise NotThere("There is no vote of yours to take back.")
     vote = conn.execute(sa.select(votes).where(votes.c.campaign == campaign, votes.c.seq == found.seq)).one()
-    if time.time() - vote.time > UNDO_SECONDS:
+    if steady_clock.now() - vote.time > UNDO_SECONDS:
         raise InputError(f"A vote can be taken back within {UNDO_SECONDS / 60:g} minutes. Nothing was changed.")
     asked = conn.execute(
         sa.select(items.c.name, items.c.gold).where(items.c.campaign == campaign, items.c.number == vote.item)
@@ -331,7 +352,7 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     seq = row.last_vote + 1
     taken = {
         "campaign": campaign, "seq": seq, "vote_id": f"undo:{found.seq}", "item": vote.item, "annotator": annotator,
-        "answer": vote.answer, "price": -vote.price, "time": time.time(), "retracts": found.seq,
+        "answer": vote.answer, "price": -vote.price, "time": steady_clock.now(), "retracts": found.seq,
     }  # fmt: skip
     conn.execute(votes.insert(), taken)
     conn.execute(
@@ -364,12 +385,18 @@ def list_votes(conn: sa.Connection, campaign: str, after: int, limit: int) -> li
     )
     return [
         {
-            "seq": row.seq, "id": row.vote_id, "item": json.loads(row.item_name), "annotator": json.loads(row.person),
+            "seq": row.seq, "id": given_id(row.vote_id, row.person), "item": json.loads(row.item_name),
+            "annotator": json.loads(row.person),
             "label": json.loads(row.answer), "price": row.price, "time": row.time, "seconds": row.seconds,
             "first": row.shown,
         }
         for row in conn.execute(query)
     ]  # fmt: skip
+
+
+def given_id(vote_id: str, annotator: str) -> str:
+    """The id of a vote as it was given; ``annotator`` is the text of the name."""
+    return vote_id.removeprefix(":") if vote_id.startswith(":") else vote_id.removeprefix(f"{annotator}:")
 
 
 def votes_of_item(conn: sa.Connection, campaign: str, item: int) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from crowdwise.errors import InputError, ParameterError, suggestion
+from crowdwise.server import steady_clock
 from crowdwise.server.campaign_rows import NotThere
 from crowdwise.server.store_tables import deliveries, events, webhooks
 
@@ -23,11 +23,13 @@ MOST = 20
 TRIES = 8
 FIRST, LONGEST = 5.0, 3600.0
 """Seconds before the second try, doubled for each further one, and the most."""
+EACH = 5
+"""Deliveries of one webhook that are claimed at a time: those of others do not wait behind them."""
 CLAIMED = 60.0
 """Seconds for which a delivery belongs to the process that sends it."""
 
 __all__ = [
-    "CLAIMED", "KINDS", "TRIES", "add_webhook", "claim_due", "drop_old", "hooks_behind", "list_deliveries",
+    "CLAIMED", "KINDS", "TRIES", "add_webhook", "claim_due", "drop_old", "hooks_behind", "is_due", "list_deliveries",
     "list_webhooks", "note_result", "remove_webhook", "retry_delivery", "take_events",
 ]  # fmt: skip
 
@@ -50,7 +52,7 @@ def add_webhook(conn: sa.Connection, campaign: str, url: str, kinds: Sequence[st
     last = conn.execute(sa.select(sa.func.max(events.c.id)).where(events.c.campaign == campaign)).scalar() or 0
     row = {
         "id": uuid.uuid4().hex[:16], "campaign": campaign, "url": url, "secret": secrets.token_urlsafe(32),
-        "kinds": json.dumps(list(kinds)), "active": True, "last_event": last, "created": time.time(),
+        "kinds": json.dumps(list(kinds)), "active": True, "last_event": last, "created": steady_clock.now(),
     }  # fmt: skip
     conn.execute(webhooks.insert(), row)
     return {"id": row["id"], "url": url, "kinds": list(kinds), "secret": row["secret"]}
@@ -102,7 +104,9 @@ def retry_delivery(conn: sa.Connection, campaign: str, hook: str, delivery: str)
     """Send a delivery that was given up again."""
     _find(conn, campaign, hook)
     where = (deliveries.c.id == delivery, deliveries.c.webhook == hook, deliveries.c.state == "dead")
-    if not conn.execute(deliveries.update().where(*where).values(state="waiting", tries=0, due=time.time())).rowcount:
+    if not conn.execute(
+        deliveries.update().where(*where).values(state="waiting", tries=0, due=steady_clock.now())
+    ).rowcount:
         raise NotThere(f"There is no delivery {delivery!r} that was given up.")
 
 
@@ -128,7 +132,7 @@ def take_events(conn: sa.Connection, hook: str) -> int:
         if made and event.kind == made[-1]["kind"] == "votes":
             data["added"] += made.pop()["data"]["added"]
         made.append({"event": event.id, "campaign": row.campaign, "kind": event.kind, "time": event.time, "data": data})
-    now = time.time()
+    now = steady_clock.now()
     if made:
         rows = [
             {
@@ -143,15 +147,32 @@ def take_events(conn: sa.Connection, hook: str) -> int:
     return len(made)
 
 
-def claim_due(conn: sa.Connection, limit: int = 20) -> list[dict[str, Any]]:
-    """Deliveries whose time has come; no other process sends them for a while."""
-    now = time.time()
+def is_due(conn: sa.Connection) -> bool:
+    """Whether the time of a delivery has come."""
+    waits = sa.select(deliveries.c.id).where(deliveries.c.state == "waiting", deliveries.c.due <= steady_clock.now())
+    return conn.execute(waits.limit(1)).first() is not None
+
+
+def claim_due(conn: sa.Connection, busy: Sequence[str] = (), limit: int = 100) -> list[dict[str, Any]]:
+    """Deliveries whose time has come, a few of each webhook that is not ``busy``; no other process sends them for a
+    while."""
+    now = steady_clock.now()
+    place = sa.func.row_number().over(
+        partition_by=deliveries.c.webhook, order_by=(deliveries.c.due, deliveries.c.event)
+    )
+    due = (
+        sa.select(deliveries.c.id, place.label("place"))
+        .where(deliveries.c.state == "waiting", deliveries.c.due <= now, deliveries.c.webhook.not_in(busy))
+        .subquery()
+    )
     query = (
         sa.select(deliveries, webhooks.c.url, webhooks.c.secret)
         .join(webhooks, webhooks.c.id == deliveries.c.webhook)
-        .where(deliveries.c.state == "waiting", deliveries.c.due <= now)
-        .order_by(deliveries.c.due)
+        .join(due, due.c.id == deliveries.c.id)
+        .where(due.c.place <= EACH)
+        .order_by(due.c.place, deliveries.c.due)
         .limit(limit)
+        .with_for_update(of=deliveries, skip_locked=True)  # in PostgreSQL; SQLite has one writer
     )
     found = [dict(row._mapping) for row in conn.execute(query)]
     if found:
@@ -165,7 +186,7 @@ def note_result(conn: sa.Connection, id_: str, tries: int, error: str | None) ->
     values: dict[str, Any] = {"tries": tries, "error": error, "state": "delivered"}
     if error is not None:
         values["state"] = "dead" if tries >= TRIES else "waiting"
-        values["due"] = time.time() + min(LONGEST, FIRST * 2.0 ** (tries - 1))
+        values["due"] = steady_clock.now() + min(LONGEST, FIRST * 2.0 ** (tries - 1))
     conn.execute(deliveries.update().where(deliveries.c.id == id_).values(**values))
 
 

@@ -25,13 +25,16 @@ import httpx
 import sqlalchemy as sa
 
 from crowdwise.errors import CrowdwiseError
-from crowdwise.server.webhook_rows import CLAIMED, claim_due, drop_old, hooks_behind, note_result, take_events
+from crowdwise.server import steady_clock
+from crowdwise.server.webhook_rows import CLAIMED, claim_due, drop_old, hooks_behind, is_due, note_result, take_events
 
 PAUSE = 1.0
 SECONDS = 10.0
 """How long a receiver may take."""
-TRANSLATED = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "::/96")))
-"""Addresses of IPv6 that gateways translate into the address of IPv4 inside them."""
+SPECIAL = tuple(map(ipaddress.ip_network, (
+    "192.0.0.0/24", "192.88.99.0/24", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/23", "2002::/16", "3fff::/20", "::/96",
+)))  # fmt: skip
+"""Addresses of protocols, relays and examples; those of IPv6 may be translated into the address of IPv4 inside them."""
 KEPT = 7 * 86400.0
 """Seconds for which events and deliveries that arrived are kept."""
 
@@ -63,41 +66,55 @@ class WebhookSender:
             self._thread.join(timeout=SECONDS + 1.0)
 
     def _loop(self) -> None:
-        while not self._stop.wait(PAUSE):
+        asyncio.run(self._rounds())
+
+    async def _rounds(self) -> None:
+        """One round after the other; a webhook that is slow goes on beside them, and holds up itself alone."""
+        sending: dict[str, asyncio.Task[None]] = {}
+        while not await asyncio.to_thread(self._stop.wait, PAUSE):
+            sending = {hook: task for hook, task in sending.items() if not task.done()}
             try:
-                self.round()
+                due = await asyncio.to_thread(self._claim, list(sending))
             except (CrowdwiseError, sa.exc.SQLAlchemyError):
                 log.warning("Webhooks wait: the store cannot be reached.")
             except Exception:
                 log.exception("Webhooks could not be sent.")
+            else:
+                for hook, some in _by_hook(due).items():
+                    sending[hook] = asyncio.create_task(self._send_some(some))
+        await asyncio.gather(*sending.values(), return_exceptions=True)
 
     def round(self) -> int:
-        """Make deliveries of new events and send what is due; how many were sent."""
+        """Make deliveries of new events, send what is due and wait for it; how many were sent."""
+
+        async def send(due: list[dict[str, Any]]) -> None:
+            await asyncio.gather(*map(self._send_some, _by_hook(due).values()))
+
+        due = self._claim([])
+        asyncio.run(send(due))
+        return len(due)
+
+    def _claim(self, busy: list[str]) -> list[dict[str, Any]]:
+        """What is due of webhooks that are not busy; nothing is written without need."""
         for hook, campaign in self.read(hooks_behind):
             self.write(lambda conn, hook=hook: take_events(conn, hook), campaign)
         if time.monotonic() - self._cleaned > 3600.0:
             self._cleaned = time.monotonic()
-            self.write(lambda conn: drop_old(conn, time.time() - KEPT), "webhooks")
-        due = self.write(claim_due, "webhooks")
-        asyncio.run(self._send_all(due))
-        return len(due)
+            self.write(lambda conn: drop_old(conn, steady_clock.now() - KEPT))
+        if not self.read(is_due):
+            return []
+        found: list[dict[str, Any]] = self.write(lambda conn: claim_due(conn, busy))
+        return found
 
-    async def _send_all(self, due: list[dict[str, Any]]) -> None:
-        """Send what is due: to each webhook one after the other, so that a slow receiver holds up itself alone."""
-        hooks: dict[str, list[dict[str, Any]]] = {}
-        for one in due:
-            hooks.setdefault(one["webhook"], []).append(one)
+    async def _send_some(self, some: list[dict[str, Any]]) -> None:
+        """Send what is due to one webhook, in order."""
         until = time.monotonic() + CLAIMED / 2.0  # what is left is claimed again
-
-        async def send_some(some: list[dict[str, Any]]) -> None:
-            for one in some:
-                if self._stop.is_set() or time.monotonic() > until:
-                    return
-                error, tries = await self._sent(one), one["tries"] + 1
-                note = partial(note_result, id_=one["id"], tries=tries, error=error)
-                await asyncio.to_thread(self.write, note)
-
-        await asyncio.gather(*map(send_some, hooks.values()))
+        for one in some:
+            if self._stop.is_set() or time.monotonic() > until:
+                return
+            error, tries = await self._sent(one), one["tries"] + 1
+            note = partial(note_result, id_=one["id"], tries=tries, error=error)
+            await asyncio.to_thread(self.write, note)
 
     def send(self, delivery: dict[str, Any]) -> str | None:
         """Send a delivery; what went wrong, or nothing."""
@@ -123,7 +140,7 @@ class WebhookSender:
         parts = urlsplit(delivery["url"])
         host = parts.hostname or ""
         address = await self._resolve(host, parts.port or (443 if parts.scheme == "https" else 80))
-        when = int(time.time())
+        when = int(steady_clock.now())
         headers = {
             "Host": parts.netloc, "Content-Type": "application/json", "User-Agent": "crowdwise",
             "X-Crowdwise-Delivery": delivery["id"],
@@ -146,11 +163,16 @@ class WebhookSender:
         return found[0]
 
 
+def _by_hook(due: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    hooks: dict[str, list[dict[str, Any]]] = {}
+    for one in due:
+        hooks.setdefault(one["webhook"], []).append(one)
+    return hooks
+
+
 def is_inside(address: str) -> bool:
     """Whether an address is, or leads to, one that is not of the public network: IPv6 can hold one of IPv4."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    if found.is_multicast or not found.is_global:
+    if found.is_multicast or not found.is_global or any(found in network for network in SPECIAL):
         return True
-    if isinstance(found, ipaddress.IPv4Address):
-        return False
-    return found.is_reserved or found.is_site_local or any(found in network for network in TRANSLATED)
+    return isinstance(found, ipaddress.IPv6Address) and (found.is_reserved or found.is_site_local)

@@ -15,12 +15,9 @@ from collections.abc import Callable
 
 from crowdwise.simulate.assignment import assign, regular_assignment
 from crowdwise.simulate.comparison_crowds import SimulatedComparisons, SimulatedRankings, comparisons, rankings
-from crowdwise.simulate.crowds import Simulated
-from crowdwise.simulate.fitted_crowds import FittedCrowd
+from crowdwise.simulate.crowds import FittedCrowd, Simulated
 from crowdwise.simulate.graph_crowds import graph
-from crowdwise.simulate.image_crowds import four_annotators, one_reliable
 from crowdwise.simulate.label_set_crowds import SimulatedLabelSets, label_sets
-from crowdwise.simulate.large_crowds import write_large
 from crowdwise.simulate.machines import machine_annotators
 from crowdwise.simulate.rating_crowds import SimulatedRatings, ordinal, ratings
 from crowdwise.simulate.similarity_crowds import SimulatedSimilarities, similarities
@@ -29,16 +26,19 @@ from crowdwise.simulate.vote_crowds import (
     colluders,
     difficulty,
     dirichlet,
+    four_annotators,
     groups,
     hammer_spammer,
     machine,
     max_mig,
     misleading,
     one_coin,
+    one_reliable,
     outliers,
     pairwise_flipper,
     regular,
     two_coin,
+    write_large,
 )  # fmt: skip
 
 __all__ = [

@@ -8,7 +8,9 @@ Every function takes votes, most a consensus of them as well, and none looks at 
 ``colluders``          annotators who repeat each other's mistakes; ``collusion_rings``: who agree too much
 ``dependent_groups``   annotators who depend on one another
 ``annotators``         a table of annotators with intervals and flags
+``coverage``           annotators who abstain: coverage, overlap, conflict (``crowdwise.coverage_table``)
 ``item_review``        items to look at again, and classes that are taken for one another
+``effective_votes``    how many independent annotators a panel is worth
 ``gold_choice``        the items whose truth would help most
 ``fairness``           error rates by an attribute of items; ``fair_thresholds`` that keep gaps small
 ``demographics``       which groups of annotators label differently
@@ -22,21 +24,25 @@ from crowdwise.core.lazy import lazily
 
 _WHERE: dict[str, tuple[str, ...]] = {
     "agreement": (),
-    "agreement_coefficients": ("percent_agreement", "fleiss_kappa", "gwet_ac1", "gwet_ac2", "krippendorff_alpha"),
+    "agreement_coefficients": (
+        "percent_agreement", "fleiss_kappa", "gwet_ac1", "gwet_ac2", "icc", "krippendorff_alpha",
+    ),
     "agreement_pairs": ("PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"),
-    "annotators": ("AnnotatorReport", "assess_annotators"),
-    "capacity": ("channel_capacity", "raykar_yu_score"),
+    "annotators": ("AnnotatorReport", "assess_annotators", "coverage_table"),
     "colluders": ("SharedMistakes", "shared_mistakes"),
     "collusion_rings": ("Colluders", "find_colluders"),
     "demographics": ("DemographicReport", "compare_demographics"),
     "dependent_groups": ("DependentGroups", "find_groups"),
+    "panel_votes": ("EffectiveVotes", "effective_votes"),
     "fair_thresholds": ("Thresholds", "choose_thresholds"),
     "fairness": ("FairnessReport", "assess_fairness"),
     "gold_choice": ("GoldItems", "ask_for_gold"),
-    "intraclass": ("icc",),
     "item_review": ("ClassPair", "ItemReport", "assess_items"),
     "method_comparison": ("Comparison", "compare"),
     "posterior_checks": ("predictive_checks",),
-    "spammers": ("Spammers", "capacity_spammers", "covariance_spammers", "raykar_yu_spammers"),
-}
+    "spammers": (
+        "Spammers", "capacity_spammers", "channel_capacity", "covariance_spammers", "raykar_yu_score",
+        "raykar_yu_spammers",
+    ),
+}  # fmt: skip
 __all__, __getattr__, __dir__ = lazily(__name__, _WHERE)

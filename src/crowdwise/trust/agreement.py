@@ -29,7 +29,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.metrics.bootstrap import MIN_ITEMS, Estimate, Options
 from crowdwise.trust import agreement_by_type as by_type
-from crowdwise.trust.agreement_counts import Scale
+from crowdwise.trust.agreement_coefficients import Scale
 from crowdwise.trust.result_tables import Tables
 from crowdwise.trust.wording import percent
 

@@ -37,10 +37,17 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 from crowdwise.trust import agreement_coefficients as coefficients
-from crowdwise.trust.agreement_counts import Patterns, Scale, Weights, check_unweighted, ratio
+from crowdwise.trust.agreement_coefficients import (
+    Patterns,
+    Scale,
+    Weights,
+    check_unweighted,
+    icc,
+    interval_alpha,
+    ratio,
+)
 from crowdwise.trust.agreement_pairs import cohen_kappa, light_kappa
-from crowdwise.trust.intraclass import icc, interval_alpha
-from crowdwise.trust.mistakes_model import paired_votes
+from crowdwise.trust.colluders import paired_votes
 
 MOST_LIGHT, MOST_VOTE_PAIRS = 5_000, 200_000
 """Pairs of annotators x classes², and pairs of votes, up to which Light's kappa is among the coefficients."""

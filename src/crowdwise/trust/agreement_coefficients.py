@@ -17,30 +17,40 @@ the percentage beside them; AC1 is made for this).
 
 References: Fleiss 1971; Krippendorff 2011 (Computing Krippendorff's alpha-reliability); Gwet 2008, 2014 (also the
 treatment of missing votes in Fleiss' kappa).
+
+Intraclass correlations: the share of the variance of votes that is between items.
+
+a, b and e are the variances of items, annotators and error, by Henderson's first method from sums of squares, so that
+the table need not be complete.
+
+================  ==========================  ==========================================================
+form              value                       of
+================  ==========================  ==========================================================
+``one-way``       a / (a + e / k)             who voted is not looked at; e is all that is not between items
+``agreement``     a / (a + (b + e) / k)       levels of annotators count as error
+``consistency``   a / (a + e / k)             levels of annotators do not count
+================  ==========================  ==========================================================
+
+When it fails: with a handful of annotators b is guesswork; the interval is over items, annotators held.
+
+References: Shrout and Fleiss 1979, McGraw and Wong 1996, Henderson 1953.
 """
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from dataclasses import dataclass
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from crowdwise.core.constraints import checked
-from crowdwise.core.numerics import Floats
+from crowdwise import kernels
+from crowdwise.core.constraints import Count, checked
+from crowdwise.core.em import Part
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.ratings import Ratings
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ParameterError
-from crowdwise.metrics.bootstrap import Estimate, Options, Statistic
-from crowdwise.trust.agreement_counts import (
-    Coefficient,
-    Patterns,
-    Scale,
-    Weights,
-    chance_corrected,
-    numbers,
-    one_minus_ratio,
-    ratio,
-    weights_of,
-)
+from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options, Statistic
 
 
 def percent(found: Patterns, w: Floats) -> Coefficient:
@@ -253,3 +263,274 @@ def krippendorff_alpha(
     if scale == "ratio" and (x < 0).any():
         raise ParameterError("scale='ratio': the values of the classes must not be negative.")
     return found.estimate(alpha(found, distances(scale, x)), **options)
+
+
+Form = Literal["one-way", "agreement", "consistency"]
+
+
+def variance_components(n: Floats, A: Floats, B: Floats, T: Floats) -> tuple[Floats, Floats, Floats]:
+    """Henderson's first method: items, annotators and error from four sums of squares.
+
+    ``n`` has columns votes, items, annotators, sum of squared votes per item, the same per annotator; T = (all
+    squares, squared total / votes), A and B the squared totals of items and annotators over their numbers of votes.
+    Expectations, less votes times the squared mean: with a, b, e the three variances,
+    E T0 = S (a + b + e), E A = S a + N b + N e, E B = M a + S b + M e, E T1 = a sum n_i^2 / S + b sum n_m^2 / S + e.
+    """
+    S, N, M, ii, mm = (n[:, j] for j in range(5))
+    left = np.empty((len(n), 3, 3))
+    left[:, 0] = np.stack([S - ii / S, S - mm / S, S - 1.0], axis=1)
+    left[:, 1] = np.stack([S - ii / S, N - mm / S, N - 1.0], axis=1)
+    left[:, 2] = np.stack([M - ii / S, S - mm / S, M - 1.0], axis=1)
+    right = np.stack([T[:, 0] - T[:, 1], A - T[:, 1], B - T[:, 1]], axis=1)
+    good = np.abs(np.linalg.det(left / S[:, None, None])) > 1e-12
+    out = np.full((len(n), 3), np.nan)
+    out[good] = np.linalg.solve(left[good], right[good][:, :, None])[:, :, 0]
+    return out[:, 0], out[:, 1], out[:, 2]
+
+
+def _one_way(s: Floats, k: int) -> Floats:
+    """sigma_a^2 / (sigma_a^2 + sigma_e^2 / k) from sums of 1, n, n^2, y, y^2 / n and squares over items."""
+    N, S, nn, y, between, squares = (s[:, j] for j in range(6))
+    centre = y**2 / S
+    within = ratio(squares - between, S - N)
+    typical = (S - nn / S) / np.maximum(N - 1.0, 1.0)
+    a = ratio((between - centre) / np.maximum(N - 1.0, 1.0) - within, typical)
+    return ratio(a, a + within / k)
+
+
+def interval_alpha(ratings: Ratings, **options: Unpack[Options]) -> Estimate:
+    """Krippendorff's alpha of numbers: 1 - mean squared difference within items / that of all pairs.
+
+    Over the ordered pairs of n numbers, sum (x - y)^2 = 2 (n sum x^2 - (sum x)^2).
+    """
+    size, total, squares = (x[np.diff(ratings.indptr) > 1] for x in _sums(ratings.indptr, ratings.value))
+    table = np.column_stack([2.0 * (size * squares - total**2) / (size - 1.0), size, total, squares])
+
+    def statistic(s: Floats) -> Floats:
+        seen, n, y, yy = s.T
+        return one_minus_ratio(seen / n, 2.0 * (n * yy - y**2) / (n * np.maximum(n - 1.0, 1.0)))
+
+    return Bootstrap(**options).of_sums(table, np.ones(len(size), dtype=np.int64), statistic, len(size))
+
+
+def _sums(indptr: Ints, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of every item: how many numbers, their sum, and that of their squares."""
+    item, N = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), len(indptr) - 1
+    total, squares = (np.bincount(item, weights=z, minlength=N).astype(np.float64) for z in (y, y**2))
+    return np.diff(indptr).astype(np.float64), total, squares
+
+
+def _two_way_table(answers: Votes | Ratings, y: Floats) -> Any:
+    """Per item: 1, n, n^2, y^2 / n, squares, then the answers' values and the answers by annotator; sparse."""
+    from scipy.sparse import csr_matrix, hstack
+
+    N, M = len(answers), answers.n_annotators
+    size, total, squares = _sums(answers.indptr, y)
+    own, one = (csr_matrix((z, answers.annotator, answers.indptr), shape=(N, M)) for z in (y, np.ones(len(y))))
+    facts = np.column_stack([np.ones(N), size, size**2, total**2 / np.maximum(size, 1.0), squares])
+    return hstack([csr_matrix(facts), own, one]).tocsr()[np.flatnonzero(size > 0)]
+
+
+@checked
+def icc(
+    answers: Votes | Ratings, *, form: Form = "one-way", average_of: Count = 1, values: Any = None,
+    **options: Unpack[Options],
+) -> Estimate:  # fmt: skip
+    """An intraclass correlation: the share of the variance of answers that is between items.
+
+    Parameters
+    ----------
+    answers
+        Votes or ratings; weights are refused.
+    form
+        ``"one-way"``: who voted is not looked at, ICC(1, k) of Shrout and Fleiss. ``"agreement"``: annotators are a
+        random sample and their levels count as error, ICC(2, k) or ICC(A, k). ``"consistency"``: differences in level
+        between annotators do not count, ICC(3, k) or ICC(C, k). The two-way forms are from Henderson's first method;
+        on a complete table they are the usual ones.
+    average_of
+        k: 1 for the reliability of a single answer, more for that of the mean of so many.
+    values
+        A number for each class; by default the classes themselves, where they are numbers.
+    **options
+        As in :func:`percent_agreement`. The interval is over items; annotators are held as they are.
+
+    >>> import crowdwise as cw
+    >>> table = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+    >>> votes = cw.Votes.from_dense(table)
+    >>> [round(cw.trust.icc(votes, form=f).value, 2) for f in ("one-way", "agreement", "consistency")]
+    [0.17, 0.29, 0.71]
+    """
+    by = Bootstrap(**options)
+    check_unweighted(answers)
+    if isinstance(answers, Ratings):
+        y, times = answers.value, np.ones(int((np.diff(answers.indptr) > 0).sum()), dtype=np.int64)
+        n = int((np.diff(answers.indptr) > 1).sum())
+        size, total, squares = (x[np.diff(answers.indptr) > 0] for x in _sums(answers.indptr, y))
+    else:
+        x = numbers(answers, values)
+        found = Patterns.of_votes(answers)
+        y, times, n = x[answers.label], found.times, found.n
+        size, total, squares = found.counts.sum(axis=1), found.counts @ x, found.counts @ x**2
+    if form == "one-way":
+        table = np.column_stack([np.ones(len(size)), size, size**2, total, total**2 / size, squares])
+        return by.of_sums(table, times, lambda s: _one_way(s, average_of), n)
+    table = _two_way_table(answers, y)
+    M = answers.n_annotators
+
+    def statistic(s: Floats) -> Floats:
+        own, votes_of = s[:, 5 : 5 + M], s[:, 5 + M :]
+        squares = np.divide(own**2, votes_of, out=np.zeros_like(own), where=votes_of > 0)
+        facts = np.column_stack([s[:, 1], s[:, 0], (votes_of > 0).sum(axis=1), s[:, 2], (votes_of**2).sum(axis=1)])
+        a, b, e = variance_components(
+            facts, s[:, 3], squares.sum(axis=1), np.column_stack([s[:, 4], own.sum(axis=1) ** 2 / s[:, 1]])
+        )
+        noise = e if form == "consistency" else b + e
+        return ratio(a, a + noise / average_of)
+
+    return by.of_sums(table, np.ones(table.shape[0], dtype=np.int64), statistic, n)
+
+
+Weights = Literal["linear", "quadratic"] | None
+Scale = Literal["nominal", "ordinal", "interval", "ratio"]
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The different rows of n[i, k] among items with labels, and which items have each."""
+
+    counts: Floats
+    """P x K."""
+    times: Ints
+    """P: how many items have it."""
+    pattern: Ints
+    """The pattern of every item, -1 where it has none."""
+    n: int
+    """Items with two labels or more."""
+
+    @classmethod
+    def of(cls, indptr: Ints, label: Ints, K: int) -> Patterns:
+        """The patterns of items whose labels lie between ``indptr``.
+
+        Rows are kept apart by the sum of a random 64-bit number per label, drawn once.
+        """
+        size = np.diff(indptr)
+        if not (size > 1).any():
+            raise InputError("No item has two answers: there is nothing to agree on. Collect several on some items.")
+        code = np.random.default_rng(20).integers(0, 2**63, size=K, dtype=np.uint64)
+        total = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(code[label], dtype=np.uint64)])
+        there = np.flatnonzero(size > 0)
+        sums = (total[indptr[1:]] - total[indptr[:-1]])[there]
+        _, first, inverse, times = np.unique(sums, return_index=True, return_inverse=True, return_counts=True)
+        pattern = np.full(len(size), -1, dtype=np.int64)
+        pattern[there] = inverse
+        items = there[first]
+        length = size[items]
+        ends = np.cumsum(length)
+        take = np.arange(ends[-1]) + np.repeat(indptr[items] - (ends - length), length)
+        row = np.repeat(np.arange(len(items)), length)
+        counts = np.bincount(row * K + label[take], minlength=len(items) * K).reshape(-1, K).astype(np.float64)
+        return cls(counts, times, pattern, int(times[length > 1].sum()))
+
+    @classmethod
+    def of_votes(cls, votes: Votes) -> Patterns:
+        check_unweighted(votes)
+        return cls.of(votes.indptr, votes.label, votes.n_classes)
+
+    def estimate(self, coefficient: Coefficient, groups: Ints | None = None, **options: Unpack[Options]) -> Estimate:
+        """A coefficient with its interval; items of one group (a sequence, say) are drawn together."""
+        by, used = Bootstrap(**options), coefficient.used
+        if groups is None:
+            return by.of_sums(coefficient.table, self.times[used], coefficient.statistic, self.n)
+        from scipy.sparse import csr_matrix
+
+        row = np.full(len(self.times), -1, dtype=np.int64)
+        row[used] = np.arange(int(used.sum()))
+        at = np.flatnonzero(self.pattern >= 0)
+        at = at[row[self.pattern[at]] >= 0]
+        names, group = np.unique(groups[at], return_inverse=True)
+        adds = csr_matrix((np.ones(len(at)), (group, row[self.pattern[at]])), shape=(len(names), int(used.sum())))
+        once = np.ones(len(names), dtype=np.int64)
+        return by.of_sums(adds @ coefficient.table, once, coefficient.statistic, len(names))
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficient:
+    """A function of sums over items: what an item of each pattern in use adds, and the function."""
+
+    used: Any
+    """P: which patterns count."""
+    table: Any
+    statistic: Statistic
+
+
+MOST_PAIRS = 3e8
+"""The most pairs of votes on common items that are listed."""
+
+
+def common_cells(votes: Votes, weight: Floats, too_many: str) -> tuple[Ints, Ints, Floats]:
+    """For every two (annotator, label) on common items: the two as m * K + l, and how many items (or their weight)."""
+    pairs = (np.diff(votes.indptr).astype(np.float64) ** 2).sum()
+    if pairs > MOST_PAIRS:
+        raise InputError(f"There are {pairs / 2:,.0f} pairs of votes on common items, too many {too_many}")
+    cells = votes.n_annotators * votes.n_classes
+    rows, col, value = kernels.cooccurrence(votes.indptr, Part.of(votes).cell, weight, cells)
+    return np.repeat(np.arange(cells), np.diff(rows)), col, value
+
+
+def agreement_weights(K: int, weights: Weights, values: Floats | None = None) -> Floats:
+    """w[k, l]: identity, 1 - |x - y| / range, or 1 - (x - y)^2 / range^2, of the classes' places or values."""
+    if weights is None:
+        return np.eye(K)
+    x = np.arange(K, dtype=np.float64) if values is None else values
+    gap = np.abs(x[:, None] - x[None]) / max(float(np.ptp(x)), 1e-300)
+    return np.asarray(1.0 - (gap if weights == "linear" else gap**2))
+
+
+def chance_corrected(observed: Floats, expected: Floats) -> Floats:
+    """(p_a - p_e) / (1 - p_e); nan where chance alone agrees always."""
+    room = 1.0 - expected
+    return np.asarray(np.divide(observed - expected, room, out=np.full_like(room, np.nan), where=room > 1e-12))
+
+
+def one_minus_ratio(observed: Floats, expected: Floats) -> Floats:
+    """1 - D_o / D_e; nan where nothing could differ."""
+    return 1.0 - ratio(observed, expected)
+
+
+def ratio(top: Floats, bottom: Floats) -> Floats:
+    """top / bottom; nan where that is not positive."""
+    return np.asarray(np.divide(top, bottom, out=np.full_like(bottom, np.nan), where=bottom > 0.0))
+
+
+def check_unweighted(answers: Any) -> None:
+    """Refuse what is no table of answers, and answers with weights."""
+    if not hasattr(answers, "annotators"):
+        raise InputError(f"Expected Votes and found {type(answers).__name__}: make them with Votes.from_frame.")
+    if answers.weight is not None and not np.allclose(answers.weight, 1.0):
+        raise InputError(
+            "The answers have weights, and coefficients of agreement count answers. "
+            "Leave them out: dataclasses.replace(answers, weight=None)."
+        )
+
+
+def weights_of(votes: Votes, weights: Weights, values: Any) -> Floats:
+    return agreement_weights(votes.n_classes, weights, None if values is None else numbers(votes, values))
+
+
+def numbers(votes: Votes, values: Any) -> Floats:
+    """A number for each class: given, or the classes themselves."""
+    names = votes.classes.tolist()
+    if hasattr(values, "keys"):
+        unknown = [name for name in names if name not in values]
+        if unknown:
+            raise ParameterError(f"values lacks a number for {listing(unknown)}.")
+        values = [values[name] for name in names]
+    if values is None and votes.classes.dtype.kind not in "iufb":
+        raise InputError(
+            f"The classes {listing(names)} are no numbers: give one for each, values={{class: number}}, "
+            "or use a nominal or ordinal coefficient."
+        )
+    x = np.asarray(names if values is None else values, dtype=np.float64)
+    if x.shape != (len(names),) or not np.isfinite(x).all():
+        raise ParameterError(f"values={values!r}: expected a finite number for each of the {len(names)} classes.")
+    return x

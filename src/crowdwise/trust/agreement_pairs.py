@@ -31,8 +31,15 @@ from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.metrics.bootstrap import CHUNK, Bootstrap, Estimate, Options
-from crowdwise.trust.agreement_counts import Weights, check_unweighted, common_cells, one_minus_ratio, ratio, weights_of
-from crowdwise.trust.mistakes_model import paired_votes
+from crowdwise.trust.agreement_coefficients import (
+    Weights,
+    check_unweighted,
+    common_cells,
+    one_minus_ratio,
+    ratio,
+    weights_of,
+)
+from crowdwise.trust.colluders import paired_votes
 from crowdwise.trust.result_tables import Tables
 
 

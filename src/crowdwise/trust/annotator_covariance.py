@@ -38,7 +38,7 @@ import numpy.typing as npt
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, normalise
 from crowdwise.data.votes import Votes
-from crowdwise.trust.agreement_counts import common_cells
+from crowdwise.trust.agreement_coefficients import common_cells
 
 MOST_DENSE = 1500
 """The most annotators whose covariances are decomposed as a dense matrix."""

@@ -6,6 +6,7 @@ other votes on the item, x[m, k, l] the expected counts.
 ===================  ==============================================================================================
 function             value
 ===================  ==============================================================================================
+``rule_skills``      of rules: how far their precision on gold items is above the share of their class
 ``skills``           g: slope of "said l" on r[s, l], pooled over labels; score tests of g >= 0 and g >= ``useful``
 ``constant_p``       against P(says l | truth is not l) <= 1/2
 ``class_bias``       (said l) - P(truth is l); a sign test between the two kinds of mistakes
@@ -121,6 +122,25 @@ def skills(evidence: LeaveOneOut, useful: float) -> Skills:
         np.inf,
     )
     return Skills(np.where(known, g, np.nan), np.where(known, se, np.nan), p_values[0], p_values[1])
+
+
+def rule_skills(evidence: LeaveOneOut, useful: float) -> Skills:
+    """The skill of annotators who name one class or nothing, by gold items alone; NaN, and p-values of 1, without.
+
+    A rule that knows with probability g and else votes for its class l on any item is right on b + g (1 - b) of its
+    votes, b the share of l among the gold items; tests are binomial. The votes of others do not show it: rules for one
+    class rarely meet those for another, and on real sets agreement with the others hardly goes with precision.
+    """
+    votes, gold = evidence.votes, evidence.gold
+    M, K = votes.n_annotators, votes.n_classes
+    known = (gold[evidence.item] >= 0).astype(np.float64)
+    n, right = evidence.per_annotator(known), evidence.per_annotator(known * (gold[evidence.item] == votes.label))
+    label = np.bincount(evidence.cell, minlength=M * K).reshape(M, K).argmax(axis=1)
+    b = ((np.bincount(gold[gold >= 0], minlength=K) + 1.0) / ((gold >= 0).sum() + K))[label]
+    p, spread = (right + 0.5) / (n + 1.0), np.where(n > 0, 1.0 - b, np.nan)
+    error = np.sqrt(p * (1.0 - p) / (n + 1.0)) / spread
+    tails = [binomial_tail(n - right, n, 1.0 - b - g * (1.0 - b)) for g in (0.0, useful)]
+    return Skills((p - b) / spread, error, tails[0], tails[1])
 
 
 def constant_p(evidence: LeaveOneOut) -> Floats:

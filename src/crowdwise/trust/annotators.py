@@ -39,6 +39,10 @@ flag                   hypothesis rejected
 ``FEW_VOTES``          (no test) the interval of the accuracy is wider than 0.4
 =====================  ==============================================================================================
 
+In a crowd of rules (:mod:`crowdwise.core.crowd_kind`), annotators who name one class or nothing are neither constant
+nor biased. Gold items alone show whether they know: skill is then how far their precision lies above the share of their
+class, and without gold they have no flags.
+
 When it fails: where most of a crowd errs in the same way, the others are no evidence; copies of a bad annotator vouch
 for it. With timestamps that go with the difficulty of items (a queue from easy to hard) everybody gets worse over time.
 """
@@ -46,7 +50,7 @@ for it. With timestamps that go with the difficulty of items (a queue from easy 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,9 +58,11 @@ import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Fraction, checked
+from crowdwise.core.crowd_kind import rules_in
 from crowdwise.core.intervals import with_interval
-from crowdwise.core.leave_one_out import LeaveOneOut
-from crowdwise.core.numerics import Floats, share_with_interval
+from crowdwise.core.leave_one_out import LeaveOneOut, accuracy_with_interval
+from crowdwise.core.numerics import Floats, share_interval, share_with_interval
+from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.trust import annotator_measures as measures
@@ -66,7 +72,7 @@ from crowdwise.trust.result_tables import Tables
 from crowdwise.trust.wording import flag_words, flags_sentence
 
 FEW = 0.4
-"""The width of the interval of the accuracy from which on there are few votes."""
+"""The width of the interval of the accuracy, without the error of the crowd, from which on there are few votes."""
 AGAINST = (FlagKind.WORSE_THAN_CHANCE, FlagKind.RANDOM, FlagKind.CONSTANT, FlagKind.CONFUSION)
 """The flags that make an annotator suspect, beside getting worse."""
 
@@ -146,15 +152,23 @@ def assess_annotators(
     M = votes.n_annotators
     n = np.bincount(votes.annotator, minlength=M)
     right, unsure = evidence.expected_right()
-    skill = measures.skills(evidence, useful)
+    known = int((evidence.gold >= 0).sum())
+    accuracy = accuracy_with_interval(right, consensus.total, unsure, consensus.agreement, known, interval)
+    low, high = share_interval(right, consensus.total, unsure, interval)
+    skill, rules = measures.skills(evidence, useful), rules_in(votes)
+    if rules.any():
+        own = measures.rule_skills(evidence, useful)
+        skill = measures.Skills(*(np.where(rules, *pair) for pair in zip(astuple(own), astuple(skill), strict=True)))
     p: dict[FlagKind, Floats] = {FlagKind.WORSE_THAN_CHANCE: skill.p_worse, FlagKind.RANDOM: skill.p_random}
     p[FlagKind.CONSTANT] = measures.constant_p(evidence)
     bias, bias_error, p[FlagKind.BIAS] = measures.class_bias(evidence)
     p[FlagKind.CONFUSION] = measures.confusion_p(evidence, confusion)
+    for kind in (FlagKind.CONSTANT, FlagKind.BIAS, FlagKind.CONFUSION):
+        p[kind][rules] = 1.0
     times = None if votes.timestamp is None else measures.seconds(votes.timestamp)
     reach = float(ndtri(0.5 + interval / 2.0))
     columns: dict[str, npt.NDArray[Any]] = {
-        "votes": n, **with_interval("accuracy", *share_with_interval(right, consensus.total, unsure, interval)),
+        "votes": n, **with_interval("accuracy", *accuracy),
         **with_interval("skill", skill.value, skill.value - reach * skill.error, skill.value + reach * skill.error),
         **measures.agreement(votes, interval), **measures.weights(evidence, reach),
         **measures.information(evidence, reach),
@@ -175,7 +189,7 @@ def assess_annotators(
         found_drift, p[FlagKind.DRIFT] = measures.drift(evidence, times, interval)
         columns |= found_drift
     p = {kind: adjusted(value) for kind, value in p.items()}
-    flags = _flags(evidence, p, columns, level)
+    flags = _flags(evidence, p, columns, level, np.where(rules, 0.0, high - low))
     against = [p[kind].reshape(M, -1).min(axis=1) for kind in AGAINST]
     if FlagKind.DRIFT in p:
         against.append(np.where(columns["drift"] < 0, p[FlagKind.DRIFT], 1.0))
@@ -184,10 +198,12 @@ def assess_annotators(
 
 
 def _flags(
-    evidence: LeaveOneOut, p: dict[FlagKind, Floats], columns: dict[str, Any], level: float
+    evidence: LeaveOneOut, p: dict[FlagKind, Floats], columns: dict[str, Any], level: float, width: Floats
 ) -> tuple[tuple[Flag, ...], ...]:
-    """The flags of each annotator. A plainer one silences those that follow from it."""
-    width = columns["accuracy_high"] - columns["accuracy_low"]
+    """The flags of each annotator. A plainer one silences those that follow from it.
+
+    ``width``: of the interval of the accuracy by the votes alone, without the error of the crowd; 0 for rules.
+    """
     least = np.minimum.reduce([value.reshape(len(width), -1).min(axis=1) for value in p.values()])
     few = (Flag(FlagKind.FEW_VOTES),)
     return tuple(
@@ -225,3 +241,53 @@ def _worst_pairs(counts: Floats, p: Floats, level: float) -> list[tuple[int, int
     pairs = np.argwhere(p <= level)
     order = np.argsort([-counts[k, label] for k, label in pairs], kind="stable")
     return [(int(pairs[i][0]), int(pairs[i][1])) for i in order[:3]]
+
+
+@checked
+def coverage_table(votes: Votes, truth: Any = None, *, level: Fraction = 0.95, kind: str | None = None) -> Any:
+    """Coverage, overlap and conflict of each annotator, and accuracy where the truth is known.
+
+    Parameters
+    ----------
+    votes
+        Votes of rules, models with a reject option, or any annotators who abstain.
+    truth
+        True classes: a mapping from item to class, or N codes with -1 for unknown; by default that of the votes.
+    level
+        The level of the interval of the accuracy.
+    kind
+        ``"pandas"``, ``"polars"``, ``"pyarrow"`` or ``"dict"``; by default what the votes came from.
+
+    Returns
+    -------
+    Columns ``annotator``, ``labels`` (the classes that they name), ``votes``; as shares of all items, ``coverage``
+    (they name a class), ``overlap`` (another annotator does, too) and ``conflict`` (another one names another class).
+    With truth also ``known`` (votes on items whose truth is known), ``accuracy`` and its ends.
+
+    >>> import crowdwise as cw
+    >>> votes = cw.Votes.from_dense([[1, 1, -1], [1, 0, -1], [-1, -1, 0], [-1, 0, -1]], missing=-1)
+    >>> cw.coverage_table(votes, kind="dict")["conflict"].tolist()
+    [0.25, 0.25, 0.0]
+    """
+    N, M, K = len(votes), votes.n_annotators, votes.n_classes
+    m, n = votes.annotator, votes.item
+    on_item = np.diff(votes.indptr)[n]
+    same = np.bincount(n * K + votes.label, minlength=N * K)[n * K + votes.label]
+
+    def counted(votes_with: Any) -> Any:
+        return np.bincount(m, weights=votes_with, minlength=M)
+
+    use = np.bincount(votes.cells(), minlength=M * K).reshape(M, K) > 0
+    labels = [", ".join(map(str, votes.classes[row].tolist())) for row in use]
+    columns: dict[str, Any] = {
+        "annotator": votes.annotators, "labels": np.array(labels, dtype=object),
+        "votes": np.bincount(m, minlength=M), "coverage": counted(np.ones(len(m))) / N,
+        "overlap": counted(on_item > 1) / N, "conflict": counted(on_item > same) / N,
+    }  # fmt: skip
+    true = votes.truth if truth is None else votes.encode_truth(votes.truth_of(truth))
+    if true is not None:
+        known = true[n] >= 0
+        right, total = counted(known & (votes.label == true[n])), counted(known)
+        columns["known"] = total.astype(np.int64)
+        columns |= with_interval("accuracy", *share_with_interval(right, total, np.zeros(M), level))
+    return make_frame(columns, kind or votes.kind)

@@ -53,6 +53,7 @@ class FindingKind(StrEnum):
     """What a diagnosis can find, the most pressing first (see :mod:`crowdwise.report.findings`)."""
 
     CAPTURED = "captured"
+    RULES = "rules"
     ADVERSARY = "adversary"
     SPAMMER = "spammer"
     CONSTANT = "constant"
@@ -61,6 +62,7 @@ class FindingKind(StrEnum):
     CONFUSION = "confusion"
     BIAS = "bias"
     PAIR = "pair"
+    PANEL = "panel"
     ITEMS = "items"
     IMPROVED = "improved"
     LEANING = "leaning"

@@ -1,7 +1,7 @@
 """Which items to label by hand, so that a few known answers bring the most.
 
 A gold label does two things: its item is right from then on, which pays where the label is in doubt; and it shows
-whether the crowd as a whole is too sure or biased (:mod:`crowdwise.core.gold_calibration`), for which the items must
+whether the crowd as a whole is too sure or biased (:mod:`crowdwise.core.gold_regression`), for which the items must
 not all be of one kind. So items are drawn at random without replacement, each the more often the more it is in doubt:
 
     P(n is drawn next) ∝ 1 - max_k q'[n, k] + ``LEAST``

@@ -21,7 +21,7 @@ gain                 by how much that vote raises the probability of the best cl
                      sum_l max_k q_k C[k, l] - max_k q_k
 difficulty           as the method has it, where it has it
 review, rank         0 to 1: 1 - right x excess_adjusted, and the place by it
-suggested            odd; or 1 - right > ``level``, as far as the fewest items go that hold half of the expected errors
+suggested            odd; or 1 - right > ``limit``, as far as the fewest items go that hold half of the expected errors
                      (sum of 1 - right over all items), and the first ``FEW`` in any case
 why                  the reasons, in words
 ===================  ==============================================================================================
@@ -108,6 +108,8 @@ class ItemReport(Tables):
     pairs: tuple[ClassPair, ...]
     """The most confused first."""
     level: float
+    limit: float
+    """The probability of being wrong from which a label is in doubt: the level, above the doubt that any label has."""
     reasons: Ints
     """N: the :class:`~crowdwise.trust.flags.ItemReason` that hold (bits)."""
     runner_up: npt.NDArray[Any]
@@ -119,8 +121,8 @@ class ItemReport(Tables):
 
     @property
     def in_doubt(self) -> int:
-        """How many labels are wrong with a probability over the level, or odd; not all of them are suggested."""
-        return int((self.columns["odd"] | (1.0 - self.columns["right"] > self.level)).sum())
+        """How many labels are wrong with a probability over the limit, or odd; not all of them are suggested."""
+        return int((self.columns["odd"] | (1.0 - self.columns["right"] > self.limit)).sum())
 
     @property
     def held(self) -> float:
@@ -198,7 +200,7 @@ def assess_items(
     corrected = np.ones(N)
     corrected[size > 0] = adjusted(excess[size > 0])
     flip, gain = one_more_vote(q, label, crowd_matrix(evidence))
-    odd = corrected <= level
+    odd, limit = corrected <= level, level + evidence.dependence.doubt
     review = 1.0 - right * corrected
     columns: dict[str, npt.NDArray[Any]] = {
         "label": votes.classes[label],
@@ -206,13 +208,13 @@ def assess_items(
         "right": right, "entropy": entropy(q), "votes": size,
         "against": np.divide(size - agree, size, out=np.zeros(N), where=size > 0), "excess": excess,
         "excess_adjusted": corrected, "odd": odd, "flip": flip, "gain": gain, "review": review,
-        "rank": _rank(review, right, flip), "suggested": odd | (_first(1.0 - right) & (1.0 - right > level)),
+        "rank": _rank(review, right, flip), "suggested": odd | (_first(1.0 - right) & (1.0 - right > limit)),
     }  # fmt: skip
     for name in ("difficulty", "difficulty_low", "difficulty_high"):
         if name in consensus.item_columns:
             columns[name] = consensus.item_columns[name]
     voted, beaten = size > 0, second > 2.0 * right
-    close = (1.0 - right > level) & (second >= 0.1) & voted & ~beaten
+    close = (1.0 - right > limit) & (second >= 0.1) & voted & ~beaten
     changes = (flip > level) & voted & ~beaten
     holds = {
         ItemReason.NO_VOTES: ~voted, ItemReason.SINGLE_VOTE: size == 1, ItemReason.DISAGREEMENT: odd,
@@ -220,7 +222,7 @@ def assess_items(
     }  # fmt: skip
     reasons = np.sum([reason.value * mask for reason, mask in holds.items()], axis=0)
     pairs = class_pairs(evidence, q, label, runner, second, level)
-    return ItemReport(votes.items, columns, pairs, level, reasons, votes.classes[runner], votes.kind)
+    return ItemReport(votes.items, columns, pairs, level, limit, reasons, votes.classes[runner], votes.kind)
 
 
 def _rank(review: Floats, right: Floats, flip: Floats) -> Ints:

@@ -1,9 +1,10 @@
 """Which method to use when nobody knows the truth: all of them predict the same held-out votes.
 
 A share of the (item, annotator) pairs is held out, several times over; every method is fitted to the rest, and asked
-what the held-out votes were. The posterior is what a user gets from a method, so it is the posterior that is measured,
-and in the same way for all: confusion matrices are read out of it by counting the votes that were left in, shrunk
-towards the crowd's (:func:`crowdwise.core.predictive.read_out`), whether or not a method has matrices of its own.
+what the held-out votes were. The posterior is measured, in the same way for all, before any correction for votes that
+err together (held-out votes err with the others, too): confusion matrices are read out of it by counting the votes that
+were left in, shrunk towards the crowd's (:func:`crowdwise.core.predictive.read_out`), whether or not a method has
+matrices of its own.
 
     score = mean over held-out votes of log sum_k q[n, k] theta[m, k, l]
 
@@ -262,7 +263,7 @@ def _row(
     for number, mask in enumerate(masks, start=1):
         progress(f"split {number}", name)
         seen, hidden = votes.select(~mask), votes.select(mask)
-        q = _copy_fitted(model, seen).posterior
+        q = _copy_fitted(model, seen).independent_posterior
         p = predictive.predict_held_out(predictive.read_out(seen, q), q, hidden)
         gain += np.bincount(
             hidden.item, weights=hidden.weights * predictive.log_scores(p, hidden), minlength=len(votes)

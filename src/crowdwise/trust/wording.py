@@ -13,6 +13,7 @@ from crowdwise.trust.flags import Finding, FindingKind, Flag, FlagKind, ItemReas
 
 TITLES = {
     FindingKind.CAPTURED: "One group may decide the consensus",
+    FindingKind.RULES: "Rules",
     FindingKind.ADVERSARY: "Adversaries",
     FindingKind.SPAMMER: "Spammers",
     FindingKind.CONSTANT: "Constant labellers",
@@ -21,6 +22,7 @@ TITLES = {
     FindingKind.CONFUSION: "Annotators who confuse classes",
     FindingKind.BIAS: "Bias",
     FindingKind.PAIR: "Classes that the crowd confuses",
+    FindingKind.PANEL: "A panel that errs together",
     FindingKind.ITEMS: "Items to review",
     FindingKind.IMPROVED: "Improved",
     FindingKind.LEANING: "Small biases",
@@ -28,6 +30,7 @@ TITLES = {
 }
 ADVICE = {
     FindingKind.CAPTURED: "Label a few items yourself and pass them as gold, or fit again without the group.",
+    FindingKind.RULES: "Label some items that they cover, and pass them as gold.",
     FindingKind.ADVERSARY: "Drop their votes, or ask whether they misread the classes.",
     FindingKind.SPAMMER: "Drop their votes; label again the items that nobody else labelled.",
     FindingKind.CONSTANT: "Drop their votes; label again the items that nobody else labelled.",
@@ -36,6 +39,7 @@ ADVICE = {
     FindingKind.CONFUSION: "Show them the guideline for these classes.",
     FindingKind.BIAS: "Show them examples of what this class is not.",
     FindingKind.PAIR: "Sharpen the guideline between the two, or merge them.",
+    FindingKind.PANEL: "More annotators of the same kind add little. Give gold labels: 50 show whose votes to go by.",
     FindingKind.ITEMS: "Look at them in the order given.",
     FindingKind.FEW: "Collect more votes before judging them.",
 }
@@ -213,6 +217,11 @@ def sentence(finding: Finding) -> str:
             f"{x['size']:.0f} of {x['annotators']:.0f} annotators repeat each other and may have decided the "
             "consensus: then the others look wrong and are not. Nobody is judged before that is resolved."
         )
+    if kind is FindingKind.RULES:
+        return (
+            f"{len(finding.annotators):,} of {x['annotators']:,.0f} annotators name one class or nothing, as rules do. "
+            "Too little truth is known to tell how often they are right."
+        )
     if kind is FindingKind.COPIERS:
         shared = f" ({percent(x['shared'])} of them in common)" if "shared" in x else ""
         reasons = [f"make the same mistakes{shared}"] if x["mistakes"] else []
@@ -220,6 +229,12 @@ def sentence(finding: Finding) -> str:
         return begun(f"{joined(named('annotator', m) for m in finding.annotators)} {joined(reasons)}.")
     if kind is FindingKind.PAIR:
         return pair_words(finding.classes, x)
+    if kind is FindingKind.PANEL:
+        least, known = ("about", f"by {x['gold']:.0f} gold labels") if x["gold"] else ("at most", "without gold labels")
+        return (
+            f"{x['annotators']:.0f} annotators count as {least} {x['effective']:.1f} independent ones: they are right "
+            f"and wrong about the same items (correlation {x['rho']:.2f}, {known})."
+        )
     if kind is FindingKind.ITEMS:
         first = [named("item", item) for item in finding.items[: len(finding.reasons)]]
         first[0] += f" ({item_reasons(*finding.reasons[0])})"

@@ -12,7 +12,11 @@ export function safeAddress(text, schemes = ["https:", "http:"]) {
   }
 }
 
+const LONG = 4000; // characters of a line up to which signs in it mean something
+const DEEP = 8; // quotes in quotes
+
 function inline(text) {
+  if (text.length > LONG) return [text];
   const out = [];
   let last = 0;
   for (const match of text.matchAll(INLINE)) {
@@ -36,11 +40,11 @@ const KINDS = [
   [/^#{1,6} /, (lines) => lines.map((line) => element(line.startsWith("# ") ? "h3" : "h4", {}, ...inline(line.replace(/^#+ /, ""))))],
   [/^\s*[-*+] /, (lines) => [element("ul", {}, ...lines.map((line) => element("li", {}, ...inline(line.replace(/^\s*[-*+] /, "")))))]],
   [/^\s*\d+[.)] /, (lines) => [element("ol", { start: parseInt(lines[0], 10) }, ...lines.map((line) => element("li", {}, ...inline(line.replace(/^\s*\d+[.)] /, "")))))]],
-  [/^>/, (lines) => [element("blockquote", {}, ...markdown(lines.map((line) => line.replace(/^> ?/, "")).join("\n")))]],
+  [/^>/, (lines, depth) => [element("blockquote", {}, ...(depth < DEEP ? markdown(lines.map((line) => line.replace(/^> ?/, "")).join("\n"), depth + 1) : [lines.join("\n")]))]],
   [/^/, (lines) => [element("p", {}, ...lines.flatMap((line, i) => (i ? [element("br"), ...inline(line)] : inline(line))))]],
 ];
 
-export function markdown(text) {
+export function markdown(text, depth = 0) {
   const out = [];
   const lines = String(text).replaceAll("\r\n", "\n").split("\n");
   const kindOf = (line) => KINDS.findIndex(([pattern]) => pattern.test(line));
@@ -54,7 +58,7 @@ export function markdown(text) {
     }
     const kind = kindOf(lines[i]);
     while (end < lines.length && kindOf(lines[end]) === kind && !lines[end].startsWith("```")) end += 1;
-    out.push(...KINDS[kind][1](lines.slice(i, end)));
+    for (const made of KINDS[kind][1](lines.slice(i, end), depth)) out.push(made);
     i = end;
   }
   return out;

@@ -152,7 +152,7 @@ async function act(text, path, body, method) {
   }
 }
 
-const pausePerson = (row) => act(`${row.annotator} is ${row.available ? "paused" : "asked again"}.`, `${api}/annotators/${encodeURIComponent(row.annotator)}`, { available: !row.available }, "PATCH");
+const pausePerson = (row) => act(`${row.annotator} is ${row.available ? "paused" : "asked again"}.`, `${api}/annotators?name=${encodeURIComponent(row.annotator)}`, { available: !row.available }, "PATCH");
 
 function adjudicate(item, label) {
   seen.review = (seen.review || []).filter((row) => row.item !== item);

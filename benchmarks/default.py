@@ -1,0 +1,194 @@
+"""The default of votes beside the majority and the best single method, on every real crowd, by regime.
+
+python benchmarks/default.py [--data DIR]      docs/benchmarks/default.md and default-answers.md, in ten minutes
+python benchmarks/default.py --votes           the first alone, with the stored figures of the other types
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import warnings
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+
+import default_answers
+import numpy as np
+from calibration import PEOPLE
+from tables import markdown
+
+import crowdwise as cw
+from crowdwise.bench.runs import data_folder, load_votes
+from crowdwise.core.crowd_kind import crowd_sums, kind_of
+
+HERE = Path(__file__).resolve().parent
+PAGE, RESULTS = HERE.parent / "docs" / "benchmarks" / "default.md", HERE / "results" / "default.json"
+REGIMES = {
+    "crowds of people": PEOPLE,
+    "rules that abstain": ("rules_youtube", "rules_trec"),
+    "LLM judges": ("llmbar_judges",),
+    "quizzes": ("quiz_english", "quiz_medicine"),
+}
+SINGLE = ("mace", "one-coin", "dawid-skene", "anchored", "ibcc", "glad", "wawa", "m-msr", "zencrowd")
+"""Methods of which the best is named with hindsight."""
+LEFT_OUT = ("regime left out", "chosen by the others", "its accuracy", "majority", "`auto`")
+FLOOR = 1e-6
+
+HEAD = """# Defaults beside the simple answer
+
+A default must not lose to what anybody could do without a library. Here each is measured beside its trivial baseline,
+and beside the best single method with hindsight, on every real set at hand. `python benchmarks/default.py` writes this
+page.
+
+## Votes
+
+Accuracy in %, ties split, on items with known truth. *Kind* is what `auto` took the crowd for, by the votes alone
+([how](../methods.md#auto)). *Best* is the best of {single} on that set, chosen by its truth: nobody can know it
+beforehand.
+
+{table}
+
+{summary}
+
+### What was chosen, and on what
+
+- **The kind of a crowd** is read from the votes. Share of votes by annotators of one label: {rules}; every other set
+  has at most {most_one_sided:.0%}. Votes on an item as a share of the annotators: panels have {panels}; the next has
+  {next_full:.0%}. The line of panels was drawn with truth in view: `ducks`, the next, would lose seven points more as a
+  panel; pairs of an item and a judge, in the place of votes, were tried first, and LLM judges, who answered half of all
+  pairs twice, were no panel by them. Five annotators are the fewest because smaller parts of these panels were better
+  off as people.
+- **People**: the anchor was chosen on the crowds of people. Leaving out each in turn, log loss on the other 27 chooses
+  .8 in 24 of 28 cases and .9 in 3; accuracy chooses .7 in 23. From .5 to .9 accuracy moves by .05 points.
+- **Panels**: know or guess, and one vote per label behind a guess, not the ten of `mace`, were chosen with all five
+  panels in view. Two complete crowds of people and six panels of LLMs measured by the majority of people (`alttest_*`,
+  not among the sets above) choose the same without the LLM judges and the quizzes.
+- **Rules**: the form (rates of speaking, one step from the vote shares) was chosen on the two sets of rules themselves;
+  its only number, half a vote per class, is that of smoothed shares everywhere. Their figures are no test of it.
+- **Leave one regime out**: if one method had to be chosen for all crowds by the *other* regimes, this is what the
+  left-out regime would get. The figures of `auto` beside it are not left out: every regime here was in view when its
+  model was chosen, so only crowds that are not on this page can test that.
+
+{left_out}
+
+## Other answer types
+
+Each has [figures of its own](default-answers.md); the default is *behind* where it is by more than a point and more
+than two standard errors, and the page says why.
+
+{others}
+
+## Learners
+
+With inputs, the default is a choice by held-out votes among learners of which logistic regression on the consensus is
+one: [figures](default-learner.md).
+"""
+
+
+def measured(name: str, votes: cw.Votes) -> dict[str, Any]:
+    """Accuracy of every method, log losses, and what can be seen of the crowd."""
+    truth = np.asarray(votes.truth)
+    known = np.flatnonzero(truth >= 0)
+    row: dict[str, Any] = {"accuracy": {}, "seconds": {}}
+    for key in ("majority", "auto", *SINGLE):
+        began = process_time()
+        found = cw.aggregate(votes, key)
+        row["seconds"][key] = process_time() - began
+        row["accuracy"][key] = found.score(truth)
+        if key == "auto":
+            row["loss"] = loss(found.posterior[known], truth[known])
+            row["expected"] = found.expected_accuracy()[0]
+    n, K = np.diff(votes.indptr)[known, None], votes.n_classes
+    row["shares_loss"] = loss((n * votes.shares()[known] + 0.5) / (n + 0.5 * K), truth[known])
+    sums = crowd_sums(votes)
+    row["kind"] = kind_of(sums, K)
+    use = sums[:-2].reshape(-1, K)
+    total = use.sum(axis=1)
+    row["one_sided"] = float(total[(use.max(axis=1) == total) & (total >= 3)].sum() / total.sum())
+    row["filled"] = float(total.sum() / (sums[-2] * (total > 0).sum()))
+    print(name, row["kind"], {key: round(100 * x, 1) for key, x in row["accuracy"].items()}, flush=True)
+    return row
+
+
+def loss(q: Any, truth: Any) -> float:
+    return float(-np.log(np.maximum(q[np.arange(len(q)), truth], FLOOR)).mean())
+
+
+def mean(found: dict[str, Any], sets: Any, key: str) -> float:
+    return 100 * float(np.mean([found[s]["accuracy"][key] for s in sets]))
+
+
+def page(found: dict[str, Any]) -> str:
+    """The section of votes."""
+    rows, every = [], [s for sets in REGIMES.values() for s in sets]
+    for regime, sets in REGIMES.items():
+        for s in sets:
+            own, best = found[s]["accuracy"], max(SINGLE, key=lambda m: found[s]["accuracy"][m])
+            gap = 100 * (own["auto"] - own["majority"])
+            rows.append(
+                (s, found[s]["kind"], f"{100 * own['majority']:.1f}", f"{100 * own['auto']:.1f}", f"{gap:+.1f}",
+                 f"{100 * own[best]:.1f} (`{best}`)", f"{found[s]['loss']:.2f}", f"{found[s]['shares_loss']:.2f}")
+            )  # fmt: skip
+        both = mean(found, sets, "majority"), mean(found, sets, "auto")
+        best_mean = 100 * np.mean([max(found[s]["accuracy"][m] for m in SINGLE) for s in sets])
+        losses = (np.mean([found[s][key] for s in sets]) for key in ("loss", "shares_loss"))
+        rows.append(
+            (f"**{regime}**", f"{len(sets)}", *(f"**{x:.1f}**" for x in both), f"**{both[1] - both[0]:+.1f}**",
+             f"{best_mean:.1f}", *(f"{x:.2f}" for x in losses))
+        )  # fmt: skip
+    header = ("set", "kind", "majority", "`auto`", "", "best", "log loss", "of smoothed shares")
+    under = {s: 100 * (found[s]["accuracy"]["auto"] - found[s]["accuracy"]["majority"]) for s in every}
+    low = [f"`{s}` ({gap:+.1f})" for s, gap in under.items() if gap < -1.0]
+    cost = np.median([found[s]["seconds"]["auto"] / max(found[s]["seconds"]["anchored"], 1e-3) for s in every])
+    means = ", ".join(f"`{m}` {mean(found, every, m):.1f}" for m in ("majority", "auto", *SINGLE))
+    summary = (
+        f"Over all {len(every)}: {means}. More than a point under the majority: {', '.join(low) or 'none'}. "
+        f"Processor time is {cost:.1f} times that of `anchored` (median)."
+    )
+    panels = [f"`{s}` {found[s]['filled']:.0%}" for s in every if found[s]["kind"] == "panel"]
+    rules = [f"`{s}` {found[s]['one_sided']:.0%}" for s in every if found[s]["kind"] == "rules"]
+    left = []
+    for regime, sets in REGIMES.items():
+        rest = [s for s in every if s not in sets]
+        best = max(("majority", *SINGLE), key=lambda m: mean(found, rest, m))
+        left.append((regime, f"`{best}`", *(f"{mean(found, sets, m):.1f}" for m in (best, "majority", "auto"))))
+    return HEAD.format(
+        single=", ".join(f"`{m}`" for m in SINGLE), table=markdown(header, rows, (0, 1, 5)), summary=summary,
+        rules=", ".join(rules), panels=", ".join(panels),
+        most_one_sided=max(found[s]["one_sided"] for s in every if found[s]["kind"] != "rules"),
+        next_full=max(found[s]["filled"] for s in every if found[s]["kind"] == "people"),
+        left_out=markdown(LEFT_OUT, left, (0, 1)), others=others(),
+    )  # fmt: skip
+
+
+def others() -> str:
+    """Of every other answer type, how often its default is behind its trivial baseline."""
+    rows, lines = json.loads(default_answers.RESULTS.read_text(encoding="utf-8")), []
+    for kind, (default, *_) in default_answers.DEFAULTS.items():
+        own = [row for row in rows if row["type"] == kind]
+        late = [f"{row['set']} ({row['figure'].removeprefix('- ')})" for row in own if default_answers.behind(row)]
+        base = ", ".join(f"`{b}`" for b in dict.fromkeys(default_answers.BASELINES[kind].values()))
+        lines.append((kind, f"`{default}`", base, f"{len({row['set'] for row in own})}", "; ".join(late) or "none"))
+    return markdown(("type", "default", "baseline", "sets", "behind on"), lines, (0, 1, 2, 4))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=None)
+    parser.add_argument("--votes", action="store_true")
+    given = parser.parse_args()
+    data = given.data or data_folder()
+    warnings.simplefilter("ignore")
+    found = {s: measured(s, load_votes(data, s)) for sets in REGIMES.values() for s in sets}
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if not given.votes:
+        default_answers.write(data)
+    PAGE.write_text(page(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The page of the methods on real crowds: the facts of ``crowdwise bench --out FACTS.json``, beside published figures.
+
+python benchmarks/labels_page.py [FACTS.json] [--page PAGE.md] [--published FIGURES.csv]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tables
+from tables import Published
+
+HERE = Path(__file__).resolve().parent
+LARGE = 0.5
+"""A difference from a published figure of more points than this asks for a reason."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Our accuracy, in percent, beside a published one."""
+
+    here: float
+    published: Published
+
+    @property
+    def difference(self) -> float:
+        return self.here - self.published.accuracy
+
+    @property
+    def large(self) -> bool:
+        return abs(self.difference) > LARGE + 1e-9
+
+
+def compare(facts: dict[str, Any], published: Iterable[Published]) -> list[Beside]:
+    """Each published figure for which there is one of ours."""
+    here = {(c["data"], c["method"]): c["accuracy"] for c in facts["cells"] if c["accuracy"] is not None}
+    return [Beside(100.0 * here[p.data, p.method], p) for p in published if (p.data, p.method) in here]
+
+
+PAGE = """# Labels on real crowds
+
+Written by `benchmarks/labels_page.py`. Every method sees the votes alone, with its defaults, {seeds}; the truth
+only measures. Methods with skills from pairs run without their fallback to equal weights. Accuracy is in percent, ties
+split. The best of a column is bold; a gap says that a method refused the data.
+
+Most defaults are those of the papers; no default may follow these tables. Not
+blind to public data sets are the smoothing of `dawid-skene` and its kin, the forms of `anchored` and `auto`, and the
+priors of `irt`, which were settled while figures such as these were in view: small differences in their favour mean
+nothing.
+
+{shapes}
+
+## Accuracy
+
+{accuracy}
+
+## Log loss
+
+The mean of -log P(true class), so low is good. Real crowds break every model's assumptions, and confident models pay
+for it here.
+
+{loss}
+
+## Seconds
+
+A whole fit on one machine, as long as it took the first time.
+
+{seconds}
+"""
+
+BESIDE = """
+## Beside published figures
+
+Where a paper, its code or an independent re-computation gives a figure for the same data. Differences of more than
+half a point are bold and have their reason below.
+
+{table}
+
+## Why they differ
+
+{reasons}
+"""
+
+
+def page(facts: dict[str, Any], published: Sequence[Published] = ()) -> str:
+    """The facts as a page in Markdown, beside published figures where there are some."""
+    sets = facts["data"]
+    found = {
+        name: {(c["data"], c["method"]): (c[name], 0.0) for c in facts["cells"] if c[name] is not None}
+        for name in ("accuracy", "log_loss", "seconds")
+    }
+    methods = [m for m in facts["methods"] if any((s, m) in found["accuracy"] for s in sets)]
+    counted = {name: name for name in ("items", "annotators", "votes", "classes")} | {"items_with_truth": "with truth"}
+    text = PAGE.format(
+        seeds="one seed" if facts["seeds"] == 1 else f"the mean of {facts['seeds']} seeds",
+        shapes=tables.counts(facts, counted),
+        accuracy=tables.figures(found["accuracy"], sets, methods, scale=100.0, best=max, mean=True),
+        loss=tables.figures(found["log_loss"], sets, methods, digits=2, best=min, mean=True),
+        seconds=tables.figures(found["seconds"], sets, methods, digits=2, mean=True),
+    )
+    rows = compare(facts, published)
+    if rows:
+        header = ("method", "data set", "here", "published", "difference", "source")
+        table = [
+            (f"`{p.method}`", p.data, f"{r.here:.2f}", f"{p.accuracy:.2f}",
+             tables.bold(f"{r.difference:+.2f}", r.large), p.source)
+            for r in rows for p in (r.published,)
+        ]  # fmt: skip
+        large = ((r.published, r.here) for r in rows if r.large)
+        text += BESIDE.format(
+            table=tables.markdown(header, table, left=(0, 1, 5)),
+            reasons=tables.reasons(large, 2, "No figure differs by more than half a point."),
+        )
+    return text
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("facts", type=Path, nargs="?", default=HERE / "results" / "labels.json")
+    parser.add_argument("--page", type=Path, default=HERE.parent / "docs" / "benchmarks" / "labels.md")
+    parser.add_argument("--published", type=Path, default=HERE / "published.csv")
+    given = parser.parse_args()
+    text = page(tables.read_facts(given.facts, "labels"), tables.read_published(given.published))
+    given.page.write_text(text, encoding="utf-8")

@@ -1,0 +1,89 @@
+"""What kind of crowd gave the votes, by what can be seen in them.
+
+===========  ====================================================================================================
+kind         seen from
+===========  ====================================================================================================
+``rules``    half of the votes are by annotators of one label who leave most items out
+``panel``    ten items or more have nearly as many votes each as there are annotators, five or more: judges, a test
+``options``  most labels occur on one item alone: they are answers to that item's question, not classes
+``people``   any other
+===========  ====================================================================================================
+
+Everything is a sum over items, so that votes in parts give the same answer. A crowd of rules is far on its side of the
+line. Where panels begin was drawn with the truth of real crowds in view (docs/benchmarks/default.md).
+
+Annotators who abstain are rules, regular expressions, models with a reject option. A rule says one class or nothing,
+so its choice of items is its answer, and its silence is information. People who answer few items may use one label as
+well; a crowd is one of rules where such annotators give half of the votes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.numerics import Floats
+from crowdwise.data.votes import Votes
+
+CrowdKind = Literal["people", "rules", "panel"]
+
+LEAST_VOTES = 3
+"""The fewest votes from which the only label of an annotator counts as their habit."""
+MOST_COVERAGE = 0.9
+"""The share of items above which nothing is left to abstain from: always the same label is a constant annotator."""
+RULES = 0.5
+"""The share of votes by one-sided annotators from which a crowd is one of rules."""
+FILLED = 0.8
+"""Votes on an item of a panel, as a share of its annotators."""
+ANNOTATORS, ITEMS = 5, 10
+"""The fewest of a panel."""
+OWN_LABELS = 0.5
+"""The share of labels given to items, each counted once an item, that occur on no other item."""
+
+
+def crowd_sums(votes: Votes) -> Floats:
+    """M * K + 2 sums over items: votes (weight) by annotator and label, items with votes, and all items."""
+    use = np.bincount(votes.cells(), weights=votes.weights, minlength=votes.n_annotators * votes.n_classes)
+    return np.append(use, [(np.diff(votes.indptr) > 0).sum(), len(votes)])
+
+
+def kind_of(sums: Floats, n_classes: int) -> CrowdKind:
+    """The kind of a crowd, from :func:`crowd_sums` of its votes."""
+    use, (items, every) = sums[:-2].reshape(-1, n_classes), sums[-2:]
+    total = use.sum(axis=1)
+    if total[is_one_sided(use, every)].sum() >= RULES * total.sum() > 0.0:
+        return "rules"
+    active = int((total > 0.0).sum())
+    full = active >= ANNOTATORS and items >= ITEMS and total.sum() >= FILLED * items * active
+    return "panel" if full else "people"
+
+
+def has_own_options(votes: Votes) -> bool:
+    """Whether most labels belong to one item each, as answers in free text do."""
+    K = votes.n_classes
+    given = np.unique(votes.item.astype(np.int64) * K + votes.label) % K
+    once = np.bincount(given, minlength=K)[given] == 1
+    return bool(len(votes) >= ITEMS and len(given) and once.mean() >= OWN_LABELS)
+
+
+def one_sided(votes: Votes) -> npt.NDArray[np.bool_]:
+    """M: annotators with three votes or more, all of one label, on at most nine tenths of the items.
+
+    >>> one_sided(Votes.from_dense([[1, 0, 1], [1, 1, 1], [-1, 0, 1], [1, -1, 1]], missing=-1)).tolist()
+    [True, False, False]
+    """
+    return is_one_sided(crowd_sums(votes)[:-2].reshape(votes.n_annotators, -1), len(votes))
+
+
+def is_one_sided(use: Floats, n_items: float) -> npt.NDArray[np.bool_]:
+    """As :func:`one_sided`, from the votes of each annotator by label (M x K) and the number of items."""
+    count = use.sum(axis=1)
+    selective = count <= MOST_COVERAGE * n_items
+    return np.asarray((count >= LEAST_VOTES) & (use.max(axis=1) >= count) & selective & (use.shape[1] > 1))
+
+
+def rules_in(votes: Votes) -> npt.NDArray[np.bool_]:
+    """M: the one-sided annotators of a crowd of rules; none in a crowd of people."""
+    return one_sided(votes) & (kind_of(crowd_sums(votes), votes.n_classes) == "rules")

@@ -1,0 +1,96 @@
+"""Plain members of the ensemble: softmax regression on the corrected consensus of the votes, and on their shares.
+
+They cost seconds, and where votes are few, one-sided or a matter of taste a network is often no better. Each is
+cross-fitted like the networks: what it says of an item comes from the votes on the items of other folds alone.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from crowdwise import registry
+from crowdwise.core.numerics import Floats, Ints, clamp
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ConvergenceWarning
+from crowdwise.learners import networks
+from crowdwise.learners.inputs import ArrayInputs, Inputs, Scale
+from crowdwise.learners.tabular import Softmax, flat_scale, scaled_rows
+from crowdwise.learners.training_data import TrainingData
+
+SPREAD = 2.0
+"""The prior standard deviation of the logits."""
+MAX_NUMBERS = 30_000_000
+"""The most numbers of all inputs together; networks on images of more than that have no plain members beside them."""
+
+
+class Plain(NamedTuple):
+    """A plain member."""
+
+    name: str
+    p: Floats
+    """N x K: of items whose votes it has not seen; of items without votes, by all votes."""
+    network: nn.Module
+    """Trained on all items."""
+
+
+def consensus(votes: Votes, gold: Ints | None) -> Floats:
+    """The posterior of the default method, with the correction for votes that err together."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = registry.find(registry.DEFAULT).create().fit(votes, gold)
+    return np.asarray(fitted.consensus_.corrected_posterior)
+
+
+def shares(votes: Votes, gold: Ints | None) -> Floats:
+    """The shares of the votes."""
+    return clamp(votes.shares(), gold)
+
+
+def are_small(inputs: Inputs) -> bool:
+    """Whether softmax regression on all inputs takes little time and memory."""
+    if not isinstance(inputs, ArrayInputs):
+        return False
+    return bool((inputs.array.nnz if inputs.sparse else len(inputs) * math.prod(inputs.shape)) <= MAX_NUMBERS)
+
+
+def plain_members(data: TrainingData, gold: Ints | None, fold: Ints, scale: Scale) -> list[Plain]:
+    """The plain members, none for inputs that are large or not in memory."""
+    if not are_small(data.inputs):
+        return []
+    x = scaled_rows(data.inputs, *flat_scale(scale, data.inputs.shape))
+    makers: dict[str, Callable[[Votes, Ints | None], Floats]] = {"shares": shares}
+    if data.votes.n_annotators > 1:
+        makers = {"consensus": consensus} | makers
+    return [member(name, make, x, data, gold, fold, scale) for name, make in makers.items()]
+
+
+def member(
+    name: str, make: Callable[[Votes, Ints | None], Floats], x: object, data: TrainingData, gold: Ints | None,
+    fold: Ints, scale: Scale,
+) -> Plain:  # fmt: skip
+    """One plain member, cross-fitted and fitted to all items."""
+    votes, p = data.votes, np.empty((len(fold), data.votes.n_classes))
+    model = Softmax(x.shape[1], votes.n_classes, x.shape[1] / SPREAD**2)  # type: ignore[attr-defined]
+    for j in range(-1, fold.max() + 1):  # all items first: each fold starts from there
+        own = fold == j
+        known = gold if gold is None or j < 0 else np.where(own, -1, gold)
+        train = votes if j < 0 else votes.select(~own[votes.item])
+        used = np.diff(train.indptr) > 0 if known is None else (np.diff(train.indptr) > 0) | (known >= 0)
+        part = Softmax(model.coef.shape[0] - 1, votes.n_classes, model.ridge)
+        part.coef = model.coef.copy()
+        part.fit(x, make(train, known) * used[:, None])
+        p[own] = np.exp(part.log_probs(x[own]))  # type: ignore[index]
+        if j < 0:
+            model = part
+    network = networks.linear(data.inputs.shape, votes.n_classes)
+    with torch.no_grad():
+        network.head.weight.copy_(torch.from_numpy(model.coef[:-1].T))
+        network.head.bias.copy_(torch.from_numpy(model.coef[-1]))
+    return Plain(name, p / p.sum(axis=1, keepdims=True), nn.Sequential(scale, network))

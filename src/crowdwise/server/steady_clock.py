@@ -1,0 +1,29 @@
+"""The time of the server: that of the machine, which never goes back while the process runs.
+
+A clock that is set back would keep questions out for as long as it was set back, and make tokens and sessions valid
+again that have expired.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+
+class SteadyClock:
+    """Seconds since 1970: forward with the clock of the machine, and at the pace of the monotonic one otherwise."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wall, self._monotonic = time.time(), time.monotonic()
+
+    def now(self) -> float:
+        with self._lock:
+            monotonic = time.monotonic()
+            self._wall = max(time.time(), self._wall + monotonic - self._monotonic)
+            self._monotonic = monotonic
+            return self._wall
+
+
+now = SteadyClock().now
+"""The time of this process."""

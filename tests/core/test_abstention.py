@@ -1,0 +1,46 @@
+"""Annotators who abstain, found by the votes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+from crowdwise.core.crowd_kind import RULES, one_sided
+
+
+def abstaining_share(votes: cw.Votes) -> float:
+    """The share of votes that one-sided annotators gave."""
+    return float(one_sided(votes)[votes.annotator].mean()) if votes.n_votes else 0.0
+
+
+def test_one_label_on_some_of_the_items_is_one_sided() -> None:
+    votes = cw.Votes.from_dense(
+        [[1, 0, 1, 0, -1], [1, 0, 1, -1, 1], [1, 1, 1, -1, 1], [-1, 0, 1, 0, -1], [-1, 0, 1, -1, -1]], missing=-1
+    )
+    # a rule, both labels, the same label on every item, two votes, two votes
+    assert one_sided(votes).tolist() == [True, False, False, False, False]
+    assert abstaining_share(votes) == pytest.approx(3 / 17)
+
+
+def test_items_on_which_all_annotators_are_silent_count_as_items() -> None:
+    always = np.array([[1, 0], [1, 1], [1, 0]])
+    silent = np.full((3, 2), -1)
+    assert not one_sided(cw.Votes.from_dense(always)).any()
+    assert one_sided(cw.Votes.from_dense(np.vstack([always, silent]), missing=-1)).tolist() == [True, False]
+
+
+def test_one_class_alone_says_nothing() -> None:
+    votes = cw.Votes.from_dense([[0, 0], [0, -1], [0, 0], [-1, 0]], missing=-1)
+    assert not one_sided(votes).any()
+    assert abstaining_share(cw.Votes.none(votes.annotators, votes.classes)) == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rules_youtube", "rules_trec", "rte", "trec2010_binary", "temp"])
+def test_crowds_of_rules_and_of_people_are_told_apart(real: Callable[[str], Path], name: str) -> None:
+    share = abstaining_share(cw.read_votes(real(name) / "labels.csv"))
+    assert share > 0.99 if name.startswith("rules") else share < 0.2 < RULES

@@ -1,0 +1,176 @@
+"""What ``auto`` takes a crowd for, by the votes alone, and how it fits rules, panels and options of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+from crowdwise.core.crowd_kind import crowd_sums, has_own_options, kind_of
+from crowdwise.core.vote_parts import VotePart, VoteParts
+
+
+def rules(seed: int = 0, n_items: int = 600, n_rules: int = 12) -> tuple[cw.Votes, np.ndarray]:
+    """Rules that say one class or nothing: wide ones with low precision, narrow ones with high precision."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice(3, n_items, p=[0.5, 0.3, 0.2])
+    own = np.arange(n_rules) % 3
+    recall, false = rng.uniform(0.15, 0.4, n_rules), rng.uniform(0.01, 0.05, n_rules)
+    recall[0], false[0] = 0.8, 0.6
+    speaks = rng.random((n_items, n_rules)) < np.where(truth[:, None] == own, recall, false)
+    return cw.Votes.from_dense(np.where(speaks, own, -1), missing=-1), truth
+
+
+def panel(seed: int = 0, n_items: int = 80, n_judges: int = 9) -> tuple[cw.Votes, np.ndarray]:
+    """Judges who answer everything: a few know, the others lean to one answer."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 2, n_items)
+    known = rng.random((n_items, n_judges)) < np.linspace(0.05, 0.9, n_judges)
+    lean = rng.random((n_items, n_judges)) < 0.75
+    return cw.Votes.from_dense(np.where(known, truth[:, None], lean.astype(int))), truth
+
+
+def kind(votes: cw.Votes) -> str:
+    return kind_of(crowd_sums(votes), votes.n_classes)
+
+
+def test_kinds_are_seen_from_the_votes():
+    people = cw.simulate.dirichlet(200, n_annotators=30, n_classes=3, votes_per_item=5, random_state=0).votes
+    assert (kind(people), kind(rules()[0]), kind(panel()[0])) == ("people", "rules", "panel")
+    assert kind(panel(n_judges=4)[0]) == "people"  # too few to tell a panel from a small crowd
+    assert kind(panel(n_items=9)[0]) == "people"
+
+
+@pytest.mark.parametrize("make", [rules, panel])
+def test_kinds_do_not_depend_on_empty_names_weights_or_order(make):
+    votes, _ = make()
+    wide = cw.Votes.from_codes(
+        votes.item, votes.annotator, votes.label, items=range(len(votes) + 3),
+        annotators=range(votes.n_annotators + 50), classes=range(votes.n_classes),
+    )  # fmt: skip
+    assert kind(wide) == kind(votes)
+    parts = VoteParts.of([votes[np.arange(0, 30)], votes[np.arange(30, len(votes))]])
+    sums = parts.total(lambda part: crowd_sums(part.votes), 0.0)
+    assert kind_of(sums, votes.n_classes) == kind(votes)
+
+
+def test_rules_are_worth_what_they_say_and_how_seldom_they_speak():
+    """The rates against counting, and labels that beat the majority where a wide rule is in every conflict."""
+    gains = []
+    for seed in range(5):
+        votes, truth = rules(seed)
+        spoken = np.flatnonzero(np.diff(votes.indptr))
+        votes, truth = votes[spoken], truth[spoken]
+        auto = cw.Auto().fit(votes)
+        gains.append(auto.consensus_.score(truth) - cw.aggregate(votes, "majority").score(truth))
+        n = np.diff(votes.indptr)[:, None]
+        shares = (votes.shares() * n + 0.5) / (n + 1.5)
+        rates = np.exp(auto.params_.log_score).reshape(votes.n_annotators, 3, 3)
+        for m in range(votes.n_annotators):
+            own = votes.annotator == m
+            expected = (shares[votes.item[own]].sum(axis=0) + own.sum() / len(votes)) / (shares.sum(axis=0) + 1.0)
+            assert np.allclose(rates[m, votes.label[own][0]], expected)
+    assert min(gains) > -0.02 and np.mean(gains) > 0.01
+    assert "as rules do" in auto.consensus_.notes[0]
+
+
+def test_rules_do_not_collapse_to_one_class():
+    votes, truth = rules(1)
+    labels = cw.aggregate(votes).label_codes
+    spoken = np.diff(votes.indptr) > 0
+    assert set(labels[spoken].tolist()) == {0, 1, 2}
+    assert cw.aggregate(votes).score(truth) > cw.aggregate(votes, "dawid-skene").score(truth) + 0.1
+
+
+def test_what_only_matrices_can_use_is_used():
+    """A prior, a class prior or earlier performance that was given is never ignored: the crowd counts as people."""
+    votes, _ = panel()
+    given_alone = (
+        {"prior": np.ones((9, 2, 2))}, {"class_prior": [0.5, 0.5]}, {"history": cw.aggregate(votes)}, {"anchor": 0.5},
+        {"start": "spectral-ds"}, {"restarts": 1},
+    )  # fmt: skip
+    for given in given_alone:
+        assert "as panels do" not in cw.Auto(**given).fit(votes).consensus_.notes[0]
+
+
+def test_abstains_says_so_where_it_cannot_be_seen():
+    """Models that may decline use several labels: silence counts where it is declared."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 300)
+    sure = rng.random((300, 6)) < np.where(truth[:, None] == 1, 0.6, 0.2)
+    said = np.where(rng.random((300, 6)) < 0.8, truth[:, None], 1 - truth[:, None])
+    votes = cw.Votes.from_dense(np.where(sure, said, -1), missing=-1)
+    assert kind(votes) == "people"
+    declared = cw.Auto(abstains=True).fit(votes).consensus_
+    assert "as rules do" in declared.notes[0] and "as rules do" not in cw.aggregate(votes).notes[0]
+
+
+def test_panels_know_or_guess():
+    found = [(cw.aggregate(v), cw.aggregate(v, "majority"), t) for v, t in (panel(seed) for seed in range(6))]
+    assert np.mean([auto.score(t) - majority.score(t) for auto, majority, t in found]) > 0.05
+    assert all("as panels do" in auto.notes[0] for auto, _, _ in found)
+
+
+@pytest.mark.parametrize("make", [rules, panel])
+def test_gold_labels_of_rules_and_panels_are_judged_by_the_votes_alone(make):
+    votes, truth = make()
+    gold = np.where(np.arange(len(votes)) % 4 == 0, truth, -1)
+    with_gold = cw.Auto().fit(votes, gold)
+    assert (with_gold.consensus_.label_codes == truth)[gold >= 0].all()
+    assert with_gold.consensus_.score(np.where(gold < 0, truth, -1)) > cw.aggregate(votes).score(truth) - 0.03
+
+
+@pytest.mark.parametrize("make", [rules, panel])
+def test_parts_give_the_same_as_memory(make):
+    votes, truth = make()
+    gold = np.where(np.arange(len(votes)) % 5 == 0, truth, -1).astype(np.int32)
+    for known in (None, gold):
+        whole = cw.Auto().fit(votes, known).consensus_
+        cut = len(votes) // 3
+        parts = [
+            VotePart(votes[np.arange(lo, hi)], None if known is None else known[lo:hi])
+            for lo, hi in ((0, cut), (cut, len(votes)))
+        ]
+        fitted = cw.Auto().fit_in_parts(VoteParts.of(parts))
+        q = np.concatenate([q for _, _, q in fitted.consensus()])
+        assert np.allclose(q, whole.posterior, atol=1e-4)
+
+
+def test_options_of_their_own_are_seen_or_declared():
+    rng = np.random.default_rng(0)
+    truth = [f"answer {n}" for n in range(40)]
+    rows = [
+        (n, m, truth[n] if rng.random() < (0.3 if m < 4 else 0.8) else f"wrong {n} {rng.integers(3)}")
+        for n in range(40) for m in range(8)
+    ]  # fmt: skip
+    item, who, label = (list(column) for column in zip(*rows, strict=True))
+    votes = cw.Votes.from_frame({"item": item, "annotator": who, "label": label})
+    assert has_own_options(votes)
+    found = cw.aggregate(votes)
+    assert "options of their own" in found.notes[0]
+    answers = dict(enumerate(truth))
+    assert found.score(answers) > cw.aggregate(votes, "majority").score(answers)
+    letters = cw.simulate.hammer_spammer(60, n_annotators=12, n_classes=4, votes_per_item=5, random_state=0)
+    assert not has_own_options(letters.votes)
+    declared = cw.aggregate(letters.votes, exchangeable=True)
+    assert "options of their own" in declared.notes[0] and declared.score(letters.truth) > 0.7
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"abstains": True, "exchangeable": True}, {"abstains": True, "anchor": 0.5}, {"exchangeable": True, "prior": 1.0}],
+)
+def test_what_does_not_go_together_is_refused(given):
+    with pytest.raises(cw.errors.ParameterError, match="do not go together"):
+        cw.Auto(**given).fit(panel()[0])
+
+
+def test_exchangeable_options_need_all_votes():
+    with pytest.raises(cw.errors.ParameterError, match="all votes at once"):
+        cw.Auto(exchangeable=True).fit_in_parts(VoteParts.of([panel()[0]]))
+
+
+def test_exchangeable_options_have_no_prior_of_items():
+    crowd = cw.simulate.hammer_spammer(30, n_annotators=6, n_classes=3, votes_per_item=3, random_state=0)
+    with pytest.raises(cw.errors.ParameterError, match="exchangeable"):
+        cw.Auto(exchangeable=True).fit(crowd.votes, item_prior=np.full((30, 3), 1 / 3))
