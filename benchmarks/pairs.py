@@ -146,7 +146,7 @@ def mtbench(folder: Path) -> dict[str, Any]:
     order = np.argsort(-fits["people"].scores)
     rows = []
     for n in order.tolist():
-        row: list[Any] = [fits["people"].item_names[n]]
+        row: list[Any] = [fits["people"].items[n]]
         for ranking in fits.values():
             low, high = ranking.rank_interval()
             row += [f"{ranking.scores[n]:+.2f} ± {1.96 * ranking.errors[n]:.2f}", f"{low[n]}–{high[n]}"]
@@ -190,7 +190,7 @@ def mtbench(folder: Path) -> dict[str, Any]:
     print(json.dumps(facts, indent=1))
     print(table(["pair on which people agree and GPT-4 does not", "people"], against["pair", "votes"].head(5).rows()))
     a, b = fits["people"], fits["GPT-4"]
-    names = a.item_names.tolist()
+    names = a.items.tolist()
     gaps = sorted(
         ((abs(a.probability(i, j) - b.probability(i, j)), i, j) for k, i in enumerate(names) for j in names[k + 1 :]),
         reverse=True,
@@ -212,7 +212,7 @@ def convarg(folder: Path) -> dict[str, Any]:
     for key in KEYS[:2]:
         ranking = cw.aggregate(pairs, key)
         boards[key] = ranking
-        score = dict(zip(ranking.item_names.tolist(), ranking.scores.tolist(), strict=True))
+        score = dict(zip(ranking.items.tolist(), ranking.scores.tolist(), strict=True))
         first = np.array([score[a] > score[b] for a, b in truth["arg1", "arg2"].rows()])
         facts[key] = {
             "components": int(ranking.components.max()) + 1,

@@ -82,7 +82,7 @@ def fit(df: Any, iterations: int) -> dict[str, Any]:
     found = aggregate(df, "dawid-skene", max_iter=iterations, tol=0.0, accelerate=False, callback=passed)
     between = np.diff(at)
     began = time.perf_counter()
-    found.items.write.mode("overwrite").format("noop").save()
+    found.item_table.write.mode("overwrite").format("noop").save()
     out = {
         "before_first_pass_s": float(between[0] - np.median(between[1:])), "iteration_s": between[1:].tolist(),
         "median_s": float(np.median(between[1:])), "processor_s": float(np.median(np.diff(processor)[1:])),

@@ -80,11 +80,9 @@ PAGES = (
 )
 SHARED = "Shared by several"
 ALIKE = {
-    "items": "The names of the items.",
-    "annotators": "The names of the annotators.",
     "classes": "The names of the classes.",
-    "item_names": "The names of the items, in the order of all arrays.",
-    "annotator_names": "The names of the annotators, in the order of all arrays.",
+    "items": "The names of the items, in the order of all arrays.",
+    "annotators": "The names of the annotators, in the order of all arrays.",
     "label_codes": "The label of each item, as a code into `classes`.",
     "kind": "The kind of dataframe that tables are returned as.",
     "method": "The key of the method.",

@@ -83,17 +83,17 @@ def main() -> None:
     print(
         f"labels expected to be right: {right:.0%} (95% CI {low:.0%} to {high:.0%}); a few gold labels would measure it"
     )
-    before = dict(zip(first.item_names.tolist(), first.labels.tolist(), strict=True))
-    after = zip(consensus.item_names.tolist(), consensus.labels.tolist(), strict=True)
+    before = dict(zip(first.items.tolist(), first.labels.tolist(), strict=True))
+    after = zip(consensus.items.tolist(), consensus.labels.tolist(), strict=True)
     print(f"labels that changed without those {len(dropped)}: {sum(before[item] != label for item, label in after)}")
 
     # 4. What goes into spreadsheets, and the page for everybody else.
-    consensus.items.write_csv(out / "consensus.csv")
+    consensus.item_table.write_csv(out / "consensus.csv")
     with (out / "annotators.csv").open("w", newline="", encoding="utf-8") as table:
         writer = csv.DictWriter(table, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    ordered = consensus.items.sort("probability")
+    ordered = consensus.item_table.sort("probability")
     doubt = ordered.filter(ordered["probability"] < 0.9)
     doubt.write_csv(out / "review.csv")
     page = cw.write_report(kept, consensus, out / "report.html", title=file.stem)

@@ -45,9 +45,7 @@ def main() -> None:
     rest = votes.without(groups["drop"]) if groups["drop"] else votes
     consensus = cw.aggregate(rest)
     sure = consensus.posterior.max(axis=1).mean()
-    print(
-        f"\n{len(consensus.item_names)} items labelled by {rest.n_annotators} annotators, mean probability {sure:.3f}"
-    )
+    print(f"\n{len(consensus.items)} items labelled by {rest.n_annotators} annotators, mean probability {sure:.3f}")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class WrittenConsensus:
         for, the probability of every class.
     n_items, n_votes
         How many there are.
-    annotator_names, votes_per_annotator, agreement
+    annotators, votes_per_annotator, agreement
         The names of annotators, the number of their votes, and the share that says what the consensus says.
     items_per_class
         K: how many items have each label.
@@ -86,7 +86,7 @@ class WrittenConsensus:
     method: str
     n_items: int
     n_votes: int
-    annotator_names: npt.NDArray[Any]
+    annotators: npt.NDArray[Any]
     votes_per_annotator: npt.NDArray[np.int64]
     agreement: npt.NDArray[np.float64]
     classes: npt.NDArray[Any]
@@ -150,9 +150,9 @@ class WrittenConsensus:
         import polars as pl
 
         with reading(files.path, "a consensus of Spark's"):
-            people = pl.DataFrame() if files.annotators is None else files.annotators
+            people = pl.DataFrame() if files.annotator_table is None else files.annotator_table
             facts = _typed(files.about, people)
-            counted = dict(files.items.group_by("label").len().collect(engine="streaming").iter_rows())
+            counted = dict(files.item_table.group_by("label").len().collect(engine="streaming").iter_rows())
             per_class = np.array([counted.get(k, 0) for k in facts["classes"].tolist()], dtype=np.int64)
             confusion = None
             if "confusion" in people.columns:
@@ -166,7 +166,7 @@ class WrittenConsensus:
         return found
 
     @property
-    def items(self) -> pl.LazyFrame:
+    def item_table(self) -> pl.LazyFrame:
         """What was written, one row per item: a lazy polars frame."""
         import polars as pl
 
@@ -177,11 +177,11 @@ class WrittenConsensus:
         return (pl.scan_ndjson if self.out.suffix.lower() == ".jsonl" else pl.scan_parquet)(self.out)
 
     @property
-    def annotators(self) -> pl.DataFrame:
+    def annotator_table(self) -> pl.DataFrame:
         """One row per annotator: annotator, votes, agreement, and accuracy with its interval where it was asked for."""
         from crowdwise.data.frames import make_frame
 
-        columns = {"annotator": self.annotator_names, "votes": self.votes_per_annotator, "agreement": self.agreement}
+        columns = {"annotator": self.annotators, "votes": self.votes_per_annotator, "agreement": self.agreement}
         if self.accuracy is not None:
             columns |= dict(zip(ACCURACY, self.accuracy, strict=True))
         frame: pl.DataFrame = make_frame(columns, "polars")
@@ -264,7 +264,7 @@ def aggregate_files(
         accuracy = accuracies_in_parts(found, agreement) if annotator_accuracy else None
         written = WrittenConsensus(
         out=target, method=entry.key, n_items=sum(packed.sizes), n_votes=int(counted.sum()),
-        annotator_names=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
+        annotators=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
         items_per_class=per_class, measured=against.measured(),
         agreement=agreement, confusion=found.confusion,
         dependence=found.dependence, trace=found.trace, iterations=found.iterations, converged=found.converged,
@@ -386,7 +386,7 @@ def _publish(made: Path, written: WrittenConsensus, kept: Path | None) -> None:
         (temporary / ITEMS).mkdir()
         for file in files:
             shutil.move(file, temporary / ITEMS / file.name)
-        write_about(temporary, written.annotators, written.about())
+        write_about(temporary, written.annotator_table, written.about())
         if written.confusion is not None:
             write_arrays(temporary / ARRAYS, {"confusion": written.confusion})
 
@@ -396,7 +396,7 @@ def _typed(facts: dict[str, Any], people: pl.DataFrame) -> dict[str, Any]:
     arrays = {name: np.asarray(facts[name], dtype=np.float64) for name in ("prior", "trace")}
     return facts | arrays | {
         "classes": encoding.to_vocabulary(facts["classes"]), "dependence": Dependence.of(facts["dependence"]),
-        "annotator_names": encoding.to_vocabulary(people["annotator"].to_list()),
+        "annotators": encoding.to_vocabulary(people["annotator"].to_list()),
         "votes_per_annotator": people["votes"].to_numpy(), "agreement": people["agreement"].to_numpy(),
     }  # fmt: skip
 

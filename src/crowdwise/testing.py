@@ -168,9 +168,9 @@ def result_is_well_formed(s: Subject) -> None:
         assert np.allclose(c.confusion.sum(axis=2), 1.0)
     accuracy, low, high = c.accuracy()
     assert ((low <= accuracy) & (accuracy <= high) & (low >= 0) & (high <= 1)).all()
-    assert c.annotators.height == M
-    assert c.items.height == N
-    assert c.items.columns[:5] == ["item", "label", "probability", "entropy", "votes"]
+    assert c.annotator_table.height == M
+    assert c.item_table.height == N
+    assert c.item_table.columns[:5] == ["item", "label", "probability", "entropy", "votes"]
 
 
 @check
@@ -193,8 +193,8 @@ def saves_and_loads(s: Subject) -> None:
         back = Consensus.load(c.save(os.path.join(folder, "kept")))
         assert np.array_equal(back.posterior, c.posterior)
         assert back.labels.tolist() == c.labels.tolist()
-        assert back.annotators.equals(c.annotators)
-        assert back.items.equals(c.items)
+        assert back.annotator_table.equals(c.annotator_table)
+        assert back.item_table.equals(c.item_table)
         for name in ("seed", "iterations", "converged", "objective", "method"):
             assert getattr(back, name) == getattr(c, name), name
         assert (back.confusion is None) == (c.confusion is None)
@@ -222,7 +222,7 @@ def order_and_names_do_not_matter(s: Subject) -> None:
     gold = s.gold(s.truth)
     by_name = None if gold is None else {n: int(k) for n, k in zip(s.votes.items.tolist(), gold, strict=True) if k >= 0}
     other = s.fit(Votes.from_frame(table, classes=[2, 0, 1]), by_name)
-    rows = [other.item_names.tolist().index(i) for i in c.item_names.tolist()]
+    rows = [other.items.tolist().index(i) for i in c.items.tolist()]
     columns = [other.classes.tolist().index(k) for k in c.classes.tolist()]
     assert np.allclose(other.posterior[np.ix_(rows, columns)], c.posterior, atol=1e-9)
 

@@ -262,7 +262,7 @@ def test_known_classes_test_annotators(tmp_path: Path) -> None:
     campaign.add_items(["gold"], gold={"gold": "y"})
     campaign.add([("gold", "ann", "x"), ("gold", "bob", "x")])
     consensus = campaign.consensus()
-    assert consensus.labels[consensus.item_names.tolist().index("gold")] == "y"
+    assert consensus.labels[consensus.items.tolist().index("gold")] == "y"
     with pytest.raises(LabelError):
         campaign.add_items(["more"], gold={"more": "z"})
     assert campaign.status()["items"] == 21
@@ -329,7 +329,7 @@ def test_names_keep_their_kind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Unknown items: '07'"):
         campaign.add([("07", 1, 0)])
     consensus = campaign.consensus()
-    assert dict(zip(consensus.item_names.tolist(), consensus.labels.tolist(), strict=True)) == {7: 0, 8: 1}
+    assert dict(zip(consensus.items.tolist(), consensus.labels.tolist(), strict=True)) == {7: 0, 8: 1}
     assert campaign.add([(np.int64(7), np.int64(1), np.int64(0))]).repeated == 1
 
 

@@ -32,7 +32,7 @@ def again(folder: Path) -> cw.Campaign:
 
 def said(campaign: cw.Campaign) -> dict[Any, Any]:
     found = campaign.consensus()
-    return dict(zip(found.item_names.tolist(), found.labels.tolist(), strict=True))
+    return dict(zip(found.items.tolist(), found.labels.tolist(), strict=True))
 
 
 def rows_of(n_items: int, seed: int = 0) -> list[tuple[str, str, str]]:
@@ -44,7 +44,7 @@ def rows_of(n_items: int, seed: int = 0) -> list[tuple[str, str, str]]:
 
 def same(one: cw.Campaign, other: cw.Campaign) -> None:
     a, b = one.consensus(), other.consensus()
-    assert a.item_names.tolist() == b.item_names.tolist()
+    assert a.items.tolist() == b.items.tolist()
     assert np.array_equal(a.posterior, b.posterior) and np.array_equal(a.confusion, b.confusion)
     assert a.labels.tolist() == b.labels.tolist()
 

@@ -487,7 +487,7 @@ def test_judges_and_people_on_mt_bench(real: Callable[[str], Path]) -> None:
     table = cw.read_comparisons(real("mtbench_judgments") / "labels.csv")
     assert table.n_items == 6 and table.n_answers == 5755
     people, judge = fit(table.without(["gpt4_pair"])), fit(table.only(["gpt4_pair"]))
-    assert people.item_names[people.scores.argmax()] == "gpt-4" and (people.ranks == judge.ranks).mean() >= 4 / 6
+    assert people.items[people.scores.argmax()] == "gpt-4" and (people.ranks == judge.ranks).mean() >= 4 / 6
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert fit(table, "crowd-bt").converged

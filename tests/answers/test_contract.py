@@ -198,8 +198,8 @@ class TestEveryMethod:
         assert isinstance(result, Result)
         assert result.method == key and result.answer_type == entry.answer_type and result.seconds >= 0.0
         assert result.n_answers == answers.n_answers and all(isinstance(note, str) for note in result.notes)
-        assert result.item_names.tolist() == item_names(answers)
-        assert result.annotator_names.tolist() == answers.annotators.tolist()
+        assert result.items.tolist() == item_names(answers)
+        assert result.annotators.tolist() == answers.annotators.tolist()
         for f in fields(result):
             value = getattr(result, f.name)
             if isinstance(value, np.ndarray) and value.size:
@@ -241,7 +241,7 @@ class TestEveryMethod:
         score = result.score(truth)
         low = -1.0 - 1e-9 if registry.ANSWER_METHODS[key].inputs else 0.05  # a few epochs learn nothing
         assert isinstance(score, float) and low <= score <= 1.0
-        by_name = dict(zip(result.item_names.tolist(), np.asarray(truth).tolist(), strict=True))
+        by_name = dict(zip(result.items.tolist(), np.asarray(truth).tolist(), strict=True))
         if result.answer_type == "label-sets":
             by_name = {name: result.labels[row].tolist() for name, row in by_name.items()}
         elif result.answer_type in ("tags", "ordinal", "graph"):
@@ -308,7 +308,7 @@ def test_names_of_items_do_not_matter(key, fitted):
     one = fitted(key).consensus_
     two = make(key).fit(type(answers).from_frame(other), **beside).consensus_
     same_table(tables(one)["annotators"], tables(two)["annotators"], by="annotator", atol=1e-5)
-    assert len(two.item_names) == len(one.item_names) and two.n_answers == one.n_answers
+    assert len(two.items) == len(one.items) and two.n_answers == one.n_answers
 
 
 @pytest.mark.parametrize("key", LABEL_ONLY)

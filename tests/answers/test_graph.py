@@ -180,7 +180,7 @@ def test_row_order_does_not_matter(crowd, model):
     frame = crowd.votes.to_frame().drop("truth").sample(fraction=1.0, shuffle=True, seed=1)
     votes = cw.Votes.from_frame(frame)
     again = cw.GraphCrowd().fit(votes, graph=crowd.parameters["edges"]).consensus_
-    order = np.argsort(again.item_names)
+    order = np.argsort(again.items)
     np.testing.assert_allclose(again.posterior[order], model.consensus_.posterior, atol=1e-5)
 
 

@@ -273,9 +273,7 @@ def test_win_rates_are_counted() -> None:
 
 def test_a_leaderboard_is_drawn(tmp_path: Any) -> None:
     ranking = fit(prompts(30, 0.5, seed=0))
-    named = replace(
-        ranking, item_names=np.array(["a & b", "<c>", "d", "e", "a name that is much too long to be shown"])
-    )
+    named = replace(ranking, items=np.array(["a & b", "<c>", "d", "e", "a name that is much too long to be shown"]))
     figure = named.plot(tmp_path / "board.svg", scale="elo", limit=4)
     svg = (tmp_path / "board.svg").read_text(encoding="utf-8")
     assert svg == figure.svg == figure._repr_svg_()

@@ -135,7 +135,7 @@ def test_order_of_rows_names_and_classes_do_not_matter(key):
         {name: [table[name][s] for s in order] for name in ("item", "annotator", "label")}, classes=[3, 1, 0, 4, 2]
     )
     other = cw.aggregate(shuffled, key)
-    rows = [other.item_names.tolist().index(n) for n in base.item_names.tolist()]
+    rows = [other.items.tolist().index(n) for n in base.items.tolist()]
     assert np.allclose(other.posterior[rows][:, [2, 1, 4, 0, 3]], base.posterior, atol=1e-4)
 
 

@@ -57,7 +57,7 @@ def test_the_result_is_well_formed_and_close_to_the_truth(key):
     for name in ("bias", "scale", "precision", "noise"):
         if name in table:
             assert (table[f"{name}_low"] <= table[name]).all() and (table[name] <= table[f"{name}_high"]).all()
-    assert found.items.columns[:6] == ["item", "value", "deviation", "low", "high", "ratings"]
+    assert found.item_table.columns[:6] == ["item", "value", "deviation", "low", "high", "ratings"]
     assert found.n_answers == made.ratings.n_answers
     with pytest.raises(ParameterError, match="level=2"):
         found.interval(2)
@@ -74,7 +74,7 @@ def test_order_of_rows_and_names_do_not_matter_and_the_unit_does_not_either(key)
         "value": table["value"][order],
     })  # fmt: skip
     other = cw.aggregate(shuffled, key)
-    at = [other.item_names.tolist().index(f"i{n}") for n in range(80)]
+    at = [other.items.tolist().index(f"i{n}") for n in range(80)]
     assert np.allclose(other.values[at], base.values, atol=1e-6)
     assert np.allclose(other.deviations[at], base.deviations, atol=1e-6)
     stretched = cw.Ratings.from_codes(

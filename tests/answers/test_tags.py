@@ -139,7 +139,7 @@ class TestEveryMethod:
         np.testing.assert_allclose(found.confusion.sum(axis=2), 1.0, atol=1e-9)
         items = found.to_frame("items", kind="dict")
         assert items["sequence"].tolist() == bio.tags.sequences[bio.tags.sequence].tolist()
-        annotators = found.annotators
+        annotators = found.annotator_table
         assert (annotators["accuracy_low"] <= annotators["accuracy"]).all()
         spans = found.to_frame("spans", kind="dict")
         assert len(spans["start"]) > 0 and (spans["end"] > spans["start"]).all()
@@ -166,7 +166,7 @@ class TestEveryMethod:
         )
         one = fitted[key].consensus_
         two = cw.aggregate(cw.Tags.from_frame(mixed), key)
-        place = [two.item_names.tolist().index(name) for name in one.item_names.tolist()]
+        place = [two.items.tolist().index(name) for name in one.items.tolist()]
         np.testing.assert_allclose(one.posterior, two.posterior[place], atol=1e-6)
         assert (one.labels == two.labels[place]).mean() > 0.999
 

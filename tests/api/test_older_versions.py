@@ -43,7 +43,7 @@ def test_a_consensus_in_parts(saved: Path) -> None:
     written = cw.load(saved / "parts")
     again = cw.aggregate(saved / "labels.csv", "one-coin")
     assert written.method == "one-coin" and written.n_items == len(again.labels)
-    assert written.annotators.height == again.annotators.height
+    assert written.annotator_table.height == again.annotator_table.height
 
 
 def test_a_stream_goes_on(saved: Path) -> None:

@@ -134,7 +134,7 @@ def test_commands_give_what_python_gives(
         ranked = run("rank", files[name])
         assert ranked["method"] == found[name].method
         board = {row["item"]: row["score"] for row in ranked["leaderboard"]}
-        scores = dict(zip(found[name].result.item_names.tolist(), found[name].result.scores.tolist(), strict=True))
+        scores = dict(zip(found[name].result.items.tolist(), found[name].result.scores.tolist(), strict=True))
         assert board == pytest.approx(scores, abs=1e-9)
     if name == "votes":
         diagnosed, python = run("diagnose", files[name]), cw.diagnose(found[name].table, found[name].result)

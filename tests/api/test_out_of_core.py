@@ -63,7 +63,7 @@ def compare(pattern, frame, out, method, gold=None, **options):
         assert np.abs(a[name].to_numpy() - b[name].to_numpy()).max() < 1e-8
     assert a["votes"].to_list() == b["votes"].to_list()
     people = whole.to_frame("annotators", kind="dict")
-    order = [people["annotator"].tolist().index(name) for name in found.annotator_names.tolist()]
+    order = [people["annotator"].tolist().index(name) for name in found.annotators.tolist()]
     assert np.allclose(found.agreement, people["agreement"][order], equal_nan=True)
     assert found.votes_per_annotator.tolist() == people["votes"][order].tolist()
     assert found.n_items == a.height and found.classes.tolist() == whole.classes.tolist()
@@ -192,8 +192,13 @@ def test_the_engine_is_chosen_by_out_and_by_size(tmp_path, monkeypatch):
     one = tmp_path / "votes" / "votes0.parquet"
     out = tmp_path / "c.csv"
     found = cw.aggregate(pattern, "majority", out=out, max_memory="400MB", rows_per_part=None)
-    assert isinstance(found, cw.WrittenConsensus) and found.items.collect().height == pl.read_csv(out).height == 400
-    assert found.annotators.columns == ["annotator", "votes", "agreement"] and found.annotators["votes"].sum() == 1600
+    assert (
+        isinstance(found, cw.WrittenConsensus) and found.item_table.collect().height == pl.read_csv(out).height == 400
+    )
+    assert (
+        found.annotator_table.columns == ["annotator", "votes", "agreement"]
+        and found.annotator_table["votes"].sum() == 1600
+    )
     assert isinstance(cw.aggregate(one, "majority", engine="memory"), cw.Consensus)
     for given, said in (
         ({"engine": "stream"}, "Say where: out"), ({"engine": "spark"}, "expected auto"),
@@ -334,11 +339,11 @@ def test_a_folder_is_opened_by_load(tmp_path, text):
     assert isinstance(again, cw.WrittenConsensus) and again.out == tmp_path / "kept"
     assert again.about() == found.about() and again.measured == found.measured and len(found.measured) == 2
     assert again.dependence == found.dependence and again.items_per_class.sum() == found.n_items == 400
-    for name in ("annotator_names", "votes_per_annotator", "agreement", "classes", "prior", "confusion", "accuracy"):
+    for name in ("annotators", "votes_per_annotator", "agreement", "classes", "prior", "confusion", "accuracy"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name), err_msg=name)
         assert np.asarray(getattr(again, name)).dtype.kind == np.asarray(getattr(found, name)).dtype.kind
-    assert again.items.sort("item").collect().equals(found.items.sort("item").collect())
-    assert again.annotators.equals(found.annotators)
+    assert again.item_table.sort("item").collect().equals(found.item_table.sort("item").collect())
+    assert again.annotator_table.equals(found.annotator_table)
     folder = cw.aggregate(str(tmp_path / "votes" / "*.parquet"), "majority", out=tmp_path / "folder").out
     assert cw.load(folder).confusion is None and cw.load(folder).measured == {}
 

@@ -34,7 +34,7 @@ def test_results_of_every_answer_type(answers: Any, params: dict[str, Any], tmp_
     result = cw.aggregate(answers, **params)
     again = cw.load(result.save(tmp_path / "saved"))
     assert type(again) is type(result) and again.method == result.method
-    assert again.items.equals(result.items)
+    assert again.item_table.equals(result.item_table)
 
 
 def test_every_result_can_be_loaded() -> None:

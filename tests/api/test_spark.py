@@ -154,13 +154,13 @@ def in_spark(spark, frame, partitions=3):
 
 def compare(found, whole):
     """The tables of Spark against a consensus in memory."""
-    a, b = pl.from_arrow(found.items.toArrow()).sort("item"), whole.to_frame("items", kind="polars").sort("item")
+    a, b = pl.from_arrow(found.item_table.toArrow()).sort("item"), whole.to_frame("items", kind="polars").sort("item")
     assert a.columns == b.columns and a["item"].equals(b["item"]) and a["label"].equals(b["label"])
     for name in ("probability", "entropy"):
         assert np.abs(a[name].to_numpy() - b[name].to_numpy()).max() < 1e-8
     assert a["votes"].to_list() == b["votes"].to_list()
     people = whole.to_frame("annotators", kind="polars").sort("annotator")
-    mine = pl.from_arrow(found.annotators.toArrow()).sort("annotator")
+    mine = pl.from_arrow(found.annotator_table.toArrow()).sort("annotator")
     assert mine["annotator"].equals(people["annotator"]) and mine["votes"].to_list() == people["votes"].to_list()
     assert np.allclose(mine["agreement"].to_numpy(), people["agreement"].to_numpy(), equal_nan=True)
     assert found.n_items == len(whole.labels) and found.n_votes == int(mine["votes"].sum())
@@ -243,7 +243,7 @@ def hard_votes(spark, folder, monkeypatch):
     assert again.items_per_class.sum() == again.n_items == found.n_items and again.method == found.method
     for name in ("prior", "trace"):
         assert np.array_equal(getattr(again, name), getattr(found, name))
-    order = encoding.locate(again.annotator_names, found.annotator_names)
+    order = encoding.locate(again.annotators, found.annotators)
     assert np.allclose(again.confusion, found.confusion[order]) and again.dependence == found.dependence
     found.unpersist()
 

@@ -111,7 +111,7 @@ def test_drawings_are_scaled_to_the_room_they_have(width: int) -> None:
     ranking = cw.aggregate(cw.simulate.comparisons(5, n_comparisons=200, random_state=0).comparisons, "bradley-terry")
     board = shown(leaderboard(ranking), width)
     assert board.count("●") == 5 and "…" not in board
-    assert all(str(name) in board for name in ranking.item_names)
+    assert all(str(name) in board for name in ranking.items)
 
 
 def test_compared_methods_keep_their_names_on_a_narrow_screen() -> None:

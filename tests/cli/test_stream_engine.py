@@ -96,10 +96,10 @@ def test_save_writes_a_folder_that_load_opens(votes):
     assert done.exit_code == 0, done.output
     assert all(str(folder / name) in "".join(done.output.split()) for name in ("c.csv", "kept", "people.csv"))
     again, whole = cw.load(folder / "kept"), cw.aggregate(frame, "dawid-skene", item="photo")
-    items = again.items.sort("item").collect()
+    items = again.item_table.sort("item").collect()
     assert items["label"].to_list() == whole.labels.tolist()
     assert items.equals(pl.read_csv(folder / "c.csv").sort("item").cast(items.schema))
-    assert again.annotators.equals(pl.read_csv(folder / "people.csv").cast(again.annotators.schema))
+    assert again.annotator_table.equals(pl.read_csv(folder / "people.csv").cast(again.annotator_table.schema))
     alone = run(*words, "--save", folder / "kept", "--json")  # replaces the earlier one
     assert alone.exit_code == 0 and json.loads(alone.stdout)["out"] == str(folder / "kept")
     assert cw.load(folder / "kept").accuracy is None

@@ -34,8 +34,8 @@ def test_tables_come_in_the_kind_the_votes_came_in():
         (pa.Table.from_pandas(frame), pa.Table),
     ):
         c = cw.aggregate(table, "majority")
-        assert isinstance(c.items, kind)
-        assert isinstance(c.annotators, kind)
+        assert isinstance(c.item_table, kind)
+        assert isinstance(c.annotator_table, kind)
         assert isinstance(c.to_frame("items", kind="dict"), dict)
 
 
@@ -165,8 +165,8 @@ def test_a_failed_save_leaves_nothing_behind(found, tmp_path, monkeypatch):
 def test_names_of_every_kind_come_back(tmp_path):
     votes = cw.Votes.from_records([("é", True, "x"), ("é", False, "y"), ("b", True, "y"), ("b", False, "y")])
     back = cw.Consensus.load(cw.aggregate(votes, "majority").save(tmp_path / "kept"))
-    assert back.item_names.tolist() == ["é", "b"]
-    assert sorted(back.annotator_names.tolist()) == [False, True]
+    assert back.items.tolist() == ["é", "b"]
+    assert sorted(back.annotators.tolist()) == [False, True]
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "other version"])
@@ -202,7 +202,7 @@ def test_with_too_many_classes_counts_are_left_out_and_the_rest_still_works(monk
     assert bare.counts is None
     for a, b in zip(full.accuracy(), bare.accuracy(), strict=True):
         assert np.allclose(a, b)
-    assert cw.Consensus.load(bare.save(tmp_path / "kept")).annotators.equals(bare.annotators)
+    assert cw.Consensus.load(bare.save(tmp_path / "kept")).annotator_table.equals(bare.annotator_table)
     with pytest.raises(InputError, match="No counts were kept: 12 annotators"):
         bare.crowd_confusion()
     with pytest.raises(ParameterError, match="kept no counts"):
@@ -218,7 +218,7 @@ def test_a_thousand_classes_and_annotators_are_no_trouble_for_the_majority():
     )
     found = cw.aggregate(votes, "majority")
     assert found.counts is None
-    assert found.annotators.height == 1500
+    assert found.annotator_table.height == 1500
 
 
 def test_matrices_that_cannot_fit_are_refused_with_advice():

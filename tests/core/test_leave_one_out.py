@@ -87,7 +87,7 @@ def test_a_vote_alone_on_its_item_says_nothing():
     records += [(1000 + n, f"w{m}", int(n % 3 > 0)) for n in range(60) for m in range(3)]
     c = cw.aggregate(cw.Votes.from_records(records), "majority")
     accuracy, low, high = c.accuracy()
-    at = c.annotator_names.tolist().index("alone")
+    at = c.annotators.tolist().index("alone")
     assert accuracy[at] == pytest.approx(0.5, abs=1e-6)
     assert low[at] < 0.01 and high[at] > 0.99
     assert (np.delete(accuracy, at) > 0.95).all()

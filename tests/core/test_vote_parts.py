@@ -86,7 +86,7 @@ def test_a_fit_in_parts_is_the_fit(key, with_gold):
         tables = list(found.tables())
         assert len(tables) == 4  # of five parts one has no items
         assert np.array_equal(np.concatenate([t["label"] for t in tables]), whole.labels)
-        assert np.array_equal(np.concatenate([t["item"] for t in tables]), whole.item_names)
+        assert np.array_equal(np.concatenate([t["item"] for t in tables]), whole.items)
         assert np.allclose(found.prior, whole.prior) and found.iterations == whole.iterations
         assert np.isclose(found.dependence.rho, whole.dependence.rho)
         assert found.dependence.source == whole.dependence.source

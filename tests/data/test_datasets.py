@@ -34,8 +34,8 @@ def test_every_piece(folder: Path):
     assert isinstance(data, Dataset) and data.name == "pets" and data.meta["kind"] == "categorical"
     assert data.votes.n_votes == 3 and data.votes.truth.tolist() == [1, -1]
     assert sorted(data.features) == ["x_test", "x_train"] and data.features["x_train"].tolist() == np.eye(2).tolist()
-    assert data.items.columns == ["task", "text"] and data.items["text"][0] == "a cat, or\na dog"
-    assert data.annotators["worker"].to_list() == ["ann", "bob"]
+    assert data.item_table.columns == ["task", "text"] and data.item_table["text"][0] == "a cat, or\na dog"
+    assert data.annotator_table["worker"].to_list() == ["ann", "bob"]
     assert "pets" in repr(data) and "x_train" not in repr(data)
 
 
@@ -46,8 +46,8 @@ def test_votes_alone_are_enough(folder: Path):
     assert (
         data.votes.truth is None
         and data.features == {}
-        and data.items is None
-        and data.annotators is None
+        and data.item_table is None
+        and data.annotator_table is None
         and data.meta == {}
     )
 

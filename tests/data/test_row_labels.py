@@ -87,7 +87,7 @@ def test_ratings_label_sets_and_ordinal_answers_keep_their_names():
     means = {"a": 3.25, "b": 1.5, "c": 1.5}
     for ratings in (cw.Ratings.from_frame(wide), cw.Ratings.from_dense(wide), cw.Ratings.from_frame(wide.iloc[::-1])):
         found = cw.aggregate(ratings, "mean")
-        assert dict(zip(found.item_names.tolist(), found.values.tolist(), strict=True)) == pytest.approx(means)
+        assert dict(zip(found.items.tolist(), found.values.tolist(), strict=True)) == pytest.approx(means)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])

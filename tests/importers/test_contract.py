@@ -138,7 +138,7 @@ def test_label_studio_leaves_out_and_says_so(exports: Path) -> None:
     assert votes.annotators.tolist() == ["ann@example.com", "bob@example.com", "cem@example.com"]
     assert votes.items.tolist() == [f"doc-{n}" for n in range(1, 6)]
     assert votes.truth.tolist()[1:] == [-1] * 4 and votes.classes[votes.truth[0]] == "Neutral"
-    assert found.items["text"][0] == "The cat sat in Paris with Anna." and votes.timestamp is not None
+    assert found.item_table["text"][0] == "The cat sat in Paris with Anna." and votes.timestamp is not None
     models = cw.read_export(exports / "labelstudio" / "choices_single.snapshot.json", predictions=True)
     assert {"model:m1", "model:m2"} < set(models.table().annotators.tolist())
     tags = cw.read_export(exports / "labelstudio" / "text_spans.json").table()
@@ -274,7 +274,7 @@ def test_other_encodings(exports: Path, tmp_path: Path, encoding: str) -> None:
         odd = tmp_path / sample
         odd.write_bytes(text.encode(encoding))
         with pytest.warns(cw.errors.InputWarning, match="is not in UTF-8"):
-            assert cw.read_export(odd).items["text"].to_list().count("Très mauvais") == 1
+            assert cw.read_export(odd).item_table["text"].to_list().count("Très mauvais") == 1
 
 
 def test_a_large_export_is_read_object_by_object(exports: Path, tmp_path: Path) -> None:
@@ -388,4 +388,4 @@ def test_a_large_table_is_read_row_by_row_to_the_same_answers(
     assert whole.answers.keys() == streamed.answers.keys()
     for question, answers in whole.answers.items():
         assert answers.equals(streamed.answers[question])
-    assert whole.left_out == streamed.left_out and str(whole.items) == str(streamed.items)
+    assert whole.left_out == streamed.left_out and str(whole.item_table) == str(streamed.item_table)

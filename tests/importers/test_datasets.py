@@ -50,7 +50,7 @@ def test_columns_of_lists(dataset: Any) -> None:
         ("y", "cem", "pos"),
     ]
     assert found.answers["topics"]["labels"].to_list() == [["film"], ["film", "book"], ["book"], []]
-    assert found.items.rows() == [("x", "good"), ("y", "bad")]
+    assert found.item_table.rows() == [("x", "good"), ("y", "bad")]
 
 
 def test_a_format_does_not_matter(dataset: Any) -> None:
@@ -78,7 +78,7 @@ def test_lists_of_objects_and_gold(hf: Any) -> None:
 def test_one_answer_in_a_row(hf: Any) -> None:
     rows = [{"item": n, "worker": w, "label": w == "ann", "text": f"t{n}"} for n in range(2) for w in ("ann", "bob")]
     found = cw.read_export(hf.Dataset.from_list(rows))
-    assert found.table().n_votes == 4 and found.items["text"].to_list() == ["t0", "t1"]
+    assert found.table().n_votes == 4 and found.item_table["text"].to_list() == ["t0", "t1"]
 
 
 def test_rows_of_another_tool_are_recognised(hf: Any) -> None:

@@ -144,12 +144,16 @@ def test_participants_whom_prolific_rejected(tmp_path: Path) -> None:
     with (tmp_path / "survey.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
     found = cw.read_export(tmp_path / "survey.csv")
-    assert found.table("Q1").n_votes == 4 and found.items["text"].to_list() == ["First?", "Second?"]
+    assert found.table("Q1").n_votes == 4 and found.item_table["text"].to_list() == ["First?", "Second?"]
     people = [{"Submission id": n, "Participant id": f"p{n}", "Status": s, "Age": 30 + n} for n, s in enumerate(
         ("APPROVED", "REJECTED", "APPROVED"))]  # fmt: skip
     table(tmp_path / "people.csv", people)
     both = cw.read_export(tmp_path)
-    assert both.table("Q1").annotators.tolist() == ["p0"] and both.annotators["Age"].to_list() == ["30", "31", "32"]
+    assert both.table("Q1").annotators.tolist() == ["p0"] and both.annotator_table["Age"].to_list() == [
+        "30",
+        "31",
+        "32",
+    ]
     assert both.left_out["responses of participants who were rejected"] == 1
 
 

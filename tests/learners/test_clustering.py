@@ -150,7 +150,7 @@ def test_it_is_saved_and_loaded(fitted, tmp_path):
     model.save(tmp_path / "kept")
     back = cw.VolMaxDCC.load(tmp_path / "kept", network=SMALL)
     assert np.allclose(back.predict_proba(X), model.predict_proba(X), atol=1e-6)
-    assert back.consensus_.items.equals(model.consensus_.items)
+    assert back.consensus_.item_table.equals(model.consensus_.item_table)
     assert np.allclose(back.confusion_, model.confusion_)
     assert isinstance(cw.load_learner(tmp_path / "kept", network=SMALL), cw.VolMaxDCC)
     facts = json.loads((tmp_path / "kept" / "learner.json").read_text())

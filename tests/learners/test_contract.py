@@ -71,7 +71,7 @@ class TestEveryLearner:
         if key != "ensemble":  # its consensus is by networks that have not seen the votes on an item
             q, found = model.predict_proba(X, votes=votes), model.consensus_
             np.testing.assert_allclose(q, found.posterior, atol=1e-4)
-            certain = found.items["probability"].to_numpy()
+            certain = found.item_table["probability"].to_numpy()
             np.testing.assert_allclose(certain, found.posterior[np.arange(len(X)), found.label_codes])
             if key != "crowdlab":
                 np.testing.assert_allclose(found.posterior, found.corrected_posterior)

@@ -72,12 +72,12 @@ def test_the_result_is_a_consensus_like_any_other(crowd, used, tmp_path):
     _, low, high = used.expected_accuracy()
     assert low < used.score(truth) < high
     assert used.confusion.shape == (8, K, K)
-    assert used.annotators.shape[0] == 8
+    assert used.annotator_table.shape[0] == 8
     used.save(tmp_path / "saved")
     again = cw.load(tmp_path / "saved")
     assert again.notes == used.notes and again.dependence == used.dependence
     assert np.array_equal(again.posterior, used.posterior)
-    assert np.array_equal(again.annotators["accuracy"], used.annotators["accuracy"])
+    assert np.array_equal(again.annotator_table["accuracy"], used.annotator_table["accuracy"])
     report = cw.build_report(crowd[1], used)
     assert report["method"]["notes"][0] == used.notes[0]
 

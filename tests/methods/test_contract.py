@@ -43,7 +43,7 @@ def degenerate(seed):
 
 
 def by_item(consensus):
-    order = np.argsort(consensus.item_names)
+    order = np.argsort(consensus.items)
     return consensus.posterior[order], consensus.labels[order]
 
 

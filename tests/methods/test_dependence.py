@@ -128,7 +128,7 @@ def test_copies_count_once(groups):
     assert cw.aggregate(crowd, "dawid-skene").score(sim.truth) < alone - 0.02
     found = cw.aggregate(crowd, "grouped-dawid-skene", groups=copies if groups == "given" else groups)
     assert found.score(sim.truth) > alone - 0.02
-    assert found.annotators["group_size"].to_list()[11:] == [8] * 7
+    assert found.annotator_table["group_size"].to_list()[11:] == [8] * 7
     if groups == "given":
         majority = cw.aggregate(sim.votes, "majority").posterior
         assert np.allclose(cw.aggregate(crowd, "grouped-majority", groups=copies).posterior, majority)
@@ -144,7 +144,7 @@ def test_with_everybody_alone_it_is_dawid_skene():
 def test_independent_annotators_stay_alone():
     sim = cw.simulate.dirichlet(800, n_annotators=15, n_classes=3, random_state=7)
     for groups in ("evidence", "test"):
-        assert cw.aggregate(sim.votes, "grouped-dawid-skene", groups=groups).annotators["group_size"].max() == 1
+        assert cw.aggregate(sim.votes, "grouped-dawid-skene", groups=groups).annotator_table["group_size"].max() == 1
 
 
 def test_so_many_groups_as_asked_for():

@@ -100,9 +100,9 @@ def test_bounds_keep_weights_finite_even_on_one_item():
 def test_posterior_is_the_vote_weighted_by_log_odds_of_the_reported_skill(key):
     sim = cw.simulate.one_coin(100, n_annotators=10, n_classes=3, votes_per_item=6, random_state=0)
     c = cw.aggregate(sim.votes, key)
-    skill = c.annotators["skill"].to_numpy()
+    skill = c.annotator_table["skill"].to_numpy()
     weight = log_odds((1 + 2 * skill) / 3, 3)
-    assert np.allclose(weight, c.annotators["weight"].to_numpy())
+    assert np.allclose(weight, c.annotator_table["weight"].to_numpy())
     logit = np.zeros((100, 3))
     np.add.at(logit, (sim.votes.item, sim.votes.label), weight[sim.votes.annotator])
     q = np.exp(logit - logit.max(axis=1, keepdims=True))
@@ -115,7 +115,7 @@ def test_skills_are_recovered_the_better_the_more_items(key):
     for n in (200, 2000, 20000):
         sim = cw.simulate.one_coin(n, n_annotators=15, n_classes=3, a=6.0, b=3.0, votes_per_item=10, random_state=1)
         true = (3 * sim.parameters["confusion"][:, 0, 0] - 1) / 2
-        error.append(np.abs(cw.aggregate(sim.votes, key).annotators["skill"].to_numpy() - true).mean())
+        error.append(np.abs(cw.aggregate(sim.votes, key).annotator_table["skill"].to_numpy() - true).mean())
     assert error[0] > error[1] > error[2]
     # eigenratio takes the diagonal of agreement to be 1, which flattens skills a little; m-msr averages |c|
     assert error[2] < (0.06 if key == "eigenratio" else 0.03)
@@ -126,7 +126,7 @@ def test_lopsided_classes_do_not_look_like_skill(key):
     sim = cw.simulate.one_coin(4000, n_annotators=15, prior=[0.9, 0.1], votes_per_item=8, random_state=3)
     c = cw.aggregate(sim.votes, key)
     true = 2 * sim.parameters["confusion"][:, 0, 0] - 1
-    assert np.corrcoef(c.annotators["skill"].to_numpy(), true)[0, 1] > 0.97
+    assert np.corrcoef(c.annotator_table["skill"].to_numpy(), true)[0, 1] > 0.97
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -223,7 +223,7 @@ def test_descent_ends_where_another_optimiser_does(seed):
         lambda x: misfit(x, found.n, nc, total), np.full(14, 0.5), jac=True, method="L-BFGS-B",
         bounds=[(low, high)] * 14, options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000},
     )  # fmt: skip
-    assert np.allclose(c.annotators["skill"].to_numpy(), best.x, atol=1e-4)
+    assert np.allclose(c.annotator_table["skill"].to_numpy(), best.x, atol=1e-4)
     assert (np.diff(c.trace) >= 0).all()
 
 
@@ -296,7 +296,7 @@ def test_m_msr_survives_adversaries_who_mislead_the_others(seed):
     assert cw.aggregate(votes, "pgd").score(truth) < 0.1
     c = cw.aggregate(votes, "m-msr")
     assert c.score(truth) > 0.9
-    skill = c.annotators["skill"].to_numpy()
+    skill = c.annotator_table["skill"].to_numpy()
     assert (skill[24:] < 0).all()
     assert (skill[:24] > 0).all()
     assert c.score(truth) > cw.aggregate(votes, "m-msr", trim=0).score(truth) + 0.02
@@ -321,7 +321,7 @@ def test_m_msr_agrees_with_crowd_kit():
     theirs = MMSR(n_iter=10000, random_state=0).fit(table)
     c = cw.aggregate(sim.votes, "m-msr")
     # their start is random, and trimming remembers it: weights agree closely, not to rounding
-    assert np.corrcoef(theirs.skills_.sort_index().to_numpy(), c.annotators["weight"].to_numpy())[0, 1] > 0.99
+    assert np.corrcoef(theirs.skills_.sort_index().to_numpy(), c.annotator_table["weight"].to_numpy())[0, 1] > 0.99
     assert (theirs.predict(table).sort_index().to_numpy() == c.label_codes).mean() > 0.98
 
 
@@ -363,7 +363,7 @@ def test_no_triangle_no_estimate():
 def test_fewer_partners_give_nearly_the_same():
     sim = cw.simulate.one_coin(2000, n_annotators=40, votes_per_item=15, random_state=1)
     wide, narrow = (cw.aggregate(sim.votes, "triangular", max_partners=w) for w in (64, 10))
-    assert np.abs(wide.annotators["skill"].to_numpy() - narrow.annotators["skill"].to_numpy()).mean() < 0.05
+    assert np.abs(wide.annotator_table["skill"].to_numpy() - narrow.annotator_table["skill"].to_numpy()).mean() < 0.05
 
 
 # -------------------------------------------------------------------- real data

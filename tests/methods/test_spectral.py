@@ -45,7 +45,7 @@ def test_labels_are_those_of_a_dense_decomposition(key, centre, seed):
     turn = (v[v >= 0] ** 2).sum() < 0.5 if centre else np.sign(u) @ A.sum(axis=1) < 0
     found = cw.aggregate(votes, key)
     assert np.array_equal(found.label_codes, (np.where(turn, -u, u) > 0).astype(int))
-    assert np.allclose(found.annotators["weight"].to_numpy(), -v if turn else v, atol=1e-9)
+    assert np.allclose(found.annotator_table["weight"].to_numpy(), -v if turn else v, atol=1e-9)
 
 
 def test_iteration_and_dense_solver_find_the_same_vector(monkeypatch):
@@ -147,7 +147,7 @@ def test_a_thousand_rounds_stay_finite():
     sim = cw.simulate.hammer_spammer(2000, n_annotators=100, share=0.5, votes_per_item=15, random_state=1)
     c = cw.aggregate(sim.votes, "kos", rounds=1000)
     assert np.isfinite(c.posterior).all()
-    assert np.isfinite(c.annotators["weight"].to_numpy()).all()
+    assert np.isfinite(c.annotator_table["weight"].to_numpy()).all()
     assert c.score(sim.truth) > 0.99
     assert c.iterations == 1000
 

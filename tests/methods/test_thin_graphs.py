@@ -63,7 +63,7 @@ def test_the_fallback_counts_all_alike_and_says_so(key, monkeypatch):
     tie = majority.posterior.max(axis=1) < 0.5 + 1e-9
     assert (found.label_codes == majority.label_codes)[~tie].all()
     assert found.notes == [skills_precision.NOTE]
-    columns = found.annotators.to_dict()
+    columns = found.annotator_table.to_dict()
     name = next(name for name in ("skill", "balanced_accuracy", "weight") if name in columns)
     assert np.ptp(np.asarray(columns[name], dtype=float)) < 1e-12
     assert np.allclose(model.predict_proba(votes), found.posterior)

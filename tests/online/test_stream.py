@@ -118,7 +118,7 @@ def test_votes_in_codes_teach_what_votes_with_names_do() -> None:
         place, _ = coded.item_names.encode(some.items)
         coded.learn(Batch(place, np.arange(votes.n_annotators), some.item, some.annotator, some.label))
     assert np.array_equal(named.consensus().posterior, coded.consensus().posterior)
-    assert np.array_equal(named.consensus().item_names, coded.consensus().item_names)
+    assert np.array_equal(named.consensus().items, coded.consensus().items)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_items_annotators_and_classes_may_come_at_any_time(step: float | None) -
     online.partial_fit(cw.Votes.from_records([("c", "dee", "w"), ("c", "ann", "w"), ("c", "bob", "w")]))
     consensus = online.consensus()
     assert consensus.classes.tolist() == ["w", "x", "y"]
-    assert dict(zip(consensus.item_names.tolist(), consensus.labels.tolist(), strict=True)) == {
+    assert dict(zip(consensus.items.tolist(), consensus.labels.tolist(), strict=True)) == {
         "a": "x", "b": "y", "c": "w",
     }  # fmt: skip
     np.testing.assert_allclose(consensus.posterior.sum(axis=1), 1.0)
@@ -263,7 +263,7 @@ def test_known_truth_is_kept() -> None:
     for some in batches(made.votes, 40):
         online.partial_fit(some, gold={i: c for i, c in gold.items() if i in set(some.items.tolist())})
     consensus = online.consensus()
-    said = dict(zip(consensus.item_names.tolist(), consensus.labels.tolist(), strict=True))
+    said = dict(zip(consensus.items.tolist(), consensus.labels.tolist(), strict=True))
     assert all(said[item] == label for item, label in gold.items())
 
 
@@ -289,7 +289,7 @@ def test_memory_is_bounded_and_what_was_learned_stays() -> None:
     assert len(online.store.rows["label"]) <= 2 * made.votes.n_votes / 900 * 230
     truth = known(made)
     consensus = online.consensus()
-    score = consensus.score({item: truth[item] for item in consensus.item_names.tolist()})
+    score = consensus.score({item: truth[item] for item in consensus.items.tolist()})
     alone = online.votes()
     assert score >= cw.aggregate(alone, "majority").score({item: truth[item] for item in alone.items.tolist()})
     with pytest.raises(ParameterError, match="exact statistics"):
@@ -397,7 +397,7 @@ def test_names_of_another_kind_are_refused_and_change_nothing(row: tuple[Any, ..
     online = cw.Online(cw.DawidSkene()).partial_fit(cw.Votes.from_records([("a", "ann", "x"), ("b", "bob", "y")]))
     with pytest.raises(InputError, match=r"are of one kind: '\w+' came before, and (1|True) is of another"):
         online.partial_fit(cw.Votes.from_records([row]))
-    assert online.consensus().items["item"].to_list() == ["a", "b"]
+    assert online.consensus().item_table["item"].to_list() == ["a", "b"]
 
 
 # -- gold whenever it comes --------------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_names_of_another_kind_are_refused_and_change_nothing(row: tuple[Any, ..
 
 def gold_said(online: cw.Online) -> dict[Any, Any]:
     found = online.consensus()
-    return dict(zip(found.item_names.tolist(), found.labels.tolist(), strict=True))
+    return dict(zip(found.items.tolist(), found.labels.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("step", [0.6, None])

@@ -33,10 +33,10 @@ def written(tmp_path_factory):
 def test_the_folder_holds_items_annotators_and_the_fit(written):
     _, out, found, whole = written
     files = find_consensus(out)
-    assert files is not None and files.annotators is not None
-    assert files.items.collect().height == 400 and found.items.collect().height == 400
-    people = whole.to_frame("annotators", kind="polars").select(files.annotators.columns).sort("annotator")
-    mine = files.annotators.sort("annotator")
+    assert files is not None and files.annotator_table is not None
+    assert files.item_table.collect().height == 400 and found.item_table.collect().height == 400
+    people = whole.to_frame("annotators", kind="polars").select(files.annotator_table.columns).sort("annotator")
+    mine = files.annotator_table.sort("annotator")
     assert mine.select("annotator", "votes").equals(people.select("annotator", "votes"))
     for name in ("accuracy", "accuracy_low", "accuracy_high", "agreement"):
         assert np.allclose(mine[name], people[name], atol=1e-8)
@@ -49,17 +49,17 @@ def test_the_report_says_what_the_files_say(written):
     done = run("report", out, "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
-    p = whole.items["probability"].to_numpy()
+    p = whole.item_table["probability"].to_numpy()
     assert sum(bar["count"] for bar in facts["summary"]["picture"]["bars"]) == 400
     assert facts["summary"]["headline"].endswith(f"{int((p < 0.9).sum())} in doubt.")
     review, labels, people = facts["tables"]
-    assert review["total"] == 400 and review["rows"][0][0]["v"] == str(whole.item_names[p.argmin()])
+    assert review["total"] == 400 and review["rows"][0][0]["v"] == str(whole.items[p.argmin()])
     counts = {row[0]["v"]: row[1]["v"] for row in labels["rows"]}
     assert counts == {str(k): int(n) for k, n in enumerate(np.bincount(whole.label_codes))}
     assert len(people["rows"]) == 20 and facts["method"]["iterations"] == whole.iterations
     accuracy, n = whole.accuracy()[0], whole.total
     _, high = share_interval(accuracy * n, n, np.zeros(20))  # by the votes alone: the error of the crowd is common
-    low = whole.annotator_names[high < np.median(accuracy) - 0.1]
+    low = whole.annotators[high < np.median(accuracy) - 0.1]
     assert len(low) > 3 and {w["annotator"] for w in facts["summary"]["whom"]} == set(low)
 
 
@@ -69,7 +69,7 @@ def test_a_page_from_a_folder_or_a_file_of_items(written):
     assert done.returncode == 0 and "expected to be right" in done.stderr
     page = (folder / "a.html").read_text(encoding="utf-8")
     assert "Items to review" in page and "without the votes" not in page and "annotators.csv" in page
-    found.items.collect().write_parquet(folder / "items.parquet")
+    found.item_table.collect().write_parquet(folder / "items.parquet")
     assert run("report", folder / "items.parquet", "--out", folder / "b.html").returncode == 0
     alone = written_report(find_consensus(folder / "items.parquet"))
     assert [t["key"] for t in alone["tables"]] == ["review", "labels"] and alone["method"]["key"] == "unknown"
@@ -80,7 +80,7 @@ def test_a_page_from_a_folder_or_a_file_of_items(written):
 
 def test_figures_that_were_stored_are_shown(written):
     folder, _, _, whole = written
-    truth = dict(zip(whole.item_names.tolist()[:50], whole.labels.tolist(), strict=False))
+    truth = dict(zip(whole.items.tolist()[:50], whole.labels.tolist(), strict=False))
     found = cw.aggregate(folder / "votes.parquet", "majority", out=folder / "measured", truth=truth)
     facts = json.loads(run("report", folder / "measured", "--json").stdout)
     assert facts["measured"]["accuracy"]["value"] == round(found.measured["accuracy"].value, 4)
@@ -96,12 +96,12 @@ def test_a_folder_as_spark_writes_it(written, tmp_path):
         (tmp_path / name / "_SUCCESS").touch()
     for n, part in enumerate(sorted((out / "items").iterdir())):
         (tmp_path / "items" / f"part-{n}-c000.snappy.parquet").write_bytes(part.read_bytes())
-    people = found.annotators.with_columns(confusion=pl.Series(found.confusion.tolist()))
+    people = found.annotator_table.with_columns(confusion=pl.Series(found.confusion.tolist()))
     people.write_parquet(tmp_path / "annotators" / "part-0.snappy.parquet")
     about = {k: v for k, v in found.about().items() if k not in ("format", "measured", "items_per_class")}
     (tmp_path / "about" / "part-0.txt").write_text(json.dumps(about), encoding="utf-8")
     again = cw.load(tmp_path)
-    assert isinstance(again, cw.WrittenConsensus) and again.items.collect().height == 400 and again.measured == {}
+    assert isinstance(again, cw.WrittenConsensus) and again.item_table.collect().height == 400 and again.measured == {}
     assert (again.confusion == found.confusion).all() and (again.items_per_class == found.items_per_class).all()
     assert run("report", tmp_path, "--json").returncode == 0
     next((tmp_path / "items").glob("*.parquet")).unlink()

@@ -77,7 +77,7 @@ def test_annotators_rates_are_theirs():
     g, said, truth = z[votes.item[m]], votes.label[m], y[votes.item[m]]
     gap = abs(said[g == 0].mean() - said[g == 1].mean())
     odds = [abs(said[(g == 0) & (truth == t)].mean() - said[(g == 1) & (truth == t)].mean()) for t in (0, 1)]
-    a = report.annotators
+    a = report.annotator_table
     assert np.isclose(a["demographic_parity"][2], gap)
     assert np.isclose(a["equal_opportunity"][2], odds[1])
     assert np.isclose(a["equalised_odds"][2], max(odds))
@@ -96,7 +96,7 @@ def test_equal_groups_are_not_called_different():
         report = assess_fairness(votes, c, z, truth=y, resamples=200)
         for name in found:
             found[name] += report.differs[name]
-        people += int((report.annotators["equalised_odds_low"] > 0).sum())
+        people += int((report.annotator_table["equalised_odds_low"] > 0).sum())
         voters += votes.n_annotators
     for name, times in found.items():
         assert binomtest(times, runs, 0.05, alternative="greater").pvalue > 0.01, (name, times)
@@ -126,7 +126,7 @@ def test_a_harsh_crowd_is_found_by_a_few_true_labels():
     assert report.differs["equalised odds"]
     assert (report.items == np.bincount(z[told >= 0])).all()
     assert report.rates["false_positive"][1].value > report.rates["false_positive"][0].value + 0.1
-    assert (report.annotators["equalised_odds_low"] > 0).mean() > 0.5
+    assert (report.annotator_table["equalised_odds_low"] > 0).mean() > 0.5
     words = " ".join(report.sentences())
     assert "accuracy is" in words.lower() and "a gap of" in words
 
@@ -158,7 +158,7 @@ def test_seeds_repeat():
     c = cw.aggregate(votes, "majority")
     a, b = (assess_fairness(votes, c, z, resamples=50, random_state=3) for _ in range(2))
     assert a.gaps == b.gaps
-    assert np.array_equal(a.annotators["accuracy_low"], b.annotators["accuracy_low"], equal_nan=True)
+    assert np.array_equal(a.annotator_table["accuracy_low"], b.annotator_table["accuracy_low"], equal_nan=True)
 
 
 # -------------------------------------------------------------------- thresholds
@@ -341,7 +341,7 @@ def test_numbers_as_classes_have_a_mean():
 def test_popquorn_race_and_age_make_a_difference(real):
     """As its authors found by a regression (Pei and Jurgens 2023); no single group stands out after adjusting."""
     data = cw.read_dataset(real("popquorn_offensiveness"))
-    report = compare_demographics(data.votes, cw.aggregate(data.votes, "anchored"), data.annotators)
+    report = compare_demographics(data.votes, cw.aggregate(data.votes, "anchored"), data.annotator_table)
     assert {name for name, p in report.attributes.items() if p <= 0.05} == {"race", "age"}
     row = (report.columns["group"] == "Black or African American") & (report.columns["outcome"] == "(mean)")
     assert report.columns["low"][row][0] > 0
@@ -350,7 +350,7 @@ def test_popquorn_race_and_age_make_a_difference(real):
 @pytest.mark.slow
 def test_toxicity_no_group_differs_beyond_chance(real):
     data = cw.read_dataset(real("toxicity_demographics"))
-    report = compare_demographics(data.votes, cw.aggregate(data.votes, "anchored"), data.annotators)
+    report = compare_demographics(data.votes, cw.aggregate(data.votes, "anchored"), data.annotator_table)
     assert min(report.attributes.values()) > 0.05
     gender = (report.columns["attribute"] == "gender") & (report.columns["outcome"] == "1")
     assert (np.abs(report.columns["difference"][gender]) < 0.03).all()

@@ -90,7 +90,7 @@ class Ranking(Result):
     membership: Floats | None = None
 
     def __repr__(self) -> str:
-        return f"Ranking({self.method}: {len(self.item_names):,} items, {self.n_answers:,} answers)"
+        return f"Ranking({self.method}: {len(self.items):,} items, {self.n_answers:,} answers)"
 
     @property
     def leaderboard(self) -> Any:
@@ -130,7 +130,7 @@ class Ranking(Result):
         order = np.argsort(-self.scores, kind="stable")
         z = self.scores[order]
         p = 1.0 / (1.0 + np.exp(-np.clip(z[:, None] - z[None, :], -500, 500)))
-        names = self.item_names[order]
+        names = self.items[order]
         return make_frame({"item": names} | {str(name): p[:, n] for n, name in enumerate(names)}, kind or self.kind)
 
     @checked
@@ -195,15 +195,15 @@ class Ranking(Result):
     def score(self, truth: Any) -> float:
         """Kendall's rank correlation (tau-b) with known true scores. ``truth`` is a mapping from item to score, or N
         scores with NaN for unknown."""
-        true = encode_numbers(truth, self.item_names)
+        true = encode_numbers(truth, self.items)
         known = some_known(~np.isnan(true))
         return kendall_tau(self.scores[known], true[known])
 
     def _at(self, name: Any) -> int:
-        at = int(encoding.locate(encoding.to_vocabulary([name]), self.item_names)[0])
+        at = int(encoding.locate(encoding.to_vocabulary([name]), self.items)[0])
         if at < 0:
-            near = suggestion(str(name), [str(v) for v in self.item_names])
-            raise InputError(f"There is no item {name!r}: the ranking has {listing(self.item_names)}.{near}")
+            near = suggestion(str(name), [str(v) for v in self.items])
+            raise InputError(f"There is no item {name!r}: the ranking has {listing(self.items)}.{near}")
         return at
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class Ranking(Result):
         reach = quantile(level) * self.errors
         low, high = self.rank_interval(level)
         columns: dict[str, Any] = {
-            "item": self.item_names, "rank": self.ranks, "score": self.scores, "error": self.errors,
+            "item": self.items, "rank": self.ranks, "score": self.scores, "error": self.errors,
             "low": self.scores - reach, "high": self.scores + reach, "rank_low": low, "rank_high": high, **self.counts,
         }  # fmt: skip
         if self.group_scores is not None and self.group_errors is not None:
@@ -227,7 +227,7 @@ class Ranking(Result):
 
     def _annotators(self, level: float) -> dict[str, Any]:
         n = self.annotator_counts
-        columns: dict[str, Any] = {"annotator": self.annotator_names, "comparisons": n["comparisons"]}
+        columns: dict[str, Any] = {"annotator": self.annotators, "comparisons": n["comparisons"]}
         columns |= _rate("agreement", n["agreed"], n["decided"], level)
         if "ties" in n:
             columns |= _rate("tie_rate", n["ties"], n["comparisons"], level)

@@ -62,7 +62,7 @@ def _columns(comparisons: Comparisons, ranking: Ranking) -> dict[str, Any]:
         raise InputError(
             f"Expected Comparisons and a Ranking and found {type(comparisons).__name__} and {type(ranking).__name__}."
         )
-    place = encoding.locate(comparisons.items, ranking.item_names)
+    place = encoding.locate(comparisons.items, ranking.items)
     if (place < 0).any():
         raise InputError(
             f"The ranking has no score for {listing(comparisons.items[place < 0])}: fit it on comparisons of all items."
@@ -92,7 +92,7 @@ def _columns(comparisons: Comparisons, ranking: Ranking) -> dict[str, Any]:
 def _reliability(kept: Comparisons, ranking: Ranking) -> Floats:
     if ranking.reliability is None:
         return np.ones(kept.n_answers)
-    at = encoding.locate(kept.annotators, ranking.annotator_names)
+    at = encoding.locate(kept.annotators, ranking.annotators)
     known = np.append(ranking.reliability, ranking.reliability.mean())  # -1, an unseen annotator, is the last
     return known[at][kept.annotator]
 
@@ -137,18 +137,18 @@ def write_preferences(
 def _by_pair(columns: dict[str, Any], ranking: Ranking) -> dict[str, Any]:
     """One row for every two items on every question, the better by score chosen (equal ones are left out)."""
     names = [columns[k] for k in ("chosen", "rejected")]
-    a, b = (encoding.locate(encoding.to_vocabulary(n), ranking.item_names).astype(np.int64) for n in names)
+    a, b = (encoding.locate(encoding.to_vocabulary(n), ranking.items).astype(np.int64) for n in names)
     q = np.zeros(len(a), np.int64)
     if "question" in columns:
         q = np.unique(columns["question"].astype(str), return_inverse=True)[1].astype(np.int64)
-    N = len(ranking.item_names)
+    N = len(ranking.items)
     _, first = np.unique((q * N + np.minimum(a, b)) * N + np.maximum(a, b), return_index=True)
     a, b = a[first], b[first]
     gap = ranking.scores[a] - ranking.scores[b]
     better, worse = np.where(gap >= 0, a, b), np.where(gap >= 0, b, a)
     p = 1.0 / (1.0 + np.exp(-np.abs(gap)))
     keep = gap != 0.0
-    out = {"chosen": ranking.item_names[better], "rejected": ranking.item_names[worse]}
+    out = {"chosen": ranking.items[better], "rejected": ranking.items[worse]}
     if "question" in columns:
         out["question"] = columns["question"][first]
     return {name: value[keep] for name, value in (out | {"probability": p, "weight": p}).items()}

@@ -71,7 +71,7 @@ class LabelSetConsensus(Result):
         items with it; empty where nothing was shared.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names", "labels")
+    NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators", "labels")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "labels", "cells", "rates")
 
     answer_type: str = "label-sets"
@@ -89,7 +89,7 @@ class LabelSetConsensus(Result):
 
     def __repr__(self) -> str:
         return (
-            f"LabelSetConsensus({self.method}: {len(self.item_names):,} items, {len(self.annotator_names):,} "
+            f"LabelSetConsensus({self.method}: {len(self.items):,} items, {len(self.annotators):,} "
             f"annotators, {len(self.labels)} labels; {self.member.sum(axis=1).mean():.2f} labels per item)"
         )
 
@@ -99,7 +99,7 @@ class LabelSetConsensus(Result):
 
     def truth_table(self, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""
-        return encode_sets(truth, self.item_names, self.labels)
+        return encode_sets(truth, self.items, self.labels)
 
     def score(self, truth: Any) -> float:
         """The share of items whose set is right as a whole (subset accuracy). ``truth`` is a mapping from item to
@@ -120,7 +120,7 @@ class LabelSetConsensus(Result):
             sure = np.where(self.member, q, 1.0 - q)
             both = np.stack([q, 1.0 - q], axis=2).reshape(-1, 2)
             return {
-                "item": self.item_names,
+                "item": self.items,
                 "labels": np.array(["|".join(map(str, some)) for some in self.sets], dtype=object),
                 "size": self.member.sum(axis=1), "probability": np.exp(np.log(np.maximum(sure, 1e-300)).sum(axis=1)),
                 "entropy": entropy(both).reshape(N, L).sum(axis=1), "answers": self.answers_per_item,
@@ -133,17 +133,17 @@ class LabelSetConsensus(Result):
         if table == "cells":
             n, label = (a.ravel() for a in np.indices((N, L)))
             return {
-                "item": self.item_names[n], "label": self.labels[label], "probability": q.ravel(),
+                "item": self.items[n], "label": self.labels[label], "probability": q.ravel(),
                 "member": self.member.ravel(),
             }  # fmt: skip
         if table == "rates":
             m, label = (a.ravel() for a in np.indices(self.counts.shape[:2]))
             return {
-                "annotator": self.annotator_names[m], "label": self.labels[label],
+                "annotator": self.annotators[m], "label": self.labels[label],
                 **self._rates(self.counts, self.spread, level),
             }  # fmt: skip
         return {
-            "annotator": self.annotator_names, "answers": self.answers_per_annotator,
+            "annotator": self.annotators, "answers": self.answers_per_annotator,
             **self._rates(self.counts.sum(axis=1), self.spread.sum(axis=1), level),
             "agreement": self.agreement, "labels_per_answer": self.labels_per_answer,
         }  # fmt: skip

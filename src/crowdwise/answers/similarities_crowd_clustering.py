@@ -110,8 +110,8 @@ class Clustering(Result):
     def __repr__(self) -> str:
         sure = float(self.posterior.max(axis=1).mean()) if len(self.posterior) else float("nan")
         return (
-            f"Clustering({self.method}: {len(self.item_names):,} items in {len(np.unique(self.cluster_codes))} "
-            f"clusters, {len(self.annotator_names):,} annotators; mean probability {sure:.3f}, "
+            f"Clustering({self.method}: {len(self.items):,} items in {len(np.unique(self.cluster_codes))} "
+            f"clusters, {len(self.annotators):,} annotators; mean probability {sure:.3f}, "
             f"{self.iterations} iterations)"
         )
 
@@ -129,15 +129,15 @@ class Clustering(Result):
 
     def truth_codes(self, truth: Any) -> Ints:
         """N class codes (-1 unknown) from a mapping of items to classes, or from N classes in the items' order."""
-        codes, _ = encode_partition(truth, self.item_names)
+        codes, _ = encode_partition(truth, self.items)
         return codes
 
     def co_cluster_probability(self, first: Any, second: Any) -> float:
         """P(two items, by name, are in the same cluster), from each item's own probabilities."""
         names = encoding.to_vocabulary([first, second])
-        at = encoding.locate(names, self.item_names)
+        at = encoding.locate(names, self.items)
         if (at < 0).any():
-            raise InputError(f"There is no item {listing(names[at < 0])}: there are {listing(self.item_names)}.")
+            raise InputError(f"There is no item {listing(names[at < 0])}: there are {listing(self.items)}.")
         return float(self.posterior[at[0]] @ self.posterior[at[1]]) if at[0] != at[1] else 1.0
 
     def rate_interval(self, which: str, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -152,7 +152,7 @@ class Clustering(Result):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "items":
             return {
-                "item": self.item_names, "cluster": self.clusters,
+                "item": self.items, "cluster": self.clusters,
                 "probability": self.posterior[np.arange(len(self.posterior)), self.cluster_codes],
                 "entropy": entropy(self.posterior), "answers": self.answers_per_item, "component": self.component,
             }  # fmt: skip
@@ -162,7 +162,7 @@ class Clustering(Result):
                 "cluster": np.arange(1, K + 1), "items": np.bincount(self.cluster_codes, minlength=K),
                 "share": self.prior, "cohesion": _mean_by(self.cluster_codes, self.posterior.max(axis=1), K),
             }  # fmt: skip
-        columns: dict[str, Any] = {"annotator": self.annotator_names, "answers": self.answers_per_annotator}
+        columns: dict[str, Any] = {"annotator": self.annotators, "answers": self.answers_per_annotator}
         for name in ("sensitivity", "specificity"):
             low, high = self.rate_interval(name, level)
             columns |= {name: getattr(self, name), f"{name}_low": low, f"{name}_high": high}

@@ -76,7 +76,7 @@ class TagConsensus(Consensus):
 
     def truth_codes(self, truth: Any) -> Ints:
         """T tag codes (-1 unknown), from all that :meth:`crowdwise.Tags.encode_truth` takes."""
-        return super().truth_codes(truth_by_token(truth, self.sequence_names, self.starts, self.item_names))
+        return super().truth_codes(truth_by_token(truth, self.sequence_names, self.starts, self.items))
 
     def find_spans(self) -> Spans:
         """The spans that the labels spell out."""

@@ -143,16 +143,16 @@ def texts(data: Dataset, folder: Path) -> Task:
     from crowdwise.learners.text_axes import TextAxes
 
     file = folder / "test.csv"
-    if data.items is None or "text" not in data.items.columns or not file.is_file():
+    if data.item_table is None or "text" not in data.item_table.columns or not file.is_file():
         raise InputError(
             f"{folder} has nothing to learn a classifier from and test it on: expected features.npz with x_train, "
             "x_test and y_test, or texts.csv and test.csv."
         )
     test, _ = read_table(file)
-    label, item = columns.find(test.columns, "label"), columns.find(data.items.columns, "item")
+    label, item = columns.find(test.columns, "label"), columns.find(data.item_table.columns, "item")
     if label is None or item is None or "text" not in test.columns:
         raise InputError(f"{file} needs the columns label and text, and the table of items its names.")
-    text_of = dict(zip(map(str, data.items[item].to_list()), data.items["text"].to_list(), strict=True))
+    text_of = dict(zip(map(str, data.item_table[item].to_list()), data.item_table["text"].to_list(), strict=True))
     known = [text_of[str(name)] for name in data.votes.items.tolist()]
     axes = TextAxes.fitted(known)
     return Task(

@@ -153,7 +153,7 @@ def _stream(
         )  # fmt: skip
     written = [place for place in (out, save) if place is not None]
     if annotators is not None:
-        write_table(found.annotators, annotators)
+        write_table(found.annotator_table, annotators)
         written.append(annotators)
     if report is not None:
         write_report_of(found, path.name, report)
@@ -161,7 +161,7 @@ def _stream(
     if as_json:
         facts = {
             "method": found.method, "items": found.n_items, "votes": found.n_votes,
-            "annotators": len(found.annotator_names), "classes": found.classes.tolist(),
+            "annotators": len(found.annotators), "classes": found.classes.tolist(),
             "iterations": found.iterations, "converged": found.converged, "rho": found.dependence.rho,
             "out": str(found.out),
         }  # fmt: skip

@@ -55,7 +55,7 @@ def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None
     screen.print(f"* given {digits.GOLD} of the true digits; no accuracy counts these")
     screen.print()
     accuracy, low, high = default.accuracy()
-    screen.print(annotator_table(default.annotator_names, default.votes_per_annotator, (accuracy, low, high), limit=9))
+    screen.print(annotator_table(default.annotators, default.votes_per_annotator, (accuracy, low, high), limit=9))
     true = crowd.parameters["accuracy"]
     inside, off = int(((low <= true) & (true <= high)).sum()), np.abs(accuracy - true).mean()
     screen.print(f"{inside} of the {len(true)} intervals hold the annotator's real accuracy;")

@@ -57,7 +57,7 @@ def gold(
         where = f" Written to {out}." if out is not None else ""
         asked, wrong = len(found.items), round(found.expected_wrong)
         say(
-            f"{asked:,} of {counted(len(fitted.result.item_names), 'item')}. Of {counted(asked, 'label')}, about "
+            f"{asked:,} of {counted(len(fitted.result.items), 'item')}. Of {counted(asked, 'label')}, about "
             f"{wrong:,} {'is' if wrong == 1 else 'are'} expected to be wrong.{where}"
         )
     sys.stdout.flush()

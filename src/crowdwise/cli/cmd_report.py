@@ -150,5 +150,5 @@ def write_report_of(found: WrittenConsensus, title: str, out: Path) -> None:
     from crowdwise.report.page import page
     from crowdwise.report.written_consensus import written_report
 
-    files = ConsensusFiles(found.out, found.items, found.annotators, found.about())
+    files = ConsensusFiles(found.out, found.item_table, found.annotator_table, found.about())
     write_text(page(written_report(files, title)), out)

@@ -58,8 +58,8 @@ def facts(found: Fitted) -> dict[str, Any]:
     """The JSON object of ``--json``: what was fitted to what, and the figures against the truth."""
     result, votes = found.result, isinstance(found.table, Votes)
     out: dict[str, Any] = {
-        "method": result.method, "answer_type": found.answer_type, "items": len(result.item_names),
-        "annotators": len(result.annotator_names), **({"classes": len(result.classes)} if votes else {}),
+        "method": result.method, "answer_type": found.answer_type, "items": len(result.items),
+        "annotators": len(result.annotators), **({"classes": len(result.classes)} if votes else {}),
         "votes" if votes else "answers": result.n_answers, "iterations": result.iterations,
         "converged": result.converged, "objective": result.objective, "seconds": round(result.seconds, 4),
         "notes": result.notes,
@@ -84,11 +84,11 @@ def show_written(found: WrittenConsensus, paths: list[Any], *, verbose: bool = F
     measures(screen, found.measured)
     _say(screen, *brief_notes(found))
     if found.accuracy is not None:
-        _say(screen, weakest(found.annotator_names, found.votes_per_annotator, found.accuracy[0]))
+        _say(screen, weakest(found.annotators, found.votes_per_annotator, found.accuracy[0]))
     if verbose:
         tables = [class_table(found.classes, found.items_per_class)]
         if found.accuracy is not None:
-            tables.append(annotator_table(found.annotator_names, found.votes_per_annotator, found.accuracy))
+            tables.append(annotator_table(found.annotators, found.votes_per_annotator, found.accuracy))
         _show_how(screen, [counted(found.iterations, "pass"), *found.notes], tables)
     written(screen, paths)
 
@@ -119,18 +119,18 @@ def _answer_tables(result: Any, scale: Scale, judges: Any) -> list[Table]:
     if "leaderboard" not in result.TABLES:
         parts = (("Items", "items"), ("Annotators", "annotators"))
         return [frame_table(title, result.to_frame(name, kind="polars")) for title, name in parts]
-    people = [ranking_annotators(result)] if len(result.annotator_names) > 1 else []
+    people = [ranking_annotators(result)] if len(result.annotators) > 1 else []
     return [leaderboard(result, scale), *people, *([] if judges is None else [judge_table(judges)])]
 
 
 def _show_labels(found: Fitted, verbose: bool) -> None:
     """Labels by votes in a few lines; ``verbose``: with tables, and how they were computed."""
     result = found.result
-    screen = _begun(labels_line(result, len(result.item_names), result.n_answers))
+    screen = _begun(labels_line(result, len(result.items), result.n_answers))
     _say(screen, *how_right(result, found.table))
     measures(screen, found.measured)
     _say(screen, *brief_notes(result), *tied(result))
-    _say(screen, weakest(result.annotator_names, result.votes_per_annotator, result.accuracy()[0]))
+    _say(screen, weakest(result.annotators, result.votes_per_annotator, result.accuracy()[0]))
     if verbose:
         _show_how(screen, [passes(result), *result.notes], consensus_tables(result))
         screen.print()
@@ -170,7 +170,7 @@ def passes(result: Any) -> str:
 
 def labels_line(result: Any, items: int, votes: int) -> Any:
     """How many labels there are, from what."""
-    crowd = f"{counted(len(result.annotator_names), 'annotator')}, {counted(len(result.classes), 'class')}"
+    crowd = f"{counted(len(result.annotators), 'annotator')}, {counted(len(result.classes), 'class')}"
     return strong(counted(items, "label"), f" from {counted(votes, 'vote')} by {crowd} ({result.method})")
 
 
@@ -218,7 +218,7 @@ def weakest(names: Any, votes: Ints, accuracy: Floats) -> str:
 def fitted_line(found: Fitted) -> Any:
     """What was fitted to how much."""
     result, votes = found.result, isinstance(found.table, Votes)
-    sizes = f"{counted(len(result.item_names), 'item')}, {counted(len(result.annotator_names), 'annotator')}"
+    sizes = f"{counted(len(result.items), 'item')}, {counted(len(result.annotators), 'annotator')}"
     classes = f"{counted(len(result.classes), 'class')}, " if votes else ""
     return strong(result.method, f": {sizes}, {classes}{counted(result.n_answers, 'vote' if votes else 'answer')}")
 
@@ -229,14 +229,14 @@ def least_certain(consensus: Consensus, limit: int = 5) -> list[str]:
     for n in np.argsort(consensus.posterior.max(axis=1), kind="stable")[:limit].tolist():
         q = consensus.posterior[n]
         two = [f"{consensus.classes[k]} {q[k]:.2f}" for k in np.argsort(-q, kind="stable")[:2]]
-        out.append(f"{consensus.item_names[n]}: {', '.join(two)}")
+        out.append(f"{consensus.items[n]}: {', '.join(two)}")
     return out
 
 
 def consensus_tables(consensus: Consensus) -> list[Table]:
     """Its labels and its annotators."""
     count = np.bincount(consensus.label_codes, minlength=len(consensus.classes))
-    people = annotator_table(consensus.annotator_names, consensus.votes_per_annotator, consensus.accuracy())
+    people = annotator_table(consensus.annotators, consensus.votes_per_annotator, consensus.accuracy())
     return [class_table(consensus.classes, count), people]
 
 

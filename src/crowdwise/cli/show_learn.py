@@ -19,7 +19,7 @@ def learned(found: Fitted) -> dict[str, Any]:
     result, history = found.result, found.model.history_
     held = [step.held_out for step in history if step.held_out is not None]
     out: dict[str, Any] = {
-        "method": result.method, "items": len(result.item_names), "annotators": len(result.annotator_names),
+        "method": result.method, "items": len(result.items), "annotators": len(result.annotators),
         "classes": len(result.classes), "votes": result.n_answers, "seed": found.model.seed_,
         "seconds": round(result.seconds, 4),
         "history": {

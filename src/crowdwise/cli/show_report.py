@@ -27,8 +27,8 @@ def show_diagnosis(found: Diagnosis, measured: dict[str, Any] | None = None, scr
     screen.print(Text(headline(found), style="bold"))
     screen.print(
         Text(
-            f"{counted(consensus.n_answers, 'vote')} by {counted(len(consensus.annotator_names), 'annotator')} on "
-            f"{counted(len(consensus.item_names), 'item')}, {counted(len(consensus.classes), 'class')}; "
+            f"{counted(consensus.n_answers, 'vote')} by {counted(len(consensus.annotators), 'annotator')} on "
+            f"{counted(len(consensus.items), 'item')}, {counted(len(consensus.classes), 'class')}; "
             f"labels by {consensus.method}"
         )
     )

@@ -62,7 +62,7 @@ class Consensus(Result):
         The correlation of votes on an item that the posterior allows for, where it comes from, and ``reason``, a
         sentence (:class:`~crowdwise.core.dependence.Dependence`).
     labels
-        The class of each item, by name (in the order of ``item_names``).
+        The class of each item, by name (in the order of ``items``).
     prior
         K: the class distribution.
     confusion
@@ -73,7 +73,7 @@ class Consensus(Result):
         Of the votes, at the end.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names", "classes")
+    NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators", "classes")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "confusion")
     UNIT: ClassVar[str] = "items"
 
@@ -118,7 +118,7 @@ class Consensus(Result):
     def __repr__(self) -> str:
         sure = float(self.posterior.max(axis=1).mean()) if len(self.posterior) else float("nan")
         return (
-            f"{type(self).__name__}({self.method}: {len(self.item_names):,} {self.UNIT}, {len(self.annotator_names):,} "
+            f"{type(self).__name__}({self.method}: {len(self.items):,} {self.UNIT}, {len(self.annotators):,} "
             f"annotators, {len(self.classes)} classes; mean probability {sure:.3f}, {self.iterations} iterations)"
         )
 
@@ -219,12 +219,12 @@ class Consensus(Result):
         return self.classes[self.label_codes]
 
     @property
-    def items(self) -> Any:
+    def item_table(self) -> Any:
         """One row per item: item, label, probability, entropy (bits), votes, and what the method adds."""
         return self.to_frame("items")
 
     @property
-    def annotators(self) -> Any:
+    def annotator_table(self) -> Any:
         """One row per annotator.
 
         Columns: annotator, votes, accuracy with its 95 % interval, agreement with the consensus, and what the method
@@ -284,7 +284,7 @@ class Consensus(Result):
     def expected_counts(self) -> tuple[Floats, Floats]:
         """M x K x K (annotator, truth, label) each: expected counts of votes, and their posterior variance."""
         if self.counts is None or self.spread is None:
-            M, K = len(self.annotator_names), len(self.classes)
+            M, K = len(self.annotators), len(self.classes)
             raise InputError(
                 f"No counts were kept: {M:,} annotators x {K:,} x {K:,} classes are too many. "
                 "Merge rare classes, or look at fewer annotators: votes.only([...])."
@@ -311,7 +311,7 @@ class Consensus(Result):
 
         Items with gold are unknown here: their labels were given, so that they say nothing of the others.
         """
-        codes = encode_classes(truth, self.item_names, self.classes)
+        codes = encode_classes(truth, self.items, self.classes)
         return codes if self.gold is None else np.where(self.gold >= 0, -1, codes)
 
     @cached_property
@@ -324,16 +324,16 @@ class Consensus(Result):
             return None
         known = np.flatnonzero(self.gold >= 0)
         found = replace(self.shown_dependence, source="shares" if self.vote_shares else "votes")
-        if self.vote_shares or len(self.annotator_names) * len(self.classes) ** 2 > MAX_CELLS:
+        if self.vote_shares or len(self.annotators) * len(self.classes) ** 2 > MAX_CELLS:
             q = self.votes[known].shares()
         else:
             q = by_votes_alone(self.votes, self.independent_posterior, self.gold)
         return correct(q, self._weight_per_item()[known], found), self.gold[known]
 
     def _item_table(self, probabilities: bool) -> dict[str, Any]:
-        N = len(self.item_names)
+        N = len(self.items)
         columns: dict[str, Any] = {
-            "item": self.item_names, "label": self.labels,
+            "item": self.items, "label": self.labels,
             "probability": self.posterior[np.arange(N), self.label_codes], "entropy": entropy(self.posterior),
             "votes": self.votes_per_item, **self.item_columns,
         }  # fmt: skip
@@ -344,7 +344,7 @@ class Consensus(Result):
     def _annotator_table(self, level: float) -> dict[str, Any]:
         accuracy, low, high = self.accuracy(level)
         return {
-            "annotator": self.annotator_names, "votes": self.votes_per_annotator, "accuracy": accuracy,
+            "annotator": self.annotators, "votes": self.votes_per_annotator, "accuracy": accuracy,
             "accuracy_low": low, "accuracy_high": high, "agreement": self.agreement, **self.annotator_columns,
         }  # fmt: skip
 
@@ -357,7 +357,7 @@ class Consensus(Result):
         low, high = self.confusion_interval(level)
         m, k, label = (a.ravel() for a in np.indices((M, K, K)))
         return {
-            "annotator": self.annotator_names[m], "truth": self.classes[k], "label": self.classes[label],
+            "annotator": self.annotators[m], "truth": self.classes[k], "label": self.classes[label],
             "probability": self.confusion.ravel(), "low": np.minimum(low, self.confusion).ravel(),
             "high": np.maximum(high, self.confusion).ravel(), "count": self.expected_counts()[0].ravel(),
         }  # fmt: skip

@@ -164,7 +164,7 @@ def history_counts(history: Any, votes: Votes) -> Floats:
     M, K = votes.n_annotators, votes.n_classes
     out = np.zeros((M, K, K))
     if isinstance(history, Consensus):
-        place = encoding.locate(votes.annotators, history.annotator_names)
+        place = encoding.locate(votes.annotators, history.annotators)
         classes = encoding.locate(votes.classes, history.classes)
         known, shared = np.flatnonzero(place >= 0), np.flatnonzero(classes >= 0)
         if history.counts is None:

@@ -49,6 +49,8 @@ class Result(Frozen, ABC):
     answer_type, n_answers
         What annotators said (``"votes"``, ``"ratings"``...), and how many answers there are.
     items, annotators
+        Their names, in the order of all arrays.
+    item_table, annotator_table
         Tables, in the kind of dataframe the answers came from (see :meth:`to_frame`).
     objective, trace, iterations, converged, seconds
         How the fit went. ``trace`` is the objective after every accepted pass.
@@ -56,7 +58,7 @@ class Result(Frozen, ABC):
         Sentences on what the method decided and what the result rests on; none for most.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = ("item_names", "annotator_names")
+    NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators")
     FINITE: ClassVar[tuple[str, ...]] = ("posterior", "prior", "confusion", "scores", "values")
     """Fields that a fit must fill with finite numbers."""
@@ -64,8 +66,8 @@ class Result(Frozen, ABC):
     method: str
     params: dict[str, Any]
     answer_type: str
-    item_names: npt.NDArray[Any]
-    annotator_names: npt.NDArray[Any]
+    items: npt.NDArray[Any]
+    annotators: npt.NDArray[Any]
     n_answers: int = 0
     trace: Floats = field(default_factory=lambda: np.empty(0))
     iterations: int = 0
@@ -86,7 +88,7 @@ class Result(Frozen, ABC):
                 )
         return cls(**{
             "method": model.key, "params": {name: plain(value) for name, value in model.get_params(deep=False).items()},
-            "item_names": answers.items, "annotator_names": answers.annotators, "n_answers": answers.n_answers,
+            "items": answers.items, "annotators": answers.annotators, "n_answers": answers.n_answers,
             "seed": seed_of(model.random_state), "kind": answers.kind,
         } | found)  # fmt: skip
 
@@ -100,12 +102,12 @@ class Result(Frozen, ABC):
         """How well it agrees with known truth: 1 is perfect."""
 
     @property
-    def items(self) -> Any:
+    def item_table(self) -> Any:
         """One row per item."""
         return self.to_frame("items")
 
     @property
-    def annotators(self) -> Any:
+    def annotator_table(self) -> Any:
         """One row per annotator, with intervals."""
         return self.to_frame("annotators")
 
@@ -259,7 +261,7 @@ class Estimates(Result):
     Attributes
     ----------
     values, deviations
-        N: the estimated number of each item, and its standard deviation (in the order of ``item_names``).
+        N: the estimated number of each item, and its standard deviation (in the order of ``items``).
     freedom
         N or ``None``: the degrees of freedom of the items' t distributions; ``None`` where they are Normal.
     bias, bias_sd, scale, scale_sd
@@ -305,7 +307,7 @@ class Estimates(Result):
     def __repr__(self) -> str:
         unsure = float(self.deviations.mean()) if len(self.deviations) else float("nan")
         return (
-            f"Estimates({self.method}: {len(self.item_names):,} items, {len(self.annotator_names):,} annotators; "
+            f"Estimates({self.method}: {len(self.items):,} items, {len(self.annotators):,} annotators; "
             f"mean deviation {unsure:.3g}, {self.iterations} iterations)"
         )
 
@@ -326,17 +328,17 @@ class Estimates(Result):
         return r_squared(self.values[known], true[known])
 
     def truth_values(self, truth: Any) -> Floats:
-        """N true numbers (NaN unknown) in the order of ``item_names``."""
-        return encode_numbers(truth, self.item_names)
+        """N true numbers (NaN unknown) in the order of ``items``."""
+        return encode_numbers(truth, self.items)
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "items":
             low, high = self.interval(level)
             return {
-                "item": self.item_names, "value": self.values, "deviation": self.deviations, "low": low, "high": high,
+                "item": self.items, "value": self.values, "deviation": self.deviations, "low": low, "high": high,
                 "ratings": self.ratings_per_item, **self.item_columns,
             }  # fmt: skip
-        out: dict[str, Any] = {"annotator": self.annotator_names, "ratings": self.ratings_per_annotator}
+        out: dict[str, Any] = {"annotator": self.annotators, "ratings": self.ratings_per_annotator}
         for name in ("bias", "scale"):
             value, sd = getattr(self, name), getattr(self, f"{name}_sd")
             if value is not None:

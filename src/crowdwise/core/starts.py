@@ -136,7 +136,7 @@ def warm_start(earlier: Consensus, votes: Votes, part: Part) -> Floats:
             "they must be the same."
         )
     theta = np.tile(earlier.crowd_confusion(), (votes.n_annotators, 1, 1))
-    place = encoding.locate(votes.annotators, earlier.annotator_names)
+    place = encoding.locate(votes.annotators, earlier.annotators)
     theta[place >= 0] = earlier.confusion[place[place >= 0]]
     return _posterior(theta, np.maximum(earlier.prior, 1e-12), part)
 

@@ -56,9 +56,9 @@ def recode(votes: Votes, fitted: Consensus) -> Votes:
             f"The new votes use {votes.classes[used & (place < 0)].tolist()}: "
             f"the model was fitted with the classes {fitted.classes.tolist()}."
         )
-    who = encoding.locate(votes.annotators, fitted.annotator_names)
+    who = encoding.locate(votes.annotators, fitted.annotators)
     new = who < 0
-    who = np.where(new, len(fitted.annotator_names) + np.cumsum(new) - 1, who)
-    names = np.concatenate([fitted.annotator_names.astype(object), votes.annotators[new].astype(object)])
+    who = np.where(new, len(fitted.annotators) + np.cumsum(new) - 1, who)
+    names = np.concatenate([fitted.annotators.astype(object), votes.annotators[new].astype(object)])
     who, label = who[votes.annotator].astype(np.int32), encoding.recode(votes.label, place)
     return Votes(votes.indptr, who, label, votes.items, names, fitted.classes, votes.weight)

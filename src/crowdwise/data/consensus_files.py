@@ -36,8 +36,8 @@ class ConsensusFiles:
     """Where a consensus is. Items are not read before they are asked for."""
 
     path: Path
-    items: pl.LazyFrame
-    annotators: pl.DataFrame | None = None
+    item_table: pl.LazyFrame
+    annotator_table: pl.DataFrame | None = None
     about: dict[str, Any] = field(default_factory=dict)
 
 

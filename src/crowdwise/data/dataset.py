@@ -43,7 +43,7 @@ class Dataset:
         The votes, with truth where the folder has it.
     features
         The arrays of ``features.npz`` by name (``x_train``, ``x_test``, ...); empty without the file.
-    items, annotators
+    item_table, annotator_table
         Tables about items (texts) and annotators (demographics); ``None`` without the file.
     images
         Item -> file, for the images in a folder ``images`` that are named after an item (``scan-7.png``).
@@ -56,8 +56,8 @@ class Dataset:
     name: str
     votes: Votes
     features: dict[str, npt.NDArray[Any]] = field(default_factory=dict, repr=False)
-    items: pl.DataFrame | None = field(default=None, repr=False)
-    annotators: pl.DataFrame | None = field(default=None, repr=False)
+    item_table: pl.DataFrame | None = field(default=None, repr=False)
+    annotator_table: pl.DataFrame | None = field(default=None, repr=False)
     meta: dict[str, Any] = field(default_factory=dict, repr=False)
     images: dict[Any, Path] = field(default_factory=dict, repr=False)
     file: Path | None = field(default=None, repr=False)
@@ -67,7 +67,7 @@ class Dataset:
     def texts(self) -> dict[Any, str]:
         """Item -> its text: the columns of the table of items that hold a text of their own for most items, joined;
         without such a table, the column ``text`` of the votes' own file."""
-        if self.items is None:
+        if self.item_table is None:
             return {} if self.file is None else features.beside(self.file, self.votes.items, self.item_column)
         prose = [c for c in self._about if self._is_text(c)]
         return self._by_item(lambda row: " · ".join(str(row[c]) for c in prose if row[c] is not None), prose)
@@ -81,7 +81,7 @@ class Dataset:
         """
         out = {}
         for column in self._about:
-            given = [] if self.items is None else self.items[column].drop_nulls().to_list()
+            given = [] if self.item_table is None else self.item_table[column].drop_nulls().to_list()
             words = columns.normal(column).split(" ")
             plays = words[-1] in columns.ALIASES["label"] + columns.ALIASES["truth"]
             groups = 2 <= len(set(given)) <= min(MOST_VALUES, len(given) // 2)
@@ -92,25 +92,25 @@ class Dataset:
     @property
     def _about(self) -> list[str]:
         """The columns of the table of items, without that of their names."""
-        key = None if self.items is None else columns.find(self.items.columns, "item")
-        if self.items is None or key is None:
+        key = None if self.item_table is None else columns.find(self.item_table.columns, "item")
+        if self.item_table is None or key is None:
             return []
-        return [c for c, dtype in self.items.schema.items() if c != key and not dtype.is_nested()]
+        return [c for c, dtype in self.item_table.schema.items() if c != key and not dtype.is_nested()]
 
     def _is_text(self, column: str) -> bool:
         import polars as pl
 
-        values = self.items[column].drop_nulls() if self.items is not None else pl.Series([])
+        values = self.item_table[column].drop_nulls() if self.item_table is not None else pl.Series([])
         own = values.dtype == pl.String and len(values) > 0 and 2 * values.n_unique() > len(values)
         return own and not _is_name(column)
 
     def _by_item(self, value: Any, wanted: list[str]) -> dict[Any, Any]:
         """Item -> a function of its row, for the items of the votes (whose names may be numbers in one file only)."""
-        key = None if self.items is None else columns.find(self.items.columns, "item")
-        if self.items is None or key is None or not wanted:
+        key = None if self.item_table is None else columns.find(self.item_table.columns, "item")
+        if self.item_table is None or key is None or not wanted:
             return {}
         place = {str(name): name for name in self.votes.items.tolist()}
-        rows = self.items.select([key, *wanted]).iter_rows(named=True)
+        rows = self.item_table.select([key, *wanted]).iter_rows(named=True)
         return {place[str(row[key])]: value(row) for row in rows if str(row[key]) in place}
 
     @property
@@ -140,7 +140,7 @@ class Dataset:
         from the table of items; ``None`` where there are none of these."""
         if self.features or (self.images and len(self.images) == len(self.votes)):
             return Rows(self.inputs, self.votes.items)
-        prose = {} if self.items is None or self.file is None else self.texts
+        prose = {} if self.item_table is None or self.file is None else self.texts
         if len(prose) < len(self.votes) or not all(prose.values()):
             return None
         return Rows([prose[name] for name in self.votes.items.tolist()], self.votes.items)
@@ -179,10 +179,10 @@ class Dataset:
 
     def _listed(self, n_rows: int) -> Vocabulary | None:
         """The names of the items in the table of items, where it has one for each of so many rows."""
-        item = None if self.items is None else columns.find(self.items.columns, "item")
-        if self.items is None or item is None or self.items.height != n_rows:
+        item = None if self.item_table is None else columns.find(self.item_table.columns, "item")
+        if self.item_table is None or item is None or self.item_table.height != n_rows:
             return None
-        return encoding.to_vocabulary(self.items[item].to_list())
+        return encoding.to_vocabulary(self.item_table[item].to_list())
 
 
 def _is_name(column: str) -> bool:
@@ -219,7 +219,7 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
     return Dataset(
         name=folder.resolve().name, votes=votes,
         features=read_arrays(folder / "features.npz") if (folder / "features.npz").is_file() else {},
-        items=_read_optional(folder, "items"), annotators=_read_optional(folder, "annotators"), meta=meta,
+        item_table=_read_optional(folder, "items"), annotator_table=_read_optional(folder, "annotators"), meta=meta,
         images=_named_images(folder / "images", votes), file=labels, item_column=options.get("item"),
     )  # fmt: skip
 

@@ -112,7 +112,7 @@ def labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[La
     """The items of a result with their labels; ``about`` maps items, as text, to what is known of them."""
     if result.answer_type not in KINDS:
         raise InputError(f"Labels of votes and label sets can be written for tools, not {type(result).__name__}.")
-    names, posterior = result.item_names.tolist(), result.posterior
+    names, posterior = result.items.tolist(), result.posterior
     _check_names(names, about)
     if hasattr(result, "sets"):
         known = [str(name) for name in result.labels.tolist()]

@@ -54,7 +54,7 @@ class Export:
         The questions with their tables of answers: :class:`~crowdwise.Votes`, :class:`~crowdwise.Ratings`, ...
     answers
         The questions with their answers as long dataframes, with time and duration where they are known.
-    items, annotators
+    item_table, annotator_table
         What is known of items (texts, addresses of images) and of annotators (demographics); ``None`` where nothing is.
     left_out
         What was left out and how often: skipped and rejected answers, drafts, predictions of models...
@@ -68,8 +68,8 @@ class Export:
     path: Path
     tables: Mapping[str, Any]
     answers: Mapping[str, Any] = field(repr=False)
-    items: pl.DataFrame | None = field(default=None, repr=False)
-    annotators: pl.DataFrame | None = field(default=None, repr=False)
+    item_table: pl.DataFrame | None = field(default=None, repr=False)
+    annotator_table: pl.DataFrame | None = field(default=None, repr=False)
     left_out: Mapping[str, int] = field(default_factory=dict)
     alone: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class Export:
         table = self.table(question)
         if not isinstance(table, Votes):
             return None
-        return Dataset(self.path.name, table, items=self.items, annotators=self.annotators)
+        return Dataset(self.path.name, table, item_table=self.item_table, annotator_table=self.annotator_table)
 
     def lines(self) -> list[str]:
         """What was read and what was not, in sentences."""
@@ -132,7 +132,7 @@ class Export:
         truth = _truth_frame(table)
         if truth is not None:
             truth.write_ndjson(folder / "truth.jsonl")
-        for about, file in ((self.items, "items.csv"), (self.annotators, "annotators.csv")):
+        for about, file in ((self.item_table, "items.csv"), (self.annotator_table, "annotators.csv")):
             if about is not None:
                 about.write_csv(folder / file)
         meta = {"tool": self.tool, "question": name, "answer_type": table.answer_type}

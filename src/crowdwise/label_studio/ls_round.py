@@ -76,12 +76,12 @@ class ProjectConsensus:
     @property
     def task_of(self) -> dict[str, Any]:
         """Item, as text -> the number of its task."""
-        return {name: about.get("task_id") for name, about in described(self.export.items).items()}
+        return {name: about.get("task_id") for name, about in described(self.export.item_table).items()}
 
     def answers(self) -> Iterator[tuple[str, list[Any], float | None]]:
         """Item, labels (or one number) and score, item by item; numbers have no score."""
         if self.result.answer_type == "ratings":
-            for item, value in zip(self.result.item_names.tolist(), self.result.values.tolist(), strict=True):
+            for item, value in zip(self.result.items.tolist(), self.result.values.tolist(), strict=True):
                 yield str(item), [value], None
         else:
             for row in labelled(self.result, {}):
@@ -180,7 +180,7 @@ def next_tasks(consensus: ProjectConsensus, n: int, *, most: int | None = None) 
     """
     result, table = consensus.result, consensus.export.table(consensus.control.name)
     uncertain, unseen = _uncertainty(result)
-    names = list(map(str, result.item_names.tolist()))
+    names = list(map(str, result.items.tolist()))
     counts = dict(
         zip(map(str, table.items.tolist()), np.bincount(table.item, minlength=len(table)).tolist(), strict=True)
     )

@@ -204,7 +204,7 @@ class DeepBP(DeepMF):
         if votes is None:
             return q
         head = self._head_as(Messages)
-        here, there = same_items(votes, head.fitted_votes(votes, self.consensus_.item_names))
+        here, there = same_items(votes, head.fitted_votes(votes, self.consensus_.items))
         if len(here):
             log_f = safe_log(super()._probabilities(inputs, None)[here])
             q[here] = softmax(clipped(log_f, head.max_probability) + as_array(head.incoming)[there])

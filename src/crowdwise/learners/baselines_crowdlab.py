@@ -203,7 +203,7 @@ class Crowdlab(Tabular):
 
     def _posterior(self, log_f: Floats, votes: Votes) -> Floats:
         # The classifier has learned from the votes on items of the fit: they keep their out-of-sample prediction.
-        at = encoding.locate(votes.items, self.consensus_.item_names)
+        at = encoding.locate(votes.items, self.consensus_.items)
         same = (at >= 0) & np.isclose(log_f, self._seen[at], rtol=1e-6, atol=1e-9).all(axis=1)
         return combine(np.where(same[:, None], self._unseen[at], np.exp(log_f)), votes, self._weights())
 

@@ -215,7 +215,7 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             if facts["texts"] is not None:
                 arrays = {name.removeprefix(TEXTS): array for name, array in texts.items()}
                 learner.text_features_ = restore_texts(facts["texts"], arrays)
-            learner._describe(found.annotator_names, getattr(found, "classes", None), tuple(facts["shape"]))
+            learner._describe(found.annotators, getattr(found, "classes", None), tuple(facts["shape"]))
             learner._restore(tensors)
         return learner
 

@@ -316,7 +316,7 @@ class GroupConditional(DawidSkene):
         q = super()._predict(votes)  # by the annotators' matrices over all groups
         if G == 1 or self.groups is None:
             return q
-        names = self.consensus_.item_names
+        names = self.consensus_.items
         if isinstance(self.groups, Mapping):
             wanted, given = item_groups(self.groups, votes.items)
             place = np.append(encoding.locate(given, self.groups_), -1)[wanted]

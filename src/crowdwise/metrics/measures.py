@@ -55,7 +55,7 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None) -> d
     if answer_type == "ratings":
         return {"mae": metrics.mae(result, truth), "rmse": metrics.rmse(result, truth)}
     if answer_type in ("comparisons", "rankings"):
-        return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.item_names))}
+        return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.items))}
     if answer_type == "similarities":
         out = {"accuracy": metrics.cluster_accuracy(result, truth)}
         return out | {name: getattr(metrics, name)(result, truth) for name in ("mutual_information", "adjusted_rand")}

@@ -82,7 +82,7 @@ def _both(result: Any, tags: Tags, truth: Any) -> tuple[Spans, Spans, npt.NDArra
 
 def _codes(result: Any, tags: Tags) -> npt.NDArray[Any]:
     if isinstance(result, Consensus):
-        if not np.array_equal(result.item_names, tags.votes.items):
+        if not np.array_equal(result.items, tags.votes.items):
             raise InputError("The consensus is over other tokens than those of the tags.")
         names = result.labels
     else:

@@ -96,7 +96,7 @@ def build_report(
     if isinstance(answers, Dataset):
         data = answers
         own = {"texts": data.texts, "images": data.images, "attributes": data.attributes}
-        own["demographics"] = data.annotators
+        own["demographics"] = data.annotator_table
         shown = {name: own[name] if value is None else value for name, value in shown.items()}
         answers, title = data.votes, data.name if title is None else title
     kind = answers.answer_type

@@ -164,14 +164,14 @@ def answer_sections(
 
 def headline(kind: str, result: Any) -> str:
     """One sentence on what was found and how sure it is."""
-    N, M = len(result.item_names), len(result.annotator_names)
+    N, M = len(result.items), len(result.annotators)
     if kind == "ratings":
         low, high = result.interval()
         reach = float(np.mean(high - low)) / 2.0
         return f"{counted(N, 'value')} from {counted(M, 'annotator')}, each known to ± {figure(reach)} on average."
     if kind in ("comparisons", "rankings"):
         order = np.argsort(-result.scores, kind="stable")
-        first, *others = (result.item_names[n] for n in order[:2])
+        first, *others = (result.items[n] for n in order[:2])
         name = named("item", first)
         if not others:
             return begun(f"{name} is the only item.")
@@ -362,9 +362,9 @@ def measured_tiles(measured: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dict[str, str]]:
     """What the tiles show."""
-    M = len(result.annotator_names)
+    M = len(result.annotators)
     out = measured_tiles(measured)
-    out.append(("Tokens" if "tokens" in answers.describe() else "Items", f"{len(result.item_names):,}", ""))
+    out.append(("Tokens" if "tokens" in answers.describe() else "Items", f"{len(result.items):,}", ""))
     out.append(("Annotators", f"{M:,}", ""))
     out.append(("Answers", f"{result.n_answers:,}", f"{figure(result.n_answers / max(M, 1))} per annotator"))
     return [dict(zip(("name", "value", "note"), figure, strict=True)) for figure in out]

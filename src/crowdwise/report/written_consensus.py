@@ -59,10 +59,10 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
     >>> written_report(find_consensus(written.out))["summary"]["figures"][0]["value"]
     '200'
     """
-    counts = _counts(files.items)
+    counts = _counts(files.item_table)
     total, doubt = counts["total"], counts["total"] - counts["sure"]
-    people = files.annotators
-    first, classes = _least_sure(files.items), _classes(files.items)
+    people = files.annotator_table
+    first, classes = _least_sure(files.item_table), _classes(files.item_table)
     tables = [
         shown_table(Tables(items=first), "items")
         | {"key": "review", "title": "Items to review", "total": total},
@@ -101,7 +101,7 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
         "method": method | {"notes": [*method["notes"], WITHOUT]}, "notes": [WITHOUT],
     }  # fmt: skip
     if total <= MOST_ITEMS:
-        every = files.items.collect()
+        every = files.item_table.collect()
         report["item_table"] = {name: _plain(every[name]) for name in every.columns}
     if columns and len(columns["annotator"]) <= MOST_PEOPLE and people is not None:
         report["annotator_table"] = {name: _plain(people[name]) for name in columns}

@@ -1,7 +1,7 @@
 """The consensus of votes in a Spark table, computed where the votes are: Spark, or Spark Connect.
 
 >>> result = crowdwise.spark.aggregate(df, item="photo", annotator="worker", label="answer")  # doctest: +SKIP
->>> result.items.write.parquet("consensus")                                                   # doctest: +SKIP
+>>> result.item_table.write.parquet("consensus")                                                   # doctest: +SKIP
 
 Workers need crowdwise installed (``pip install 'crowdwise[spark]'``).
 """

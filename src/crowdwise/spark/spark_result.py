@@ -32,10 +32,10 @@ class SparkConsensus:
 
     Attributes
     ----------
-    items
+    item_table
         A Spark table: item, label, probability, entropy (bits), votes. It is computed from the packed votes when it is
         used: write it, or persist it, before :meth:`unpersist`.
-    annotators
+    annotator_table
         A Spark table: annotator, votes, agreement (the share of votes that say what the consensus says), and confusion
         (rows: the true class; columns: the label) where the method has it.
     n_items, n_votes
@@ -44,12 +44,12 @@ class SparkConsensus:
         As in :class:`~crowdwise.Consensus`.
     """
 
-    items: Any
-    annotators: Any
+    item_table: Any
+    annotator_table: Any
     method: str
     n_items: int
     n_votes: int
-    annotator_names: Vocabulary
+    annotators: Vocabulary
     classes: Vocabulary
     prior: Floats
     confusion: Floats | None
@@ -84,10 +84,10 @@ class SparkConsensus:
                 f"The new votes use {new.classes[said < 0].tolist()}: the model was fitted with the classes "
                 f"{self.classes.tolist()}."
             )
-        who, known = encoding.locate(new.annotators, self.annotator_names), len(self.annotator_names)
+        who, known = encoding.locate(new.annotators, self.annotators), len(self.annotators)
         unseen = who < 0
         who = np.where(unseen, known + np.cumsum(unseen) - 1, who).astype(np.int32)
-        names = np.concatenate([self.annotator_names.astype(object), new.annotators[unseen].astype(object)])
+        names = np.concatenate([self.annotators.astype(object), new.annotators[unseen].astype(object)])
         codes = {
             part: (values, encoding.recode(code, place))
             for (part, (values, code)), place in zip(new.codes.items(), (who, said), strict=True)
@@ -117,9 +117,9 @@ class SparkConsensus:
             "notes": self.notes,
         }  # fmt: skip
         with running(f"write {base}", OutputError):
-            self.items.write.mode(mode).parquet(f"{base}/items")
-            self.annotators.write.mode(mode).parquet(f"{base}/annotators")
-            line = from_polars(self.items.sparkSession, {"value": [json.dumps(about)]})
+            self.item_table.write.mode(mode).parquet(f"{base}/items")
+            self.annotator_table.write.mode(mode).parquet(f"{base}/annotators")
+            line = from_polars(self.item_table.sparkSession, {"value": [json.dumps(about)]})
             line.coalesce(1).write.mode(mode).text(f"{base}/about")
 
     def unpersist(self) -> None:
@@ -144,11 +144,11 @@ def consensus_of(fitted: FittedParts, item_kind: str) -> SparkConsensus:
     if fitted.confusion is not None:
         columns["confusion"] = fitted.confusion.tolist()
     return SparkConsensus(
-        items=item_table(parts.blocks, parts.shape, item_kind, names.classes, _light(fitted)),
-        annotators=from_polars(spark, columns), method=fitted.method, n_items=parts.n_items, n_votes=int(counted.sum()),
-        annotator_names=names.annotators, classes=names.classes, prior=fitted.prior, confusion=fitted.confusion,
-        dependence=fitted.dependence, trace=fitted.trace, iterations=fitted.iterations, converged=fitted.converged,
-        notes=fitted.notes, fitted=fitted,
+        item_table=item_table(parts.blocks, parts.shape, item_kind, names.classes, _light(fitted)),
+        annotator_table=from_polars(spark, columns), method=fitted.method, n_items=parts.n_items,
+        n_votes=int(counted.sum()), annotators=names.annotators, classes=names.classes, prior=fitted.prior,
+        confusion=fitted.confusion, dependence=fitted.dependence, trace=fitted.trace,
+        iterations=fitted.iterations, converged=fitted.converged, notes=fitted.notes, fitted=fitted,
     )  # fmt: skip
 
 

@@ -60,8 +60,8 @@ def check_match(votes: Votes, consensus: Consensus) -> None:
             f"Expected Votes and a Consensus, and found {type(votes).__name__} and {type(consensus).__name__}."
         )
     for what, a, b in (
-        ("items", votes.items, consensus.item_names),
-        ("annotators", votes.annotators, consensus.annotator_names),
+        ("items", votes.items, consensus.items),
+        ("annotators", votes.annotators, consensus.annotators),
         ("classes", votes.classes, consensus.classes),
     ):
         if not np.array_equal(a, b):

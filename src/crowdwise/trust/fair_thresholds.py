@@ -105,7 +105,7 @@ def choose_thresholds(
         raise ParameterError(
             f"choose_thresholds is for two classes, and there are {len(consensus.classes)}: merge the others."
         )
-    by = read_groups(groups, consensus.item_names, "item")
+    by = read_groups(groups, consensus.items, "item")
     k = positive_code(consensus.classes, positive)
     known = None if gold is None else consensus.truth_codes(gold)
     score = consensus.corrected_posterior[:, k]

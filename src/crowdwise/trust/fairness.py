@@ -81,7 +81,7 @@ class FairnessReport(Tables):
     confusion: Floats
     """G x K x K: P(consensus says l | truth k) in each group."""
     judge_annotators: Callable[[], dict[str, npt.NDArray[Any]]] = field(repr=False)
-    """Makes :attr:`annotators`."""
+    """Makes :attr:`annotator_table`."""
     level: float = 0.95
     kind: str = "polars"
 
@@ -91,13 +91,13 @@ class FairnessReport(Tables):
         return f"FairnessReport({len(self.groups)} groups by {self.basis}; {found})"
 
     @cached_property
-    def annotators(self) -> dict[str, npt.NDArray[Any]]:
+    def annotator_table(self) -> dict[str, npt.NDArray[Any]]:
         """The gaps of each annotator with intervals, by column; computed when first asked for."""
         return self.judge_annotators()
 
     def _columns(self, table: str) -> dict[str, Any]:
         if table == "annotators":
-            return dict(self.annotators)
+            return dict(self.annotator_table)
         if table == "gaps":
             columns: dict[str, Any] = {"criterion": np.array(list(self.gaps), dtype=object)}
             columns |= _estimates("gap", list(self.gaps.values()), "")

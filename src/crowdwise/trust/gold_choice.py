@@ -83,6 +83,6 @@ def ask_for_gold(consensus: Consensus, n: Count = 50, random_state: RandomState 
     right = q[chosen, consensus.label_codes[chosen]]
     chosen = chosen[np.argsort(right, kind="stable")]
     return GoldItems(
-        consensus.item_names[chosen], consensus.labels[chosen], np.sort(right), consensus.votes_per_item[chosen],
+        consensus.items[chosen], consensus.labels[chosen], np.sort(right), consensus.votes_per_item[chosen],
         consensus.kind,
     )  # fmt: skip

@@ -204,7 +204,7 @@ def _by_posterior(
     value = np.maximum(value - rise, 0.0)
     score = (np.count_nonzero(drawn < bar, axis=1) + 0.5) / (draws + 1.0)
     return Spammers(
-        name, "test", consensus.annotator_names, consensus.votes_per_annotator, *_verdicts(votes, score, level), level,
+        name, "test", consensus.annotators, consensus.votes_per_annotator, *_verdicts(votes, score, level), level,
         skill, {name: value, f"{name}_low": np.minimum(low, value), f"{name}_high": np.maximum(high, value)},
         consensus.kind,
     )  # fmt: skip
