@@ -10,6 +10,9 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.core.crowd_kind import RULES, one_sided
+from crowdwise.core.fitted_parts import accuracies_in_parts
+from crowdwise.core.vote_parts import VoteParts
+from crowdwise.methods.ds_auto import Auto
 
 
 def abstaining_share(votes: cw.Votes) -> float:
@@ -44,3 +47,22 @@ def test_one_class_alone_says_nothing() -> None:
 def test_crowds_of_rules_and_of_people_are_told_apart(real: Callable[[str], Path], name: str) -> None:
     share = abstaining_share(cw.read_votes(real(name) / "labels.csv"))
     assert share > 0.99 if name.startswith("rules") else share < 0.2 < RULES
+
+
+def test_rules_are_judged_by_how_often_they_speak() -> None:
+    """A rule that is right four times in five is not at chance: by what it says when it speaks it would be."""
+    rng, n_items, n_rules = np.random.default_rng(0), 3000, 12
+    truth = rng.integers(0, 3, n_items)
+    table = np.full((n_items, n_rules), -1)
+    for m in range(n_rules):
+        speaks = rng.random(n_items) < np.where(truth == m % 3, 0.4, 0.05)
+        table[speaks, m] = m % 3
+    votes = cw.Votes.from_dense(table, missing=-1)
+    consensus = cw.aggregate(votes)
+    real = np.array([(truth[table[:, m] >= 0] == m % 3).mean() for m in range(n_rules)])
+    assert (real > 0.75).all()
+    assert (np.abs(consensus.right / consensus.total - real) < 0.15).all()  # shares are smoothed: a little too low
+    assert consensus.dependence.rho == 0.0 and "err together" not in consensus.dependence.reason
+    parts = Auto().fit_in_parts(VoteParts.of([votes[:1000], votes[1000:]]))
+    accuracies = accuracies_in_parts(parts, consensus.agreement)
+    assert accuracies is not None and np.allclose(accuracies[0], consensus.right / consensus.total, atol=1e-6)

@@ -24,7 +24,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Floats
+from crowdwise.core.em import Params, Stats
+from crowdwise.core.numerics import Floats, safe_log
 from crowdwise.data.votes import Votes
 
 CrowdKind = Literal["people", "rules", "panel"]
@@ -82,6 +83,13 @@ def is_one_sided(use: Floats, n_items: float) -> npt.NDArray[np.bool_]:
     count = use.sum(axis=1)
     selective = count <= MOST_COVERAGE * n_items
     return np.asarray((count >= LEAST_VOTES) & (use.max(axis=1) >= count) & selective & (use.shape[1] > 1))
+
+
+def rates(stats: Stats) -> Params:
+    """r[m, l, k], how often annotators say a label on items of a class, silence included, of classes equally common."""
+    own = stats.counts.sum(axis=1, keepdims=True) / max(stats.mass.sum(), 1.0)
+    K = len(stats.mass)
+    return Params(safe_log((stats.counts + own) / (stats.mass + 1.0)), np.full((1, K), -np.log(K)))
 
 
 def rules_in(votes: Votes) -> npt.NDArray[np.bool_]:

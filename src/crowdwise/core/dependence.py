@@ -21,6 +21,9 @@ Why constants: over 33 real crowds nothing that votes show (agreement, unanimity
 of pairs beyond the model) predicts the right correction of a left-out crowd better. Both were chosen leaving out one
 set at a time (``benchmarks/calibration.py``, docs/benchmarks/calibration.md). They are round and the optimum is flat.
 
+Rules have rho = 0. They are counted by how often they speak, in one step from smoothed shares, and that posterior is
+not sure of itself: on both real sets of rules its log loss is lower as it is (docs/benchmarks/calibration.md).
+
 Where a prior of an item was given, it is no vote: it is taken out before and put back after. A forecast from inputs
 that was learned from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote,
 n + 1 of them. Items without votes keep their prior. Where gold labels are known, they set a power of the corrected odds
@@ -44,6 +47,7 @@ import numpy as np
 
 from crowdwise.core import em
 from crowdwise.core.constraints import Check, is_number
+from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of
 from crowdwise.core.em import Part
 from crowdwise.core.gold_regression import NEGLIGIBLE, by_other_items, regress
 from crowdwise.core.numerics import Floats, Ints, clamp, safe_log, softmax
@@ -130,10 +134,10 @@ class Dependence:
             return "Shares of votes are no probabilities: half a vote was added for every class."
         if self.source == "given":
             return f"The correlation of votes on an item was given: {self.rho:.2f}."
-        what = (
-            f"Votes on an item err together: n votes count as n / (1 + {self.rho:.2f} (n - 1)), and no label is more "
-            f"than {100 * (1 - self.doubt):.0f}% probable, as in real crowds."
-        )
+        what = f"No label is more than {100 * (1 - self.doubt):.0f}% probable, as in real crowds."
+        if self.rho:
+            together = f"Votes on an item err together: n votes count as n / (1 + {self.rho:.2f} (n - 1)), and no"
+            what = what.replace("No", together, 1)
         if self.source == "gold":
             what += f" By {self.n_gold:,} gold labels, log-odds are then multiplied by {self.power:.2f}"
             what += " and shifted by class." if max(self.bias) - min(self.bias) >= MIN_SHIFT else "."
@@ -328,6 +332,11 @@ def resolve(
     return Dependence(float(setting), "given", shared_prior=shared_prior)
 
 
+def usual_for(kind: CrowdKind) -> Dependence:
+    """As in real crowds of a kind."""
+    return replace(USUAL, rho=0.0) if kind == "rules" else USUAL
+
+
 def usual(
     votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None, free: Floats | None = None,
     shared_prior: bool = False, regression: bool = False,
@@ -337,7 +346,8 @@ def usual(
     ``free``: the posterior of the gold items, in their order, by their votes and what other items teach, where the
     method has one. ``regression``: whether gold labels may also correct what votes say.
     """
-    found = replace(USUAL, shared_prior=shared_prior, pairs=bool(agreeing_items(votes)[0]))
+    kind = kind_of(crowd_sums(votes), votes.n_classes)
+    found = replace(usual_for(kind), shared_prior=shared_prior, pairs=bool(agreeing_items(votes)[0]))
     known = np.empty(0, np.int64) if gold is None else np.flatnonzero(gold >= 0)
     if gold is None or not len(known):
         return found

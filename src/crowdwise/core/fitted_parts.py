@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import probability_columns
+from crowdwise.core.crowd_kind import rates
 from crowdwise.core.dependence import NONE, SHARES, Dependence, copied_note, corrected
 from crowdwise.core.em import Params
 from crowdwise.core.leave_one_out import accuracy_with_interval, matrices_fit, moved_classes, refined, scored
@@ -118,8 +119,12 @@ def accuracies_in_parts(fitted: FittedParts, agreement: Floats) -> tuple[Floats,
         zero = np.zeros((names.n_classes, names.n_classes))
         return np.asarray(parts.total(lambda part: moved_classes(first(part), part.posterior(params)), zero))
 
-    stats = refined(parts.statistics(first), parts.expect, moved)
-    params = scored(stats, np.asarray(learned_prior(stats.table())))
+    stats = parts.statistics(first)
+    if parts.kind == "rules":
+        params = rates(stats)
+    else:
+        stats = refined(stats, parts.expect, moved)
+        params = scored(stats, np.asarray(learned_prior(stats.table())))
     sums = parts.total(lambda part: _sums(part, params, shown), np.zeros((4, names.n_annotators)))
     right, unsure, taught, single = sums
     mean = (right + 0.5) / (taught + 1.0)

@@ -7,7 +7,8 @@ is turned into confusion matrices: its expected counts, shrunk towards the crowd
 again. From there ``PASSES`` passes of EM make matrices and posterior fit each other: shares of votes are no
 probabilities, and likelihood alone is too sure of itself where votes are few. Where those passes would rename classes
 (most of the items that the consensus is sure are k end up in one other class), they are not made: the consensus decides
-what the classes mean.
+what the classes mean. Nor are they made in a crowd of rules, whose votes are read by how often a rule speaks
+(:func:`crowdwise.core.crowd_kind.rates`): by what it says when it speaks, each is a constant annotator.
 
 The passes cost twenty times what one look at the votes costs, so whoever needs several of the figures makes one
 :class:`LeaveOneOut` (``LeaveOneOut.of(votes, q)``, or ``consensus.leave_one_out``) and hands it on.
@@ -55,6 +56,7 @@ import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core import em
+from crowdwise.core.crowd_kind import rates, rules_in
 from crowdwise.core.dependence import Dependence, corrected, crowd_spread, usual
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import quantile
@@ -118,10 +120,13 @@ class LeaveOneOut:
         def moved(params: Params) -> Floats:
             return moved_classes(first, em.expect(part, params, posterior=True)[1])
 
-        stats = refined(em.statistics(part, first), part.expect, moved, item_prior is not None)
+        stats, rules = em.statistics(part, first), bool(rules_in(votes).any())
+        if not rules:
+            stats = refined(stats, part.expect, moved, item_prior is not None)
         pseudo, pi = np.asarray(learned_prior(stats.table())), normalise(stats.mass + 1e-9, axis=0)
-        log_theta = scored(stats, pseudo).log_score
-        before = np.log(pi)[None] if item_prior is None else item_prior
+        matrices = scored(stats, pseudo)
+        params = rates(stats) if rules else matrices
+        log_theta, before = params.log_score, params.log_prior if item_prior is None else item_prior
         logit = kernels.reference.logits(votes.indptr, cell, weight, log_theta, before)
         logit -= logit.max(axis=1, keepdims=True)
         item = votes.item
@@ -135,7 +140,7 @@ class LeaveOneOut:
             mine = votes.label == k
             right[mine] = r[mine]
         return cls(
-            votes=votes, theta=np.exp(log_theta).reshape(M, K, K).transpose(0, 2, 1).copy(),
+            votes=votes, theta=np.exp(matrices.log_score).reshape(M, K, K).transpose(0, 2, 1).copy(),
             pseudo=pseudo.transpose(0, 2, 1), prior=pi, logit=logit, gold=gold, cell=cell, item=item,
             log_theta=log_theta, norm=norm, counts=counts.reshape(M, K, K).transpose(0, 2, 1).copy(), right=right,
             dependence=dependence, item_prior=item_prior,

@@ -29,6 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from crowdwise.core import dependence, em, starts
+from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.gold_regression import by_other_items
@@ -167,6 +168,12 @@ class VoteParts:
         """:func:`crowdwise.core.dependence.agreeing_items` of all parts."""
         return np.asarray(self.total(_agreeing, np.zeros(2)))
 
+    @cached_property
+    def kind(self) -> CrowdKind:
+        """The kind of the crowd (:mod:`crowdwise.core.crowd_kind`)."""
+        K = self.names.n_classes
+        return kind_of(self.total(_crowd_sums, np.zeros(self.names.n_annotators * K + 2)), K)
+
     @property
     def n_items(self) -> int:
         """The number of items of all parts."""
@@ -232,6 +239,10 @@ def _agreeing(part: VotePart) -> Floats:
     return dependence.agreeing_items(part.votes)
 
 
+def _crowd_sums(part: VotePart) -> Floats:
+    return crowd_sums(part.votes)
+
+
 def _gold_items(part: VotePart) -> VotePart | None:
     """The items with gold labels, where there are any."""
     known = np.empty(0) if part.gold is None else np.flatnonzero(part.gold >= 0)
@@ -259,7 +270,7 @@ def shown_dependence(
 
     ``gold_by_votes``: the posterior of gold items by their votes and what other items teach, where the method has it.
     """
-    found = replace(dependence.USUAL, pairs=bool(parts.agreeing[0]))
+    found = replace(dependence.usual_for(parts.kind), pairs=bool(parts.agreeing[0]))
     known = parts.gold_items()
     if gold_by_votes is None and known and dependence.can_teach(parts.names, found):
         stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))

@@ -77,13 +77,13 @@ import numpy.typing as npt
 
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import Count, NonNegative, Share
-from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, has_own_options, kind_of
+from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, has_own_options, kind_of, rates
 from crowdwise.core.dependence import SHARES, Setting, correct, votes_per_item
 from crowdwise.core.em import EMFit, Engine, Family, Stats
 from crowdwise.core.gold_regression import without_own
 from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import binomial_tail, clamp, normalise, safe_log, winners
+from crowdwise.core.numerics import binomial_tail, clamp, normalise, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
@@ -161,7 +161,7 @@ class Auto(Anchored):
             return self._fit_sparse(votes, gold, callback)
         self._sparse = None
         check_memory(votes)
-        kind = self._kind(crowd_sums(votes), votes.n_classes)
+        kind = self._kind(kind_of(crowd_sums(votes), votes.n_classes))
         if kind != "people":
             return self._fit_plainer(kind, votes, gold, item_prior, callback)
         everything, all_votes, known = Part.of(votes, gold, item_prior), votes, gold
@@ -197,11 +197,11 @@ class Auto(Anchored):
                 return self._fit_free(everything, all_votes, known, callback)
         return self._outcome(everything, fit, params, gold_by_votes=by_votes)
 
-    def _kind(self, sums: Floats, n_classes: int) -> CrowdKind:
+    def _kind(self, seen: CrowdKind) -> CrowdKind:
         """The kind of the crowd; people where something was asked for that only confusion matrices can use."""
         if self.abstains:
             return "rules"
-        return "people" if self._asked() else kind_of(sums, n_classes)
+        return "people" if self._asked() else seen
 
     def _asked(self) -> list[str]:
         """The parameters other than their default that speak of confusion matrices or of how they are fitted."""
@@ -298,8 +298,7 @@ class Auto(Anchored):
         return self._finish(part, again, second.params), fit
 
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
-        K = parts.names.n_classes
-        kind = self._kind(parts.total(_sums, np.zeros(parts.names.n_annotators * K + 2)), K)
+        kind = self._kind(parts.kind)
         if kind == "people":
             found = super()._fit_in_parts(parts, callback)
             stats, others = self._taught
@@ -440,13 +439,6 @@ def _gold_counts(votes: Votes, gold: Ints) -> Floats:
     return em.statistics(Part.of(votes), np.eye(votes.n_classes)[gold]).counts
 
 
-def rates(stats: Stats) -> Params:
-    """r[m, l, k], how often annotators say a label on items of a class, silence included, of classes equally common."""
-    own = stats.counts.sum(axis=1, keepdims=True) / max(stats.mass.sum(), 1.0)
-    K = len(stats.mass)
-    return Params(safe_log((stats.counts + own) / (stats.mass + 1.0)), np.full((1, K), -np.log(K)))
-
-
 def matrices(labels: Stats, stats: Stats) -> Floats:
     """theta[m, k, l] by what annotators said of items of each class, for models that have no such matrices."""
     pseudo = learned_prior(labels.table(), Auto.prior, quick=True)
@@ -456,10 +448,6 @@ def matrices(labels: Stats, stats: Stats) -> Floats:
 def _smoothed(part: VotePart) -> Floats:
     """Vote shares with half a vote for every class; certainty where the class is known."""
     return clamp(correct(part.votes.shares(), votes_per_item(part.votes), SHARES), part.gold)
-
-
-def _sums(part: VotePart) -> Floats:
-    return crowd_sums(part.votes)
 
 
 def _voted(part: VotePart) -> npt.NDArray[np.bool_]:
