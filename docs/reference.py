@@ -30,7 +30,7 @@ import crowdwise  # noqa: E402
 from crowdwise import registry  # noqa: E402
 from crowdwise.core.result import Result  # noqa: E402
 
-PACKAGES = ("trust", "active", "metrics", "simulate", "learners", "errors", "testing")
+PACKAGES = ("trust", "active", "store", "metrics", "simulate", "learners", "errors", "testing")
 WIDTH = 96
 """Columns of a signature on one line."""
 
@@ -71,7 +71,7 @@ PAGES = (
     Page(
         "campaigns",
         "Campaigns and streams",
-        ("active", "online", "client"),
+        ("active", "store", "online", "client"),
         "Which label to collect next: `cw.active`.",
     ),
     Page("metrics", "Metrics", ("metrics",), "Measures against known truth: `cw.metrics`."),

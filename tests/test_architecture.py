@@ -25,8 +25,8 @@ HEAVY = ["jinja2", "narwhals", "numba", "pandas", "polars", "pyspark", "scipy", 
 BASE = {"errors", "kernels", "data"}
 MODEL = BASE | {"core"}
 FITS = MODEL | {"online", "methods", "answers", "learners", "registry"}
-BELOW = FITS | {"simulate", "metrics", "trust", "active", "report", "importers", "exporters", "reading", "api", "saved"}
-BELOW |= {"out_of_core", "item_inputs"}
+BELOW = FITS | {"simulate", "metrics", "trust", "active", "store", "report", "importers", "exporters", "reading", "api"}
+BELOW |= {"saved", "out_of_core", "item_inputs"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
@@ -40,7 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learners": MODEL | {"methods", "answers", "registry"},  # two-stage takes any method by its key
     "metrics": MODEL,
     "trust": MODEL | {"metrics"},
-    "active": MODEL | {"online", "metrics", "registry"},  # a campaign makes its model by its key
+    "active": MODEL | {"online", "metrics", "registry"},
+    "store": MODEL | {"online", "active", "registry"},  # a campaign makes its model by its key
     "report": MODEL | {"metrics", "trust", "registry", "reading"},
     "importers": BASE | {"registry"},
     "exporters": BASE,
@@ -50,10 +51,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "label_studio": BELOW,
     "out_of_core": FITS | {"reading", "importers", "metrics"},
     "spark": FITS,
-    "saved": FITS | {"active", "out_of_core"},
+    "saved": FITS | {"store", "out_of_core"},
     "bench": BELOW,
     "testing": MODEL | {"methods", "simulate"},
-    "client": {"errors", "active"},  # it reads votes as a campaign does
+    "client": {"errors", "store"},  # it reads votes as a campaign does
     "migrations": set(),
     "server": BELOW | {"migrations", "label_studio"},
     "cli": BELOW | {"bench", "__init__", "server", "label_studio", "client"},

@@ -26,9 +26,9 @@ import numpy as np
 from targets import conclude, options
 
 import crowdwise as cw
-from crowdwise.active.journal import salvage
 from crowdwise.data.folders import NAME, seal
 from crowdwise.errors import CrowdwiseError, ReadError
+from crowdwise.store.journal import salvage
 
 SLOW = 10.0
 

@@ -31,8 +31,8 @@ import polars as pl
 from targets import conclude, options
 
 import crowdwise as cw
-from crowdwise.active.journal import Journal
 from crowdwise.errors import CrowdwiseError
+from crowdwise.store.journal import Journal
 
 LONGEST = 10.0
 """Seconds without a version: a hang."""

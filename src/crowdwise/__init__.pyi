@@ -11,9 +11,9 @@ from crowdwise import learners as learners
 from crowdwise import metrics as metrics
 from crowdwise import simulate as simulate
 from crowdwise import spark as spark
+from crowdwise import store as store
 from crowdwise import testing as testing
 from crowdwise import trust as trust
-from crowdwise.active.campaign import Campaign as Campaign
 from crowdwise.answers.comparisons_judges import judge_table as judge_table
 from crowdwise.answers.comparisons_leaderboard import Ranking as Ranking
 from crowdwise.answers.comparisons_preferences import preference_weights as preference_weights
@@ -75,6 +75,7 @@ from crowdwise.report.findings import Diagnosis as Diagnosis
 from crowdwise.report.findings import diagnose as diagnose
 from crowdwise.report.page import write_report as write_report
 from crowdwise.saved import load as load
+from crowdwise.store.campaign import Campaign as Campaign
 from crowdwise.trust.agreement import agreement as agreement
 from crowdwise.trust.annotators import coverage_table as coverage_table
 

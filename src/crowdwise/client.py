@@ -255,7 +255,7 @@ class RemoteCampaign:
     def add(self, votes: Any, ids: Sequence[Any] | None = None) -> RemoteReceipt:
         """Add votes, as :meth:`crowdwise.Campaign.add` takes them; up to 5,000 are added all or none. Without ids they
         are identified by item and annotator."""
-        from crowdwise.active.intake import read_rows
+        from crowdwise.store.intake import read_rows
 
         rows, found = read_rows(votes)
         ids = found if ids is None else list(ids)

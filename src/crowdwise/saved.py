@@ -13,7 +13,7 @@ from crowdwise.data.saved_files import kind_of, read_saved
 from crowdwise.errors import ReadError, either, listing
 
 if TYPE_CHECKING:
-    from crowdwise.active.campaign import Campaign
+    from crowdwise.store.campaign import Campaign
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
@@ -92,7 +92,7 @@ def _stream(folder: Path) -> Any:
 
 
 def _campaign(folder: Path) -> Campaign:
-    from crowdwise.active.campaign import Campaign
+    from crowdwise.store.campaign import Campaign
 
     return Campaign.open(folder)
 

@@ -1,11 +1,10 @@
 """Active crowdsourcing: who should label what next, and when to stop.
 
 =====================  =============================================================================================
-``campaign``           a folder in which questions go out and votes come in: journal, intake, roster, questions,
-                       snapshots
 ``strategies``         named rules, which propose a batch of pairs from a ``state``
 ``acquisition``        scores of items, of annotators, and of pairs of them; ``trials`` of new annotators
 ``optimal_batch``      the best batch of pairs under constraints; ``fair_assignment``: under a bound on a gap of errors
+``end_state``          campaign status: eligible pairs of items and annotators, and why a campaign has ended
 ``stopping``           when an item or a campaign needs no more votes; ``accuracy_estimate``: accuracy without truth
 ``replays``            a strategy at work on votes that are there already
 ``budget_plan``        how many items and how many votes on each, for a budget
@@ -18,11 +17,8 @@ from __future__ import annotations
 from crowdwise.core.lazy import lazily
 
 _WHERE = {
-    "asking": ("Question",),
     "budget_plan": ("Inputs", "Plan", "PlanRow", "make_plan"),
-    "campaign": ("Campaign",),
     "fair_assignment": ("FairProposal", "expected_errors", "propose_fairly"),
-    "intake": ("Receipt",),
     "replays": ("Curve", "bands", "replay", "replay_strategies", "summary"),
     "state": ("Pairs", "Proposal", "State"),
     "stopping": ("AccuracyEstimate", "StopRule", "estimate_accuracy"),

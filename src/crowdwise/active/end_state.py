@@ -1,4 +1,4 @@
-"""How a campaign stands: whether there are questions to ask, and if not, why it has ended.
+"""Campaign status: whether there are questions to ask, and if not, why it has ended.
 
 ==================  ==============================================================================================
 ``running``         questions can be asked
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.active import acquisition
-from crowdwise.active.state import State
+from crowdwise.active.state import Pairs, State
 from crowdwise.active.stopping import AccuracyEstimate, StopRule, estimate_accuracy
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
@@ -34,7 +34,7 @@ DRAWN, PEOPLE = 2_000, 200
 
 @dataclass(frozen=True)
 class Standing:
-    """How a campaign stands."""
+    """The status of a campaign."""
 
     state: Name
     why: str | None = None
@@ -59,7 +59,7 @@ class Standing:
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """Whom can be asked about what, and what it has cost."""
+    """Eligible (item, annotator) pairs, and what was spent."""
 
     state: State
     """``closed`` holds the items that are closed, finished or waited for; ``voted`` also the pairs that are asked or
@@ -98,8 +98,41 @@ class Situation:
         return anybody
 
 
+@dataclass(frozen=True, eq=False)
+class People:
+    """The annotators: M prices, whether each is available, the most votes of each (NaN: any number), votes so far."""
+
+    price: Floats
+    available: npt.NDArray[np.bool_]
+    max_votes: Floats
+    given: Floats
+
+
+def find_situation(
+    online: Online, rule: StopRule, people: People, shut: npt.NDArray[np.bool_], gold: npt.NDArray[np.bool_],
+    asked: tuple[Ints, Ints], skipped: tuple[Ints, Ints], money: tuple[float, float],
+) -> Situation:  # fmt: skip
+    """Eligible (item, annotator) pairs, in the codes of a stream: ``shut`` and ``gold`` are of N items, ``asked`` and
+    ``skipped`` are pairs of an item and an annotator, ``money`` is what is spent and what open questions will cost.
+    Open questions count as if they were answered."""
+    N, M = len(shut), len(people.price)
+    load = np.where(np.isnan(people.max_votes), np.inf, people.max_votes)
+    load = np.maximum(load - people.given - np.bincount(asked[1], minlength=M), 0.0)
+    state = State.of(online, price=people.price, available=people.available, load=load, closed=shut)
+    gold, voted = state.gold | gold, state.voted
+    item, who = np.append(asked[0], skipped[0]), np.append(asked[1], skipped[1])
+    if len(item):
+        voted = Pairs.of(np.append(voted.item, item), np.append(voted.annotator, who), N)
+    state = state.replace(gold=gold, voted=voted)
+    finished = rule.finished(state)
+    waiting = np.zeros(N, dtype=bool)
+    waiting[asked[0]] = True  # one question at a time about an item
+    state = state.replace(closed=shut | (finished & ~gold) | waiting)
+    return Situation(state, shut, finished, *money, len(asked[0]))
+
+
 def find_standing(rule: StopRule, now: Situation, online: Online, found: AccuracyEstimate | None = None) -> Standing:
-    """How a campaign stands; ``found``: the accuracy, where it has been estimated already."""
+    """The status of a campaign; ``found``: the accuracy, where it has been estimated already."""
     reached = rule.why_enough(online, found)
     if reached is not None:
         return Standing("target-reached", reached, "To go on, raise the target.")
@@ -177,7 +210,7 @@ def _counted(n: int, what: str) -> str:
 
 
 def status_of(rule: StopRule, now: Situation, online: Online) -> dict[str, Any]:
-    """Counts, money, the estimated accuracy, and how a campaign stands."""
+    """Counts, money, the estimated accuracy, and the status of a campaign."""
     out: dict[str, Any] = {
         "items": len(now.shut), "closed": int(now.shut.sum()), "annotators": len(now.state.available),
         "spent": now.spent, "budget": rule.budget, "asked": now.n_awaited,

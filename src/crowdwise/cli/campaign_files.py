@@ -27,7 +27,7 @@ def opened(folder: Path) -> Any:
     address = server.get()
     if address is not None:
         return open_remote(address, str(folder))
-    from crowdwise.active.campaign import Campaign
+    from crowdwise.store.campaign import Campaign
 
     return Campaign.open(folder)
 

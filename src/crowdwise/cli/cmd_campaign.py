@@ -77,9 +77,9 @@ def init(
 
     Example: `crowdwise campaign init birds --classes wren,robin --items items.csv --annotators people.csv --budget 500`
     """
-    from crowdwise.active.campaign import Campaign
     from crowdwise.active.stopping import StopRule
     from crowdwise.active.strategies import find_strategy
+    from crowdwise.store.campaign import Campaign
 
     names, gold, groups = ([], {}, {}) if items is None else read_items(items)
     people: Any = () if annotators is None else read_annotators(annotators, price)
@@ -223,7 +223,7 @@ def save_rest(folder: Path, out: Path) -> None:
     """What can be read of a damaged journal."""
     import polars as pl
 
-    from crowdwise.active.journal import salvage
+    from crowdwise.store.journal import salvage
 
     journal = folder / "campaign.db"
     if not journal.is_file():

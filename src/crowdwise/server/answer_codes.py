@@ -6,10 +6,10 @@ import json
 import math
 from typing import Any
 
-from crowdwise.active.intake import VOTE, class_code
 from crowdwise.core.constraints import is_number
 from crowdwise.errors import LabelError
 from crowdwise.server.campaign_rows import CampaignRow
+from crowdwise.store.intake import VOTE, class_code
 
 SIDES = ("left", "right")
 TIE = "tie"

@@ -9,11 +9,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.active.campaign import Campaign
 from crowdwise.errors import ParameterError
 from crowdwise.server.campaign_rows import RULE, CampaignRow, bump, campaigns_update, create_campaign, find_campaign
 from crowdwise.server.database import close_to_others
 from crowdwise.server.store_tables import annotators, answers, items, skips, votes
+from crowdwise.store.campaign import Campaign
 
 CHUNK = 5_000
 

@@ -12,8 +12,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise import registry
-from crowdwise.active.canonical import name_text
-from crowdwise.active.settings import CHANGEABLE, Classes, kept_params
 from crowdwise.active.stopping import StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
 from crowdwise.core.constraints import constraint_of
@@ -22,6 +20,8 @@ from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing
 from crowdwise.online.stream import Online
 from crowdwise.server import steady_clock
 from crowdwise.server.store_tables import campaigns, events
+from crowdwise.store.canonical import name_text
+from crowdwise.store.settings import CHANGEABLE, Classes, kept_params
 
 CLASS_TYPES = ("votes", "ordinal", "label-sets")
 """Answer types with classes."""

@@ -15,8 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from crowdwise import api, registry
-from crowdwise.active.asking import People
-from crowdwise.active.end_state import Standing
+from crowdwise.active.end_state import People, Standing
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import NotFittedError
 from crowdwise.server import steady_clock

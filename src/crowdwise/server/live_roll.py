@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
-from crowdwise.active.asking import People
+from crowdwise.active.end_state import People
 from crowdwise.core.numerics import Ints
 from crowdwise.errors import ReadError
 from crowdwise.online.vote_store import Names, grown

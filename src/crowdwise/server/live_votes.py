@@ -1,6 +1,6 @@
 """The model of a campaign of classes in memory: a stream that follows the votes in the store.
 
-As in a campaign folder (:mod:`crowdwise.active.journal_stream`), its state is a function of the votes that count, in
+As in a campaign folder (:mod:`crowdwise.store.vote_stream`), its state is a function of the votes that count, in
 their order, and of the gold: whole blocks are learned for good, the votes after them on a copy. A vote that is taken
 back after its block was learned makes the stream start again from the first vote, in the background. Snapshots of whole
 blocks only save time after a start.
@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from crowdwise.active.asking import find_situation
-from crowdwise.active.end_state import Situation, Standing, find_standing, status_of
-from crowdwise.active.journal_stream import BLOCK, Snapshots
+from crowdwise.active.end_state import Situation, Standing, find_situation, find_standing, status_of
 from crowdwise.active.strategies import Strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
@@ -33,6 +31,7 @@ from crowdwise.server import steady_clock
 from crowdwise.server.campaign_rows import CampaignRow
 from crowdwise.server.live_roll import LiveRoll, Vote, read_open, read_votes
 from crowdwise.server.store_tables import votes
+from crowdwise.store.vote_stream import BLOCK, Snapshots
 
 NO_VOTES = "No votes have come in yet."
 SNAPSHOT = 20_000

@@ -5,7 +5,7 @@ vote n asks for those after n and misses none. Taking a vote back appends a row 
 ``answers`` holds which vote of a pair counts now. Rows of items and annotators carry the ``version`` of the campaign at
 which they last changed, so that a model in memory reads only what is new.
 
-Names are JSON text (:mod:`crowdwise.active.canonical`), as in the journal of a campaign folder.
+Names are JSON text (:mod:`crowdwise.store.canonical`), as in the journal of a campaign folder.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.active.canonical import id_text
 from crowdwise.active.end_state import ENDS
 from crowdwise.errors import CrowdwiseError, DuplicateError, InputError, listing
 from crowdwise.server import steady_clock
@@ -34,6 +33,7 @@ from crowdwise.server.database import AT_ONCE
 from crowdwise.server.lease_rows import money_left, votes_given
 from crowdwise.server.name_rows import add_names, kind_of_names, known_numbers, texts_of_kind
 from crowdwise.server.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
+from crowdwise.store.canonical import id_text
 
 UNDO_SECONDS = 3600.0
 """How long an annotator may take a vote back."""

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active import asking, journal_stream
-from crowdwise.active.journal import salvage
 from crowdwise.errors import CrowdwiseError, InputError, LabelError, OutputError, ParameterError
+from crowdwise.store import asking, vote_stream
+from crowdwise.store.journal import salvage
 
 
 def make(folder: Path, **options: Any) -> cw.Campaign:
@@ -54,8 +54,8 @@ def same(one: cw.Campaign, other: cw.Campaign) -> None:
 
 def test_a_snapshot_of_votes_that_are_no_more_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An older journal is restored, and other votes come: labels follow the votes, not the snapshot."""
-    monkeypatch.setattr(journal_stream, "BLOCK", 20)
-    monkeypatch.setattr(journal_stream, "SNAPSHOT", 20)
+    monkeypatch.setattr(vote_stream, "BLOCK", 20)
+    monkeypatch.setattr(vote_stream, "SNAPSHOT", 20)
     folder = tmp_path / "birds"
     make(folder).close()
     shutil.copy(folder / "campaign.db", tmp_path / "older.db")
@@ -77,7 +77,7 @@ def test_a_snapshot_of_votes_that_are_no_more_is_thrown_away(tmp_path: Path, mon
 
 
 def test_a_snapshot_of_another_campaign_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_stream, "BLOCK", 20)
+    monkeypatch.setattr(vote_stream, "BLOCK", 20)
     for name, label in (("one", "x"), ("two", "y")):
         with make(tmp_path / name) as campaign:
             campaign.add([(f"i{n}", who, label) for n in range(10) for who in ("ann", "bob")])
@@ -92,8 +92,8 @@ def test_a_snapshot_of_another_campaign_is_thrown_away(tmp_path: Path, monkeypat
 def test_live_replayed_and_reopened_campaigns_are_the_same(
     tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_stream, "BLOCK", 200)
-    monkeypatch.setattr(journal_stream, "SNAPSHOT", 400)
+    monkeypatch.setattr(vote_stream, "BLOCK", 200)
+    monkeypatch.setattr(vote_stream, "SNAPSHOT", 400)
     rows = rows_of(300)
     live, opened = make(tmp_path / "live", strategy=strategy), tmp_path / "opened"
     make(opened, strategy=strategy).close()
@@ -115,7 +115,7 @@ def test_live_replayed_and_reopened_campaigns_are_the_same(
 
 
 def test_gold_counts_whenever_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_stream, "BLOCK", 100)
+    monkeypatch.setattr(vote_stream, "BLOCK", 100)
     rows = rows_of(120)
     items = [f"i{n}" for n in range(120)]
     gold = {f"i{n}": "xy"[n % 2] for n in range(30)}

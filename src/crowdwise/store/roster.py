@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.active.canonical import name_text, one_kind, other_kind
-from crowdwise.active.journal import Journal, link
 from crowdwise.core.constraints import is_number
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.online.vote_store import Names
+from crowdwise.store.canonical import name_text, one_kind, other_kind
+from crowdwise.store.journal import Journal, link
 
 AT_ONCE = 500
 """How many names SQLite is asked about at once."""

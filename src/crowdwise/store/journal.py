@@ -15,7 +15,7 @@ process that dies half-way leaves nothing behind, and two processes may write at
 ==============  ======================================================================================
 
 Rows are numbered from 1; everywhere else the code of an item or annotator is its number less one. Names are kept as
-JSON (:mod:`crowdwise.active.canonical`).
+JSON (:mod:`crowdwise.store.canonical`).
 
 A journal on a full or read-only disk is opened for reading alone. Several threads may share one: a transaction belongs
 to the thread that began it, and the others wait.
@@ -37,9 +37,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crowdwise.active.canonical import name_text
 from crowdwise.data import folders
 from crowdwise.errors import CrowdwiseError, InputError, OutputError, ReadError
+from crowdwise.store.canonical import name_text
 
 FORMAT = 3
 LATER = """

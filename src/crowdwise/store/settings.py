@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.active.canonical import name_text, one_kind
 from crowdwise.active.fair_assignment import Gap
-from crowdwise.active.journal import Journal
 from crowdwise.active.stopping import StopRule
 from crowdwise.active.strategies import Strategy
 from crowdwise.core.constraints import Check, Positive, constraint_of
 from crowdwise.core.model import EMModel
 from crowdwise.errors import InputError, ParameterError, suggestion
+from crowdwise.store.canonical import name_text, one_kind
+from crowdwise.store.journal import Journal
 
 OWN: dict[str, Any] = {"price": Positive, "patience": Positive, "gap": Gap | None}
 """The settings that may be changed and are not those of the rule, and what they may be."""

@@ -1,8 +1,8 @@
 """A campaign: questions go out, votes come in, until the labels are good enough or the budget is spent.
 
-A campaign is a folder with a journal (:mod:`crowdwise.active.journal`) and snapshots of the model. Names become codes
-where votes come in (:mod:`crowdwise.active.intake`); the journal, the vote store and the stream hold codes, and names
-are looked up again for what is shown. The model is a function of the journal (:mod:`crowdwise.active.journal_stream`).
+A campaign is a folder with a journal (:mod:`crowdwise.store.journal`) and snapshots of the model. Names become codes
+where votes come in (:mod:`crowdwise.store.intake`); the journal, the vote store and the stream hold codes, and names
+are looked up again for what is shown. The model is a function of the journal (:mod:`crowdwise.store.vote_stream`).
 Threads and processes may share a campaign.
 
 ``add`` is all or nothing and may be repeated: a vote is identified by its id, and counts once. ``propose`` and
@@ -22,15 +22,8 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 from crowdwise import registry
-from crowdwise.active.asking import Asking, Question
-from crowdwise.active.canonical import name_text
 from crowdwise.active.end_state import Situation, Standing, find_standing, status_of
 from crowdwise.active.fair_assignment import Gap
-from crowdwise.active.intake import UNKNOWN, Receipt, add_votes, class_codes
-from crowdwise.active.journal import Journal
-from crowdwise.active.journal_stream import JournalStream, Snapshots
-from crowdwise.active.roster import Roster
-from crowdwise.active.settings import Classes, Settings, change_settings, kept_params
 from crowdwise.active.stopping import Probability, StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
 from crowdwise.core.consensus import Consensus
@@ -39,11 +32,18 @@ from crowdwise.core.model import EMModel
 from crowdwise.data.votes import Votes
 from crowdwise.errors import NotFittedError, OutputError, ParameterError, Remedy, several_names
 from crowdwise.online.stream import Online
+from crowdwise.store.asking import Asking, Question
+from crowdwise.store.canonical import name_text
+from crowdwise.store.intake import UNKNOWN, Receipt, add_votes, class_codes
+from crowdwise.store.journal import Journal
+from crowdwise.store.roster import Roster
+from crowdwise.store.settings import Classes, Settings, change_settings, kept_params
+from crowdwise.store.vote_stream import JournalStream, Snapshots
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def alone(method: F) -> F:
+def one_at_a_time(method: F) -> F:
     """A method of something with a ``lock`` that one thread at a time is in."""
 
     @wraps(method)
@@ -190,7 +190,7 @@ class Campaign:
             raise ParameterError(f"{folder} was made with {kept!r}: open it with that, not with {model!r}.")
         return cls(folder, journal, kept if model is None else model)
 
-    @alone
+    @one_at_a_time
     def close(self) -> None:
         """Save a snapshot of the model and close the files."""
         try:
@@ -208,7 +208,7 @@ class Campaign:
         else:
             self.journal.close()
 
-    @alone
+    @one_at_a_time
     def add_items(
         self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None
     ) -> int:
@@ -220,7 +220,7 @@ class Campaign:
             self.journal.log("add items", {"new": new, "gold": len(known), "groups": len(groups or {})})
         return new
 
-    @alone
+    @one_at_a_time
     def add_annotators(self, annotators: Mapping[Any, float] | Iterable[Any]) -> int:
         """Declare more annotators (names, or names with the price of a vote), or change prices; how many are new."""
         with self.journal.writing():
@@ -230,7 +230,7 @@ class Campaign:
             self.journal.log("annotators", {str(name): {"price": price} for name, price in annotators.items()})
             return self.journal.count("annotators") - before
 
-    @alone
+    @one_at_a_time
     @checked
     def set_annotator(
         self,
@@ -249,7 +249,7 @@ class Campaign:
             self.roster.set_annotator(name, **given)
             self.journal.log("annotators", {str(name): given})
 
-    @alone
+    @one_at_a_time
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
         """Ask nothing more about some items, and refuse votes on them (or open them again)."""
         items = several_names(items, "items")
@@ -257,7 +257,7 @@ class Campaign:
             self.roster.close_items(items, closed)
             self.journal.log("close items" if closed else "reopen items", [str(item) for item in items])
 
-    @alone
+    @one_at_a_time
     def change(self, **settings: Any) -> dict[str, tuple[Any, Any]]:
         """Change settings of the running campaign; the change is in the journal, and other processes see it.
 
@@ -275,12 +275,12 @@ class Campaign:
         with self.journal.writing():
             return change_settings(self.journal, settings)
 
-    @alone
+    @one_at_a_time
     def history(self) -> list[dict[str, Any]]:
         """What was changed since the campaign was made: ``time`` (seconds since 1970), ``what`` and its ``detail``."""
         return [{"time": t, "what": what, "detail": detail} for t, what, detail in self.journal.changes()]
 
-    @alone
+    @one_at_a_time
     def add(self, votes: Any, ids: Sequence[Any] | None = None) -> Receipt:
         """Add votes, all or none.
 
@@ -295,7 +295,7 @@ class Campaign:
         """
         return add_votes(self.roster, votes, ids, self.classes, self.settings.price_of_unknown)
 
-    @alone
+    @one_at_a_time
     @checked
     def propose(self, n: Count) -> list[Question]:
         """The next questions, up to n, best first; none where there are none now (:meth:`status` says why).
@@ -309,7 +309,7 @@ class Campaign:
                 return []
             return self.asking.propose(now, settings, n)
 
-    @alone
+    @one_at_a_time
     @checked
     def next_for(self, annotator: Any, n: Count = 1) -> list[Question]:
         """What one annotator should do now, up to n questions: those that are out already, then new ones, best first.
@@ -329,7 +329,7 @@ class Campaign:
                 return open_
             return open_ + self.asking.propose(now, settings, n - len(open_), who)
 
-    @alone
+    @one_at_a_time
     def standing(self, annotator: Any = None) -> Standing:
         """How the campaign stands: its ``state``, ``why`` there is no question now (for anybody, or for one annotator)
         and ``advice``. It is quicker than :meth:`status`."""
@@ -346,7 +346,7 @@ class Campaign:
         """Why there is no question now, for anybody or for one annotator; ``None`` where there is one."""
         return self.standing(annotator).why
 
-    @alone
+    @one_at_a_time
     def questions(self, annotator: Any = None) -> list[Question]:
         """The open questions, of all annotators or of one: they are handed out and not answered yet."""
         with self.journal.reading():
@@ -355,7 +355,7 @@ class Campaign:
             settings = self.settings
             return self.asking.questions(self.asking.situation(self.stream.online, settings).state, settings, who)
 
-    @alone
+    @one_at_a_time
     def release(self, annotator: Any = None, items: Iterable[Any] | None = None) -> int:
         """Take back open questions of an annotator, about some items, or both, so that others can be asked; how many
         there were. The annotator may be asked again."""
@@ -371,7 +371,7 @@ class Campaign:
             codes = None if items is None else self.roster.find("items", several_names(items, "items"))
             return self.asking.open.release(codes, who)
 
-    @alone
+    @one_at_a_time
     def skip(self, annotator: Any, items: Iterable[Any], skipped: bool = True) -> None:
         """Never ask an annotator about some items again (or ask again); a vote that comes all the same counts."""
         items = several_names(items, "items")
@@ -386,7 +386,7 @@ class Campaign:
         self.asking.open.expire(settings.patience)
         return settings, self.asking.situation(online, settings)
 
-    @alone
+    @one_at_a_time
     def consensus(self) -> Consensus:
         """The consensus of the votes so far."""
         online = self.stream.follow()
@@ -394,7 +394,7 @@ class Campaign:
             raise NotFittedError(NO_VOTES)
         return online.consensus()
 
-    @alone
+    @one_at_a_time
     def status(self) -> dict[str, Any]:
         """Counts, money, the accuracy as it is estimated without truth, and how the campaign stands: its ``state``
         (:mod:`crowdwise.active.end_state`), why it stops (``stop``), and what would let it go on (``advice``)."""
@@ -404,7 +404,7 @@ class Campaign:
             counts = {"votes": self.journal.count("votes"), "method": self.model.key}
             return counts | status_of(settings.rule, now, online)
 
-    @alone
+    @one_at_a_time
     def votes(self) -> Votes:
         """All votes of the journal, as a table."""
         with self.journal.reading():

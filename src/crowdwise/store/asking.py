@@ -9,50 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from crowdwise.active.end_state import Situation
+from crowdwise.active.end_state import People, Situation, find_situation
 from crowdwise.active.fair_assignment import propose_fairly
-from crowdwise.active.journal import Journal
-from crowdwise.active.roster import Roster
-from crowdwise.active.settings import Settings
-from crowdwise.active.state import Pairs, Proposal, State
-from crowdwise.active.stopping import StopRule
+from crowdwise.active.state import Proposal, State
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
-
-
-@dataclass(frozen=True, eq=False)
-class People:
-    """The annotators: M prices, whether each is available, the most votes of each (NaN: any number), votes so far."""
-
-    price: Floats
-    available: npt.NDArray[np.bool_]
-    max_votes: Floats
-    given: Floats
-
-
-def find_situation(
-    online: Online, rule: StopRule, people: People, shut: npt.NDArray[np.bool_], gold: npt.NDArray[np.bool_],
-    asked: tuple[Ints, Ints], skipped: tuple[Ints, Ints], money: tuple[float, float],
-) -> Situation:  # fmt: skip
-    """Whom can be asked about what, in the codes of a stream: ``shut`` and ``gold`` are of N items, ``asked`` and
-    ``skipped`` are pairs of an item and an annotator, ``money`` is what is spent and what open questions will cost.
-    Open questions count as if they were answered."""
-    N, M = len(shut), len(people.price)
-    load = np.where(np.isnan(people.max_votes), np.inf, people.max_votes)
-    load = np.maximum(load - people.given - np.bincount(asked[1], minlength=M), 0.0)
-    state = State.of(online, price=people.price, available=people.available, load=load, closed=shut)
-    gold, voted = state.gold | gold, state.voted
-    item, who = np.append(asked[0], skipped[0]), np.append(asked[1], skipped[1])
-    if len(item):
-        voted = Pairs.of(np.append(voted.item, item), np.append(voted.annotator, who), N)
-    state = state.replace(gold=gold, voted=voted)
-    finished = rule.finished(state)
-    waiting = np.zeros(N, dtype=bool)
-    waiting[asked[0]] = True  # one question at a time about an item
-    state = state.replace(closed=shut | (finished & ~gold) | waiting)
-    return Situation(state, shut, finished, *money, len(asked[0]))
+from crowdwise.store.journal import Journal
+from crowdwise.store.roster import Roster
+from crowdwise.store.settings import Settings
 
 
 class Asking:

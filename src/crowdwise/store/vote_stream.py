@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.active.journal import Journal
-from crowdwise.active.roster import Roster
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Ints
 from crowdwise.data import folders
@@ -30,6 +28,8 @@ from crowdwise.errors import CrowdwiseError, OutputError
 from crowdwise.online import stream_files
 from crowdwise.online.stream import Online
 from crowdwise.online.vote_store import Batch
+from crowdwise.store.journal import Journal
+from crowdwise.store.roster import Roster
 
 BLOCK = 1_000
 """The votes that the model learns from at once."""

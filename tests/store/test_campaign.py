@@ -16,9 +16,6 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active import campaign as module
-from crowdwise.active import journal_stream
-from crowdwise.active.journal import Journal, salvage
 from crowdwise.active.stopping import StopRule
 from crowdwise.errors import (
     DuplicateError,
@@ -29,6 +26,9 @@ from crowdwise.errors import (
     ParameterError,
     ReadError,
 )
+from crowdwise.store import campaign as module
+from crowdwise.store import vote_stream
+from crowdwise.store.journal import Journal, salvage
 
 
 def make(folder: Path, **options: Any) -> cw.Campaign:
@@ -337,8 +337,8 @@ def test_names_keep_their_kind(tmp_path: Path) -> None:
 
 
 def test_opened_again_it_knows_what_it_knew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_stream, "SNAPSHOT", 10)
-    monkeypatch.setattr(journal_stream, "BLOCK", 25)
+    monkeypatch.setattr(vote_stream, "SNAPSHOT", 10)
+    monkeypatch.setattr(vote_stream, "BLOCK", 25)
     crowd = cw.simulate.one_coin(30, n_annotators=6, n_classes=2, votes_per_item=4, random_state=0).votes
     campaign = make(
         tmp_path, classes=crowd.classes.tolist(), items=crowd.items.tolist(), annotators=crowd.annotators.tolist()

@@ -1,5 +1,4 @@
-"""The door of a campaign: votes come in with names, and are written into the journal in codes before they are
-acknowledged."""
+"""Validates and journals incoming votes: they come with names, and are written in codes before the answer."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.active.canonical import id_text, name_text
-from crowdwise.active.roster import AT_ONCE, Roster
 from crowdwise.data.columns import ALIASES, find, left_over, normal, resolve
 from crowdwise.data.frames import to_polars
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, listing, suggestion
+from crowdwise.store.canonical import id_text, name_text
+from crowdwise.store.roster import AT_ONCE, Roster
 
 UNKNOWN = (
     "Declare them first (add_items, add_annotators; crowdwise campaign add-items, add-annotators), or make the "
