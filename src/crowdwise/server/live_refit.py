@@ -21,7 +21,7 @@ from crowdwise.errors import NotFittedError
 from crowdwise.server import steady_clock
 from crowdwise.server.answer_codes import side_name
 from crowdwise.server.campaign_rows import CampaignRow
-from crowdwise.server.live_roll import LiveRoll, read_open, read_votes
+from crowdwise.server.live_names import LiveNames, read_open, read_votes
 from crowdwise.server.live_votes import NO_VOTES, mixed
 from crowdwise.server.store_tables import items
 
@@ -163,15 +163,15 @@ class LiveRefit:
     stale = False
 
     def __init__(self) -> None:
-        self.roll = LiveRoll()
+        self.names = LiveNames()
         self.read = 0
         self.answers: dict[tuple[int, int], str] = {}
         self.pairs: dict[int, tuple[Any, Any]] = {}
 
     def follow(self, conn: sa.Connection, row: CampaignRow) -> RefitView:
         """The campaign as it is now."""
-        roll, version = self.roll, self.roll.version
-        roll.follow(conn, row)
+        names, version = self.names, self.names.version
+        names.follow(conn, row)
         if row.answer_type == "comparisons":
             self._read_pairs(conn, row, version)
         while self.read < row.last_vote:
@@ -185,8 +185,8 @@ class LiveRefit:
         now = steady_clock.now()
         asked, skipped, cost = read_open(conn, row.id, now)
         return RefitView(
-            row, list(roll.items.names), list(roll.annotators.names), roll.people(conn, row.id), roll.closed,
-            dict(roll.gold), roll.priority, dict(self.answers), dict(self.pairs), asked, skipped, cost, now,
+            row, list(names.items.names), list(names.annotators.names), names.people(conn, row.id), names.closed,
+            dict(names.gold), names.priority, dict(self.answers), dict(self.pairs), asked, skipped, cost, now,
         )  # fmt: skip
 
     def _read_pairs(self, conn: sa.Connection, row: CampaignRow, version: int) -> None:

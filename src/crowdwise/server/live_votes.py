@@ -1,9 +1,7 @@
 """The model of a campaign of classes in memory: a stream that follows the votes in the store.
 
-As in a campaign folder (:mod:`crowdwise.store.vote_stream`), its state is a function of the votes that count, in
-their order, and of the gold: whole blocks are learned for good, the votes after them on a copy. A vote that is taken
-back after its block was learned makes the stream start again from the first vote, in the background. Snapshots of whole
-blocks only save time after a start.
+It is that of a campaign folder (:mod:`crowdwise.store.vote_stream`). A vote that is taken back after its block was
+learned makes the stream start again from the first vote, in the background.
 """
 
 from __future__ import annotations
@@ -26,12 +24,11 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
 from crowdwise.errors import NotFittedError
 from crowdwise.online.stream import Online
-from crowdwise.online.vote_store import Batch
 from crowdwise.server import steady_clock
 from crowdwise.server.campaign_rows import CampaignRow
-from crowdwise.server.live_roll import LiveRoll, Vote, read_open, read_votes
+from crowdwise.server.live_names import LiveNames, Vote, read_open, read_votes
 from crowdwise.server.store_tables import votes
-from crowdwise.store.vote_stream import BLOCK, Snapshots
+from crowdwise.store.vote_stream import BLOCK, Snapshots, VoteStream
 
 NO_VOTES = "No votes have come in yet."
 SNAPSHOT = 20_000
@@ -123,79 +120,70 @@ class LiveVotes:
     """The stream of a campaign of classes. One thread at a time calls :meth:`follow`."""
 
     def __init__(self, snapshots: Path | None = None) -> None:
-        self.roll = LiveRoll()
+        self.names = LiveNames()
         self.folder = snapshots
         """Where snapshots of the stream are, so that it need not be learned from the first vote after a start."""
-        self.saved = 0
-        """The number of the last vote in the latest snapshot."""
-        self.base: Online | None = None
-        self.pending: list[Vote] = []
-        """The votes that count after the last whole block."""
-        self.read, self.learned = 0, 0
-        """The number of the last vote that was read, and of the last that was learned for good."""
+        self.stream: VoteStream | None = None
         self.stale = False
         """Whether a vote that was learned for good was taken back since."""
         self._rebuilt = (0.0, 0.0)
 
     def follow(self, conn: sa.Connection, row: CampaignRow) -> VotesView:
         """The campaign as it is now."""
-        roll = self.roll
-        golden = roll.follow(conn, row)
-        began, from_start = time.perf_counter(), False
-        if self.base is None:
-            self._restart(row)
-            self._load(conn, row)
-            golden = from_start = True
-        if (golden and not self._knows_gold(row)) or self._rebuild_is_due():
-            self._restart(row)
-            from_start = True
-        retracted = self._retracted(conn, row.id, row.last_vote) if from_start else frozenset[int]()
-        while self.read < row.last_vote:
-            found = read_votes(conn, row.id, self.read, row.last_vote)
-            self._take(found, retracted, from_start)
-            self.read = found[-1].seq
-            self._learn_blocks(row)
+        names, began = self.names, time.perf_counter()
+        golden = names.follow(conn, row)
+        code = {json.dumps(c): k for k, c in enumerate(row.classes)}
+        gold = {n: code[text] for n, text in names.gold.items()}
+        from_start = self.stream is None
+        if self.stream is None:
+            snapshots = None if self.folder is None else Snapshots(self.folder, row.model())
+            make = partial(row.strategy.stream, row.model(), row.classes)
+            self.stream = VoteStream(make, names.items, names.annotators, snapshots)
+            self.stream.load(lambda number: self._notes(conn, row, number, row.last_vote))
+        stream = self.stream
+        if ((golden or from_start) and not stream.knows(gold)) or self._rebuild_is_due():
+            stream.restart()
+            self.stale, from_start = False, True
+        gone = self._retracted(conn, row.id, row.last_vote) if from_start else None
+        while stream.read < row.last_vote:
+            found = read_votes(conn, row.id, stream.read, row.last_vote)
+            self._take(found, code, gold, gone)
         if from_start:
             self._rebuilt = (time.monotonic(), time.perf_counter() - began)
-        assert self.base is not None
-        online = self.base.copy()
-        if self.pending:
-            online.learn(self._batch(row, self.pending))
+        online = stream.now(gold)
         now = steady_clock.now()
         asked, skipped, cost = read_open(conn, row.id, now)
-        gold = np.zeros(len(roll.items), dtype=bool)
-        gold[list(roll.gold)] = True
+        known = np.zeros(len(names.items), dtype=bool)
+        known[list(gold)] = True
         situation = find_situation(
-            online, row.rule, roll.people(conn, row.id), roll.closed, gold, asked, skipped, (row.spent, cost)
+            online, row.rule, names.people(conn, row.id), names.closed, known, asked, skipped, (row.spent, cost)
         )
-        return VotesView(row, online, situation, roll.priority, dict(roll.gold), now)
+        return VotesView(row, online, situation, names.priority, dict(names.gold), now)
 
-    def _restart(self, row: CampaignRow) -> None:
-        self.base = row.strategy.stream(row.model(), row.classes)
-        self.base.item_names, self.base.annotator_names = self.roll.items, self.roll.annotators
-        self.pending, self.read, self.learned, self.saved, self.stale = [], 0, 0, 0, False
-
-    def _load(self, conn: sa.Connection, row: CampaignRow) -> None:
-        """Begin with the latest snapshot, where there is one of votes that still are what they were."""
-        if self.folder is None:
-            return
-        found = Snapshots(self.folder, row.model()).latest(lambda number: self._notes(conn, row, number, row.last_vote))
-        if found is not None:
-            self.base, self.learned = found
-            self.base.item_names, self.base.annotator_names = self.roll.items, self.roll.annotators
-            self.read = self.saved = self.learned
+    def _take(self, found: list[Vote], code: dict[str, int], gold: dict[int, int], gone: frozenset[int] | None) -> None:
+        """Learn from votes; ``gone``: the numbers of all that were taken back, where none was learned before."""
+        assert self.stream is not None
+        if gone is None:
+            gone = frozenset(vote.retracts for vote in found if vote.retracts is not None)
+            self.stale |= any(number <= self.stream.learned for number in gone)
+        rows = [(vote.seq, vote.item, vote.annotator, code[vote.answer]) for vote in found if vote.retracts is None]
+        self.stream.take(np.array(rows, dtype=np.int64).reshape(-1, 4), found[-1].seq, gold, gone)
 
     @property
     def snapshot_is_due(self) -> bool:
         """Whether enough was learned since the last snapshot."""
-        return self.folder is not None and not self.stale and self.learned >= SNAPSHOT + 1.25 * self.saved
+        stream = self.stream
+        if stream is None or stream.snapshots is None or self.stale:
+            return False
+        return stream.learned >= SNAPSHOT + 1.25 * stream.saved
 
     def snapshot(self, conn: sa.Connection, row: CampaignRow) -> Callable[[], None]:
         """What saves the stream as it is now; it may be called later."""
-        assert self.folder is not None and self.base is not None
-        self.saved = self.learned
-        store, notes = Snapshots(self.folder, row.model()), self._notes(conn, row, self.learned, self.read)
-        return partial(store.save, self.base.copy(), self.learned, notes)
+        stream = self.stream
+        assert stream is not None and stream.snapshots is not None
+        stream.saved = stream.learned
+        notes = self._notes(conn, row, stream.learned, stream.read)
+        return partial(stream.snapshots.save, stream.base.copy(), stream.learned, notes)
 
     def _notes(self, conn: sa.Connection, row: CampaignRow, number: int, until: int) -> dict[str, Any]:
         """What a snapshot says of the votes up to a number: which model has seen them, which was the last, and which of
@@ -219,40 +207,3 @@ class LiveVotes:
             votes.c.campaign == campaign, votes.c.retracts.is_not(None), votes.c.seq <= until
         )
         return frozenset(conn.execute(query).scalars())
-
-    def _take(self, found: list[Vote], retracted: frozenset[int], from_start: bool) -> None:
-        """Put votes behind those that wait; one that is taken back leaves them, or is learned already."""
-        for vote in found:
-            if vote.retracts is None:
-                if vote.seq not in retracted:
-                    self.pending.append(vote)
-            elif not from_start:
-                if vote.retracts <= self.learned:
-                    self.stale = True
-                else:
-                    self.pending = [other for other in self.pending if other.seq != vote.retracts]
-
-    def _learn_blocks(self, row: CampaignRow) -> None:
-        assert self.base is not None
-        while len(self.pending) >= BLOCK:
-            block, self.pending = self.pending[:BLOCK], self.pending[BLOCK:]
-            self.base.learn(self._batch(row, block))
-            self.learned = block[-1].seq
-
-    def _batch(self, row: CampaignRow, some: list[Vote]) -> Batch:
-        code = {json.dumps(c): k for k, c in enumerate(row.classes)}
-        item, annotator = (np.array([vote[i] for vote in some], dtype=np.int64) for i in (1, 2))
-        label = np.array([code[vote.answer] for vote in some], dtype=np.int64)
-        return Batch.of(item, annotator, label, gold={n: code[text] for n, text in self.roll.gold.items()})
-
-    def _knows_gold(self, row: CampaignRow) -> bool:
-        """Whether the stream has learned with the gold that is known now."""
-        assert self.base is not None
-        code = {json.dumps(c): k for k, c in enumerate(row.classes)}
-        store = self.base.store
-        now = np.full(len(store.items), -1)
-        known = [(store.items.find(np.array([n]))[0], code[text]) for n, text in self.roll.gold.items()]
-        for place, k in known:
-            if place >= 0:
-                now[place] = k
-        return bool(np.array_equal(now, store.truth))

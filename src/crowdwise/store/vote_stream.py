@@ -1,6 +1,6 @@
-"""The model of a campaign follows its journal.
+"""The model of a campaign follows its votes, in a folder and on the server.
 
-**Its state is a function of the journal**: of the votes in their order, and of the gold that is known now. Who asked
+**Its state is a function of the votes that count**, in their order, and of the gold that is known now. Who asked
 when, and whether the campaign was closed meanwhile, does not matter to the last bit. A stream depends on how votes are
 cut into batches, so the cuts are fixed: the model learns from whole blocks of ``BLOCK`` votes for good, and from the
 votes after the last whole block as one more batch, on a copy, which is thrown away when more votes come. Where gold
@@ -14,7 +14,7 @@ are, and a digest): where those of the campaign are others now, it is thrown awa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,66 +27,116 @@ from crowdwise.data import folders
 from crowdwise.errors import CrowdwiseError, OutputError
 from crowdwise.online import stream_files
 from crowdwise.online.stream import Online
-from crowdwise.online.vote_store import Batch
+from crowdwise.online.vote_store import Batch, Names
 from crowdwise.store.journal import Journal
 from crowdwise.store.roster import Roster
 
 BLOCK = 1_000
 """The votes that the model learns from at once."""
+CHUNK = 20_000
+"""The votes that are read at once."""
 SNAPSHOT = 20_000
 """After so many votes a new snapshot of the model is saved."""
 
 
-class JournalStream:
+class VoteStream:
+    """A stream that learns from the votes of a campaign: rows of (number, item, annotator, class) in codes."""
+
+    def __init__(
+        self, make: Callable[[], Online], items: Names, annotators: Names, snapshots: Snapshots | None = None
+    ) -> None:
+        self.make, self.names, self.snapshots = make, (items, annotators), snapshots
+        self.restart()
+
+    def restart(self, base: Online | None = None, last: int = 0) -> None:
+        """Begin with a stream that has seen the votes up to a number; without one, with the first vote."""
+        self.base = self.make() if base is None else base
+        """What was learned from whole blocks."""
+        self.base.item_names, self.base.annotator_names = self.names
+        self.pending: Ints = np.empty((0, 4), dtype=np.int64)
+        """The votes that count after the last whole block."""
+        self.read = self.learned = self.saved = last
+        """The numbers of the last vote that was read, of the last in ``base``, and of the last in a snapshot."""
+        self.online, self.seen = self.base.copy(), last
+        """What was learned from all votes, and the number of the last."""
+
+    def load(self, notes: Callable[[int], dict[str, Any]], *, remove: bool = True) -> None:
+        """Begin with the latest snapshot, where there is one of votes that still are what they were."""
+        found = None if self.snapshots is None else self.snapshots.latest(notes, remove=remove)
+        if found is not None:
+            self.restart(*found)
+
+    def knows(self, gold: dict[int, int]) -> bool:
+        """Whether whole blocks were learned with the gold that is known now (item -> class, in codes)."""
+        return _is_known(self.base, gold)
+
+    def take(self, votes: Ints, last: int, gold: dict[int, int], gone: Collection[int] = ()) -> None:
+        """The next votes, up to the number ``last``; those with numbers in ``gone`` were taken back."""
+        self.pending, self.read = np.concatenate([self.pending, votes]), last
+        if gone:
+            self.pending = self.pending[~np.isin(self.pending[:, 0], list(gone))]
+        while len(self.pending) >= BLOCK:
+            _learn(self.base, self.pending[:BLOCK], gold)
+            self.learned, self.pending = int(self.pending[BLOCK - 1, 0]), self.pending[BLOCK:]
+
+    def now(self, gold: dict[int, int]) -> Online:
+        """The stream after all votes that were read; it does not change any more."""
+        if self.seen != self.read or not _is_known(self.online, gold):
+            self.online, self.seen = self.base.copy(), self.read
+            if len(self.pending):
+                _learn(self.online, self.pending, gold)
+        return self.online
+
+
+def _learn(online: Online, rows: Ints, gold: dict[int, int]) -> None:
+    _, item, annotator, label = rows.T
+    online.learn(Batch.of(item, annotator, label, gold=gold))
+
+
+def _is_known(online: Online, gold: dict[int, int]) -> bool:
+    """Whether a stream has learned with the gold that is known now."""
+    store = online.store
+    codes = np.fromiter(gold, dtype=np.int64, count=len(gold))
+    place = store.items.find(codes)
+    now = np.full(len(store.items), -1)
+    now[place[place >= 0]] = np.fromiter(gold.values(), dtype=np.int64, count=len(gold))[place >= 0]
+    return bool(np.array_equal(now, store.truth))
+
+
+class JournalStream(VoteStream):
     """A stream of the votes in a journal."""
 
     def __init__(self, journal: Journal, roster: Roster, snapshots: Snapshots, make: Callable[[], Online]) -> None:
-        self.journal, self.roster, self.snapshots, self.make = journal, roster, snapshots, make
+        super().__init__(make, roster.items, roster.annotators, snapshots)
+        self.journal, self.roster = journal, roster
         with journal.reading():
-            found = snapshots.latest(lambda number: self._notes(journal.chain(number)), remove=not journal.read_only)
-            self._start(*(found or (make(), 0)))
-        self.saved = self.last
-
-    def _start(self, base: Online, last: int, chain: str | None = None) -> None:
-        base.item_names, base.annotator_names = self.roster.items, self.roster.annotators
-        self.base, self.last = base, last
-        """What was learned from whole blocks, and the number of their last vote."""
-        self.chain = (self.journal.chain(last) or "") if chain is None else chain
-        """The digest of these votes."""
-        self.online, self.seen = base, last
-        """What was learned from all votes, and the number of the last."""
+            self.load(self._notes, remove=not journal.read_only)
 
     def follow(self) -> Online:
         """The stream after all votes of the journal."""
         with self.journal.reading():
             self.roster.refresh()
             gold = self._gold()
-            if not self._is_known(self.base, gold):
-                self._start(self.make(), 0)
-            rows, _, chain = self.roster.votes_after(self.last, self.chain, BLOCK)
-            while len(rows) == BLOCK:
-                self._learn(self.base, rows, gold)
-                self._start(self.base, int(rows[-1, 0]), chain)
-                if self.last - self.saved >= SNAPSHOT:
-                    self.save()
-                rows, _, chain = self.roster.votes_after(self.last, self.chain, BLOCK)
-            last = int(rows[-1, 0]) if len(rows) else self.last
-            if last != self.seen or not self._is_known(self.online, gold):
-                self.online, self.seen = self.base, self.last
+            if not self.knows(gold):
+                self.restart()
+            chain, rows = self.journal.chain(self.read) or "", None
+            while rows is None or len(rows) == CHUNK:
+                rows, _, chain = self.roster.votes_after(self.read, chain, CHUNK)
                 if len(rows):
-                    self.online, self.seen = self.base.copy(), last
-                    self._learn(self.online, rows, gold)
-        return self.online
+                    self.take(rows, int(rows[-1, 0]), gold)
+                if self.learned - self.saved >= SNAPSHOT:
+                    self.save()
+            return self.now(gold)
 
     def save(self) -> None:
         """Save a snapshot of whole blocks, where there are more of them than in the last one."""
-        if self.last > self.saved and not self.journal.read_only:
-            self.snapshots.save(self.base, self.last, self._notes(self.chain))
-            self.saved = self.last
+        if self.learned > self.saved and self.snapshots is not None and not self.journal.read_only:
+            self.snapshots.save(self.base, self.learned, self._notes(self.learned))
+            self.saved = self.learned
 
-    def _notes(self, chain: str | None) -> dict[str, Any]:
+    def _notes(self, number: int) -> dict[str, Any]:
         """What a snapshot says of the votes that it has seen."""
-        return {"journal": self.journal.facts()["identity"], "chain": chain, "block": BLOCK}
+        return {"journal": self.journal.facts()["identity"], "chain": self.journal.chain(number), "block": BLOCK}
 
     def _gold(self) -> dict[int, int]:
         """Item -> class, in codes."""
@@ -96,21 +146,6 @@ class JournalStream:
             if any(not 0 <= k < K or not 0 <= n < N for n, k in gold.items()):
                 raise ValueError("a known class is none of the classes")
         return gold
-
-    @staticmethod
-    def _learn(online: Online, rows: Ints, gold: dict[int, int]) -> None:
-        _, item, annotator, label = rows.T
-        online.learn(Batch.of(item, annotator, label, gold=gold))
-
-    @staticmethod
-    def _is_known(online: Online, gold: dict[int, int]) -> bool:
-        """Whether a stream has learned with the gold that is known now."""
-        store = online.store
-        codes = np.fromiter(gold, dtype=np.int64, count=len(gold))
-        place = store.items.find(codes)
-        now = np.full(len(store.items), -1)
-        now[place[place >= 0]] = np.fromiter(gold.values(), dtype=np.int64, count=len(gold))[place >= 0]
-        return bool(np.array_equal(now, store.truth))
 
 
 KEPT = 2

@@ -15,9 +15,7 @@ from crowdwise.errors import ReadError
 from crowdwise.online.vote_store import Names, grown
 from crowdwise.server.campaign_rows import CampaignRow
 from crowdwise.server.store_tables import annotators, answers, items, leases, skips, votes
-
-CHUNK = 20_000
-"""Votes that are read at once."""
+from crowdwise.store.vote_stream import CHUNK
 
 
 class Vote(NamedTuple):
@@ -30,7 +28,7 @@ class Vote(NamedTuple):
     retracts: int | None
 
 
-class LiveRoll:
+class LiveNames:
     """The items and annotators of a campaign. The code of an item or annotator is its number less one."""
 
     def __init__(self) -> None:
