@@ -33,7 +33,7 @@ def test_a_vote_counts_once_by_its_id(site: Site) -> None:
     assert site.call("POST", f"/campaigns/{campaign}/votes", 201, json=vote)["added"] == 1
     assert site.call("POST", f"/campaigns/{campaign}/votes", 201, json=vote)["repeated"] == 1
     other = site.call("POST", f"/campaigns/{campaign}/votes", 409, json={**vote, "label": "robin"})
-    assert "'ann' has answered \"wren\" on 'p0' before, and answers \"robin\" now" in other["detail"]
+    assert "'ann' has voted 'wren' on 'p0' before, and votes 'robin' now" in other["detail"]
     other = site.call("POST", f"/campaigns/{campaign}/votes", 409, json={**vote, "item": "p1"})
     assert "The vote v1 is there with another content" in other["detail"]
     again = site.call("POST", f"/campaigns/{campaign}/votes", 409, json={**vote, "id": "v2"})

@@ -29,7 +29,7 @@ from crowdwise.server.lease_rows import LeaseAsked
 from crowdwise.server.point_rows import add_point, point_of, skills_noted
 from crowdwise.server.question_queue import InFlight, QuestionQueues, Shown, hand_out
 from crowdwise.server.store_tables import audit, ended_sessions, tokens
-from crowdwise.server.vote_rows import Ballot, add_together
+from crowdwise.server.vote_rows import add_together
 from crowdwise.server.webhook_sender import WebhookSender
 
 DAY = 86_400.0
@@ -105,7 +105,7 @@ class Service:
 
     async def vote_now(self, campaign: str, votes: Sequence[Any]) -> dict[str, Any]:
         """Add the votes of a request, all or none; they are on the disk when this returns."""
-        work = Work(campaign, together=add_together, argument=Ballot(votes))
+        work = Work(campaign, together=add_together, argument=votes)
         found: dict[str, Any] = await asyncio.wrap_future(self.commit.submit(work))
         return found
 

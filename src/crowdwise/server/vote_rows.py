@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
 from crowdwise.active.end_state import ENDS
-from crowdwise.errors import CrowdwiseError, DuplicateError, InputError, listing
+from crowdwise.errors import CrowdwiseError, InputError
 from crowdwise.server import steady_clock
 from crowdwise.server.answer_codes import answer_text
 from crowdwise.server.campaign_rows import (
@@ -34,6 +33,7 @@ from crowdwise.server.lease_rows import money_left, votes_given
 from crowdwise.server.name_rows import add_names, kind_of_names, known_numbers, texts_of_kind
 from crowdwise.server.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 from crowdwise.store.canonical import id_text
+from crowdwise.store.intake import Incoming, new_among
 
 UNDO_SECONDS = 3600.0
 """How long an annotator may take a vote back."""
@@ -53,16 +53,9 @@ class VoteGiven:
     """Whether the annotator sends it, and not a lead."""
 
 
-@dataclass(frozen=True)
-class Ballot:
-    """The votes of one request: all are added, or none."""
-
-    votes: Sequence[VoteGiven]
-
-
 @dataclass
 class _Known:
-    """What the store knows about the votes of some ballots."""
+    """What the store knows about the votes of some requests."""
 
     row: CampaignRow
     item: dict[str, int]
@@ -80,23 +73,14 @@ class _Known:
     pairs: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A vote with the texts of its names and answer."""
-
-    item: str
-    annotator: str
-    answer: str
-    id: str
-    given: VoteGiven
-
-
-def add_together(conn: sa.Connection, campaign: str, ballots: Sequence[Ballot]) -> list[dict[str, Any] | Exception]:
+def add_together(
+    conn: sa.Connection, campaign: str, requests: Sequence[Sequence[VoteGiven]]
+) -> list[dict[str, Any] | Exception]:
     """Write the votes of several requests: for each what became of it, or why nothing of it was written."""
     row = find_campaign(conn, campaign)
     check_open(row)
     kinds = [kind_of_names(conn, table, campaign) for table in (items, annotators)]
-    read = [_read(row, ballot, *kinds) for ballot in ballots]
+    read = [_read(row, votes, *kinds) for votes in requests]
     good = [one for one in read if not isinstance(one, Exception)]
     known = _look_up(conn, row, [vote for one in good for vote in one])
     out: list[dict[str, Any] | Exception] = []
@@ -116,21 +100,25 @@ def add_together(conn: sa.Connection, campaign: str, ballots: Sequence[Ballot]) 
     return out
 
 
-def _read(row: CampaignRow, ballot: Ballot, item_kind: str | None, kind: str | None) -> list[_Read] | Exception:
+def _read(
+    row: CampaignRow, given: Sequence[VoteGiven], item_kind: str | None, kind: str | None
+) -> list[Incoming] | Exception:
     try:
-        texts = [answer_text(row, vote.label, vote.item) for vote in ballot.votes]
-        names = texts_of_kind(item_kind, items, [vote.item for vote in ballot.votes])
-        people = texts_of_kind(kind, annotators, [vote.annotator for vote in ballot.votes])
-        ids = [
-            f"[{n}, {m}]" if vote.id is None else f"{m if vote.own else ''}:{id_text(vote.id)}"
-            for vote, n, m in zip(ballot.votes, names, people, strict=True)
-        ]
+        texts = [answer_text(row, vote.label, vote.item) for vote in given]
+        names = texts_of_kind(item_kind, items, [vote.item for vote in given])
+        people = texts_of_kind(kind, annotators, [vote.annotator for vote in given])
+        return [
+            Incoming(
+                f"[{n}, {m}]" if vote.id is None else f"{m if vote.own else ''}:{id_text(vote.id)}",
+                vote.id, n, m, text, given=vote,
+            )
+            for vote, n, m, text in zip(given, names, people, texts, strict=True)
+        ]  # fmt: skip
     except CrowdwiseError as error:
         return error
-    return [_Read(*parts) for parts in zip(names, people, texts, ids, ballot.votes, strict=True)]
 
 
-def _look_up(conn: sa.Connection, row: CampaignRow, read: list[_Read]) -> _Known:
+def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Known:
     known = _Known(
         row,
         known_numbers(conn, items, row.id, [vote.item for vote in read]),
@@ -195,7 +183,7 @@ _LEASED = sa.select(leases.c.item, leases.c.annotator).where(
 
 
 def _sort_out_whole(
-    conn: sa.Connection, known: _Known, read: list[_Read]
+    conn: sa.Connection, known: _Known, read: list[Incoming]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """As :func:`_sort_out`; names that it adds stay only where all goes well."""
     if all(vote.item in known.item and vote.annotator in known.annotator for vote in read):
@@ -209,53 +197,28 @@ def _sort_out_whole(
         raise
 
 
-def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The rows of the votes of a ballot that are new; an error where one contradicts what is there."""
+def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows of the votes of a request that are new; an error where one contradicts what is there."""
     _declare(conn, known, read)
-    now, new, shut, late = steady_clock.now(), list[tuple[_Read, int, int]](), list[Any](), 0.0
-    by_id, pairs = dict(known.by_id), dict(known.pairs)
-    for vote in read:
-        item, who = known.item[vote.item], known.annotator[vote.annotator]
-        if vote.given.id is None and vote.id in by_id and (item, who) not in pairs:  # it was taken back: a new vote
-            vote = replace(vote, id=f"{vote.id} {uuid.uuid4().hex[:12]}")
-        content = (item, who, vote.answer)
-        name, person = json.loads(vote.item), json.loads(vote.annotator)
-        if vote.id in by_id:
-            if by_id[vote.id] != content and by_id[vote.id][:2] == content[:2]:
-                raise DuplicateError(
-                    f"{person!r} has answered {by_id[vote.id][2]} on {name!r} before, and answers {vote.answer} now. "
-                    "Votes are not changed: nothing was added."
-                )
-            if by_id[vote.id] != content:
-                raise DuplicateError(
-                    f"The vote {vote.given.id} is there with another content than {person!r} on {name!r}: an id stands "
-                    "for one vote. Nothing was added."
-                )
-            continue
-        if (item, who) in pairs:
-            raise DuplicateError(
-                f"{person!r} has voted on {name!r} before, in another vote. Votes are not changed: nothing was added."
-            )
-        if item in known.closed:
-            shut.append(name)
+    read = [vote._replace(pair=(known.item[vote.item], known.annotator[vote.annotator])) for vote in read]
+    by_id, pairs, late = dict(known.by_id), dict(known.pairs), 0.0
+    new = [(id_, read[i]) for i, id_ in new_among(read, by_id, pairs, known.closed)]
+    for before, (_, vote) in enumerate(new):
         if vote.given.own:
-            late += _late(conn, known, item, who, late, [other for _, other, _ in new])
-        by_id[vote.id], pairs[item, who] = content, 0
-        new.append((vote, item, who))
-    if shut:
-        raise InputError(f"Votes on closed items: {listing(dict.fromkeys(shut))}. Nothing was added.")
+            late += _late(conn, known, *vote.pair, late, before)
     known.by_id, known.pairs, known.left = by_id, pairs, known.left - late
+    now = steady_clock.now()
     rows = [
         {
-            "campaign": known.row.id, "vote_id": vote.id, "item": item, "annotator": who, "answer": vote.answer,
-            "price": known.price[who], "time": now, "seconds": vote.given.seconds, "shown": vote.given.shown,
-            "retracts": None,
+            "campaign": known.row.id, "vote_id": id_, "item": vote.pair[0], "annotator": vote.pair[1],
+            "answer": vote.answer, "price": known.price[vote.pair[1]], "time": now, "seconds": vote.given.seconds,
+            "shown": vote.given.shown, "retracts": None,
         }
-        for vote, item, who in new
+        for id_, vote in new
     ]  # fmt: skip
     receipt: dict[str, Any] = {"added": len(new), "repeated": len(read) - len(new)}
     if known.row.settings["feedback"]:
-        tested = [(vote, known.gold[known.item[vote.item]]) for vote in read if known.item[vote.item] in known.gold]
+        tested = [(vote, known.gold[vote.pair[0]]) for vote in read if vote.pair[0] in known.gold]
         receipt["feedback"] = [
             {"item": json.loads(vote.item), "correct": vote.answer == gold, "expected": json.loads(gold)}
             for vote, gold in tested
@@ -263,10 +226,10 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[_Read]) -> tuple[li
     return rows, receipt
 
 
-def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, new: list[int]) -> float:
+def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: int) -> float:
     """What an answer costs whose question is no longer out: it came late, or the question was given back. It is taken
     as long as the annotator could be asked about the item; else tickets that were kept would go beyond the end, the
-    budget and limits. ``new``: the items of the votes before it in the same request."""
+    budget and limits. ``before``: how many votes of the same request came before it."""
     person = known.people[who]
     if not person.available:
         raise CampaignClosed("Your answers are not taken at present: ask the lead of the campaign. Nothing was added.")
@@ -275,7 +238,7 @@ def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, 
     full, most = known.ended, known.row.rule.max_votes
     if person.max_votes is not None:
         out = sum(other == who for _, other in known.leased)
-        full |= votes_given(conn, known.row.id, who) + out + len(new) >= person.max_votes
+        full |= votes_given(conn, known.row.id, who) + out + before >= person.max_votes
     if most is not None and item not in known.gold:
         given = sum(conn.execute(query, {"campaign": known.row.id, "item": item}).scalar_one() for query in _ON_ITEM)
         waiting = sum(there == item and not seq for (there, _), seq in known.pairs.items())
@@ -285,7 +248,7 @@ def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, 
     return float(person.price)
 
 
-def _declare(conn: sa.Connection, known: _Known, read: list[_Read]) -> None:
+def _declare(conn: sa.Connection, known: _Known, read: list[Incoming]) -> None:
     """Unknown names are an error, or are added where the campaign says so."""
     price = known.row.price_of_unknown
     for table, there, texts in (

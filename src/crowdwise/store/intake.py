@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,8 +51,8 @@ def add_votes(
         rows, found = read_rows(votes)
         items, people, labels = _of_rows(rows, classes)
         ids = found if ids is None else ids
-    given = None if ids is None else [id_text(name) for name in ids]
-    if given is not None and len(given) != len(items):
+    given: list[str | None] = [None] * len(items) if ids is None else [id_text(name) for name in ids]
+    if len(given) != len(items):
         raise InputError(f"There are {len(items)} votes and {len(given)} ids: give one for each. Nothing was added.")
     with journal.writing():
         for table, texts in (("items", items), ("annotators", people)):
@@ -59,20 +60,18 @@ def add_votes(
             texts[:] = [written[text] for text in texts]
         item_code = roster.codes("items", items, price, UNKNOWN)
         person_code = roster.codes("annotators", people, price, UNKNOWN)
-        content = [(item_code[n], person_code[m], k) for n, m, k in zip(items, people, labels, strict=True)]
-        names = given or [f"[{n}, {m}]" for n, m in zip(items, people, strict=True)]
-        new = _new_among(roster, names, content, items, people, classes)
-        closed = roster.items_with("closed")
-        shut = [json.loads(items[i]) for i in new if content[i][0] in closed] if closed else []
-        if shut:
-            raise InputError(f"Votes on closed items: {listing(dict.fromkeys(shut))}. Nothing was added.")
+        incoming = [
+            Incoming(f"[{n}, {m}]" if id_ is None else id_, id_, n, m, k, (item_code[n], person_code[m]))
+            for n, m, k, id_ in zip(items, people, labels, given, strict=True)
+        ]
+        new = new_among(incoming, *_there(roster, incoming), roster.items_with("closed"), classes.__getitem__)
         prices = dict(journal.read("SELECT id - 1, price FROM annotators"))
-        now = time.time()
+        now, rows = time.time(), [(id_, incoming[i]) for i, id_ in new]
         journal.add_votes(
-            [(names[i], n + 1, m + 1, k, prices[m], now) for i in new for n, m, k in (content[i],)],
-            [(items[i], people[i]) for i in new],
+            [(id_, v.pair[0] + 1, v.pair[1] + 1, v.answer, prices[v.pair[1]], now) for id_, v in rows],
+            [(v.item, v.annotator) for _, v in rows],
         )
-        answered = [(content[i][0] + 1, content[i][1] + 1) for i in new]
+        answered = [(v.pair[0] + 1, v.pair[1] + 1) for _, v in rows]
         for table in ("asked", "skipped"):
             journal.write(f"DELETE FROM {table} WHERE item = ? AND annotator = ?", answered)
     return Receipt(len(new), len(items) - len(new))
@@ -187,41 +186,72 @@ def class_codes(gold: Mapping[Any, Any] | None, classes: list[Any]) -> dict[Any,
     return {item: class_code(label, item, classes, GOLD) for item, label in (gold or {}).items()}
 
 
-def _new_among(
-    roster: Roster, names: list[str], content: list[tuple[int, int, int]], items: list[str], people: list[str],
-    classes: list[Any],
-) -> list[int]:  # fmt: skip
-    """The places of the votes that are not in the journal yet; an error where one contradicts it."""
-    seen: dict[str, tuple[int, ...]] = {}
-    pairs: set[tuple[int, ...]] = set()
-    columns = "SELECT vote_id, item - 1, annotator - 1, label FROM votes WHERE"
-    for lo in range(0, len(names), AT_ONCE):
-        some, rows = names[lo : lo + AT_ONCE], [x + 1 for row in content[lo : lo + AT_ONCE] for x in row[:2]]
-        marks, values = ",".join("?" * len(some)), ",".join(["(?, ?)"] * len(some))
-        found = roster.journal.read(f"{columns} vote_id IN ({marks})", some)
-        found += roster.journal.read(f"{columns} (item, annotator) IN (VALUES {values})", rows)
-        seen |= {vote: tuple(row) for vote, *row in found}
-        pairs |= {(item, who) for _, item, who, _ in found}
-    new: list[int] = []
-    for i, (name, row) in enumerate(zip(names, content, strict=True)):
-        if name not in seen and row[:2] not in pairs:
-            seen[name] = row
-            pairs.add(row[:2])
-            new.append(i)
-        elif name not in seen:
-            item, who = json.loads(items[i]), json.loads(people[i])
+class Incoming(NamedTuple):
+    """A vote that comes in. Names are JSON texts; the answer is one, or a class code."""
+
+    id: str
+    chosen: str | None
+    """The id that the sender gave it, if any."""
+    item: str
+    annotator: str
+    answer: Any
+    pair: tuple[int, int] = (0, 0)
+    """The numbers of its item and annotator."""
+    given: Any = None
+    """The vote as it was handed over."""
+
+
+def new_among(
+    votes: Sequence[Incoming], by_id: dict[str, tuple[int, int, Any]], pairs: dict[tuple[int, int], int],
+    closed: Container[int], show: Callable[[Any], Any] = json.loads,
+) -> list[tuple[int, str]]:  # fmt: skip
+    """The places and ids of the votes that are not there yet; an error where one contradicts what is there.
+
+    ``by_id`` (id -> item, annotator and answer) and ``pairs`` (those with a vote that counts) get the new ones, too.
+    """
+    new, shut = list[tuple[int, str]](), dict[str, None]()
+    for i, vote in enumerate(votes):
+        id_, content = vote.id, (*vote.pair, vote.answer)
+        if vote.chosen is None and id_ in by_id and vote.pair not in pairs:  # it was taken back: a new vote
+            id_ = f"{id_} {uuid.uuid4().hex[:12]}"
+        before = by_id.get(id_)
+        if before == content:
+            continue
+        if before is None and vote.pair not in pairs:
+            by_id[id_], pairs[vote.pair] = content, 0
+            new.append((i, id_))
+            if vote.pair[0] in closed:
+                shut[vote.item] = None
+            continue
+        item, who = json.loads(vote.item), json.loads(vote.annotator)
+        if before is None:
             raise DuplicateError(
                 f"{who!r} has voted on {item!r} before, in another vote. Votes are not changed: nothing was added."
             )
-        elif seen[name] != row:
-            item, who = json.loads(items[i]), json.loads(people[i])
-            if seen[name][:2] == row[:2]:
-                raise DuplicateError(
-                    f"{who!r} has voted {classes[seen[name][2]]!r} on {item!r} before, and votes {classes[row[2]]!r} "
-                    "now. Votes are not changed: nothing was added."
-                )
+        if before[:2] == vote.pair:
             raise DuplicateError(
-                f"The vote {name} is there with another content than {who!r} on {item!r}: "
-                "an id stands for one vote. Nothing was added."
+                f"{who!r} has voted {show(before[2])!r} on {item!r} before, and votes {show(vote.answer)!r} now. "
+                "Votes are not changed: nothing was added."
             )
+        raise DuplicateError(
+            f"The vote {vote.chosen or id_} is there with another content than {who!r} on {item!r}: "
+            "an id stands for one vote. Nothing was added."
+        )
+    if shut:
+        raise InputError(f"Votes on closed items: {listing(map(json.loads, shut))}. Nothing was added.")
     return new
+
+
+def _there(roster: Roster, votes: list[Incoming]) -> tuple[dict[str, tuple[int, int, int]], dict[tuple[int, int], int]]:
+    """The votes of the journal with the ids or the pairs of those that come in: by id, and the pairs."""
+    by_id, pairs = dict[str, tuple[int, int, int]](), dict[tuple[int, int], int]()
+    columns = "SELECT vote_id, item - 1, annotator - 1, label FROM votes WHERE"
+    for lo in range(0, len(votes), AT_ONCE):
+        some = votes[lo : lo + AT_ONCE]
+        marks, values = ",".join("?" * len(some)), ",".join(["(?, ?)"] * len(some))
+        found = roster.journal.read(f"{columns} vote_id IN ({marks})", [vote.id for vote in some])
+        numbers = [x + 1 for vote in some for x in vote.pair]
+        found += roster.journal.read(f"{columns} (item, annotator) IN (VALUES {values})", numbers)
+        by_id |= {id_: (item, who, label) for id_, item, who, label in found}
+        pairs |= {(item, who): 1 for _, item, who, _ in found}
+    return by_id, pairs
