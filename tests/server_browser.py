@@ -43,7 +43,7 @@ class Tab:
         self.context = self.browser.new_context(
             viewport={"width": self.width, "height": 800}, color_scheme=self.scheme, reduced_motion="reduce"
         )
-        self.context.set_default_timeout(20_000)
+        self.context.set_default_timeout(60_000)
         self.page = self.context.new_page()
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
@@ -61,7 +61,7 @@ class Tab:
         """Follow an invitation link to the labelling page."""
         link = site.call("POST", f"/campaigns/{campaign}/invitations", 201, json={"annotator": annotator})["link"]
         self.page.goto(link)
-        need_module("playwright.sync_api").expect(self.page.locator("#answers")).not_to_be_empty(timeout=20_000)
+        need_module("playwright.sync_api").expect(self.page.locator("#answers")).not_to_be_empty(timeout=60_000)
         return self.page
 
     def turn(self, width: int, scheme: str) -> None:
@@ -82,4 +82,4 @@ class Tab:
 
 def has_text(page: Any, selector: str, text: str) -> None:
     """Wait until an element says this (a wait by script would need the eval that the pages forbid)."""
-    need_module("playwright.sync_api").expect(page.locator(selector)).to_have_text(text, timeout=20_000)
+    need_module("playwright.sync_api").expect(page.locator(selector)).to_have_text(text, timeout=60_000)

@@ -59,7 +59,7 @@ def test_search_works_from_disk(site: Path) -> None:
         page.goto((site / "index.html").as_uri())
         page.click("input.md-search__input")
         page.keyboard.type("ConfusionVector")
-        page.wait_for_selector(".md-search-result__item a", timeout=20_000)
+        page.wait_for_selector(".md-search-result__item a", timeout=60_000)
         found = page.locator(".md-search-result__item a").evaluate_all("links => links.map(link => link.href)")
     assert any("reference/methods.html" in address for address in found)
 

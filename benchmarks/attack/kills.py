@@ -34,7 +34,7 @@ import crowdwise as cw
 from crowdwise.errors import CrowdwiseError
 from crowdwise.store.journal import Journal
 
-LONGEST = 10.0
+LONGEST = 60.0
 """Seconds without a version: a hang."""
 
 
@@ -213,7 +213,7 @@ class Victims:
         """Let one write from a version on, then kill it: what it acknowledged, and whether it failed or hung."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{first}\n".encode())
-        began = self.line(60.0)
+        began = self.line(300.0)
         assert began is not None and began.startswith("pid "), began
         said = [self.line(LONGEST)] if wait else []
         time.sleep(delay)

@@ -15,7 +15,7 @@ ATTACKS = Path(__file__).resolve().parents[2] / "benchmarks" / "attack"
 
 def attack(name: str, rounds: int, targets: str) -> list[dict[str, Any]]:
     command = [sys.executable, str(ATTACKS / name), "--rounds", str(rounds), "--seed", "7", "--only", targets]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     found: dict[str, Any] = json.loads(done.stdout or "{}")
     assert done.returncode == 0 and found["held"], f"{done.stdout}\n{done.stderr}"
     return list(found["targets"].values())

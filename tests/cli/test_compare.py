@@ -88,7 +88,7 @@ def test_without_methods_the_stated_ones_are_compared(folder):
 def test_piped_it_draws_no_progress(folder):
     done = subprocess.run(
         [sys.executable, "-m", "crowdwise", "compare", str(folder / "labels.csv"), "-m", "majority,wawa",
-         "--repeats", "1", "--replicates", "0"], capture_output=True, text=True, timeout=120,
+         "--repeats", "1", "--replicates", "0"], capture_output=True, text=True, timeout=600,
         check=False, env=dict(os.environ),
     )  # fmt: skip
     assert done.returncode == 0 and done.stderr == ""

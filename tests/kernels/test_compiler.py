@@ -33,7 +33,7 @@ def test_a_package_that_cannot_be_written_to(home: str | None, tmp_path: Path) -
     env |= {"PYTHONPATH": str(copy.parent), "CROWDWISE_ENGINE": "native", "PYTHONDONTWRITEBYTECODE": "1"}
     env |= {"XDG_CACHE_HOME": str(tmp_path / "blocked" / "cache")} | ({} if home is None else {"HOME": home})
     done = subprocess.run(
-        [sys.executable, "-c", FIT], env=env, cwd=tmp_path / "work", capture_output=True, text=True, timeout=170,
+        [sys.executable, "-c", FIT], env=env, cwd=tmp_path / "work", capture_output=True, text=True, timeout=600,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -350,6 +350,6 @@ def test_messages_over_3000_votes_take_seconds():
 
     crowd = cw.simulate.regular(1000, l=3, r=4, random_state=0)
     head = started("deep-bp", crowd.votes)
-    began = time.perf_counter()
+    began = time.process_time()
     head.begin_epoch(0, lambda: None)
-    assert time.perf_counter() - began < 5.0
+    assert time.process_time() - began < 5.0

@@ -40,7 +40,7 @@ def together(tmp_path_factory):
         )
         for rank in "01"
     ]  # fmt: skip
-    said = [process.communicate(timeout=150) for process in started]
+    said = [process.communicate(timeout=600) for process in started]
     assert [process.returncode for process in started] == [0, 0], said[0][1][-2000:]
     return folder, [out for out, _ in said], made
 

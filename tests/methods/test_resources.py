@@ -34,7 +34,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_thousands_of_classes_take_no_gigabytes() -> None:
     """2,000 classes and 20,000 votes took 17 GB."""
-    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     said, memory = done.stdout.strip().splitlines()
     score, _, note = said.partition(" ")

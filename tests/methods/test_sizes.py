@@ -26,10 +26,10 @@ def everybody(M, N=2, K=2, seed=0):
 @pytest.mark.parametrize("key", PAIRWISE)
 def test_a_hundred_thousand_annotators_who_all_meet_are_refused_at_once(key):
     votes = everybody(100_000)
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InputError, match=r"100,000 annotators.*9,999,900,000 pairs.*Use anchored"):
         cw.aggregate(votes, key)
-    assert time.perf_counter() - began < 20.0
+    assert time.process_time() - began < 20.0
 
 
 @pytest.mark.parametrize("key", PAIRWISE)

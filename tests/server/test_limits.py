@@ -226,7 +226,7 @@ def test_headers_without_end_are_refused(tmp_path: Path) -> None:
         port = int(url.rsplit(":", 1)[1])
         for begin, more in ((b"", b"x-some: thing\r\n" * 64), (b"x-long: ", b"x" * 1024)):
             sent = 0
-            with socket.create_connection(("127.0.0.1", port), timeout=20) as pipe:
+            with socket.create_connection(("127.0.0.1", port), timeout=120) as pipe:
                 pipe.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + begin)
                 try:
                     while sent < 60_000_000:  # far more than what sockets hold
@@ -236,7 +236,7 @@ def test_headers_without_end_are_refused(tmp_path: Path) -> None:
                 except ConnectionError:
                     answer = b"closed"
             assert answer == b"closed"
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as pipe:  # two requests on one connection
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as pipe:  # two requests on one connection
             for _ in range(2):
                 body = b"x" * 200_000
                 head = b"POST /api/v1/campaigns HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)

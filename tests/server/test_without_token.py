@@ -37,13 +37,13 @@ def until_closed(pipe: socket.socket, part: bytes, most: int) -> int:
 
 def test_requests_that_do_not_wait_for_answers_are_cut_off(port: int) -> None:
     one = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as pipe:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as pipe:
         pipe.sendall(one * 8)  # a few are answered in their order
-        answer, until = b"", time.monotonic() + 10
+        answer, until = b"", time.monotonic() + 60
         while answer.count(b'{"status":"ok"}') < 8 and time.monotonic() < until:
             answer += pipe.recv(65536)
         assert answer.count(b"HTTP/1.1 200") == 8
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as pipe:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as pipe:
         assert until_closed(pipe, one * 2_000, 60_000_000) < 30_000_000
 
 
@@ -54,7 +54,7 @@ def test_a_client_that_reads_no_answer_is_cut_off(tmp_path: Path, monkeypatch: p
         with socket.socket() as pipe:
             pipe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             pipe.connect(("127.0.0.1", int(url.rpartition(":")[2])))
-            until, gone = time.monotonic() + 20, False
+            until, gone = time.monotonic() + 120, False
             while not gone and time.monotonic() < until:
                 try:
                     pipe.sendall(head)
@@ -67,17 +67,17 @@ def test_a_client_that_reads_no_answer_is_cut_off(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("path", ["/api/v1/campaigns", "/label-studio/predict", "/api/v1/nowhere"])
 def test_the_answer_comes_before_the_body(port: int, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 8000000\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as pipe:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as pipe:
         pipe.sendall(head.encode() + b"[")  # the rest never comes
         assert pipe.recv(4096).startswith(b"HTTP/1.1 401")
 
 
 def test_a_large_login_is_refused(port: int) -> None:
     head = b"POST /login HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-www-form-urlencoded\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as pipe:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as pipe:
         pipe.sendall(head + b"content-length: 20000\r\n\r\n")
         assert pipe.recv(4096).startswith(b"HTTP/1.1 413")
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as pipe:  # no length is announced
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as pipe:  # no length is announced
         pipe.sendall(head + b"transfer-encoding: chunked\r\n\r\n" + b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
         assert pipe.recv(4096).startswith((b"HTTP/1.1 413", b"HTTP/1.1 400"))
 
@@ -103,9 +103,9 @@ def test_a_page_of_another_site_is_refused_before_its_body_is_read(site: Site) -
 def test_memory_stays_flat_under_the_attack_tool(tmp_path: Path) -> None:
     tool = Path(__file__).parents[2] / "benchmarks" / "attack" / "without_token.py"
     run = subprocess.run(
-        [sys.executable, str(tool), "--seconds", "3", "--connections", "10"],
+        [sys.executable, str(tool), "--seconds", "3", "--connections", "10", "--slowest", "60"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert run.returncode == 0, run.stdout + run.stderr

