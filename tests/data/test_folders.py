@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import resource
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from crowdwise.data import folders
-from crowdwise.data.folders import NEW, Manifest, check_target, replacing, seal, write_text, write_whole
+from crowdwise.data.folders import NEW, Manifest, check_target, replacing, seal, temporary, write_text, write_whole
 from crowdwise.data.saved_files import kind_of, read_saved, write_arrays, write_json
 from crowdwise.errors import OutputError, ReadError
 
@@ -296,6 +297,23 @@ def test_two_who_save_at_once_leave_one_whole_result(tmp_path: Path) -> None:
     assert value_of(tmp_path / "kept") > 0
     put(tmp_path / "kept", 1)
     assert os.listdir(tmp_path) == ["kept"]
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_temporary_that_is_removed_before_its_lock_is_made_again(
+    folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, taken = fcntl.flock, list[Path]()
+
+    def removed_first(handle: int, how: int) -> None:
+        if not taken:  # as by another process, which cleans up what was left behind
+            taken.extend(tmp_path.iterdir())
+            taken[0].rmdir() if folder else taken[0].unlink()
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with temporary(tmp_path, "kept", folder=folder) as made:
+        assert taken and made.exists() and made != taken[0]
 
 
 def _full(place: Path, path: Path, size: int) -> None:

@@ -317,6 +317,13 @@ def _lock(path: Path) -> int | None:
         except OSError:
             os.close(handle)
             return None
+        try:  # between opening and locking, another process may have removed it
+            same = os.path.samestat(os.fstat(handle), path.stat())
+        except FileNotFoundError:
+            same = False
+        if not same:
+            os.close(handle)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return handle
 
 
