@@ -62,8 +62,9 @@ $(VENV)/installed: $(VENV)/tools
 	$(PIP) --no-build-isolation -e '.[deep,report]'
 	@touch $@
 
-# crowd-kit, which methods are compared with, asks for more than we use of it (transformers): its own files suffice.
+# Libraries that results are compared with ask for more than we use of them (transformers, tensorboard) or for older
+# versions (irrCAC): their own files suffice.
 $(VENV)/installed-dev: $(VENV)/tools
 	$(PIP) --no-build-isolation -e '.[dev]'
-	$(PIP) --no-deps crowd-kit
+	$(PIP) --no-deps crowd-kit irrcac snorkel
 	@touch $(VENV)/installed $@

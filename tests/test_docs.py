@@ -6,6 +6,8 @@ In README.md, CONTRIBUTING.md and all pages under docs
 - every line of a ``console`` or ``bash`` block that begins with ``crowdwise`` is run in the same folder;
 - a ``text`` block after ``<!-- output -->`` holds what the block before it printed, ``...`` standing for anything;
 - ``<!-- no-run -->`` above a block leaves it out.
+
+Notebooks under docs/tutorials are run in a kernel and print what is stored in them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import ast
 import contextlib
 import doctest
 import io
+import json
 import re
 import runpy
 import shlex
@@ -102,6 +105,23 @@ def test_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypa
         elif block.mark == OUTPUT:
             same = doctest.OutputChecker().check_output(block.text, printed, LOOSE)
             assert same, f"{page.name}, line {block.line} says\n{block.text}\nand the block above it prints\n{printed}"
+
+
+def load_notebooks() -> types.SimpleNamespace:
+    """docs/notebooks.py, which is no module of the package."""
+    return types.SimpleNamespace(**runpy.run_path(str(DOCS / "notebooks.py")))
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("tutorials/*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_print_what_is_stored(path: Path) -> None:
+    notebooks = load_notebooks()
+    stored = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    for cell, now in zip(stored, notebooks.run(path).cells, strict=True):
+        if cell["cell_type"] != "code" or "varies" in cell["metadata"].get("tags", ()):
+            continue
+        was, printed = ("".join(map(notebooks.text_of, outputs)) for outputs in (cell["outputs"], now["outputs"]))
+        same = doctest.OutputChecker().check_output(was, printed, doctest.NORMALIZE_WHITESPACE)
+        assert same, f"{path.name} has\n{was}\nand now prints\n{printed}\nRun python docs/notebooks.py."
 
 
 OWN = ("campaign_service.py", "spark_job.py")
@@ -289,7 +309,8 @@ def test_every_page_is_in_the_menu() -> None:
             yield from pages(target) if isinstance(target, list) else [target]
 
     listed = [page for page in pages(site["nav"]) if not page.startswith("reference/")]  # made in the build
-    assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+    pages_and_notebooks = [*DOCS.rglob("*.md"), *(path.with_suffix(".md") for path in DOCS.rglob("*.ipynb"))]
+    assert sorted(listed) == sorted(path.relative_to(DOCS).as_posix() for path in pages_and_notebooks)
 
 
 def test_links_between_files_lead_somewhere() -> None:

@@ -36,7 +36,7 @@ RETIRED = {
 
 LOOKED_AT = {
     "src/crowdwise": ("*.py", "*.html", "*.css", "*.js", "*.j2"),
-    "docs": ("*.md", "*.py"),
+    "docs": ("*.md", "*.py", "*.ipynb"),
     "examples": ("*.py",),
 }
 
