@@ -23,6 +23,7 @@ import crowdwise as cw
 from crowdwise.core import em
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import safe_log
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.methods import bayes_mace
 from crowdwise.methods.ability_fit import State
 from crowdwise.methods.bayes_ibcc import expected_log
@@ -160,7 +161,7 @@ def objective_of(key: str, votes: Any, point: Any) -> float:
         state = State(a, b, np.empty((M, 0)), pi)
         return model._objective(to, state, model._pass(to, state, safe_log(pi)[None])[2])
     knowing, strategy = point
-    family = cw.MACE()._family(part, em.statistics(part, votes.shares()), votes, None)
+    family = cw.MACE()._family_of(VoteParts.whole(votes))
     trust, habit = knowing[:, ::-1] + family.trust_prior, strategy + family.strategy_prior
     logs = expected_log(trust, axis=1), expected_log(habit, axis=1)
     params = bayes_mace.Habits(

@@ -18,7 +18,8 @@ import default_learner as sets
 import numpy as np
 
 import crowdwise as cw
-from crowdwise.core.dependence import correct, resolve, votes_per_item
+from crowdwise.core.dependence import correct, votes_per_item
+from crowdwise.core.vote_parts import VoteParts, resolve
 from crowdwise.learners import ensemble_cross_fit
 from crowdwise.learners import held_out_votes as held
 
@@ -76,7 +77,8 @@ def measured(p, strength, base, power, votes):
     """Labels right, in percent, and the log loss of corrected probabilities."""
     rows, truth = held.VoteList.of(votes), np.asarray(votes.truth)
     q = held.posterior(p, held.vote_confusions(p, rows, strength, base), rows, power)
-    found = resolve("auto", votes, q, None, np.log(np.maximum(p, held.FLOOR)), shared_prior=True)
+    parts = VoteParts.whole(votes, None, np.log(np.maximum(p, held.FLOOR)))
+    found = resolve("auto", parts, lambda _: q, shared_prior=True)
     corrected = correct(q, power * votes_per_item(votes), found)
     return figures(corrected, truth)
 

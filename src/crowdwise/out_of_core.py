@@ -226,12 +226,10 @@ def aggregate_files(
 
     target, kept = check_places(out, save)
     rows = _rows(max_memory, rows_per_part)
-    entry = registry.find(method or registry.default_method(registry.VOTES, 2), registry.VOTES)
     certain = options.pop("answer_type", None) is not None or "classes" in options
-    model = entry.create(**{key: value for key, value in options.items() if key not in READING})
-    model.check_in_parts()
+    model = registry.create_in_parts(method, **{key: x for key, x in options.items() if key not in READING})
     how = {key: value for key, value in options.items() if key in READING}
-    with shown_stages(entry.key, verbose, progress) as report, scratch_folder(scratch) as folder:
+    with shown_stages(model.key, verbose, progress) as report, scratch_folder(scratch) as folder:
         stages = Timetable(COSTS, report)
         packed = pack(
             source, folder, gold=Votes.truth_of(gold), truth=Votes.truth_of(truth), rows=rows,
@@ -263,7 +261,7 @@ def aggregate_files(
         agreement = np.divide(agrees, counted, out=np.full(M, np.nan), where=counted > 0)
         accuracy = accuracies_in_parts(found, agreement) if annotator_accuracy else None
         written = WrittenConsensus(
-        out=target, method=entry.key, n_items=sum(packed.sizes), n_votes=int(counted.sum()),
+        out=target, method=model.key, n_items=sum(packed.sizes), n_votes=int(counted.sum()),
         annotators=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
         items_per_class=per_class, measured=against.measured(),
         agreement=agreement, confusion=found.confusion,

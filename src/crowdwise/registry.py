@@ -434,3 +434,14 @@ def find(key: str, answer_type: str = VOTES, *, inputs: bool = False) -> Entry:
 def create(key: str, answer_type: str = VOTES, /, **params: Any) -> Any:
     """A model without inputs, from its key and parameters; of a learner, ``find(key, inputs=True).create(...)``."""
     return find(key, answer_type).create(**params)
+
+
+def create_in_parts(key: str | None = None, /, **params: Any) -> Any:
+    """A model of votes that can be fitted to parts of them; by default that of :data:`DEFAULT`."""
+    entry = find(key or DEFAULT)
+    if not entry.load().in_parts:
+        known = ", ".join(name for name, other in for_votes().items() if other.load().in_parts)
+        raise ParameterError(f"{entry.key} needs all votes at once. Methods that take votes in parts: {known}.")
+    model = entry.create(**params)
+    model.check_in_parts()
+    return model

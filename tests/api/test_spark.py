@@ -61,9 +61,9 @@ class Shipped(VoteParts):
         found = (make(part) if given is None else make(part, given[i]) for i, part in enumerate(self.inside))
         yield from (cloudpickle.loads(cloudpickle.dumps(one)) for one in found)
 
-    def where(self, keep):
-        some = [part.select(mask) for part, mask in zip(self.inside, self.map(keep), strict=True)]
-        return Shipped([part for part in some if len(part.votes)], self.names.annotators, self.names.classes)
+    def _each(self, change):
+        some = [part for part in self.map(change) if len(part.votes)]
+        return Shipped(some, self.names.annotators, self.names.classes)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -86,6 +86,24 @@ def test_every_method_in_parts_can_be_shipped_to_a_cluster(key):
         q = dependence.correct(q, dependence.votes_per_item(new), found.dependence)
     assert new.annotators[:10].tolist() == sim.votes.annotators.tolist()
     assert np.abs(q - whole.predict_proba(new)).max() < 1e-8
+
+
+@pytest.mark.parametrize("kind", ["rules", "panel"])
+def test_rules_and_panels_with_gold_can_be_shipped_to_a_cluster(kind):
+    """Gold labels are judged by a fit without them, which has to see the votes."""
+    need_module("pyspark")
+    sim = cw.simulate.dirichlet(120, n_annotators=8, n_classes=3, votes_per_item=None, random_state=0)
+    votes = sim.votes
+    if kind == "rules":
+        own = np.flatnonzero(votes.label == votes.annotator % 3)
+        names = {"items": votes.items, "annotators": votes.annotators, "classes": votes.classes}
+        votes = cw.Votes.from_codes(votes.item[own], votes.annotator[own], votes.label[own], **names)
+    gold = np.where(np.arange(120) % 4 == 0, sim.truth, -1).astype(np.int32)
+    rows = [np.arange(0, 50), np.arange(50, 120)]
+    parts = Shipped([VotePart(votes[at], gold[at]) for at in rows], votes.annotators, votes.classes)
+    found, whole = cw.Auto().fit_in_parts(parts), cw.Auto().fit(votes, gold).consensus_
+    assert parts.kind == kind and found.notes[0] == whole.notes[0]
+    assert np.isclose(found.dependence.power, whole.dependence.power) and np.allclose(found.prior, whole.prior)
 
 
 def test_blocks_hold_votes_in_few_bytes():

@@ -9,9 +9,9 @@ import pytest
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.core import dependence, em
+from crowdwise.core import em
 from crowdwise.core.fitted_parts import accuracies_in_parts
-from crowdwise.core.vote_parts import IN_PARTS, VotePart, VoteParts, shown_dependence
+from crowdwise.core.vote_parts import VotePart, VoteParts, usual
 from crowdwise.errors import InputError, LabelError, ParameterError
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
@@ -50,14 +50,16 @@ def crowds():
 
 
 def test_the_methods_that_take_parts_are_those_that_say_so():
-    assert set(KEYS) == set(IN_PARTS), "the message names every method, and no other"
     parts = split(next(crowds())[1])
     for key, entry in registry.METHODS.items():
         if key not in KEYS and entry.answer_type == "votes":
             with pytest.raises(
-                ParameterError, match=f"{key} needs all votes at once. Methods that take votes in parts: auto"
+                ParameterError, match=f"{key} needs all votes at once. Take a model whose class says in"
             ):
                 registry.create(key, "votes").fit_in_parts(parts)
+            named = f"{key} needs all votes at once. Methods that take votes in parts: {', '.join(KEYS)}."
+            with pytest.raises(ParameterError, match=named):
+                registry.create_in_parts(key)
     with pytest.raises(ParameterError, match="votes in parts need 'variational'"):
         cw.IBCC(inference="gibbs").fit_in_parts(parts)
     with pytest.raises(ParameterError, match="restarts=0"):
@@ -97,8 +99,8 @@ def test_what_gold_says_is_summed_over_parts():
     gold = np.where(np.arange(len(votes)) % 3 == 0, truth, -1).astype(np.int32)
     q = votes.shares() * 0.9 + 0.1 / 3
     place = {item: n for n, item in enumerate(votes.items.tolist())}
-    found = shown_dependence(split(votes, gold), lambda part: q[[place[item] for item in part.votes.items.tolist()]])
-    whole = dependence.usual(votes, q, gold)
+    found = usual(split(votes, gold), lambda part: q[[place[item] for item in part.votes.items.tolist()]])
+    whole = usual(VoteParts.whole(votes, gold), lambda _: q)
     assert found.source == whole.source == "gold" and found.n_gold == whole.n_gold == (gold >= 0).sum()
     assert np.allclose([found.power, *found.bias], [whole.power, *whole.bias])
     given = registry.create("dawid-skene", "votes", dependence=0.3).fit_in_parts(split(votes))

@@ -8,6 +8,7 @@ import pytest
 import crowdwise as cw
 from crowdwise.core import em, priors
 from crowdwise.core.em import Part, statistics
+from crowdwise.core.vote_parts import VoteParts
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -60,7 +61,7 @@ def test_one_step_mixes_the_counts_of_the_posterior_and_of_the_votes():
     part = Part.of(votes)
     held = statistics(part, votes.shares())
     q = np.random.default_rng(0).dirichlet(np.ones(8), len(votes))
-    step = model._family(part, held, votes, None).maximise(em.statistics(part, q))
+    step = model._family_of(VoteParts.whole(votes)).maximise(em.statistics(part, q))
     mixed = (1 - a) * statistics(part, q).table() + a * held.table() + 0.7 / 8
     assert np.allclose(np.exp(step.log_score).reshape(-1, 8, 8), mixed / mixed.sum(axis=1, keepdims=True))
     mass = (1 - a) * q.sum(axis=0) + a * held.mass

@@ -23,7 +23,6 @@ from crowdwise.core.dependence import (
     corrected,
     is_large,
     row_blocks,
-    usual,
     votes_per_item,
 )
 from crowdwise.core.em import Part, count_moments
@@ -39,6 +38,7 @@ from crowdwise.core.numerics import (
     share_interval,
 )  # fmt: skip
 from crowdwise.core.result import Result, some_known
+from crowdwise.core.vote_parts import Posterior, VoteParts, usual
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_classes
 from crowdwise.data.votes import Votes
@@ -161,7 +161,8 @@ class Consensus(Result):
         if self.votes is None:
             return USUAL
         shared = self.dependence.shared_prior
-        return usual(self.votes, self.independent_posterior, self.gold, self.item_prior, shared_prior=shared)
+        parts = VoteParts.whole(self.votes, self.gold, self.item_prior)
+        return usual(parts, lambda _: self.independent_posterior, shared_prior=shared)
 
     def expected_accuracy(self, level: float = 0.95) -> tuple[float, float, float]:
         """The share of labels that are expected to be right, and an interval for it. Labels that were given as gold are
@@ -386,7 +387,7 @@ class Outcome:
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_prior: Floats | None = None
     """N x K: log P(class of item n) without votes, where the method has a classifier."""
-    gold_by_votes: Floats | None = None
+    gold_by_votes: Posterior | None = None
     """The posterior of the gold items by their votes and what the other items teach: :mod:`core.gold_regression`."""
     notes: list[str] = field(default_factory=list)
     """Sentences on what was decided and why."""

@@ -45,11 +45,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.core import em
 from crowdwise.core.constraints import Check, is_number
-from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of
-from crowdwise.core.em import Part
-from crowdwise.core.gold_regression import NEGLIGIBLE, by_other_items, regress
+from crowdwise.core.crowd_kind import CrowdKind
+from crowdwise.core.gold_regression import NEGLIGIBLE, regress
 from crowdwise.core.numerics import Floats, Ints, clamp, safe_log, softmax
 from crowdwise.core.vote_sums import single_annotator_items
 from crowdwise.data.votes import Votes
@@ -320,42 +318,9 @@ def copied_note(agreeing: Floats) -> list[str]:
     ]
 
 
-def resolve(
-    setting: Any, votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None,
-    shares: bool = False, free: Floats | None = None, shared_prior: bool = False,
-) -> Dependence:  # fmt: skip
-    """What the parameter ``dependence`` of a method asks for; ``shares``: its posterior is vote shares."""
-    if setting == "none":
-        return replace(NONE, shared_prior=shared_prior)
-    if isinstance(setting, str):
-        return SHARES if shares else usual(votes, q, gold, item_prior, free, shared_prior, regression=True)
-    return Dependence(float(setting), "given", shared_prior=shared_prior)
-
-
 def usual_for(kind: CrowdKind) -> Dependence:
     """As in real crowds of a kind."""
     return replace(USUAL, rho=0.0) if kind == "rules" else USUAL
-
-
-def usual(
-    votes: Votes, q: Floats, gold: Ints | None = None, item_prior: Floats | None = None, free: Floats | None = None,
-    shared_prior: bool = False, regression: bool = False,
-) -> Dependence:  # fmt: skip
-    """As in real crowds, with the power and the bias by gold labels where there are some.
-
-    ``free``: the posterior of the gold items, in their order, by their votes and what other items teach, where the
-    method has one. ``regression``: whether gold labels may also correct what votes say.
-    """
-    kind = kind_of(crowd_sums(votes), votes.n_classes)
-    found = replace(usual_for(kind), shared_prior=shared_prior, pairs=bool(agreeing_items(votes)[0]))
-    known = np.empty(0, np.int64) if gold is None else np.flatnonzero(gold >= 0)
-    if gold is None or not len(known):
-        return found
-    before = None if item_prior is None else item_prior[known]
-    if free is None and can_teach(votes, found):
-        stats = em.statistics(Part.of(votes, gold), clamp(q, gold))
-        free = by_other_items(stats, votes[known], gold[known], before)
-    return found if free is None else with_gold(found, free, votes[known], gold[known], before, regression)
 
 
 def can_teach(names: Votes, found: Dependence) -> bool:

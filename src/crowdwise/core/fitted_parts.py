@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from crowdwise.core.consensus import probability_columns
 from crowdwise.core.crowd_kind import rates
-from crowdwise.core.dependence import NONE, SHARES, Dependence, copied_note, corrected
+from crowdwise.core.dependence import Dependence, copied_note, corrected
 from crowdwise.core.em import Params
 from crowdwise.core.leave_one_out import accuracy_with_interval, matrices_fit, moved_classes, refined, scored
 from crowdwise.core.numerics import Floats, clamp, decide, entropy
 from crowdwise.core.shrinkage import learned_prior
-from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, shown_dependence
+from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, resolve, usual
 from crowdwise.core.vote_sums import per_annotator, single_annotator_items
 from crowdwise.data.votes import Votes
 
@@ -41,21 +41,22 @@ class FittedParts:
     prior: Floats
     ties: str
     random_state: Any
-    confusion: Floats | None
     dependence: Dependence
+    confusion: Floats | None = None
+    log_likelihood: float | None = None
     trace: Floats = field(default_factory=lambda: np.empty(0))
     iterations: int = 0
     converged: bool = True
     notes: list[str] = field(default_factory=list)
+    annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: Any, parts: VoteParts, found: dict[str, Any]) -> FittedParts:
         """The result of a model that was fitted, with the stage of dependence that its parameters ask for."""
-        dependence, by_votes = NONE, found.pop("gold_by_votes", None)
-        if model.dependence == "auto":
-            dependence = SHARES if model.vote_shares else shown_dependence(parts, found["independent"], by_votes, True)
-        elif model.dependence != "none":
-            dependence = Dependence(float(model.dependence), "given")
+        by_votes = found.pop("gold_by_votes", None)
+        dependence = resolve(
+            model.dependence, parts, found["independent"], shares=model.vote_shares, gold_by_votes=by_votes
+        )
         why = [] if dependence.source == "none" else [dependence.reason]
         notes = found.pop("notes", []) + why + copied_note(parts.agreeing)
         return cls(
@@ -110,7 +111,7 @@ def accuracies_in_parts(fitted: FittedParts, agreement: Floats) -> tuple[Floats,
         return None
     shown = fitted.dependence
     if shown.source in ("none", "shares"):
-        shown = shown_dependence(parts, fitted.independent)
+        shown = usual(parts, fitted.independent)
 
     def first(part: VotePart) -> Floats:
         return clamp(fitted.independent(part), part.gold)

@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats, share_interval
-from crowdwise.core.vote_sums import right_votes
-from crowdwise.data.votes import Votes
 
 LEVEL = 0.95
 Z = 1.959963984540054
@@ -95,8 +93,3 @@ def chi_squared_interval(n: Floats) -> tuple[Floats, Floats]:
 
     tail = (1.0 - LEVEL) / 2.0
     return np.asarray(2.0 * gammaincinv(n / 2.0, tail) / n), np.asarray(2.0 * gammaincinv(n / 2.0, 1.0 - tail) / n)
-
-
-def accuracy_interval(votes: Votes, q: Floats) -> tuple[Floats, Floats]:
-    """Of the probability of being right, the truth being known by its posterior only."""
-    return share_interval(*right_votes(votes, q), LEVEL)

@@ -57,7 +57,7 @@ import numpy as np
 from crowdwise import kernels
 from crowdwise.core import em
 from crowdwise.core.crowd_kind import rates, rules_in
-from crowdwise.core.dependence import Dependence, corrected, crowd_spread, usual
+from crowdwise.core.dependence import Dependence, corrected, crowd_spread
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import quantile
 from crowdwise.core.loop import Rounds
@@ -65,6 +65,7 @@ from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, sh
 from crowdwise.core.shrinkage import expit, learned_prior
 from crowdwise.core.shrinkage import logit as log_odds
 from crowdwise.core.sparse_coin import SparseCoin
+from crowdwise.core.vote_parts import VoteParts, usual
 from crowdwise.core.vote_sums import per_annotator, single_annotator_items
 from crowdwise.data.votes import Votes
 
@@ -111,7 +112,7 @@ class LeaveOneOut:
         Where no dependence is given, that of real crowds is taken, and of the gold labels.
         """
         M, K, N = votes.n_annotators, votes.n_classes, len(votes)
-        dependence = usual(votes, q, gold, item_prior) if dependence is None else dependence
+        dependence = usual(VoteParts.whole(votes, gold, item_prior), lambda _: q) if dependence is None else dependence
         gold = np.full(N, -1, dtype=np.int32) if gold is None else gold
         part = Part.of(votes, gold, item_prior)
         cell, weight = part.cell, part.weight

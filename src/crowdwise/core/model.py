@@ -19,7 +19,7 @@ import numpy.typing as npt
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
-from crowdwise.core.dependence import Setting, agreeing_items, copied_note, corrected, resolve
+from crowdwise.core.dependence import Setting, agreeing_items, copied_note, corrected
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
 from crowdwise.core.fitted_parts import FittedParts
 from crowdwise.core.limits import check_memory
@@ -30,7 +30,7 @@ from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import recode, scores_with_unseen
-from crowdwise.core.vote_parts import IN_PARTS, Totals, VotePart, VoteParts, start_statistics
+from crowdwise.core.vote_parts import VotePart, VoteParts, resolve
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import CLASSES
 from crowdwise.data.votes import Votes
@@ -47,7 +47,7 @@ SingleVotes = Literal["certain", "doubted", "open"]
 
 @declared
 class Model(Parameterised, ABC):
-    """The base of models of votes. A subclass gives ``_fit`` and ``_predict``.
+    """The base of models of votes. A subclass gives ``_predict`` and ``_fit``; with ``in_parts``, ``_fit_in_parts``.
 
     Parameters
     ----------
@@ -124,8 +124,9 @@ class Model(Parameterised, ABC):
         with shown(self.key, verbose, callback) as report:
             outcome = self._fit(votes, known, log_prior, report)
         found = resolve(
-            self.dependence, votes, outcome.posterior, known, log_prior, self.vote_shares, outcome.gold_by_votes,
-            shared_prior and log_prior is not None,
+            self.dependence, VoteParts.whole(votes, known, log_prior), lambda _: outcome.posterior,
+            shares=self.vote_shares, gold_by_votes=outcome.gold_by_votes,
+            shared_prior=shared_prior and log_prior is not None,
         )  # fmt: skip
         rng = np.random.default_rng(self.random_state)
         q = outcome.posterior
@@ -163,12 +164,11 @@ class Model(Parameterised, ABC):
         """Raise an error where the model cannot be fitted to votes in parts."""
         self.check_parameters()
         if not self.in_parts:
-            raise ParameterError(
-                f"{self.key} needs all votes at once. Methods that take votes in parts: {', '.join(IN_PARTS)}."
-            )
+            raise ParameterError(f"{self.key} needs all votes at once. Take a model whose class says in_parts=True.")
 
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
-        """``independent``, ``prior``, ``confusion`` and how the fit went, of a class that says ``in_parts``."""
+        """``independent`` (the posterior of a part), and the other fields of an :class:`Outcome`, of a class that says
+        ``in_parts``."""
         raise NotImplementedError
 
     def fit_predict(self, votes: Votes, gold: Any = None) -> npt.NDArray[Any]:
@@ -192,10 +192,11 @@ class Model(Parameterised, ABC):
         fitted = self._fitted()
         return fitted.classes[decide(q, fitted.prior, self.ties, np.random.default_rng(self.random_state))]
 
-    @abstractmethod
-    def _fit(
-        self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
-    ) -> Outcome: ...
+    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
+        """The fit of all votes; of a class that says ``in_parts`` it is a fit of one part."""
+        parts = VoteParts.whole(votes, gold, item_prior)
+        found = self._fit_in_parts(parts, callback)
+        return Outcome(posterior=found.pop("independent")(parts.only), **found)
 
     @abstractmethod
     def _predict(self, votes: Votes) -> Floats: ...
@@ -296,9 +297,9 @@ class EMModel(Model, ABC):
     params_: Params = field(init=False)
     stats_: Stats = field(init=False)
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
-        """The maximisation step, made once per fit; ``start`` are the statistics that it starts from."""
-        return self._family_of(VotePart(votes, gold))
+    def _family_of(self, parts: VoteParts) -> Family:
+        """The maximisation step, made once per fit; where the class says ``in_parts``, from sums over votes alone."""
+        raise NotImplementedError
 
     def _finish(self, part: Any, family: Family, params: Params) -> Params:
         """The parameters to report, from those that EM ended with."""
@@ -314,31 +315,47 @@ class EMModel(Model, ABC):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
-        part = Part.of(votes, gold, item_prior)
-        family, best = self._best_fit(part, votes, gold, callback)
-        return self._outcome(part, best, self._finish(part, family, best.params))
+        parts = VoteParts.whole(votes, gold, item_prior)
+        params, fit, others = self._run(parts, callback)
+        return self._outcome(parts.only, fit, params, **others)
 
-    def _best_fit(self, part: Part, votes: Votes, gold: Ints | None, callback: Callback | None) -> tuple[Family, EMFit]:
+    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
+        if self.restarts or not self._starts_from_votes():
+            raise ParameterError(
+                "Votes in parts start from the votes, once: leave out start, set restarts=0, or fit all votes at once."
+            )
+        check_memory(parts.names)
+        params, fit, others = self._run(parts, callback)
+        self.params_ = params
+        return {"independent": lambda part: part.posterior(params)} | self._reported(fit) | others
+
+    def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
+        """The parameters to report, how EM went, and further fields of the outcome."""
+        family, fit = self._best_fit(parts, callback)
+        return self._finish(parts, family, fit.params), fit, {}
+
+    def _best_fit(self, parts: VoteParts, callback: Callback | None) -> tuple[Family, EMFit]:
         """The family, and the best fit of all starts."""
-        first = self._start(part, votes, gold)
-        family = self._family(part, first, votes, gold)
+        first = self._start(parts)
+        family = self._family_of(parts)
         rng = np.random.default_rng(self.random_state)
-        more = (starts.random_start(part, votes, gold, rng) for _ in range(self.restarts))
+        more = (starts.random_start(parts.only, rng) for _ in range(self.restarts))
         return family, em.best_fit(
-            self._run_em(part, family, s, callback, i) for i, s in enumerate(chain([first], more))
+            self._run_em(parts, family, s, callback, i) for i, s in enumerate(chain([first], more))
         )
 
-    def _outcome(self, part: Part, fit: EMFit, params: Params | None = None, **others: Any) -> Outcome:
+    def _outcome(self, part: VotePart, fit: EMFit, params: Params | None = None, **others: Any) -> Outcome:
         """The outcome of a fit; its parameters (or others in their place) and statistics are kept."""
         self.params_ = fit.params if params is None else params
-        self.stats_, q = em.expect(part, self.params_, posterior=True)
-        found: dict[str, Any] = {
-            "posterior": q,
-            "prior": self._prior(self.params_),
-            "confusion": self._confusion(self.params_, part.n_classes),
-            "log_likelihood": self.stats_.log_likelihood,
-        }
-        return Outcome(**found | fit.outcome | others)
+        q = part.posterior(self.params_)
+        self.stats_ = part.expect(self.params_)
+        found: dict[str, Any] = {"posterior": q, "log_likelihood": self.stats_.log_likelihood}
+        return Outcome(**found | self._reported(fit) | others)
+
+    def _reported(self, fit: EMFit) -> dict[str, Any]:
+        """Prior and confusion by the parameters, and how EM went."""
+        K = self.params_.log_prior.shape[1]
+        return {"prior": self._prior(self.params_), "confusion": self._confusion(self.params_, K)} | fit.outcome
 
     def _run_em(self, part: Engine, family: Family, start: Stats, callback: Callback | None, restart: int = 0) -> EMFit:
         return em.run_em(
@@ -346,32 +363,16 @@ class EMModel(Model, ABC):
             restart=restart,
         )  # fmt: skip
 
-    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
-        if self.restarts or not (isinstance(self.start, str) and self.start == "votes"):
-            raise ParameterError(
-                "Votes in parts start from the votes, once: leave out start, set restarts=0, or fit all votes at once."
-            )
-        check_memory(parts.names)
-        params, fit = self._run_in_parts(parts, callback)
-        self.params_, confusion = params, self._confusion(params, parts.names.n_classes)
-        found = {"independent": lambda part: part.posterior(params), "prior": self._prior(params)}
-        return found | {"confusion": confusion} | fit.outcome
+    def _starts_from_votes(self) -> bool:
+        return isinstance(self.start, str) and self.start == "votes"
 
-    def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
-        """The parameters to report, and how EM went."""
-        family = self._family_of(parts)
-        fit = self._run_em(parts, family, start_statistics(parts), callback)
-        return self._finish(parts, family, fit.params), fit
-
-    def _family_of(self, totals: Totals) -> Family:
-        """The maximisation step from the names and from sums over votes alone, of a class that says ``in_parts``."""
-        raise NotImplementedError
-
-    def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
+    def _start(self, parts: VoteParts) -> Stats:
         """The statistics to start from: see :func:`crowdwise.core.starts.initial_posterior`."""
-        if isinstance(self.start, str) and self.start == "votes" and (gold is None or not (gold >= 0).any()):
-            return em.share_statistics(part)
-        return em.statistics(part, starts.initial_posterior(self.start, part, votes, gold, self.random_state))
+        if self._starts_from_votes():
+            return starts.start_statistics(parts)
+        part = parts.only
+        q = starts.initial_posterior(self.start, part.part, part.votes, part.gold, self.random_state)
+        return em.statistics(part.part, q)
 
     def _predict(self, votes: Votes) -> Floats:
         score = scores_with_unseen(self.params_.log_score, self.stats_.counts, votes.n_annotators, votes.n_classes)

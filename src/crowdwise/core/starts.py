@@ -12,6 +12,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Check, RandomState
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.numerics import Floats, Ints, clamp, softmax, winners
+from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
 from crowdwise.core.vote_sums import per_annotator, right_votes, tally
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
@@ -51,15 +52,29 @@ def gold_weighted(votes: Votes, gold: Ints | None) -> Floats:
     vote shares, and a vote counts its log-odds. So gold labels turn round a crowd of which most are wrong, and a single
     one turns nobody.
     """
-    q = shares(votes, gold)
-    if gold is None or not (gold >= 0).any():
-        return q
-    accuracy = accuracy_of(agreement_sums(votes, gold))
-    return clamp(weighted_posterior(votes, log_odds(accuracy, votes.n_classes)), gold)
+    parts = VoteParts.whole(votes, gold)
+    return first_posterior(parts)(parts.only)
 
 
-def agreement_sums(votes: Votes, gold: Ints) -> Floats:
+def first_posterior(parts: VoteParts) -> Posterior:
+    """:func:`gold_weighted` of each part; a pass over the parts where there are gold labels."""
+    if not parts.sizes[2]:
+        return lambda part: shares(part.votes, part.gold)
+    accuracy = accuracy_of(parts.total(agreement_sums, np.zeros((4, parts.names.n_annotators))))
+    weight = log_odds(accuracy, parts.names.n_classes)
+    return lambda part: clamp(weighted_posterior(part.votes, weight), part.gold)
+
+
+def start_statistics(parts: VoteParts) -> Stats:
+    """The statistics of :func:`first_posterior`."""
+    if not parts.sizes[2]:
+        return parts.summed(lambda part: em.share_statistics(part.part))
+    return parts.statistics(first_posterior(parts))
+
+
+def agreement_sums(part: VotePart) -> Floats:
     """4 x M, which add up over items: votes on gold items, right ones of them, agreement with shares, all votes."""
+    votes, gold = part.votes, np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold
     agrees, total, _ = right_votes(votes, shares(votes, gold))
     return np.stack([*tested_and_right(votes, gold), agrees, total])
 
@@ -87,10 +102,10 @@ def weighted_posterior(votes: Votes, weight: Floats) -> Floats:
     return softmax(tally(votes, weight))
 
 
-def random_start(part: Part, votes: Votes, gold: Ints | None, rng: np.random.Generator) -> Stats:
+def random_start(part: VotePart, rng: np.random.Generator) -> Stats:
     """Each item's vote shares times uniform Dirichlet noise."""
-    q = votes.shares() * rng.exponential(size=(len(votes), votes.n_classes)) + 1e-12
-    return em.statistics(part, clamp(q / q.sum(axis=1, keepdims=True), gold))
+    q = part.votes.shares() * rng.exponential(size=(len(part.votes), part.votes.n_classes)) + 1e-12
+    return em.statistics(part.part, clamp(q / q.sum(axis=1, keepdims=True), part.gold))
 
 
 def initial_posterior(start: Any, part: Part, votes: Votes, gold: Ints | None, random_state: RandomState) -> Floats:

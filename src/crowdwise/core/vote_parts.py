@@ -21,29 +21,24 @@ are: in this process, or on the machines of a cluster (:mod:`crowdwise.spark`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
+from itertools import islice
 from operator import add
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from crowdwise.core import dependence, em, starts
+from crowdwise.core import dependence, em
 from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.gold_regression import by_other_items
 from crowdwise.core.numerics import Floats, Ints, clamp
+from crowdwise.core.vote_sums import right_votes
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
-
-IN_PARTS = (
-    "auto", "anchored", "dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene", "ibcc", "cbcc",
-    "worker-cluster", "mace", "zencrowd", "mf", "majority", "wawa", "zero-based-skill", "iwmv", "pm", "catd",
-    "gold-weighted",
-)  # fmt: skip
-"""The methods whose classes say ``in_parts``, for messages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +53,8 @@ class VotePart:
     cell: Ints | None = None
     item_prior: Floats | None = None
     """N x K: log P(class of item n) before any vote."""
+    _last: list[tuple[Params, Stats, Floats]] = field(default_factory=list, init=False, repr=False)
+    """The latest posterior, with its parameters and statistics."""
 
     @cached_property
     def part(self) -> Part:
@@ -65,22 +62,22 @@ class VotePart:
         return Part.of(self.votes, self.gold, self.item_prior, cell=self.cell)
 
     @property
-    def names(self) -> Votes:
-        """Votes with the names of annotators and classes."""
-        return self.votes
-
-    @property
     def n_votes(self) -> float:
         """The total weight of the votes."""
         return self.part.n_votes
 
     def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
-        """The statistics of the votes under some parameters."""
+        """The statistics of the votes under some parameters; no pass where the posterior was computed last."""
+        if self._last and self._last[0][0] is params and not hard:
+            return self._last[0][1]
+        self._last.clear()
         return self.part.expect(params, hard=hard, engine=engine)
 
     def posterior(self, params: Params) -> Floats:
         """N x K."""
-        return em.expect(self.part, params, posterior=True)[1]
+        if not self._last or self._last[0][0] is not params:
+            self._last[:] = [(params, *em.expect(self.part, params, posterior=True))]
+        return self._last[0][2]
 
     def statistics(self, posterior: Posterior) -> Stats:
         """The statistics that go with a posterior of each item."""
@@ -89,27 +86,15 @@ class VotePart:
     def select(self, items: Any) -> VotePart:
         """Some of the items, by mask or position."""
         rows = np.flatnonzero(items) if np.asarray(items).dtype == bool else np.asarray(items)
-        return VotePart(self.votes[rows], None if self.gold is None else self.gold[rows])
+        gold, before = (None if of_items is None else of_items[rows] for of_items in (self.gold, self.item_prior))
+        return VotePart(self.votes[rows], gold, item_prior=before)
 
 
 Posterior = Callable[[VotePart], Floats]
 """N x K class probabilities of the items of a part."""
 
 
-class Totals(Protocol):
-    """Votes that know their names and the sums over them: one part, or many."""
-
-    @property
-    def names(self) -> Votes:
-        """Votes (or none) with the names of annotators and classes."""
-        ...
-
-    def statistics(self, posterior: Posterior) -> Stats:
-        """The statistics that go with a posterior of each item."""
-        ...
-
-
-def _same(part: VotePart | Votes) -> VotePart | Votes:
+def _same(part: VotePart) -> VotePart:
     return part
 
 
@@ -129,14 +114,35 @@ class VoteParts:
     ) -> None:
         self.load = list(load)
         self.names = Votes.none(annotators, classes)
+        self.held: list[VotePart] = []
+        """The parts, where they are in memory."""
 
     @classmethod
     def of(cls, parts: Sequence[VotePart | Votes]) -> VoteParts:
         """Parts that are in memory."""
         if not parts:
             raise InputError("No parts: there are no votes to fit to.")
-        first = parts[0].votes if isinstance(parts[0], VotePart) else parts[0]
-        return cls([partial(_same, part) for part in parts], first.annotators, first.classes)
+        held = [part if isinstance(part, VotePart) else VotePart(part) for part in parts]
+        found = cls([partial(_same, part) for part in held], held[0].votes.annotators, held[0].votes.classes)
+        found.held = held
+        return found
+
+    @classmethod
+    def whole(cls, votes: Votes, gold: Ints | None = None, item_prior: Floats | None = None) -> VoteParts:
+        """All votes as one part."""
+        return cls.of([VotePart(votes, gold, item_prior=item_prior)])
+
+    @property
+    def only(self) -> VotePart:
+        """The one part that all votes are in."""
+        if len(self.held) != 1:
+            raise InputError("The votes are in parts: this needs all of them at once.")
+        return self.held[0]
+
+    @property
+    def has_item_prior(self) -> bool:
+        """Whether something is known of items before any vote."""
+        return any(part.item_prior is not None for part in self.held)
 
     def __iter__(self) -> Iterator[VotePart]:
         """The parts that have items, one after the other."""
@@ -199,8 +205,9 @@ class VoteParts:
         return found
 
     def total(self, make: Callable[[VotePart], Any], zero: Any) -> Any:
-        """``zero`` plus what a function gives of each part: an array, or statistics."""
-        return reduce(add, self.map(make), zero)
+        """The sum of what a function gives of each part, an array or statistics; ``zero`` where there is no part."""
+        found = list(islice(each := self.map(make), 1))
+        return reduce(add, each, found[0]) if found else zero
 
     def map(self, make: Callable[..., Any], given: Sequence[Any] | None = None) -> Iterator[Any]:
         """What a function gives of each part that has items, in their order: ``make(part)``, or
@@ -210,24 +217,33 @@ class VoteParts:
 
     def without_gold(self) -> VoteParts:
         """The same votes, with no label known."""
-
-        def unknown(load: Callable[[], VotePart | Votes]) -> VotePart:
-            found = load()
-            return replace(found, gold=None) if isinstance(found, VotePart) else VotePart(found)
-
-        return VoteParts([partial(unknown, load) for load in self.load], self.names.annotators, self.names.classes)
+        return self._each(lambda part: replace(part, gold=None))
 
     def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
         """The items for which a mask, made part by part, is true."""
 
-        def some(load: Callable[[], VotePart | Votes]) -> VotePart:
-            found = load()
-            part = found if isinstance(found, VotePart) else VotePart(found)
+        def some(part: VotePart) -> VotePart:
             kept = np.asarray(keep(part), dtype=bool)
             return part if kept.all() else part.select(kept)
 
-        load = [partial(some, load) for load in self.load]
-        return VoteParts(load, self.names.annotators, self.names.classes)
+        return self._each(some)
+
+    def _each(self, change: Callable[[VotePart], VotePart]) -> VoteParts:
+        """The parts changed by a function: at once where they are in memory, else whenever one is loaded."""
+        if self.held:
+            return VoteParts.of([change(part) for part in self.held])
+
+        def changed(load: Callable[[], VotePart | Votes]) -> VotePart:
+            part = load()
+            return change(part if isinstance(part, VotePart) else VotePart(part))
+
+        return VoteParts([partial(changed, load) for load in self.load], self.names.annotators, self.names.classes)
+
+
+def right_sums(parts: VoteParts, params: Params) -> Floats:
+    """3 x M: :func:`crowdwise.core.vote_sums.right_votes` of all parts."""
+    zero = np.zeros((3, parts.names.n_annotators))
+    return np.asarray(parts.total(lambda part: np.stack(right_votes(part.votes, part.posterior(params))), zero))
 
 
 def _size(part: VotePart) -> Floats:
@@ -249,28 +265,28 @@ def _gold_items(part: VotePart) -> VotePart | None:
     return part.select(known) if len(known) else None
 
 
-def start_statistics(parts: VoteParts) -> Stats:
-    """The statistics of :func:`crowdwise.core.starts.gold_weighted`: two passes where there are gold labels."""
-    if not parts.sizes[2]:
-        return parts.statistics(lambda part: starts.shares(part.votes, part.gold))
-    sums = parts.total(_agreement_sums, np.zeros((4, parts.names.n_annotators)))
-    weight = starts.log_odds(starts.accuracy_of(sums), parts.names.n_classes)
-    return parts.statistics(lambda part: clamp(starts.weighted_posterior(part.votes, weight), part.gold))
+def resolve(
+    setting: Any, parts: VoteParts, posterior: Posterior, *, shares: bool = False,
+    gold_by_votes: Posterior | None = None, shared_prior: bool = False,
+) -> Dependence:  # fmt: skip
+    """What the parameter ``dependence`` of a method asks for; ``shares``: its posterior is vote shares."""
+    if setting == "none":
+        return replace(dependence.NONE, shared_prior=shared_prior)
+    if not isinstance(setting, str):
+        return Dependence(float(setting), "given", shared_prior=shared_prior)
+    return dependence.SHARES if shares else usual(parts, posterior, gold_by_votes, shared_prior, regression=True)
 
 
-def _agreement_sums(part: VotePart) -> Floats:
-    gold = np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold
-    return starts.agreement_sums(part.votes, gold)
-
-
-def shown_dependence(
-    parts: VoteParts, posterior: Posterior, gold_by_votes: Posterior | None = None, regression: bool = False
-) -> Dependence:
-    """As :func:`crowdwise.core.dependence.usual`, from all parts.
+def usual(
+    parts: VoteParts, posterior: Posterior, gold_by_votes: Posterior | None = None, shared_prior: bool = False,
+    regression: bool = False,
+) -> Dependence:  # fmt: skip
+    """As in real crowds, with the power and the bias by gold labels where there are some.
 
     ``gold_by_votes``: the posterior of gold items by their votes and what other items teach, where the method has it.
+    ``regression``: whether gold labels may also correct what votes say.
     """
-    found = replace(dependence.usual_for(parts.kind), pairs=bool(parts.agreeing[0]))
+    found = replace(dependence.usual_for(parts.kind), shared_prior=shared_prior, pairs=bool(parts.agreeing[0]))
     known = parts.gold_items()
     if gold_by_votes is None and known and dependence.can_teach(parts.names, found):
         stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))
@@ -279,7 +295,9 @@ def shown_dependence(
         return found
     free = np.concatenate([gold_by_votes(part) for part in known])
     gold = np.concatenate([part.gold for part in known if part.gold is not None])
-    return dependence.with_gold(found, free, joined([part.votes for part in known]), gold, regression=regression)
+    before = [part.item_prior for part in known if part.item_prior is not None]
+    votes, log_prior = joined([part.votes for part in known]), np.concatenate(before) if before else None
+    return dependence.with_gold(found, free, votes, gold, log_prior, regression)
 
 
 def joined(parts: Sequence[Votes]) -> Votes:
@@ -300,4 +318,4 @@ def joined(parts: Sequence[Votes]) -> Votes:
 
 def _by_other_items(stats: Stats, part: VotePart) -> Floats:
     assert part.gold is not None
-    return by_other_items(stats, part.votes, part.gold)
+    return by_other_items(stats, part.votes, part.gold, part.item_prior)

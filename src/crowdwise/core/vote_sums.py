@@ -50,9 +50,9 @@ def right_votes(votes: Votes, q: Floats) -> tuple[Floats, Floats, Floats]:
     return per_annotator(votes, p), per_annotator(votes), per_annotator(votes, p * (1.0 - p))
 
 
-def known_share(votes: Votes, q: Floats) -> Floats:
-    """M: the share of each annotator's votes that would carry their information if the truths were known."""
-    right, total, unsure = right_votes(votes, q)
+def known_share(right: Floats, total: Floats, unsure: Floats) -> Floats:
+    """M: the share of each annotator's votes that would carry their information if the truths were known, from
+    :func:`right_votes`."""
     return np.divide(effective_votes(right, total, unsure), total, out=np.zeros_like(total), where=total > 0)
 
 

@@ -17,11 +17,12 @@ from sklearn.base import ClassifierMixin
 
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import fixed_seed
-from crowdwise.core.dependence import Dependence, Setting, correct, resolve, votes_per_item
+from crowdwise.core.dependence import Dependence, Setting, correct, votes_per_item
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
 from crowdwise.core.unseen import recode
+from crowdwise.core.vote_parts import VoteParts, resolve
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.learners.estimator import Estimator
@@ -115,7 +116,8 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def _dependence(self, votes: Votes, outcome: Outcome) -> Dependence:
         """How strongly votes on an item, and the network, depend on each other."""
-        return resolve(self.dependence, votes, outcome.posterior, None, outcome.item_prior, shared_prior=True)
+        parts = VoteParts.whole(votes, None, outcome.item_prior)
+        return resolve(self.dependence, parts, lambda _: outcome.posterior, shared_prior=True)
 
     def _votes_of(self, answers: Any) -> Votes:
         """The answers as votes."""

@@ -29,17 +29,17 @@ variational version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from crowdwise.core import em, vote_order
 from crowdwise.core.constraints import Bounds, CountFromZero
-from crowdwise.core.model import Callback, Family, Outcome, Params, Part, Rounds, Stats, Votes, declared
+from crowdwise.core.model import Callback, EMFit, Family, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
-from crowdwise.core.vote_parts import Totals, VotePart
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
@@ -233,9 +233,9 @@ class IBCC(StreamingModel):
                 f"inference={self.inference!r} needs all votes at once; votes in parts need 'variational'."
             )
 
-    def _family_of(self, totals: Totals) -> DirichletFamily:
-        rows = dirichlet_rows(self.prior, self.history, totals.names)
-        return DirichletFamily(rows, class_dirichlet(self.class_alpha, totals.names))
+    def _family_of(self, parts: VoteParts) -> DirichletFamily:
+        rows = dirichlet_rows(self.prior, self.history, parts.names)
+        return DirichletFamily(rows, class_dirichlet(self.class_alpha, parts.names))
 
     def _prior(self, params: Params) -> Floats:
         return shared_prior(params.log_prior[0])
@@ -244,11 +244,15 @@ class IBCC(StreamingModel):
         assert isinstance(params, Dirichlets)
         return normalise(params.rows, axis=1).transpose(0, 2, 1).copy()
 
+    def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
+        # The normalisers' sum is part of the bound, not a likelihood: there is none to report.
+        params, fit, _ = super()._run(parts, callback)
+        return params, fit, {"log_likelihood": None}
+
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         outcome = super()._fit(votes, gold, item_prior, callback)
         if self.inference == "variational":
-            # The normalisers' sum is part of the bound, not a likelihood: there is none to report.
-            return replace(outcome, log_likelihood=None)
+            return outcome
         return self._sample(Part.of(votes, gold, item_prior), votes, gold, outcome.iterations, callback)
 
     def _sample(self, part: Part, votes: Votes, gold: Ints | None, before: int, callback: Callback | None) -> Outcome:
@@ -256,7 +260,7 @@ class IBCC(StreamingModel):
         assert isinstance(state, Dirichlets)
         rounds = Rounds(before + self.burn_in + self.samples, part.n_votes, callback)
         rounds.iterations = before
-        family, rng = self._family_of(VotePart(votes, gold)), np.random.default_rng(self.random_state)
+        family, rng = self._family_of(VoteParts.whole(votes, gold)), np.random.default_rng(self.random_state)
         chain = gibbs(part, family, state, self.burn_in, self.samples, rng, rounds)
         self.params_ = Params(safe_log(chain.theta).reshape(-1, K), safe_log(chain.pi)[None])
         self.stats_ = em.statistics(part, chain.posterior)

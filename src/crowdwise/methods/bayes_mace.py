@@ -34,13 +34,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from crowdwise.core import em, priors, starts
+from crowdwise.core import em, priors
 from crowdwise.core.constraints import Bounds, Check, CountFromZero, NonNegative, Positive, are_numbers
 from crowdwise.core.intervals import around, beta_interval, with_interval
-from crowdwise.core.limits import check_memory
-from crowdwise.core.model import Callback, EMFit, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log
-from crowdwise.core.vote_parts import Totals, VotePart
+from crowdwise.core.model import Callback, EMFit, EMModel, Family, Params, Stats, declared
+from crowdwise.core.numerics import Floats, clamp, normalise, safe_log
+from crowdwise.core.vote_parts import VotePart, VoteParts, right_sums
 from crowdwise.core.vote_sums import known_share
 from crowdwise.methods.bayes_ibcc import drawn, expected_log, log_beta
 from crowdwise.methods.skills_precision import knowing_information
@@ -125,6 +124,11 @@ CompetencePrior = Annotated[Any, Check(
 )]  # fmt: skip
 
 
+def random_start(part: VotePart, rng: np.random.Generator) -> Stats:
+    """The statistics of a posterior that is drawn at random."""
+    return em.statistics(part.part, clamp(normalise(drawn(part.votes, part.gold, rng), axis=1), part.gold))
+
+
 @declared
 class MACE(EMModel):
     """Multi-annotator competence estimation: answers are known, or come from the annotator's habit.
@@ -175,8 +179,8 @@ class MACE(EMModel):
     strategy_: Floats = field(init=False)
     competence_: Floats = field(init=False)
 
-    def _family_of(self, totals: Totals) -> HabitFamily:
-        votes = totals.names
+    def _family_of(self, parts: VoteParts) -> HabitFamily:
+        votes = parts.names
         M, K = votes.n_annotators, votes.n_classes
         vb = self.inference == "variational"
         b = self.smoothing / K
@@ -186,36 +190,26 @@ class MACE(EMModel):
         even = np.full((M, 2), np.log(0.5)), np.full((M, K), -np.log(K))
         return HabitFamily(vb, np.broadcast_to(knowing, (M, 2)), strategy, fixed, *even)
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        check_memory(votes)
-        part = Part.of(votes, gold, item_prior)
-        first = starts.initial_posterior(self.start, part, votes, gold, self.random_state)
-        rng = np.random.default_rng(self.random_state)
+    def _best_fit(self, parts: VoteParts, callback: Callback | None) -> tuple[Family, EMFit]:
+        first, rng = self._start(parts), np.random.default_rng(self.random_state)
 
         def run(restart: int) -> EMFit:
-            q = clamp(normalise(drawn(votes, gold, rng), axis=1), gold) if restart else first
-            start = em.statistics(part, q)
-            return self._run_em(part, self._family_of(VotePart(votes, gold)), start, callback, restart)
+            start = random_start(parts.only, rng) if restart else first
+            return self._run_em(parts, self._family_of(parts), start, callback, restart)
 
-        best = em.best_fit(map(run, range(self.restarts + 1)), self.tol * part.n_votes)
-        params = best.params
+        return self._family_of(parts), em.best_fit(map(run, range(self.restarts + 1)), self.tol * parts.n_votes)
+
+    def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
+        params, fit, _ = super()._run(parts, callback)
         assert isinstance(params, Habits)
-        stats, posterior = em.expect(part, params, posterior=True)
-        self.params_, self.stats_ = params, stats
-        theta = self._confusion(params, votes.n_classes)
-        favourite = self.strategy_.argmax(axis=1)
-        return Outcome(
-            posterior=posterior,
-            prior=np.exp(params.log_prior[0]),
-            confusion=theta,
-            log_likelihood=stats.log_likelihood if self.inference == "em" else None,
-            annotator_columns={
-                **with_interval("competence", self.competence_, *self._competence_interval(votes, posterior, params)),
-                "favourite": votes.classes.astype(str)[favourite],
-                **self._favourite_shares(params),
-            },
-            **best.outcome,
-        )
+        self._confusion(params, parts.names.n_classes)
+        columns = {
+            **with_interval("competence", self.competence_, *self._competence_interval(parts, params)),
+            "favourite": parts.names.classes.astype(str)[self.strategy_.argmax(axis=1)],
+            **self._favourite_shares(params),
+        }
+        bound = {} if self.inference == "em" else {"log_likelihood": None}
+        return params, fit, {"annotator_columns": columns} | bound
 
     def _confusion(self, params: Params, K: int) -> Floats:
         """theta[m, k, l] of competence and strategy, which are kept."""
@@ -226,10 +220,10 @@ class MACE(EMModel):
             knowing[:, 1, None, None] * self.strategy_[:, None, :] + self.competence_[:, None, None] * np.eye(K)
         )
 
-    def _competence_interval(self, votes: Votes, q: Floats, params: Habits) -> tuple[Floats, Floats]:
+    def _competence_interval(self, parts: VoteParts, params: Habits) -> tuple[Floats, Floats]:
         """Normal in log-odds, by the information of the votes and of the priors."""
-        truths = known_share(votes, q)[:, None] * self.stats_.table().sum(axis=1)
-        prior = self._family_of(VotePart(votes))
+        truths = known_share(*right_sums(parts, params))[:, None] * parts.expect(params).table().sum(axis=1)
+        prior = self._family_of(parts)
         theta = np.clip(self.competence_, 1e-9, 1.0 - 1e-9)
         information = knowing_information(theta, self.strategy_, truths, prior.strategy_prior)
         information += prior.knowing_prior.sum(axis=1) * theta * (1.0 - theta)

@@ -46,13 +46,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core import em, priors
+from crowdwise.core import priors
 from crowdwise.core.constraints import CountFromZero, Fraction, Positive
 from crowdwise.core.intervals import Z, with_interval
 from crowdwise.core.limits import check_memory
-from crowdwise.core.model import Callback, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
+from crowdwise.core.model import Callback, EMModel, Family, Outcome, Params, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
-from crowdwise.core.vote_sums import known_share
+from crowdwise.core.vote_parts import VoteParts
+from crowdwise.core.vote_sums import known_share, right_votes
 
 STEPS = 100
 TOLERANCE = 1e-3
@@ -215,20 +216,20 @@ class SpEM(EMModel):
     precision_: Floats = field(init=False)
     pruned_: npt.NDArray[Any] = field(init=False)
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> SpammerFamily:
-        fixed = priors.class_prior_counts(self.class_prior, votes)
-        return SpammerFamily(np.zeros(votes.n_annotators), self.prior / votes.n_classes, fixed)
+    def _family_of(self, parts: VoteParts) -> SpammerFamily:
+        fixed = priors.class_prior_counts(self.class_prior, parts.names)
+        return SpammerFamily(np.zeros(parts.names.n_annotators), self.prior / parts.names.n_classes, fixed)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
-        part = Part.of(votes, gold, item_prior)
-        point = self._start(part, votes, gold)
-        family = self._family(part, point, votes, gold)
+        parts = VoteParts.whole(votes, gold, item_prior)
+        part, point, family = parts.only, self._start(parts), self._family_of(parts)
         passes, converged = 0, self.max_rounds == 0
         for turn in range(self.max_rounds + 1):
             fit = self._run_em(part, family, point, callback, turn)
             passes += fit.iterations
-            point, q = em.expect(part, fit.params, posterior=True)
+            q = part.posterior(fit.params)
+            point = part.expect(fit.params)
             if converged or turn == self.max_rounds:
                 break
             new = self._precisions(votes, point, q, family)
@@ -262,7 +263,7 @@ class SpEM(EMModel):
 
     def _worth(self, votes: Votes, stats: Stats, q: Floats) -> Floats:
         """Counts (annotator, truth, label), reduced to as many as would carry their information with known truths."""
-        worth = known_share(votes, q)[:, None, None]
+        worth = known_share(*right_votes(votes, q))[:, None, None]
         return np.asarray(stats.table().transpose(0, 2, 1) * worth + self.prior / votes.n_classes)
 
     def _informativeness(self, votes: Votes, stats: Stats, q: Floats) -> dict[str, npt.NDArray[Any]]:

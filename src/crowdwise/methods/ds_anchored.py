@@ -40,7 +40,7 @@ from crowdwise.core.em import Engine
 from crowdwise.core.model import Family, Params, SingleVotes, Stats, declared
 from crowdwise.core.priors import Prior
 from crowdwise.core.starts import shares
-from crowdwise.core.vote_parts import Totals
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.methods.ds_dawid_skene import DawidSkene
 
 
@@ -103,9 +103,9 @@ class Anchored(DawidSkene):
     anchored_params_: Params = field(init=False)
     """The maximum of J, before the last step without the anchor."""
 
-    def _family_of(self, totals: Totals) -> Family:
-        at_votes = totals.statistics(lambda part: shares(part.votes, part.gold))
-        return AnchoredFamily(super()._family_of(totals), Anchor(float(self.anchor), at_votes))
+    def _family_of(self, parts: VoteParts) -> Family:
+        at_votes = parts.statistics(lambda part: shares(part.votes, part.gold))
+        return AnchoredFamily(super()._family_of(parts), Anchor(float(self.anchor), at_votes))
 
     def _finish(self, part: Engine, family: Family, params: Params) -> Params:
         assert isinstance(family, AnchoredFamily)

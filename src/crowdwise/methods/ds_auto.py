@@ -77,18 +77,17 @@ import numpy.typing as npt
 
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import Count, NonNegative, Share
-from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, has_own_options, kind_of, rates
+from crowdwise.core.crowd_kind import CrowdKind, has_own_options, rates
 from crowdwise.core.dependence import SHARES, Setting, correct, votes_per_item
 from crowdwise.core.em import EMFit, Engine, Family, Stats
 from crowdwise.core.gold_regression import without_own
-from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
 from crowdwise.core.numerics import binomial_tail, clamp, normalise, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.starts import shares
-from crowdwise.core.vote_parts import VotePart, VoteParts, start_statistics
+from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
 from crowdwise.errors import ParameterError, SizeError
 from crowdwise.methods.bayes_mace import MACE
@@ -154,48 +153,62 @@ class Auto(Anchored):
     abstains: bool = False
     exchangeable: bool = False
     _sparse: SparseCoin | None = field(init=False)
-    _taught: tuple[Stats, ConfusionFamily] = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        if self._own_options(votes, item_prior) or self._too_many_classes(votes, item_prior):
+        if self._own_options(votes, item_prior) or self._too_many_classes(votes, item_prior is not None):
             return self._fit_sparse(votes, gold, callback)
+        return super()._fit(votes, gold, item_prior, callback)
+
+    def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
+        M, K = parts.names.n_annotators, parts.names.n_classes
+        if self._too_many_classes(parts.names, parts.has_item_prior):
+            raise SizeError(
+                f"Confusion matrices of {M:,} annotators over {K:,} classes are out of proportion for votes in parts. "
+                "Use majority."
+            )
         self._sparse = None
-        check_memory(votes)
-        kind = self._kind(kind_of(crowd_sums(votes), votes.n_classes))
-        if kind != "people":
-            return self._fit_plainer(kind, votes, gold, item_prior, callback)
-        everything, all_votes, known = Part.of(votes, gold, item_prior), votes, gold
-        voted, teaches = np.diff(votes.indptr) > 0, confirmed(votes, gold)
-        several, singles = np.flatnonzero(teaches), bool((voted & ~teaches).any())
-        if 0 < len(several) < len(votes):
-            votes = votes[several]
-            gold = None if gold is None else gold[several]
-            item_prior = None if item_prior is None else item_prior[several]
-        part = Part.of(votes, gold, item_prior)
-        family, fit = self._best_fit(part, votes, gold, callback)
+        kind = self._kind(parts.kind)
+        fitted = self._people(parts, callback) if kind == "people" else self._plainer(kind, parts, callback)
+        params, fit, others, by_votes = fitted
+        known = parts.gold_items()
+        if not known:
+            return params, fit, others
+        q, gold = (np.concatenate(rows) for rows in zip(*((by_votes(p), p.gold) for p in known), strict=True))
+        if not parts.has_item_prior and contradicted(q, gold):  # most are wrong: the gold labels, without the anchor
+            free = DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
+            params, fit, _ = free._run(parts, callback)
+            return params, fit, {"notes": [FREE]}
+        return params, fit, others | {"gold_by_votes": by_votes}
+
+    def _people(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any], Posterior]:
+        """The parameters for people, how the fit went, and the posterior of gold items that their labels taught
+        nothing of."""
+        several = parts.where(lambda part: confirmed(part.votes, part.gold))
+        several = several if several.n_items else parts
+        family, fit = self._best_fit(several, callback)
         assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
-        self.anchored_params_ = fit.params
-        stats, q = em.expect(part, fit.params, posterior=True)
-        params = family.free.maximise(stats)
-        labels = em.statistics(part, winners(q))
-        if isinstance(self.prior, str):
-            again = self._relearned(labels, votes, family)
-            params, fit = self._second(part, again, stats, fit, callback)
-        by_votes = None
-        if singles and len(several):
-            at = np.flatnonzero(voted)
-            kept = (None if of_items is None else of_items[at] for of_items in (known, everything.item_prior))
-            every = Part.of(all_votes[at], *kept)
-            at_votes = em.statistics(every, shares(all_votes[at], every.truth if known is not None else None))
-            params = self._with_all_items(every, at_votes.mass, params, family)
-        if known is not None and (known >= 0).any():
-            at, before = np.flatnonzero(known >= 0), everything.item_prior
-            prior = None if before is None else before[at]
-            others = self._without(_gold_counts(all_votes[at], known[at]), labels, votes, family)
-            by_votes = _by_votes(all_votes[at], known[at], stats, others, prior)
-            if item_prior is None and contradicted(by_votes, known[at]):
-                return self._fit_free(everything, all_votes, known, callback)
-        return self._outcome(everything, fit, params, gold_by_votes=by_votes)
+        self.anchored_params_ = first = fit.params
+        twice = isinstance(self.prior, str)
+        labels = several.statistics(lambda part: winners(part.posterior(first))) if twice else None
+        stats = several.expect(first)
+        params, others = family.free.maximise(stats), family.free
+        if labels is not None:
+            again = self._relearned(labels, parts.names, family)
+            params, fit = self._second(several, again, stats, fit, callback)
+            gold = [_gold_counts(part.votes, part.gold) for part in parts.gold_items() if part.gold is not None]
+            others = self._without(np.sum(gold, axis=0), labels, parts.names, family) if gold else others
+        voted = parts.where(_voted)
+        if several.n_items < voted.n_items:
+            at_votes = voted.statistics(lambda part: shares(part.votes, part.gold))
+            params = self._with_all_items(voted, at_votes.mass, params, family)
+
+        def by_votes(part: VotePart) -> Floats:
+            assert part.gold is not None
+            table = stats.table() + others.pseudo
+            own = others.maximise(stats), table.sum(axis=1), others.pseudo
+            return without_own(part.votes, part.gold, *own, log_prior=part.item_prior)
+
+        return params, fit, {}, by_votes
 
     def _kind(self, seen: CrowdKind) -> CrowdKind:
         """The kind of the crowd; people where something was asked for that only confusion matrices can use."""
@@ -222,57 +235,38 @@ class Auto(Anchored):
         if self.exchangeable:
             raise ParameterError("exchangeable needs all votes at once: leave it out, or fit votes that are in memory.")
 
-    def _fit_plainer(
-        self, kind: CrowdKind, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
-    ) -> Outcome:
-        """Rules and panels: a fit of one part."""
-        part = VotePart(votes, gold, item_prior=item_prior)
-        params, fit, free = self._plainer(kind, VoteParts.of([part]), callback)
-        by_votes = None
-        if gold is not None and free is not None:
-            known = np.flatnonzero(gold >= 0)
-            by_votes = VotePart(votes, item_prior=item_prior).posterior(free)[known]
-            if item_prior is None and contradicted(by_votes, gold[known]):
-                return self._fit_free(part.part, votes, gold, callback)
-        outcome = self._outcome(part.part, fit, params, gold_by_votes=by_votes, notes=[SEEN[kind]])
-        labels = em.statistics(part.part, winners(outcome.posterior))
-        return replace(outcome, confusion=matrices(labels, self.stats_))
-
     def _plainer(
         self, kind: CrowdKind, parts: VoteParts, callback: Callback | None
-    ) -> tuple[Params, EMFit, Params | None]:
-        """The parameters for rules or a panel, how the fit went, and the parameters that no gold label taught."""
+    ) -> tuple[Params, EMFit, dict[str, Any], Posterior]:
+        """As :meth:`_people`, for rules or a panel."""
 
-        def fitted(parts: VoteParts) -> tuple[Params, EMFit]:
+        def fitted(parts: VoteParts) -> EMFit:
             if kind == "panel":
-                mace = MACE(strategy_prior=1.0, max_iter=self.max_iter, tol=0.1 * self.tol)
-                return mace._run_in_parts(parts, callback)
-            params = rates(parts.statistics(_smoothed))
-            return params, EMFit(params, np.empty(0), 1, True)
+                mace = MACE(strategy_prior=1.0, max_iter=self.max_iter, tol=0.1 * self.tol, restarts=0)
+                return mace._best_fit(parts, callback)[1]
+            return EMFit(rates(parts.statistics(_smoothed)), np.empty(0), 1, True)
 
-        return *fitted(parts), fitted(parts.without_gold())[0] if parts.sizes[2] else None
+        fit, free = fitted(parts), fitted(parts.without_gold()).params if parts.sizes[2] else None
+        labels = parts.statistics(lambda part: winners(part.posterior(fit.params)))
+        others = {"confusion": matrices(labels, parts.expect(fit.params)), "notes": [SEEN[kind]]}
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
-        family = super()._family(part, start, votes, gold)
-        if part.item_prior is None:
+        def by_votes(part: VotePart) -> Floats:
+            assert free is not None
+            return replace(part, gold=None).posterior(free)
+
+        return fit.params, fit, others, by_votes
+
+    def _family_of(self, parts: VoteParts) -> Family:
+        family = super()._family_of(parts)
+        if not parts.has_item_prior:
             return family
         assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
         anchor = replace(family.anchor, share=min(family.anchor.share, WITH_INPUTS))
-        if not isinstance(self.prior, str) or confirmed(votes, gold).any():
+        if not isinstance(self.prior, str) or parts.total(lambda part: confirmed(part.votes, part.gold).sum(), 0):
             return AnchoredFamily(family.free, anchor)
         # Single votes are all right by their own labels: a prior learned from these would outweigh that of the items.
-        pseudo = priors.pseudo_counts(DawidSkene.prior, self.history, votes)
+        pseudo = priors.pseudo_counts(DawidSkene.prior, self.history, parts.names)
         return AnchoredFamily(replace(family.free, pseudo=pseudo), anchor)
-
-    def _fit_free(self, part: Part, votes: Votes, gold: Ints, callback: Callback | None) -> Outcome:
-        """Dawid-Skene from the gold labels, without the anchor: for a crowd that is mostly wrong."""
-        free = self._free()
-        found = free.fit(votes, gold, callback=callback).consensus_
-        fit = EMFit(free.params_, found.trace, found.iterations, found.converged)
-        return self._outcome(part, fit, notes=[FREE])
-
-    def _free(self) -> DawidSkene:
-        return DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
 
     def _with_all_items(self, engine: Engine, at_votes: Floats, params: Params, family: AnchoredFamily) -> Params:
         """The parameters with the class prior of all items that were voted on; ``at_votes`` is the mass of the classes
@@ -297,74 +291,15 @@ class Auto(Anchored):
         fit = EMFit(second.params, second.trace, passes, converged)
         return self._finish(part, again, second.params), fit
 
-    def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
-        kind = self._kind(parts.kind)
-        if kind == "people":
-            found = super()._fit_in_parts(parts, callback)
-            stats, others = self._taught
-
-            def by_votes(part: VotePart) -> Floats:
-                assert part.gold is not None
-                return _by_votes(part.votes, part.gold, stats, others)
-        else:
-            params, fit, free = self._plainer(kind, parts, callback)
-            self.params_ = params
-            labels = parts.statistics(lambda part: winners(part.posterior(params)))
-            found = {"independent": lambda part: part.posterior(params), "prior": self._prior(params)}
-            found |= {"confusion": matrices(labels, parts.expect(params)), "notes": [SEEN[kind]]} | fit.outcome
-
-            def by_votes(part: VotePart) -> Floats:
-                assert free is not None
-                return VotePart(part.votes).posterior(free)
-
-        known = parts.gold_items()
-        if known:
-            q, gold = (np.concatenate(rows) for rows in zip(*((by_votes(p), p.gold) for p in known), strict=True))
-            if contradicted(q, gold):
-                model = self._free()
-                found = model._fit_in_parts(parts, callback)
-                self.params_ = model.params_
-                return found | {"notes": [FREE]}
-        return found | {"gold_by_votes": by_votes}
-
-    def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
-        if self._too_many_classes(parts.names, None):
-            raise SizeError(
-                f"Confusion matrices of {parts.names.n_annotators:,} annotators over {parts.names.n_classes:,} classes "
-                "are out of proportion for votes in parts. Use majority."
-            )
-        self._sparse = None
-        several = parts.where(lambda part: confirmed(part.votes, part.gold))
-        several = several if several.n_items else parts
-        family = self._family_of(several)
-        assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
-        fit = self._run_em(several, family, start_statistics(several), callback)
-        self.anchored_params_ = fit.params
-        stats = several.expect(fit.params)
-        params = family.free.maximise(stats)
-        first, others = fit.params, family.free
-        if isinstance(self.prior, str):
-            labels = several.statistics(lambda part: winners(part.posterior(first)))
-            again = self._relearned(labels, parts.names, family)
-            params, fit = self._second(several, again, stats, fit, callback)
-            gold = [_gold_counts(part.votes, part.gold) for part in parts.gold_items() if part.gold is not None]
-            others = self._without(np.sum(gold, axis=0), labels, parts.names, family) if gold else others
-        voted = parts.where(_voted)
-        if several.n_items < voted.n_items:
-            at_votes = voted.statistics(lambda part: shares(part.votes, part.gold))
-            params = self._with_all_items(voted, at_votes.mass, params, family)
-        self._taught = stats, others
-        return params, fit
-
     def _own_options(self, votes: Votes, item_prior: Floats | None) -> bool:
         """Whether each item has options of its own."""
         if self.exchangeable and item_prior is not None:
             raise ParameterError("A prior of items speaks of classes, which exchangeable options are not: give one.")
         return self.exchangeable or (item_prior is None and has_own_options(votes))
 
-    def _too_many_classes(self, votes: Votes, item_prior: Floats | None) -> bool:
+    def _too_many_classes(self, votes: Votes, item_prior: bool) -> bool:
         """Whether tables over pairs of classes are out of proportion, and nothing was asked for that needs them."""
-        plain = item_prior is None and self.history is None and isinstance(self.class_prior, str)
+        plain = not item_prior and self.history is None and isinstance(self.class_prior, str)
         K, cells = votes.n_classes, votes.n_annotators * votes.n_classes**2
         return plain and isinstance(self.prior, str) and cells > (MAX_CELLS // 4 if K >= MANY_CLASSES else MAX_CELLS)
 
@@ -452,11 +387,3 @@ def _smoothed(part: VotePart) -> Floats:
 
 def _voted(part: VotePart) -> npt.NDArray[np.bool_]:
     return np.asarray(np.diff(part.votes.indptr) > 0)
-
-
-def _by_votes(
-    votes: Votes, gold: Ints, stats: Stats, family: ConfusionFamily, log_prior: Floats | None = None
-) -> Floats:
-    """The posterior of gold items by their votes and what the other items teach."""
-    table = stats.table() + family.pseudo
-    return without_own(votes, gold, family.maximise(stats), table.sum(axis=1), family.pseudo, log_prior=log_prior)

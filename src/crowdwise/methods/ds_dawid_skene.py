@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from crowdwise.core.em import Family, Params, Stats
 from crowdwise.core.model import declared
 from crowdwise.core.numerics import Floats, normalise
 from crowdwise.core.starts import majority
-from crowdwise.core.vote_parts import Totals
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
@@ -98,6 +99,11 @@ class ConfusionFamily(Family):
         return log_likelihood + float(self.pseudo.ravel() @ params.log_score.ravel())
 
 
+def majority_counts(parts: VoteParts) -> Floats:
+    """Counts c[m, l, k] against the majority's labels, and gold labels where there are any."""
+    return parts.statistics(lambda part: majority(part.votes, part.gold)).table()
+
+
 @declared
 class DawidSkene(StreamingModel):
     """Full confusion matrices, estimated by EM.
@@ -140,12 +146,10 @@ class DawidSkene(StreamingModel):
                 "give a number of votes, such as prior=0.01."
             )
 
-    def _family_of(self, totals: Totals) -> Family:
-        def counts() -> Floats:
-            return totals.statistics(lambda part: majority(part.votes, part.gold)).table()
-
-        pseudo = priors.pseudo_counts(self.prior, self.history, totals.names, counts=counts, quick=self._quick)
-        class_prior = priors.class_prior_counts(self.class_prior, totals.names)
+    def _family_of(self, parts: VoteParts) -> Family:
+        counts = partial(majority_counts, parts)
+        pseudo = priors.pseudo_counts(self.prior, self.history, parts.names, counts=counts, quick=self._quick)
+        class_prior = priors.class_prior_counts(self.class_prior, parts.names)
         return ConfusionFamily(self._tie, pseudo, class_prior, self._hard, self._even_items)
 
 

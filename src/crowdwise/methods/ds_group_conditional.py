@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -55,11 +56,12 @@ from crowdwise.core.limits import TABLES, check_memory
 from crowdwise.core.model import Callback, Family, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, share_interval
 from crowdwise.core.unseen import crowd_table, with_unseen
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.core.vote_sums import per_annotator
 from crowdwise.data import encoding
 from crowdwise.data.frames import is_missing
 from crowdwise.errors import InputError, ParameterError, listing
-from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene, full
+from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene, full, majority_counts
 
 MAX_CELLS = 2**27
 """The most cells (annotators x groups x classes x classes) of a fit: a gigabyte a table, and it holds six."""
@@ -223,8 +225,9 @@ class GroupConditional(DawidSkene):
     group_confusion_: Floats = field(init=False)
     group_prior_: Floats = field(init=False)
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> Family:
-        return ConfusionFamily(full, priors.pseudo_counts(self.prior, None, votes, gold), self._class_prior(votes))
+    def _family_of(self, parts: VoteParts) -> Family:
+        pseudo = priors.pseudo_counts(self.prior, None, parts.names, counts=partial(majority_counts, parts))
+        return ConfusionFamily(full, pseudo, self._class_prior(parts.names))
 
     def _class_prior(self, votes: Votes) -> Floats | None:
         return priors.class_prior_counts("learned" if self._shared() else self.class_prior, votes)

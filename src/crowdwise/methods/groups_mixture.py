@@ -15,11 +15,10 @@ import numpy as np
 
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative
 from crowdwise.core.em import Engine
-from crowdwise.core.limits import check_memory
-from crowdwise.core.model import Callback, EMFit, EMModel, Family, Outcome, Params, Part, Stats, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, softmax
+from crowdwise.core.model import Callback, EMFit, EMModel, Family, Params, Stats, Votes, declared
+from crowdwise.core.numerics import Floats, softmax
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, dirichlet_rows
-from crowdwise.core.vote_parts import VoteParts, start_statistics
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes_ibcc import shared_prior
 
@@ -74,17 +73,9 @@ class MixtureModel(EMModel, ABC):
     def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         """theta[m, k, l], and of the groups that have members: matrices, shares and memberships."""
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        check_memory(votes)
-        part = Part.of(votes, gold, item_prior)
-        fit = self._search(part, self._start(part, votes, gold), votes, callback)
-        columns = self._keep(fit.params)
-        return self._outcome(part, fit, log_likelihood=None, annotator_columns=columns)
-
-    def _run_in_parts(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit]:
-        fit = self._search(parts, start_statistics(parts), parts.names, callback)
-        self._keep(fit.params)
-        return fit.params, fit
+    def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
+        fit = self._search(parts, self._start(parts), parts.names, callback)
+        return fit.params, fit, {"log_likelihood": None, "annotator_columns": self._keep(fit.params)}
 
     def _search(self, part: Engine, start: Stats, votes: Votes, callback: Callback | None) -> EMFit:
         """The fit with the best number of groups."""

@@ -58,7 +58,7 @@ from crowdwise.core.model import (
 )
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, posterior_and_evidence, safe_log, softmax
 from crowdwise.core.unseen import with_unseen
-from crowdwise.core.vote_parts import Totals
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.core.vote_sums import sum_rows
 from crowdwise.data import encoding
 from crowdwise.errors import ParameterError
@@ -345,8 +345,8 @@ class MeanField(EMModel):
     history: priors.History = None
     class_prior: priors.ClassPrior = "uniform"
 
-    def _family_of(self, totals: Totals) -> MeanFieldFamily:
-        votes = totals.names
+    def _family_of(self, parts: VoteParts) -> MeanFieldFamily:
+        votes = parts.names
         fixed = priors.class_prior_counts(self.class_prior, votes)
         if self.coins == "one":
             return MeanFieldFamily(one_coin_parameters(self.prior, self.history, votes), fixed)

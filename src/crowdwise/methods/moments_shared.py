@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -38,8 +39,9 @@ from crowdwise.core.limits import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.parameters import leading
+from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.core.vote_sums import per_annotator
-from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
+from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full, majority_counts
 
 MIN_VOTES = 2.0
 """Votes per class from which an annotator takes part in the pairs: those of annotators with fewer only cost time."""
@@ -213,9 +215,9 @@ class MomentModel(EMModel):
         found = likeliest(Part.of(votes, gold), self._solutions(votes, gold))
         return np.ascontiguousarray(found.table.transpose(0, 2, 1))
 
-    def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> ConfusionFamily:
-        pseudo = priors.pseudo_counts(self.prior, None, votes, gold)
-        return ConfusionFamily(full, pseudo, priors.class_prior_counts(self.class_prior, votes))
+    def _family_of(self, parts: VoteParts) -> ConfusionFamily:
+        pseudo = priors.pseudo_counts(self.prior, None, parts.names, counts=partial(majority_counts, parts))
+        return ConfusionFamily(full, pseudo, priors.class_prior_counts(self.class_prior, parts.names))
 
     def _params(self, solution: Solution, votes: Votes) -> Params:
         fixed = priors.class_prior_counts(self.class_prior, votes)
@@ -226,17 +228,18 @@ class MomentModel(EMModel):
         self.solution_ = likeliest(part, self._solutions(votes, gold))
         return self._params(self.solution_, votes)
 
-    def _start(self, part: Part, votes: Votes, gold: Ints | None) -> Stats:
+    def _start(self, parts: VoteParts) -> Stats:
         """An expectation step under the solution; where no matrix was solved for, the start of ``dawid-skene``."""
-        params = self._solve(part, votes, gold)
-        return em.expect(part, params)[0] if self.solution_.solved.any() else super()._start(part, votes, gold)
+        part = parts.only
+        params = self._solve(part.part, part.votes, part.gold)
+        return part.expect(params) if self.solution_.solved.any() else super()._start(parts)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         if self.refine and any_overlap(votes, gold):
             return super()._fit(votes, gold, item_prior, callback)
         check_memory(votes)
-        part = Part.of(votes, gold, item_prior)
-        params, found = self._solve(part, votes, gold), self.solution_
+        part = VotePart(votes, gold, item_prior=item_prior)
+        params, found = self._solve(part.part, votes, gold), self.solution_
         return self._outcome(part, EMFit(params, found.trace, found.iterations, found.converged))
 
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from crowdwise.core.constraints import Positive
 from crowdwise.core.intervals import beta_interval, with_interval
-from crowdwise.core.model import Callback, Model, Outcome, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
+from crowdwise.core.model import Callback, Model, Votes, declared
+from crowdwise.core.numerics import Floats, clamp, normalise, winners
 from crowdwise.core.starts import log_odds, shares, tested_and_right, weighted_posterior
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_parts import VotePart, VoteParts
@@ -53,17 +53,11 @@ class MajorityVote(Model):
 
     soft: bool = True
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        counts = np.bincount(votes.label, weights=votes.weight, minlength=votes.n_classes).astype(np.float64)
-        return Outcome(posterior=clamp(self._predict(votes), gold), prior=normalise(counts, axis=0))
-
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
         K = parts.names.n_classes
         counts = parts.total(lambda p: np.bincount(p.votes.label, weights=p.votes.weight, minlength=K), np.zeros(K))
-        prior = normalise(counts, axis=0)
-        return {
-            "independent": lambda part: clamp(self._predict(part.votes), part.gold), "prior": prior, "confusion": None
-        }  # fmt: skip
+        prior = normalise(counts.astype(np.float64), axis=0)
+        return {"independent": lambda part: clamp(self._predict(part.votes), part.gold), "prior": prior}
 
     def _predict(self, votes: Votes) -> Floats:
         q = votes.shares()
@@ -98,24 +92,7 @@ class GoldWeighted(Model):
     prior_strength: Positive = 2.0
     weight_: Floats = field(init=False)
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        tested, right, low, high = self._learn(VoteParts.of([VotePart(votes, gold)]))
-        q = clamp(self._predict(votes), gold)
-        columns: dict[str, Any] = with_interval("weight", self.weight_, low, high)
-        columns |= {"gold_votes": tested, "gold_right": right}
-        return Outcome(posterior=q, prior=normalise(shares(votes, gold).sum(axis=0), axis=0), annotator_columns=columns)
-
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
-        self._learn(parts)
-        mass = parts.total(
-            lambda part: shares(part.votes, part.gold).sum(axis=0), np.zeros(parts.names.n_classes)
-        )  # fmt: skip
-        found: dict[str, Any] = {"independent": lambda part: clamp(self._predict(part.votes), part.gold)}
-        return found | {"prior": normalise(mass, axis=0), "confusion": None}
-
-    def _learn(self, parts: VoteParts) -> tuple[Floats, Floats, Floats, Floats]:
-        """The weights, which are kept, with the ends of their intervals; before these the votes on gold items, and the
-        right ones among them."""
         K = parts.names.n_classes
         tested, right = parts.total(_tested, np.zeros((2, parts.names.n_annotators)))
         crowd = (right.sum() + 1.0) / (tested.sum() + 2.0)
@@ -123,7 +100,10 @@ class GoldWeighted(Model):
         a, b = right + s * crowd, np.maximum(tested - right, 0.0) + s * (1.0 - crowd)
         self.weight_, low, high = (log_odds(inside(p), K) for p in (a / (a + b), *beta_interval(a, b)))
         self._unseen = float(log_odds(inside(np.array(crowd)), K))
-        return tested, right, low, high
+        mass = parts.total(lambda part: shares(part.votes, part.gold).sum(axis=0), np.zeros(K))
+        columns = with_interval("weight", self.weight_, low, high) | {"gold_votes": tested, "gold_right": right}
+        found: dict[str, Any] = {"independent": lambda part: clamp(self._predict(part.votes), part.gold)}
+        return found | {"prior": normalise(mass, axis=0), "annotator_columns": columns}
 
     def _predict(self, votes: Votes) -> Floats:
         return weighted_posterior(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))

@@ -53,7 +53,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -61,11 +61,11 @@ import numpy as np
 from crowdwise.core import priors
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
 from crowdwise.core.em import Params, Stats
-from crowdwise.core.intervals import accuracy_interval, rate_interval, with_interval
-from crowdwise.core.model import Callback, EMModel, Family, Model, Outcome, Rounds, SingleVotes, Votes, declared
-from crowdwise.core.numerics import TIE, Floats, Ints, clamp, normalise, safe_log, softmax, winners
+from crowdwise.core.intervals import rate_interval, with_interval
+from crowdwise.core.model import Callback, EMFit, EMModel, Family, Model, Rounds, SingleVotes, Votes, declared
+from crowdwise.core.numerics import TIE, Floats, clamp, normalise, safe_log, share_interval, softmax, winners
 from crowdwise.core.unseen import with_unseen
-from crowdwise.core.vote_parts import Totals, VotePart, VoteParts
+from crowdwise.core.vote_parts import VotePart, VoteParts, right_sums
 from crowdwise.core.vote_sums import per_annotator, tally
 
 
@@ -154,32 +154,21 @@ class WeightedVote(Model, ABC):
         """The weights with their intervals, from the votes that agree with the labels."""
         return with_interval("skill", weight, *rate_interval(weight * total, total))
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        weight, rounds, total = self._learn(VoteParts.of([VotePart(votes, gold)]), callback)
-        q = clamp(self._count(votes, weight), gold)
-        return Outcome(
-            posterior=q,
-            prior=normalise(q.sum(axis=0), axis=0),
-            annotator_columns=self._columns(weight, agreement(votes, winners(q)), total),
-            **rounds.outcome,
-        )
-
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
-        weight, rounds, _ = self._learn(parts, callback)
+        self.weight_, rounds = self._weights(parts, callback)
+        weight, M, total = self.weight_, parts.names.n_annotators, votes_of(parts)
+        self._unseen = float(weight @ total / max(total.sum(), 1e-300))
 
         def posterior(part: VotePart) -> Floats:
             return clamp(self._count(part.votes, weight), part.gold)
 
-        mass = parts.total(lambda part: posterior(part).sum(axis=0), np.zeros(parts.names.n_classes))
-        found = {"independent": posterior, "prior": normalise(mass, axis=0), "confusion": None}
-        return found | rounds.outcome
+        def sums(part: VotePart) -> Floats:
+            q = posterior(part)
+            return np.append(agreement(part.votes, winners(q)), q.sum(axis=0))
 
-    def _learn(self, parts: VoteParts, callback: Callback | None) -> tuple[Floats, Rounds, Floats]:
-        """The weights, which are kept, how they were found, and the weight of each annotator's votes."""
-        self.weight_, rounds = self._weights(parts, callback)
-        total = votes_of(parts)
-        self._unseen = float(self.weight_ @ total / max(total.sum(), 1e-300))
-        return self.weight_, rounds, total
+        right, mass = np.split(parts.total(sums, np.zeros(M + parts.names.n_classes)), [M])
+        found = {"independent": posterior, "prior": normalise(mass, axis=0)}
+        return found | {"annotator_columns": self._columns(weight, right, total)} | rounds.outcome
 
     def _predict(self, votes: Votes) -> Floats:
         return self._count(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))
@@ -373,12 +362,12 @@ class ZenCrowd(EMModel):
     prior_strength: NonNegative = 1.0
     class_prior: priors.ClassPrior = "uniform"
 
-    def _family_of(self, totals: Totals) -> ReliableFamily:
+    def _family_of(self, parts: VoteParts) -> ReliableFamily:
         a, b = self.prior_strength * self.reliability, self.prior_strength * (1.0 - self.reliability)
-        return ReliableFamily(a, b, priors.class_prior_counts(self.class_prior, totals.names))
+        return ReliableFamily(a, b, priors.class_prior_counts(self.class_prior, parts.names))
 
-    def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        outcome = super()._fit(votes, gold, item_prior, callback)
-        K = votes.n_classes
-        low, high = (np.maximum((K * p - 1.0) / (K - 1.0), 0.0) for p in accuracy_interval(votes, outcome.posterior))
-        return replace(outcome, annotator_columns=with_interval("reliability", reliabilities(self.params_), low, high))
+    def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
+        params, fit, _ = super()._run(parts, callback)
+        K, ends = parts.names.n_classes, share_interval(*right_sums(parts, params))
+        low, high = (np.maximum((K * p - 1.0) / (K - 1.0), 0.0) for p in ends)
+        return params, fit, {"annotator_columns": with_interval("reliability", reliabilities(params), low, high)}

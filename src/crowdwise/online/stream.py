@@ -47,11 +47,12 @@ import numpy as np
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, NonNegative, checked
-from crowdwise.core.dependence import USUAL, Dependence, correct, resolve, usual
+from crowdwise.core.dependence import USUAL, Dependence, correct
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.model import EMModel, Model
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise
 from crowdwise.core.parameters import declared
+from crowdwise.core.vote_parts import VoteParts, resolve, usual
 from crowdwise.data.encoding import to_vocabulary
 from crowdwise.data.frames import is_missing
 from crowdwise.data.truth import unknown_class
@@ -322,7 +323,7 @@ class Online(SavedStream):
             who, local = np.unique(local, return_inverse=True)
         part = Part(indptr, local.astype(np.int64) * K + label, weight, store.truth[items], len(who), K)
         named = Votes.none(self.annotator_names.array()[store.annotators.codes[who]], self.class_names.array())
-        return part, who, self.model._family(part, Stats(np.zeros((len(who) * K, K)), np.zeros(K)), named, None)
+        return part, who, self.model._family_of(VoteParts.whole(named))
 
     def _params(self, who: Ints, family: Family) -> Params:
         """The parameters of some annotators: the model's own step, from their statistics."""
@@ -366,7 +367,7 @@ class Online(SavedStream):
         outcome = Outcome(posterior=q, prior=pi, confusion=theta, log_likelihood=stats.log_likelihood)
         labels = decide(q, pi, self.model.ties, np.random.default_rng(self.model.random_state))
         params = self.model.get_params() | {"online": self.options()}
-        depends = resolve(self.model.dependence, votes, q)
+        depends = resolve(self.model.dependence, VoteParts.whole(votes), lambda _: q)
         found = consensus_fields(votes, outcome, labels, votes.truth, found=depends)
         if depends.source == "none":
             found["measured"] = self.shown_dependence()
@@ -448,14 +449,14 @@ class Online(SavedStream):
         have come. A number that was given to the model is used as it is.
         """
         if not isinstance(self.model.dependence, str):
-            return resolve(self.model.dependence, self.votes(), np.empty((0, 0)))
+            return Dependence(float(self.model.dependence), "given")
         S, known = self.store.n_votes, int((self.store.truth >= 0).sum())
         if not known:
             return USUAL
         if self._shown is None or self._shown[1] != known or not self._shown[0] <= S <= GROWTH * self._shown[0]:
             votes, (q, _) = self.votes(), self.e_step()
             order, _ = self.class_names.encode(votes.classes)  # the table has the classes in the usual order
-            found = usual(votes, q[:, order], votes.truth)
+            found = usual(VoteParts.whole(votes, votes.truth), lambda _: q[:, order])
             bias = np.array(found.bias)[order.argsort()].tolist() if found.bias else ()
             self._shown = S, known, replace(found, bias=tuple(bias))
         return self._shown[2]

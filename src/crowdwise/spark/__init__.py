@@ -63,8 +63,7 @@ def aggregate(
         Parameters of the method.
     """
     check_frame(df)
-    model = registry.find(method or registry.default_method(registry.VOTES, 2), registry.VOTES).create(**params)
-    model.check_in_parts()
+    model = registry.create_in_parts(method, **params)
     if staging is not None and not isinstance(staging, str):
         raise ParameterError(f"staging={staging!r}: expected the name of a folder, or None.")
     given = {"item": item, "annotator": annotator, "label": label, "weight": weight}

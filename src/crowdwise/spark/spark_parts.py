@@ -193,11 +193,15 @@ class SparkParts(VoteParts):
             with suppress(OSError):
                 path.unlink()
 
+    def _each(self, change: Callable[[VotePart], VotePart]) -> SparkParts:
+        """The blocks changed by a function, kept."""
+        with running():
+            kept = self.store.keep(self.blocks.select(*VOTES).mapInArrow(each_changed(change, self.shape), BLOCK))
+        return SparkParts(kept, self.names.annotators, self.names.classes, self.store, self.tasks, self.folder)
+
     def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
         """The items for which a mask, made block by block, is true; the same parts where it is true of all."""
-        with running():
-            some = self.store.keep(self.blocks.select(*VOTES).mapInArrow(chosen_items(keep, self.shape), BLOCK))
-        found = SparkParts(some, self.names.annotators, self.names.classes, self.store, self.tasks, self.folder)
+        found = super().where(keep)
         if found.n_items < self.n_items:
             return found
         self.store.release(but=self.blocks)
@@ -312,12 +316,12 @@ def shaped(numbers: Floats, like: Any) -> Any:
     return Stats(counts.reshape(like.counts.shape), mass.reshape(like.mass.shape), float(log_likelihood[0]))
 
 
-def chosen_items(keep: Callable[[VotePart], Any], shape: tuple[int, int]) -> Any:
-    """A function that gives a block for each block: the items for which a mask is true."""
+def each_changed(change: Callable[[VotePart], VotePart], shape: tuple[int, int]) -> Any:
+    """A function that gives a block for each block, changed."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         for number, part in parts_in(batches, shape):
-            some = part.select(np.asarray(keep(part), dtype=bool))
+            some = change(part)
             known = 0 if some.gold is None else int((some.gold >= 0).sum())
             yield as_batch(
                 packed(some.votes, some.gold) | {
