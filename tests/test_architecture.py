@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": MODEL,
     "trust": MODEL | {"metrics"},
     "active": MODEL | {"online", "metrics", "registry"},
-    "store": MODEL | {"online", "active", "registry"},  # a campaign makes its model by its key
+    "store": MODEL | {"online", "active", "registry", "migrations"},  # a campaign makes its model by its key
     "report": MODEL | {"metrics", "trust", "registry", "reading"},
     "importers": BASE | {"registry"},
     "exporters": BASE,
@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": MODEL | {"methods", "simulate"},
     "client": {"errors", "store"},  # it reads votes as a campaign does
     "migrations": set(),
-    "server": BELOW | {"migrations", "label_studio"},
+    "server": BELOW | {"label_studio"},
     "cli": BELOW | {"bench", "__init__", "server", "label_studio", "client"},
     "__main__": {"cli"},
     "__init__": BELOW | {"bench", "cli", "spark", "client", "testing"},

@@ -22,14 +22,15 @@ from fastapi.testclient import TestClient
 
 from crowdwise.data.parquet_footer import check_parquet
 from crowdwise.errors import CrowdwiseError, InputError, ReadError
-from crowdwise.server import backups, item_uploads, routes_events, webhook_sender
+from crowdwise.server import item_uploads, routes_events, webhook_sender
 from crowdwise.server.configuration import load_configuration
-from crowdwise.server.database import Database
-from crowdwise.server.item_rows import ItemGiven, checked_items
 from crowdwise.server.request_limits import RequestLimits
-from crowdwise.server.store_tables import deliveries
 from crowdwise.server.structured_logs import JsonLines, TextLines
 from crowdwise.server.webhook_sender import WebhookSender, is_inside
+from crowdwise.store import backups
+from crowdwise.store.database import Database
+from crowdwise.store.item_rows import ItemGiven, checked_items
+from crowdwise.store.store_tables import deliveries
 from server_site import Site, bearer, running
 
 PARQUET, CSV, JSON, LINES = "application/vnd.apache.parquet", "text/csv", "application/json", "application/x-ndjson"

@@ -15,10 +15,11 @@ import pytest
 import sqlalchemy as sa
 
 from crowdwise.errors import OutputError
-from crowdwise.server import group_commit, routes_uploads, service, webhook_sender
+from crowdwise.server import routes_uploads, service, webhook_sender
 from crowdwise.server.configuration import load_configuration
-from crowdwise.server.database import lock_of
-from crowdwise.server.webhook_rows import claim_due
+from crowdwise.store import group_commit
+from crowdwise.store.database import lock_of
+from crowdwise.store.webhook_rows import claim_due
 from server_site import Site, running
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from crowdwise.errors import OutputError
 from crowdwise.server.access_tokens import COOKIE, Signer
-from crowdwise.server.backups import back_up
-from crowdwise.server.campaign_folders import export_folder
 from crowdwise.server.configuration import load_configuration
-from crowdwise.server.database import load_key
+from crowdwise.store.backups import back_up
+from crowdwise.store.campaign_folders import export_folder
+from crowdwise.store.database import load_key
 from server_site import running
 
 

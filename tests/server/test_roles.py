@@ -144,7 +144,7 @@ def test_a_token_expires(site: Site) -> None:
 def test_secrets_are_not_kept(site: Site) -> None:
     shown = site.call("GET", "/tokens")
     assert all(not {"hash", "secret"} & set(row) for row in shown)
-    from crowdwise.server.store_tables import tokens as table
+    from crowdwise.store.store_tables import tokens as table
 
     rows = site.service.read(lambda conn: conn.execute(table.select()).all())
     assert all(site.secret not in str(row) for row in rows)

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from crowdwise.server.item_uploads import MOST_VALUES
-from crowdwise.server.steady_clock import SteadyClock
 from crowdwise.server.webhook_sender import is_inside
+from crowdwise.store.steady_clock import SteadyClock
 from server_site import Site
 
 

@@ -20,13 +20,13 @@ import crowdwise as cw
 import crowdwise.migrations
 from command_line import run
 from crowdwise.errors import OutputError, ReadError
-from crowdwise.server import live_votes
-from crowdwise.server.backups import back_up, restore
-from crowdwise.server.campaign_folders import export_folder, import_folder
 from crowdwise.server.configuration import load_configuration
-from crowdwise.server.database import Database
-from crowdwise.server.live_votes import LiveVotes
-from crowdwise.server.store_tables import metadata, votes
+from crowdwise.store import live_votes
+from crowdwise.store.backups import back_up, restore
+from crowdwise.store.campaign_folders import export_folder, import_folder
+from crowdwise.store.database import Database
+from crowdwise.store.live_votes import LiveVotes
+from crowdwise.store.store_tables import metadata, votes
 from server_site import Site, running
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from crowdwise.server import webhook_rows
-from crowdwise.server.store_tables import deliveries, webhooks
 from crowdwise.server.webhook_sender import WebhookSender, signature
+from crowdwise.store import webhook_rows
+from crowdwise.store.store_tables import deliveries, webhooks
 from server_site import Site
 
 

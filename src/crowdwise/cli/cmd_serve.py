@@ -56,7 +56,7 @@ def start(
 
 def store_of(context: typer.Context) -> Any:
     """The store that the settings name, brought up to date."""
-    from crowdwise.server.database import Database
+    from crowdwise.store.database import Database
 
     found = Database(context.obj.url)
     found.migrate()
@@ -75,7 +75,7 @@ def backup(context: typer.Context, file: FileArgument) -> None:
 
     Example: `crowdwise serve backup monday.zip`
     """
-    from crowdwise.server.backups import back_up
+    from crowdwise.store.backups import back_up
 
     counts = back_up(store_of(context), file)
     say(f"{file}: {counts['campaigns']:,} campaigns, {counts['votes']:,} votes.")
@@ -87,7 +87,7 @@ def restore(context: typer.Context, file: FileArgument) -> None:
 
     Example: `crowdwise serve --database postgresql://... restore monday.zip`
     """
-    from crowdwise.server.backups import restore as fill
+    from crowdwise.store.backups import restore as fill
 
     counts = fill(store_of(context), file)
     say(f"Restored {counts['campaigns']:,} campaigns, {counts['votes']:,} votes.")
@@ -99,7 +99,7 @@ def import_folder(context: typer.Context, folder: FolderArgument, name: NameOpti
 
     Example: `crowdwise serve import birds`
     """
-    from crowdwise.server.campaign_folders import import_folder as make
+    from crowdwise.store.campaign_folders import import_folder as make
 
     with store_of(context).writing("import") as conn:
         row = make(conn, folder, name)
@@ -113,7 +113,7 @@ def export_folder(context: typer.Context, campaign: IdArgument, folder: FolderAr
 
     Example: `crowdwise serve export 4be0643f1d98 birds`
     """
-    from crowdwise.server.campaign_folders import export_folder as make
+    from crowdwise.store.campaign_folders import export_folder as make
 
     with store_of(context).reading() as conn:
         n = make(conn, campaign, folder)

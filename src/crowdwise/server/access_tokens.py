@@ -21,9 +21,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from crowdwise.errors import ParameterError
-from crowdwise.server import steady_clock
-from crowdwise.server.campaign_rows import NotThere
-from crowdwise.server.store_tables import ended_sessions, tokens
+from crowdwise.store import steady_clock
+from crowdwise.store.campaign_rows import NotThere
+from crowdwise.store.store_tables import ended_sessions, tokens
 
 Role = Literal["admin", "lead", "annotator", "reader"]
 ROLES: tuple[Role, ...] = ("admin", "lead", "annotator", "reader")

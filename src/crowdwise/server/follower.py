@@ -12,11 +12,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.server import steady_clock
-from crowdwise.server.campaign_rows import CampaignRow, NotThere, find_campaign, read_marks
-from crowdwise.server.database import Database
 from crowdwise.server.live_refit import LiveRefit
-from crowdwise.server.live_votes import LiveVotes
+from crowdwise.store import steady_clock
+from crowdwise.store.campaign_rows import CampaignRow, NotThere, find_campaign, read_marks
+from crowdwise.store.database import Database
+from crowdwise.store.live_votes import LiveVotes
 
 PAUSE = 0.5
 """Seconds between looks at what other workers wrote."""

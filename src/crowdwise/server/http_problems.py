@@ -23,15 +23,14 @@ from crowdwise.errors import (
     SizeError,
     either,
 )
-from crowdwise.server.campaign_rows import CampaignClosed, NotThere
+from crowdwise.store.campaign_rows import CampaignClosed, NotThere
+from crowdwise.store.database import NO_STORE
 
 STATUS: tuple[tuple[type[CrowdwiseError], int], ...] = (
     (NotThere, 404), (DuplicateError, 409), (CampaignClosed, 409), (NotFittedError, 409), (SizeError, 413),
     (InternalError, 500), (OutputError, 503), (CrowdwiseError, 422),
 )  # fmt: skip
 """The first that an error is an instance of decides."""
-NO_STORE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
-"""Errors of a database that is away, or has no connection left."""
 MEDIA = "application/problem+json"
 
 log = logging.getLogger("crowdwise.server")

@@ -20,7 +20,7 @@ from crowdwise.data.parquet_footer import Claims, check_parquet
 from crowdwise.errors import ColumnError, InputError, ReadError, SizeError, listing
 from crowdwise.server.api_messages import Item
 from crowdwise.server.http_problems import in_words
-from crowdwise.server.item_rows import ItemGiven
+from crowdwise.store.item_rows import ItemGiven
 
 ENDINGS = {
     "application/json": ".json", "application/x-ndjson": ".jsonl", "application/jsonl": ".jsonl", "text/csv": ".csv",

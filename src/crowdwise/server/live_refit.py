@@ -18,12 +18,12 @@ from crowdwise import api, registry
 from crowdwise.active.end_state import People, Standing
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import NotFittedError
-from crowdwise.server import steady_clock
-from crowdwise.server.answer_codes import side_name
-from crowdwise.server.campaign_rows import CampaignRow
-from crowdwise.server.live_names import LiveNames, read_open, read_votes
-from crowdwise.server.live_votes import NO_VOTES, mixed
-from crowdwise.server.store_tables import items
+from crowdwise.store import steady_clock
+from crowdwise.store.answer_codes import side_name
+from crowdwise.store.campaign_rows import CampaignRow
+from crowdwise.store.live_names import LiveNames, read_open, read_votes
+from crowdwise.store.live_votes import NO_VOTES, mixed
+from crowdwise.store.store_tables import items
 
 
 @dataclass(frozen=True, eq=False)

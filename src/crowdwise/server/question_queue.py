@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from crowdwise.server.answer_codes import blind
-from crowdwise.server.item_rows import payload_of
-from crowdwise.server.lease_rows import Lease, LeaseAsked, lease_together
+from crowdwise.store.answer_codes import blind
+from crowdwise.store.item_rows import payload_of
+from crowdwise.store.lease_rows import Lease, LeaseAsked, lease_together
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Query
 
 from crowdwise.server.access_tokens import list_tokens, make_token, revoke_token
-from crowdwise.server.annotator_rows import annotator_of
 from crowdwise.server.api_messages import TokenMade
 from crowdwise.server.caller import Admin, Lead, ServiceOf
-from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
-from crowdwise.server.store_tables import audit
+from crowdwise.store.annotator_rows import annotator_of
+from crowdwise.store.campaign_rows import find_campaign
+from crowdwise.store.store_tables import audit
 
 Before = Annotated[int, Query(ge=1, lt=2**31)]
 Limit = Annotated[int, Query(ge=1, le=1000)]

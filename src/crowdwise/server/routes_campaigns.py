@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from crowdwise.server.access_tokens import make_token
-from crowdwise.server.annotator_rows import add_annotators, change_annotator, list_annotators
 from crowdwise.server.api_messages import (
     Annotator,
     AnnotatorChanged,
@@ -19,7 +18,9 @@ from crowdwise.server.api_messages import (
     StateChanged,
 )  # fmt: skip
 from crowdwise.server.caller import Admin, Lead, Reader, ServiceOf
-from crowdwise.server.campaign_rows import (
+from crowdwise.server.http_problems import responses
+from crowdwise.store.annotator_rows import add_annotators, change_annotator, list_annotators
+from crowdwise.store.campaign_rows import (
     change_campaign,
     create_campaign,
     delete_campaign,
@@ -27,8 +28,7 @@ from crowdwise.server.campaign_rows import (
     list_campaigns,
     set_state,
 )  # fmt: skip
-from crowdwise.server.http_problems import responses
-from crowdwise.server.item_rows import change_items, list_items
+from crowdwise.store.item_rows import change_items, list_items
 
 router = APIRouter(prefix="/api/v1", responses=responses(409))
 

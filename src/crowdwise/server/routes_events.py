@@ -14,9 +14,9 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 
 from crowdwise.server.caller import Reader, ServiceOf
-from crowdwise.server.campaign_rows import NotThere
 from crowdwise.server.http_problems import responses
-from crowdwise.server.store_tables import events
+from crowdwise.store.campaign_rows import NotThere
+from crowdwise.store.store_tables import events
 
 PAUSE = 0.5
 """Seconds between looks."""

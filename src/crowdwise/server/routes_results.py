@@ -12,7 +12,7 @@ from crowdwise.data.spreadsheets import safe_table
 from crowdwise.errors import ParameterError
 from crowdwise.server.caller import Reader, ServiceOf
 from crowdwise.server.http_problems import responses
-from crowdwise.server.item_rows import items_since
+from crowdwise.store.item_rows import items_since
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
 

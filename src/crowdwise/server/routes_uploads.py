@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request
 
 from crowdwise.server.api_messages import Item
 from crowdwise.server.caller import Lead, ServiceOf
-from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
-from crowdwise.server.item_rows import add_items, checked_items
 from crowdwise.server.item_uploads import ENDINGS, read_upload, received
+from crowdwise.store.campaign_rows import find_campaign
+from crowdwise.store.item_rows import add_items, checked_items
 
 _EXAMPLE = [{"item": "photo1", "payload": {"image": "https://example.org/1.jpg"}}, {"item": "photo2", "gold": "wren"}]
 _FILE = {"type": "string", "format": "binary"}

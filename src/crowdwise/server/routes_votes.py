@@ -10,13 +10,13 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from crowdwise.active.end_state import ENDS
 from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, Receipt, Released, Undone, Vote
 from crowdwise.server.caller import Caller, Lead, ServiceOf, Voter
-from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
-from crowdwise.server.lease_rows import ask_again, release, skip
-from crowdwise.server.name_rows import find_numbers
 from crowdwise.server.service import Service
-from crowdwise.server.store_tables import annotators, answers, items
-from crowdwise.server.vote_rows import VoteGiven, list_votes, undo, votes_of_item
+from crowdwise.store.campaign_rows import find_campaign
+from crowdwise.store.lease_rows import ask_again, release, skip
+from crowdwise.store.name_rows import find_numbers
+from crowdwise.store.store_tables import annotators, answers, items
+from crowdwise.store.vote_rows import VoteGiven, list_votes, undo, votes_of_item
 
 For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
 

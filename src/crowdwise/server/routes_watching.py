@@ -14,15 +14,15 @@ from fastapi.responses import HTMLResponse
 from crowdwise.errors import NotFittedError, ParameterError
 from crowdwise.report.build import build_report
 from crowdwise.report.page import check_extra, page
-from crowdwise.server import steady_clock
 from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
-from crowdwise.server.live_votes import NO_VOTES
-from crowdwise.server.name_rows import find_numbers
-from crowdwise.server.point_rows import list_points, skill_history
 from crowdwise.server.routes_results import plain_rows
-from crowdwise.server.store_tables import annotators, items, leases, votes
-from crowdwise.server.vote_rows import votes_of_item
+from crowdwise.store import steady_clock
+from crowdwise.store.live_votes import NO_VOTES
+from crowdwise.store.name_rows import find_numbers
+from crowdwise.store.point_rows import list_points, skill_history
+from crowdwise.store.store_tables import annotators, items, leases, votes
+from crowdwise.store.vote_rows import votes_of_item
 from crowdwise.trust.agreement import agreement as agreement_of
 from crowdwise.trust.annotators import assess_annotators
 from crowdwise.trust.item_review import assess_items

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 
 from crowdwise.server.api_messages import WebhookMade
 from crowdwise.server.caller import Lead, ServiceOf
-from crowdwise.server.campaign_rows import find_campaign
 from crowdwise.server.http_problems import responses
-from crowdwise.server.webhook_rows import add_webhook, list_deliveries, list_webhooks, remove_webhook, retry_delivery
+from crowdwise.store.campaign_rows import find_campaign
+from crowdwise.store.webhook_rows import add_webhook, list_deliveries, list_webhooks, remove_webhook, retry_delivery
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}/webhooks", responses=responses(), tags=["webhooks"])
 

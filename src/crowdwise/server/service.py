@@ -17,20 +17,20 @@ from weakref import WeakValueDictionary
 
 import sqlalchemy as sa
 
-from crowdwise.server import steady_clock
 from crowdwise.server.access_tokens import Session, Signer, Token, find_token, make_token, token_of_session
-from crowdwise.server.annotator_rows import annotator_of
-from crowdwise.server.campaign_rows import CampaignRow, find_campaign
 from crowdwise.server.configuration import Configuration
-from crowdwise.server.database import Database, insert_new, load_key, private_folder
 from crowdwise.server.follower import Follower
-from crowdwise.server.group_commit import GroupCommit, Work
-from crowdwise.server.lease_rows import LeaseAsked
-from crowdwise.server.point_rows import add_point, point_of, skills_noted
 from crowdwise.server.question_queue import InFlight, QuestionQueues, Shown, hand_out
-from crowdwise.server.store_tables import audit, ended_sessions, tokens
-from crowdwise.server.vote_rows import add_together
 from crowdwise.server.webhook_sender import WebhookSender
+from crowdwise.store import steady_clock
+from crowdwise.store.annotator_rows import annotator_of
+from crowdwise.store.campaign_rows import CampaignRow, find_campaign
+from crowdwise.store.database import Database, insert_new, load_key, private_folder
+from crowdwise.store.group_commit import GroupCommit, Work
+from crowdwise.store.lease_rows import LeaseAsked
+from crowdwise.store.point_rows import add_point, point_of, skills_noted
+from crowdwise.store.store_tables import audit, ended_sessions, tokens
+from crowdwise.store.vote_rows import add_together
 
 DAY = 86_400.0
 HEAVY = 4

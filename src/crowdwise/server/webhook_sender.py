@@ -25,8 +25,8 @@ import httpx
 import sqlalchemy as sa
 
 from crowdwise.errors import CrowdwiseError
-from crowdwise.server import steady_clock
-from crowdwise.server.webhook_rows import CLAIMED, claim_due, drop_old, hooks_behind, is_due, note_result, take_events
+from crowdwise.store import steady_clock
+from crowdwise.store.webhook_rows import CLAIMED, claim_due, drop_old, hooks_behind, is_due, note_result, take_events
 
 PAUSE = 1.0
 SECONDS = 10.0

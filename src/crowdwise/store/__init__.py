@@ -1,12 +1,15 @@
-"""Campaigns as they are kept: a folder with the journal of votes, and what it shares with the server's database.
+"""Campaigns as they are kept: in a folder (SQLite, nothing else is needed), or behind the server (SQLAlchemy, also
+PostgreSQL).
 
-================  ==================================================================================================
-``campaign``      a folder in which questions go out and votes come in
-``journal``       its tables and transactions; ``roster``: items and annotators; ``asking``: questions that are out
-``canonical``     names as they are written; ``intake``: validates incoming votes
-``vote_stream``   the model follows the votes; snapshots of it
-``settings``      what a campaign was made with, and what of it may be changed
-================  ==================================================================================================
+both
+    ``canonical``: names as they are written; ``intake``: validates incoming votes; ``vote_stream``: the model that
+    follows the votes, and its snapshots; ``settings``: what may be changed.
+a folder
+    ``campaign``: questions go out and votes come in; ``journal``: tables and transactions; ``roster``: items and
+    annotators; ``asking``: questions that are out.
+behind the server
+    ``database``, ``store_tables``, ``group_commit``: tables and transactions; ``..._rows``: what is read and written;
+    ``live_names``, ``live_votes``: a campaign in memory; ``backups``; ``campaign_folders``: from and to a folder.
 """
 
 from __future__ import annotations

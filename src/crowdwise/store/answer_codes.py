@@ -8,7 +8,7 @@ from typing import Any
 
 from crowdwise.core.constraints import is_number
 from crowdwise.errors import LabelError
-from crowdwise.server.campaign_rows import CampaignRow
+from crowdwise.store.campaign_rows import CampaignRow
 from crowdwise.store.intake import VOTE, class_code
 
 SIDES = ("left", "right")

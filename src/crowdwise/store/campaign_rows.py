@@ -18,10 +18,10 @@ from crowdwise.core.constraints import constraint_of
 from crowdwise.core.model import EMModel
 from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing, suggestion
 from crowdwise.online.stream import Online
-from crowdwise.server import steady_clock
-from crowdwise.server.store_tables import campaigns, events
+from crowdwise.store import steady_clock
 from crowdwise.store.canonical import name_text
 from crowdwise.store.settings import CHANGEABLE, Classes, kept_params
+from crowdwise.store.store_tables import campaigns, events
 
 CLASS_TYPES = ("votes", "ordinal", "label-sets")
 """Answer types with classes."""

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 
 from crowdwise.data.folders import write_whole
 from crowdwise.errors import OutputError, ReadError
-from crowdwise.server.database import Database
-from crowdwise.server.store_tables import metadata
+from crowdwise.store.database import Database
+from crowdwise.store.store_tables import metadata
 
 FORMAT = 1
 CHUNK = 5_000

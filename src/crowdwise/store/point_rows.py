@@ -8,10 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.server import steady_clock
-from crowdwise.server.campaign_rows import add_event, find_campaign
-from crowdwise.server.database import insert_new
-from crowdwise.server.store_tables import points
+from crowdwise.store import steady_clock
+from crowdwise.store.campaign_rows import add_event, find_campaign
+from crowdwise.store.database import insert_new
+from crowdwise.store.store_tables import points
 
 MOST = 500
 """Points that are handed over; where there are more, every so many."""

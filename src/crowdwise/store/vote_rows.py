@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from crowdwise.active.end_state import ENDS
 from crowdwise.errors import CrowdwiseError, InputError
-from crowdwise.server import steady_clock
-from crowdwise.server.answer_codes import answer_text
-from crowdwise.server.campaign_rows import (
+from crowdwise.store import steady_clock
+from crowdwise.store.answer_codes import answer_text
+from crowdwise.store.campaign_rows import (
     CampaignClosed,
     CampaignRow,
     NotThere,
@@ -28,12 +28,12 @@ from crowdwise.server.campaign_rows import (
     find_campaign,
     unknown_names,
 )
-from crowdwise.server.database import AT_ONCE
-from crowdwise.server.lease_rows import money_left, votes_given
-from crowdwise.server.name_rows import add_names, kind_of_names, known_numbers, texts_of_kind
-from crowdwise.server.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 from crowdwise.store.canonical import id_text
+from crowdwise.store.database import AT_ONCE
 from crowdwise.store.intake import Incoming, new_among
+from crowdwise.store.lease_rows import money_left, votes_given
+from crowdwise.store.name_rows import add_names, kind_of_names, known_numbers, texts_of_kind
+from crowdwise.store.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 
 UNDO_SECONDS = 3600.0
 """How long an annotator may take a vote back."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.server import steady_clock
-from crowdwise.server.answer_codes import SIDES
-from crowdwise.server.campaign_rows import CampaignRow, find_campaign
-from crowdwise.server.store_tables import annotators, answers, items, leases, skips
+from crowdwise.store import steady_clock
+from crowdwise.store.answer_codes import SIDES
+from crowdwise.store.campaign_rows import CampaignRow, find_campaign
+from crowdwise.store.store_tables import annotators, answers, items, leases, skips
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from crowdwise.active.end_state import People
 from crowdwise.core.numerics import Ints
 from crowdwise.errors import ReadError
 from crowdwise.online.vote_store import Names, grown
-from crowdwise.server.campaign_rows import CampaignRow
-from crowdwise.server.store_tables import annotators, answers, items, leases, skips, votes
+from crowdwise.store.campaign_rows import CampaignRow
+from crowdwise.store.store_tables import annotators, answers, items, leases, skips, votes
 from crowdwise.store.vote_stream import CHUNK
 
 

@@ -32,13 +32,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 import crowdwise.migrations
 from crowdwise.errors import OutputError, ReadError, listing
-from crowdwise.server.store_tables import metadata
+from crowdwise.store.store_tables import metadata
 
 MIGRATION_LOCK = 0x63726F77
 WAIT = 30.0
 """Seconds to wait for another process that writes (SQLite), or for a connection."""
 LIMITS = "-c lock_timeout=500ms -c idle_in_transaction_session_timeout=5min"
 """Of PostgreSQL: what hangs elsewhere must not hang here."""
+NO_STORE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
+"""Errors of a database that is away, or has no connection left."""
 AT_ONCE = 400
 """Values in one IN (...)."""
 

@@ -19,8 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise.errors import CrowdwiseError, OutputError
-from crowdwise.server.database import Database
-from crowdwise.server.http_problems import NO_STORE
+from crowdwise.store.database import NO_STORE, Database
 
 PATIENCE = 20.0
 """Seconds for which work waits for a campaign that is being written to elsewhere."""

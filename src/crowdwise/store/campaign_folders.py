@@ -10,10 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise.errors import ParameterError
-from crowdwise.server.campaign_rows import RULE, CampaignRow, bump, campaigns_update, create_campaign, find_campaign
-from crowdwise.server.database import close_to_others
-from crowdwise.server.store_tables import annotators, answers, items, skips, votes
 from crowdwise.store.campaign import Campaign
+from crowdwise.store.campaign_rows import RULE, CampaignRow, bump, campaigns_update, create_campaign, find_campaign
+from crowdwise.store.database import close_to_others
+from crowdwise.store.store_tables import annotators, answers, items, skips, votes
 
 CHUNK = 5_000
 

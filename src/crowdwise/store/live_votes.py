@@ -24,10 +24,10 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats
 from crowdwise.errors import NotFittedError
 from crowdwise.online.stream import Online
-from crowdwise.server import steady_clock
-from crowdwise.server.campaign_rows import CampaignRow
-from crowdwise.server.live_names import LiveNames, Vote, read_open, read_votes
-from crowdwise.server.store_tables import votes
+from crowdwise.store import steady_clock
+from crowdwise.store.campaign_rows import CampaignRow
+from crowdwise.store.live_names import LiveNames, Vote, read_open, read_votes
+from crowdwise.store.store_tables import votes
 from crowdwise.store.vote_stream import BLOCK, Snapshots, VoteStream
 
 NO_VOTES = "No votes have come in yet."

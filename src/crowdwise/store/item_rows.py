@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 from crowdwise.core.constraints import is_number
 from crowdwise.errors import InputError, ParameterError, SizeError
-from crowdwise.server.answer_codes import SIDES, answer_text, side_name
-from crowdwise.server.campaign_rows import CampaignRow, add_event, bump
-from crowdwise.server.name_rows import add_names, find_numbers, kind_of_names, known_numbers, texts_of_kind
-from crowdwise.server.store_tables import answers, items, votes
+from crowdwise.store.answer_codes import SIDES, answer_text, side_name
+from crowdwise.store.campaign_rows import CampaignRow, add_event, bump
 from crowdwise.store.canonical import name_text, one_kind
 from crowdwise.store.intake import GOLD
+from crowdwise.store.name_rows import add_names, find_numbers, kind_of_names, known_numbers, texts_of_kind
+from crowdwise.store.store_tables import answers, items, votes
 
 MOST_PAYLOAD = 1_000_000
 """Bytes of what is shown of an item: it goes to every annotator who is asked about it."""

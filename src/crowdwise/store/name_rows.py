@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.server.campaign_rows import unknown_names
-from crowdwise.server.database import AT_ONCE
+from crowdwise.store.campaign_rows import unknown_names
 from crowdwise.store.canonical import name_text, one_kind, other_kind
+from crowdwise.store.database import AT_ONCE
 
 CHUNK = 10_000
 """Rows that are written at once."""

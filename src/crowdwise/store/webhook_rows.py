@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from crowdwise.errors import InputError, ParameterError, suggestion
-from crowdwise.server import steady_clock
-from crowdwise.server.campaign_rows import NotThere
-from crowdwise.server.store_tables import deliveries, events, webhooks
+from crowdwise.store import steady_clock
+from crowdwise.store.campaign_rows import NotThere
+from crowdwise.store.store_tables import deliveries, events, webhooks
 
 KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing")
 """Kinds of events."""

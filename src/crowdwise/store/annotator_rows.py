@@ -10,9 +10,9 @@ import sqlalchemy as sa
 
 from crowdwise.core.constraints import is_count, is_number
 from crowdwise.errors import ParameterError
-from crowdwise.server.campaign_rows import CampaignRow, add_event, bump
-from crowdwise.server.name_rows import add_names, find_numbers, known_numbers, written_texts
-from crowdwise.server.store_tables import annotators, answers
+from crowdwise.store.campaign_rows import CampaignRow, add_event, bump
+from crowdwise.store.name_rows import add_names, find_numbers, known_numbers, written_texts
+from crowdwise.store.store_tables import annotators, answers
 
 
 def add_annotators(conn: sa.Connection, row: CampaignRow, prices: Mapping[Any, float | None]) -> dict[Any, int]:
