@@ -18,12 +18,11 @@ block               where                                   from
 ``answers``         docs/answers.md                          the registry
 ``shared BASE``     docs/learners.md                        docstring and fields of what learners share
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
-``help``            docs/cli.md                             ``--help`` of every command
-``scenarios``       docs/cli.md                             ``crowdwise.simulate.SCENARIOS``
+``commands``        docs/cli.md                             the first line of every command's help
 ``routes``          docs/serve.md                           the routes of the server and their roles
 ``settings``        docs/serve.md                           the fields of its configuration
 ``tools``           docs/exports.md                         docs/tool_pages.toml
-``tool KEY``        docs/tools/*.md, one for each tool      the same, and the docstring of the importer
+``sections``        docs/tools.md                           the same, and the docstrings of the importers
 ==================  ======================================  ====================================
 
 ``docs/assets/demo.svg`` shows how long each method took, which is different every time, so pictures are drawn on
@@ -63,7 +62,7 @@ for _name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
     os.environ.pop(_name, None)
 
 from docstrings import parse  # noqa: E402
-from tool_pages import tool_page, tool_table  # noqa: E402
+from tool_pages import tool_sections, tool_table  # noqa: E402
 
 import crowdwise  # noqa: E402
 from crowdwise import registry  # noqa: E402
@@ -92,9 +91,9 @@ def blocks() -> dict[str, dict[str, Callable[[], str]]]:
         **pages,
         "docs/votes.md": {"aliases": alias_table},
         "docs/serve.md": {"routes": route_table, "settings": setting_table},
-        "docs/cli.md": {"help": help_texts, "scenarios": scenario_table},
+        "docs/cli.md": {"commands": command_table},
         "docs/exports.md": {"tools": tool_table},
-        **{f"docs/tools/{key}.md": {f"tool {key}": lambda key=key: tool_page(key)} for key in registry.IMPORTERS},
+        "docs/tools.md": {"sections": tool_sections},
     }
 
 
@@ -283,34 +282,19 @@ def alias_table() -> str:
     return table(("part", "column names that are understood"), rows)
 
 
-def help_texts() -> str:
-    """``--help`` of the program and of every command."""
+def command_table() -> str:
+    """Every command with the first line of its help."""
     import typer
-    from typer.testing import CliRunner
 
     from crowdwise.cli.main import app
 
-    def show(title: str, words: list[str]) -> str:
-        text = CliRunner().invoke(app, [*words, "--help"], prog_name="crowdwise").stdout
-        lines = [line.rstrip() for line in text.strip("\n").splitlines()]
-        return f"### {title}\n\n```text\n" + "\n".join(lines).strip("\n") + "\n```"
-
-    def walk(command: Any, words: list[str]) -> Iterator[list[str]]:
+    def walk(command: Any, words: list[str]) -> Iterator[tuple[str, str]]:
         for name, inner in getattr(command, "commands", {}).items():
-            yield [*words, name]
+            first = (inner.help or "").strip().partition("\n\n")[0]
+            yield f"`{' '.join([*words, name])}`", " ".join(first.split())
             yield from walk(inner, [*words, name])
 
-    commands = walk(typer.main.get_command(app), [])
-    return "\n\n".join([show("crowdwise", []), *(show(" ".join(words), words) for words in commands)])
-
-
-def scenario_table() -> str:
-    rows = []
-    for name, function in crowdwise.simulate.SCENARIOS.items():
-        first = markdown((inspect.getdoc(function) or "").partition("\n")[0])
-        names = [p for p in inspect.signature(function).parameters if p != "random_state"]
-        rows.append((f"`{name}`", first, ", ".join(f"`{n}`" for n in names)))
-    return table(("scenario", "what it makes", "parameters"), rows)
+    return table(("command", "what it does"), list(walk(typer.main.get_command(app), [])))
 
 
 # -------------------------------------------------------------------- the pieces

@@ -1,6 +1,6 @@
-"""The pages of the annotation tools, docs/tools/KEY.md, and the table of all: from the export button to the report.
+"""The annotation tools: their table in docs/exports.md and their sections in docs/tools.md.
 
-``docs/generate.py`` writes them from ``tool_pages.toml`` and from the docstrings of the importers.
+``docs/generate.py`` writes both from ``tool_pages.toml`` and from the docstrings of the importers.
 """
 
 from __future__ import annotations
@@ -39,36 +39,33 @@ TOOLS = {
 
 def tool_table() -> str:
     """The table of all tools."""
-    lines = ["| tool | key | files | item | annotator | left out |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| tool | key | files |", "| --- | --- | --- |"]
     for key, entry in registry.IMPORTERS.items():
-        tool = TOOLS[key]
-        cells = (f"[{entry.title}](tools/{key}.md)", f"`{key}`", tool.kinds, tool.item, tool.annotator, tool.left_out)
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"| [{entry.title}](tools.md#{key}) | `{key}` | {TOOLS[key].kinds} |")
     return "\n".join(lines)
 
 
-def tool_page(key: str) -> str:
-    """What a page says: the lines from the export button to the report, and where everything is in the file."""
+def tool_sections() -> str:
+    """A section for each tool: how its export is made, what is read, and where everything is in the file."""
+    return "\n\n".join(tool_section(key) for key in registry.IMPORTERS)
+
+
+def tool_section(key: str) -> str:
     tool, entry = TOOLS[key], registry.IMPORTERS[key]
-    out = "ranking.csv" if tool.command == "rank" else "report.html"
-    lines = [f"crowdwise import {tool.file} --out votes", f"crowdwise {tool.command} votes --out {out}"]
-    if tool.command == "report":
-        lines.append("crowdwise aggregate votes --save result")
-    if tool.back:
-        lines.append(f"crowdwise export result {tool.back}")
-    if not tool.command:
-        lines = [f"crowdwise import {tool.file}"]
-    steps = "\n".join(lines)
     known = parts(key) or [
         ("item", tool.item),
         ("annotator", tool.annotator or "not named"),
         ("left out", tool.left_out),
     ]
     where = "\n".join(f"| {name} | {text} |" for name, text in known if text)
+    commands = f"`crowdwise import {tool.file} --out votes`" if tool.command else f"`crowdwise import {tool.file}`"
+    if tool.command == "rank":
+        commands += ", `crowdwise rank votes`"
+    back = f" Back into the tool: `crowdwise export result {tool.back}`." if tool.back else ""
     how = tool.how if tool.how.endswith((".", ")")) else f"{tool.how}."
     return (
-        f"{how} Then:\n\n```sh\n{steps}\n```\n\n{tool.notes}\n\n| | where it is in the export |\n| --- | --- |\n"
-        f"{where}\n\nRecognised by its content as `{key}` ({entry.title}). All tools: [exports](../exports.md)."
+        f"## {entry.title} {{ #{key} }}\n\n{how} Then {commands}.{back}\n\n{tool.notes.strip()}\n\n"
+        f"| | where it is in the export |\n| --- | --- |\n{where}"
     )
 
 
