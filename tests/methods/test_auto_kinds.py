@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.core.crowd_kind import crowd_sums, has_own_options, kind_of
+from crowdwise.core.crowd_kind import crowd_sums, kind_of, own_options
 from crowdwise.core.vote_parts import VotePart, VoteParts
 
 
@@ -145,15 +145,34 @@ def test_options_of_their_own_are_seen_or_declared():
     ]  # fmt: skip
     item, who, label = (list(column) for column in zip(*rows, strict=True))
     votes = cw.Votes.from_frame({"item": item, "annotator": who, "label": label})
-    assert has_own_options(votes)
+    assert own_options(votes) == 4
     found = cw.aggregate(votes)
     assert "options of their own" in found.notes[0]
     answers = dict(enumerate(truth))
     assert found.score(answers) > cw.aggregate(votes, "majority").score(answers)
     letters = cw.simulate.hammer_spammer(60, n_annotators=12, n_classes=4, votes_per_item=5, random_state=0)
-    assert not has_own_options(letters.votes)
+    assert not own_options(letters.votes)
     declared = cw.aggregate(letters.votes, exchangeable=True)
     assert "options of their own" in declared.notes[0] and declared.score(letters.truth) > 0.7
+
+
+def test_the_number_of_options_makes_probabilities_right():
+    """With all 1,200 labels for classes of every item, independent votes would be stated to be right too often."""
+    rng, stated, right, off = np.random.default_rng(1), [], [], []
+    for _ in range(3):
+        skill = rng.beta(6, 4, 30)
+        truth, rows = rng.integers(4, size=300), []
+        for n in range(300):
+            for m in rng.choice(30, 5, replace=False):
+                label = truth[n] if rng.random() < skill[m] else (truth[n] + rng.integers(1, 4)) % 4
+                rows.append((n, int(m), f"{n} {label}"))
+        consensus = cw.aggregate(cw.Votes.from_records(rows), exchangeable=4)
+        stated.append(consensus.independent_posterior.max(axis=1).mean())
+        voted = {(n, label) for n, _, label in rows}
+        known = {n: f"{n} {truth[n]}" for n in range(300) if (n, f"{n} {truth[n]}") in voted}
+        right.append(consensus.score(known))
+        off.append(np.abs(consensus.right / consensus.total - skill[consensus.annotators]).mean())
+    assert abs(np.mean(stated) - np.mean(right)) < 0.04 and np.mean(off) < 0.1
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,15 @@ def kind_of(sums: Floats, n_classes: int) -> CrowdKind:
     return "panel" if full else "people"
 
 
-def has_own_options(votes: Votes) -> bool:
-    """Whether most labels belong to one item each, as answers in free text do."""
+def own_options(votes: Votes) -> int | None:
+    """The number of options of an item where most labels belong to one item each, as answers in free text do: the
+    different labels of the item that has most of them. ``None`` where labels are classes of all items."""
     K = votes.n_classes
-    given = np.unique(votes.item.astype(np.int64) * K + votes.label) % K
-    once = np.bincount(given, minlength=K)[given] == 1
-    return bool(len(votes) >= ITEMS and len(given) and once.mean() >= OWN_LABELS)
+    item, label = np.divmod(np.unique(votes.item.astype(np.int64) * K + votes.label), max(K, 1))
+    once = np.bincount(label, minlength=K)[label] == 1
+    if len(votes) < ITEMS or not len(label) or once.mean() < OWN_LABELS:
+        return None
+    return max(2, int(np.bincount(item).max()))
 
 
 def one_sided(votes: Votes) -> npt.NDArray[np.bool_]:

@@ -1,7 +1,8 @@
 """One accuracy per annotator, for more classes than tables over classes have room for.
 
 Memory is that of the votes: an item's class is one of the labels that it got. A vote of annotator m with accuracy w
-adds b[m] = log( w (K - 1) / (1 - w) ) to its label; classes are equally probable beforehand.
+adds b[m] = log( w (K - 1) / (1 - w) ) to its label; classes are equally probable beforehand. K is the number of classes
+that an item can have (``options``): fewer than all labels where each item has options of its own.
 
 =============  ===========  =========================================================================
 symbol         code         equation
@@ -16,7 +17,7 @@ a[s]           ``right``    the vote is right, by the others: exp(z - b) over th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,10 +40,11 @@ class SparseCoin:
     q: Floats
     skill: Floats
     right: Floats
+    options: int
 
     @classmethod
-    def fit(cls, votes: Votes, gold: Ints | None, rounds: Rounds, tol: float) -> SparseCoin:
-        """Alternate q and w until no accuracy moves by ``tol``."""
+    def fit(cls, votes: Votes, gold: Ints | None, rounds: Rounds, tol: float, options: int | None = None) -> SparseCoin:
+        """Alternate q and w until no accuracy moves by ``tol``. ``options``: all labels are classes of every item."""
         K, M, m, weight = votes.n_classes, votes.n_annotators, votes.annotator, votes.weights
         key, pair = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
         item, label = key // K, key % K
@@ -50,12 +52,15 @@ class SparseCoin:
         n = np.bincount(m, weights=weight, minlength=M)
         start = np.flatnonzero(np.diff(item, prepend=-1))
         size = np.diff(np.append(start, len(key)))
+        K = options or K
 
         def within(logit: Floats, others: float) -> tuple[Floats, Floats, Floats]:
             """exp z, its sum over the item's labels (and other classes), and the largest z; for every pair."""
             top = np.repeat(np.maximum(np.maximum.reduceat(logit, start), 0.0), size)
             e = np.exp(logit - top)
-            total = np.repeat(np.add.reduceat(e, start), size) + others * (K - np.repeat(size, size)) * np.exp(-top)
+            total = np.repeat(np.add.reduceat(e, start), size) + others * np.maximum(
+                K - np.repeat(size, size), 0
+            ) * np.exp(-top)
             return e, total, top
 
         def posterior(logit: Floats) -> Floats:
@@ -79,23 +84,22 @@ class SparseCoin:
         rest = np.maximum((total - e)[pair], 0.0)
         right = mine / np.maximum(mine + rest, 1e-300)
         right = np.where(known[pair] >= 0, known[pair] == votes.label, right)
-        return cls(votes, item, label, q, skill, right)
+        return cls(votes, item, label, q, skill, right, K)
 
-    @classmethod
-    def predict(cls, votes: Votes, skill: Floats) -> Floats:
-        """N x K for votes in the codes of a fit; annotators after its last one have the mean accuracy."""
-        unseen = np.full(max(votes.n_annotators - len(skill), 0), skill.mean())
-        known = np.concatenate([skill, unseen])
+    def predict(self, votes: Votes) -> Floats:
+        """N x K for votes in the codes of the fit; annotators after its last one have the mean accuracy."""
+        unseen = np.full(max(votes.n_annotators - len(self.skill), 0), self.skill.mean())
+        known = np.concatenate([self.skill, unseen])
         K = votes.n_classes
         key, pair = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
-        gain = (np.log(known * (K - 1.0)) - np.log1p(-known))[votes.annotator] * votes.weights
+        gain = (np.log(known * (self.options - 1.0)) - np.log1p(-known))[votes.annotator] * votes.weights
         logit = np.bincount(pair, weights=gain)
         item = key // K
         top = np.full(len(votes), -np.inf)
         np.maximum.at(top, item, logit)
         e = np.exp(logit - top[item])
         q = e / np.bincount(item, weights=e, minlength=len(votes))[item]
-        return cls(votes, item, key % K, q, known, q[pair]).posterior(None)
+        return replace(self, votes=votes, item=item, label=key % K, q=q).posterior(None)
 
     def posterior(self, gold: Ints | None) -> Floats:
         """N x K. Items without votes have equal probabilities; memory is taken for what is not zero."""

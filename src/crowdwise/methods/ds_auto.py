@@ -20,7 +20,8 @@ variational, all classes equally probable): a vote never speaks against its own 
 is worth. One vote per label, not the ten of ``mace``, stands behind a guess.
 
 **Options of their own** (quizzes, answers in free text; ``exchangeable``): label A of one item has nothing to do with
-label A of another. Only one accuracy per annotator is left (:mod:`crowdwise.core.sparse_coin`).
+label A of another. Only one accuracy per annotator is left (:mod:`crowdwise.core.sparse_coin`), and a wrong vote is one
+of the item's other options.
 
 **People**: everybody else. This is ``anchored`` with some changes.
 
@@ -70,14 +71,14 @@ With so many classes that tables over pairs of them are out of proportion (``MAX
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, priors
-from crowdwise.core.constraints import Count, NonNegative, Share
-from crowdwise.core.crowd_kind import CrowdKind, has_own_options, rates
+from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
+from crowdwise.core.crowd_kind import CrowdKind, own_options, rates
 from crowdwise.core.dependence import SHARES, Setting, correct, votes_per_item
 from crowdwise.core.em import EMFit, Engine, Family, Stats
 from crowdwise.core.gold_regression import without_own
@@ -127,8 +128,8 @@ class Auto(Anchored):
     abstains
         Annotators are rules, or models that may decline: silence is their choice. Without it, this is looked for.
     exchangeable
-        Each item has options of its own, as in a quiz: labels mean nothing across items. Without it, this is looked
-        for where labels are as many as items.
+        Each item has options of its own, as in a quiz: labels mean nothing across items. A number says how many
+        options an item has. Without it, this is looked for where labels are as many as items.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
@@ -151,12 +152,13 @@ class Auto(Anchored):
     max_iter: Count = 200
     tol: NonNegative = 1e-6
     abstains: bool = False
-    exchangeable: bool = False
+    exchangeable: bool | Annotated[int, Bounds(minimum=2)] = False
     _sparse: SparseCoin | None = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        if self._own_options(votes, item_prior) or self._too_many_classes(votes, item_prior is not None):
-            return self._fit_sparse(votes, gold, callback)
+        options = self._options(votes, item_prior)
+        if options or self._too_many_classes(votes, item_prior is not None):
+            return self._fit_sparse(votes, gold, callback, options)
         return super()._fit(votes, gold, item_prior, callback)
 
     def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
@@ -291,11 +293,14 @@ class Auto(Anchored):
         fit = EMFit(second.params, second.trace, passes, converged)
         return self._finish(part, again, second.params), fit
 
-    def _own_options(self, votes: Votes, item_prior: Floats | None) -> bool:
-        """Whether each item has options of its own."""
+    def _options(self, votes: Votes, item_prior: Floats | None) -> int | None:
+        """How many options an item has, where each has its own."""
         if self.exchangeable and item_prior is not None:
             raise ParameterError("A prior of items speaks of classes, which exchangeable options are not: give one.")
-        return self.exchangeable or (item_prior is None and has_own_options(votes))
+        if self.exchangeable is not False and self.exchangeable is not True:
+            return int(self.exchangeable)
+        seen = own_options(votes) if item_prior is None else None
+        return seen or (votes.n_classes if self.exchangeable else None)
 
     def _too_many_classes(self, votes: Votes, item_prior: bool) -> bool:
         """Whether tables over pairs of classes are out of proportion, and nothing was asked for that needs them."""
@@ -303,14 +308,14 @@ class Auto(Anchored):
         K, cells = votes.n_classes, votes.n_annotators * votes.n_classes**2
         return plain and isinstance(self.prior, str) and cells > (MAX_CELLS // 4 if K >= MANY_CLASSES else MAX_CELLS)
 
-    def _fit_sparse(self, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:
+    def _fit_sparse(self, votes: Votes, gold: Ints | None, callback: Callback | None, options: int | None) -> Outcome:
         """One accuracy per annotator, in the memory of the votes."""
         rounds = Rounds(self.max_iter, votes.n_votes, callback)
-        self._sparse = SparseCoin.fit(votes, gold, rounds, float(self.tol))
+        self._sparse = SparseCoin.fit(votes, gold, rounds, float(self.tol), options)
         M, K = votes.n_annotators, votes.n_classes
         note = "Took one accuracy per annotator, and the labels that an item got for its classes: "
-        if self._own_options(votes, None):
-            note += "items have options of their own."
+        if options:
+            note += f"items have options of their own, {options:,} at most."
         else:
             size = 8 * M * K * K / 2**30
             note += f"confusion matrices of {M:,} annotators over {K:,} classes would take {size:,.0f} GB."
@@ -320,7 +325,7 @@ class Auto(Anchored):
 
     def _predict(self, votes: Votes) -> Floats:
         if self._sparse is not None:
-            return SparseCoin.predict(votes, self._sparse.skill)
+            return self._sparse.predict(votes)
         return super()._predict(votes)
 
     def _relearned(self, labels: Stats, votes: Votes, family: AnchoredFamily) -> AnchoredFamily:
