@@ -1,9 +1,8 @@
-"""The one way in: answers are read, a method is fitted to them, what it found is measured.
+"""Read answers, fit a method to them, measure the result.
 
-Python (:func:`aggregate`), every command and every report go through :func:`fit`; so the same data gives the same
-answer type, the same method and the same numbers whichever door was taken. In steps, for whoever has something to say
-in between: :func:`crowdwise.reading.read` gives :class:`~crowdwise.reading.Answers`, :func:`prepare` a :class:`Task`,
-and :meth:`Task.fit` what :func:`fit` gives at once, a :class:`Fitted`.
+:func:`fit` does all of it; :func:`aggregate`, the commands, the server and Label Studio call it. So the same data gives
+the same answer type, the same method and the same numbers in Python and on the command line. To know the answer type
+first, make an :class:`~crowdwise.reading.Opened` and pass it on: the file is not opened again.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -21,12 +20,11 @@ from crowdwise import kernels, registry
 from crowdwise.core.constraints import fixed_seed, is_number
 from crowdwise.core.em import check_engine
 from crowdwise.core.progress_bar import shown
-from crowdwise.data.vote_files import several
+from crowdwise.data.vote_files import is_large, several
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, either, suggestion
 from crowdwise.item_inputs import check_inputs, inputs_of, is_auto, own_inputs
-from crowdwise.out_of_core import check_fits, to_files
-from crowdwise.reading import AUTO, Answers, answer_type_of, checked, read, reading_options
+from crowdwise.reading import AUTO, Answers, Opened
 
 if TYPE_CHECKING:
     from crowdwise.core.loop import Callback
@@ -108,6 +106,8 @@ def aggregate(
         for name, value in (("graph", graph), ("inputs", None if is_auto(inputs) else inputs)):
             if value is not None:
                 raise ParameterError(f"{name}: not with out, which takes votes alone. Leave one of them out.")
+        from crowdwise.out_of_core import to_files
+
         return to_files(
             answers, out, method, answer_type, gold=gold, max_memory=max_memory, scratch=scratch, callback=callback,
             verbose=verbose, **options,
@@ -117,22 +117,22 @@ def aggregate(
     ]
     if given:
         raise ParameterError(f"{', '.join(given)}: only engine 'stream' takes it, which is chosen where out is given.")
-    check_fits(answers)
-    kind = answer_type_of(answers, answer_type, method, reading=options)[0]
-    reading, params = reading_options(answers, kind, options)
+    if is_large(answers):
+        from crowdwise.out_of_core import check_fits
+
+        check_fits(answers)
+    opened = Opened(answers, answer_type, method, options)
+    params = opened.split_options()
     with on_gpu(engine == "cuda"):
         return fit(
-            answers, method, params, answers=answer_type, gold=gold, graph=graph, inputs=inputs,
-            max_seconds=max_seconds, reading=reading, callback=callback, verbose=verbose,
+            opened, params=params, gold=gold, graph=graph, inputs=inputs, max_seconds=max_seconds, callback=callback,
+            verbose=verbose,
         ).result  # fmt: skip
 
 
 @contextmanager
 def on_gpu(asked: bool = True) -> Iterator[None]:
-    """Fits inside of the block make their passes over votes on a GPU; the votes leave it with the block.
-
-    Not asked for, nothing changes.
-    """
+    """Fits inside of the block make their passes over votes on a GPU, where ``asked``; its memory is freed on exit."""
     if not asked:
         yield
         return
@@ -149,15 +149,17 @@ def on_gpu(asked: bool = True) -> Iterator[None]:
 def fit(
     source: Any, method: str | None = None, params: Mapping[str, Any] | None = None, *, answers: str | None = None,
     gold: Any = None, truth: Any = None, graph: Any = None, inputs: Any = None,
-    max_seconds: float = registry.MAX_SECONDS, reading: Mapping[str, Any] | None = None, callback: Any = None,
-    verbose: bool = False,
+    max_seconds: float = registry.MAX_SECONDS, reading: Mapping[str, Any] | None = None,
+    select: Callable[[Any], Any] | None = None, display: Callable[[str], AbstractContextManager[Any]] | None = None,
+    callback: Any = None, announce: Callable[[str], None] | None = None, verbose: bool = False,
 ) -> Fitted:  # fmt: skip
     """Read answers, fit a method to them, and measure it where the truth is known.
 
     Parameters
     ----------
     source, method, answers, graph
-        As in :func:`aggregate`, where ``answers`` is called ``answer_type``.
+        As in :func:`aggregate`, where ``answers`` is called ``answer_type``. An :class:`~crowdwise.reading.Opened` has
+        method, answer type and reading of its own.
     params
         Parameters of the method.
     gold
@@ -172,13 +174,21 @@ def fit(
         As in :func:`aggregate`.
     reading
         Options of the table's reader, such as ``{"item": "photo", "on_duplicate": "last"}``.
+    select
+        Called with the table of answers that was read; the method is fitted to the table that it returns.
+    display
+        Called with the key of the method before the fit; a context manager with a callback, instead of ``callback``.
     callback
         Called after every pass over the answers, or every epoch.
+    announce
+        Called with a sentence on how long learning from inputs will take.
     verbose
         Show the progress.
     """
-    task = prepare(source, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading)
-    return task.fit(gold=gold, truth=truth, max_seconds=max_seconds, callback=callback, verbose=verbose)
+    opened = source if isinstance(source, Opened) else Opened(source, answers, method, reading)
+    task = _prepared(opened, params, graph, inputs, select)
+    with nullcontext(callback) if display is None else display(task.method) as callback:
+        return task.fit(gold, truth, max_seconds, callback, announce, verbose)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +202,7 @@ class _Work:
 
 
 @dataclass(frozen=True, eq=False)
-class Task(_Work):
+class _Task(_Work):
     """Answers, and a model that is ready to be fitted to them."""
 
     graph: Any = None
@@ -201,11 +211,10 @@ class Task(_Work):
     """What to say of inputs that are not used."""
 
     def fit(
-        self, *, gold: Any = None, truth: Any = None, max_seconds: float = registry.MAX_SECONDS, callback: Any = None,
-        progress: Callable[[str], None] | None = None, verbose: bool = False,
+        self, gold: Any, truth: Any, max_seconds: float, callback: Any, progress: Callable[[str], None] | None,
+        verbose: bool,
     ) -> Fitted:  # fmt: skip
-        """Fit the model. ``gold`` may be used by it; ``truth`` measures, later. ``progress`` is called with a sentence
-        on how long learning from inputs will take."""
+        """Fit the model. ``gold`` may be used by it; ``truth`` measures, later."""
         table = self.answers.table
         gold, truth = map(table.truth_of, (gold, truth))
         if truth is None and self.answers.truth is not None:
@@ -297,12 +306,11 @@ class Fitted(_Work):
         return found
 
 
-def prepare(
-    source: Any, method: str | None = None, params: Mapping[str, Any] | None = None, *, answers: str | None = None,
-    graph: Any = None, inputs: Any = None, reading: Mapping[str, Any] | None = None,
-) -> Task:  # fmt: skip
-    """The first half of :func:`fit`: all that can be wrong with a method or a file is said here, before the work."""
-    answer_type, _ = answer_type_of(source, answers, method, reading=reading)
+def _prepared(
+    opened: Opened, params: Mapping[str, Any] | None, graph: Any, inputs: Any, select: Callable[[Any], Any] | None
+) -> _Task:
+    """All that can be wrong with a method or a file is an error here, before the work begins."""
+    method, answer_type = opened.method, opened.answer_type
     if graph is not None and method is None and answer_type == registry.VOTES:
         answer_type = "graph"
     auto = is_auto(inputs)
@@ -311,8 +319,9 @@ def prepare(
     learner = inputs is not None and method is not None and method not in registry.for_votes()
     entry = None if method is None else registry.find(method, answer_type, inputs=learner)
     model = None if entry is None else entry.create(**(params or {}))
-    asked = answers if answer_type in (registry.VOTES, "graph") else answer_type
-    found = checked(source, asked, method, dict(reading or {}))
+    found = opened.answers
+    if select is not None:
+        found = replace(found, table=select(found.table))
     if answer_type == "graph":  # votes, with what links their items
         found = replace(found, answer_type=answer_type)
     answer_type = found.answer_type
@@ -331,7 +340,7 @@ def prepare(
     elif inputs is not None and not learner:
         check_inputs(entry, model)
     X, test = (None, None) if inputs is None else inputs_of(found, inputs)
-    return Task(found, entry.key, model, test if learner else None, graph, X, tuple(notes))
+    return _Task(found, entry.key, model, test if learner else None, graph, X, tuple(notes))
 
 
 def compare(
@@ -361,10 +370,11 @@ def compare(
     """
     from crowdwise.trust import method_comparison
 
-    reading, rest = reading_options(votes, registry.VOTES, options)
+    opened = Opened(votes, reading=options)
+    rest = opened.split_options()
     if rest:
         raise ParameterError(f"compare has no option {next(iter(rest))!r}.")
-    table = read(votes, reading=reading).table
+    table = opened.answers.table
     if not isinstance(table, Votes):
         found = type(table).__name__
         raise InputError(f"Expected Votes and found {found}: methods for {table.answer_type} are not compared.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
 from crowdwise.errors import ExtraError, InputError, Option, ParameterError, ReadError, Remedy
-from crowdwise.reading import AUTO, Answers
+from crowdwise.reading import AUTO, Answers, Opened
 
 if TYPE_CHECKING:
     from crowdwise.data.features import Features
@@ -43,19 +43,19 @@ def is_auto(inputs: Any) -> bool:
     return isinstance(inputs, str) and inputs == AUTO
 
 
-def texts_of(path: Any, column: str, features: Any = None, item: str | None = None) -> Features:
+def texts_of(source: Opened, column: str, features: Any = None) -> Features:
     """The texts to learn from, by item: from a column of the file of votes, of the table of items in a folder, or of a
     file of features."""
     from crowdwise.data.dataset import find_table
     from crowdwise.data.features import read_texts
 
-    file = path if features is None else features
-    if Path(file).is_dir():
-        named = find_table(Path(file), "items") or find_table(Path(file), "votes")
-        if named is None:
-            raise ReadError(f"{file} has no table of items to read texts from: expected items.csv or texts.csv in it.")
-        file = named
-    return read_texts(file, column, item if features is None else None)
+    place = Path(features) if features is not None else source.path
+    file: Any = source.file if features is None else features
+    if place is not None and place.is_dir():
+        file = find_table(place, "items") or find_table(place, "votes")
+        if file is None:
+            raise ReadError(f"{place} has no table of items to read texts from: expected items.csv or texts.csv in it.")
+    return read_texts(file, column, source.reading.get("item") if features is None else None)
 
 
 def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | None]:

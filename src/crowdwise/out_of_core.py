@@ -29,7 +29,7 @@ from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS,
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
 from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays
-from crowdwise.data.vote_files import PARQUET, TEXT, bytes_in, memory_needed, several
+from crowdwise.data.vote_files import PARQUET, SMALL_FILE, TEXT, bytes_in, memory_needed, several
 from crowdwise.data.votes import Votes
 from crowdwise.errors import Option, OutputError, ParameterError, ReadError, Remedy, SizeError
 from crowdwise.reading import check_labels
@@ -55,8 +55,6 @@ PASS, PASSES = 0.3, 20
 STAGES = {"names": "finding names", "rows": "sorting rows", "parts": "packing parts"}
 BASE_BYTES, VOTE_BYTES, FEWEST = 3e8, 150.0, 100_000
 """Memory of the program, and of each vote of the part that is in memory; the fewest votes of a part."""
-SMALL_FILE = 2_000_000
-"""Files of up to so many bytes fit into any memory: their rows are not counted."""
 ACCURACY = ("accuracy", "accuracy_low", "accuracy_high")
 ENDINGS = {".parquet": "sink_parquet", ".csv": "sink_csv", ".jsonl": "sink_ndjson"}
 
@@ -236,7 +234,7 @@ def aggregate_files(
             progress=lambda name, share: stages.at(STAGES[name], share), **how,
         )  # fmt: skip
         if not certain:
-            check_labels(packed.load(0)[0], packed.n_rows, method, "label" in how)
+            check_labels(packed.load(0)[0], method, "label" in how, packed.n_rows)
         stages.at("fitting", 0.0)
         passes = Passes(stages, "fitting", PASS, PASSES, float(getattr(model, "tol", 0.0)))
         load = [partial(_load, packed, i) for i in range(len(packed.sizes))]

@@ -1,7 +1,7 @@
-"""Answers from wherever they are: tables, dataframes, files and dataset folders, with their type.
+"""Answers from tables, dataframes, files, dataset folders and exports of annotation tools, with their type.
 
-Every function and every command that takes answers reads them here; what a file was taken for is in the :class:`Guess`
-of :func:`answer_type_of`.
+Every function and command that takes answers makes one :class:`Opened` of them and passes it on: the file is opened
+once, and what it is (an export? answers of which type?) is decided once.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
-from crowdwise.errors import InputError, LabelError, ParameterError, ReadError, Remedy, warn
+from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, Remedy, warn
 
 if TYPE_CHECKING:
     from crowdwise.data.dataset import Dataset
+    from crowdwise.data.files import TableFile
     from crowdwise.data.guess import Guess
     from crowdwise.data.votes import Votes
     from crowdwise.importers.export import Export
@@ -41,102 +44,207 @@ class Answers:
     truth: Path | None = None
 
 
+class Opened:
+    """A source of answers, and what is known of it. Each part is found when it is first asked for, and kept.
+
+    Parameters
+    ----------
+    source
+        A table of answers, a data set, a dataframe, a file or a dataset folder.
+    asked
+        The answer type that the user names; ``"auto"`` takes numbers on a scale for ratings.
+    method
+        The key of the method, which says what answers it is for.
+    reading
+        Options of the reader: names of columns, and the others. Of an export, ``question`` is one of its questions.
+    """
+
+    def __init__(
+        self, source: Any, asked: str | None = None, method: str | None = None, reading: Mapping[str, Any] | None = None
+    ) -> None:
+        self.source, self.method, self.reading = source, method, dict(reading or {})
+        self.asked = None if asked in (None, AUTO) else registry.answer_type(str(asked))
+        self.scales = asked == AUTO and method is None
+        self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+
+    @cached_property
+    def file(self) -> TableFile | None:
+        """The file of the answers: the one that was named, or the table of votes in a folder."""
+        from crowdwise.data.dataset import find_table
+        from crowdwise.data.files import TableFile
+        from crowdwise.data.schema import FILE
+
+        if self.path is None:
+            return None
+        path = find_table(self.path, "votes") if self.path.is_dir() else self.path
+        how = {option.name: self.reading[option.name] for option in FILE if option.name in self.reading}
+        return None if path is None else TableFile(path, **how)
+
+    @cached_property
+    def head(self) -> Any:
+        """The first rows; ``None`` where they cannot be read (an error of :attr:`answers` will say why)."""
+        from crowdwise.data.guess import glance, glance_at
+
+        if self.path is not None:
+            return None if self.file is None or not self.file.path.is_file() else glance(self.file)
+        return None if was_read(self.source) else glance_at(self.source)
+
+    @cached_property
+    def export(self) -> Export | None:
+        """The export of an annotation tool that a file, an archive or a folder is; ``None`` where it is none."""
+        if self.path is None or not self.path.exists() or (self.path.is_dir() and self.file is not None):
+            return None
+        if self._has_plain_columns:
+            return None
+        from crowdwise.importers.read_export import read_export, recognise
+
+        source = self.file or self.path
+        tool = recognise(source)
+        return None if tool is None else read_export(source, tool)
+
+    @property
+    def _has_plain_columns(self) -> bool:
+        """Whether a text table has no columns but those that readers know: no tool writes such exports."""
+        from crowdwise.data.columns import ALIASES, normal
+
+        known = {word for words in ALIASES.values() for word in words}
+        with suppress(InputError):
+            if self.file is not None and self.file.kind == "csv" and self.head is not None:
+                return all(normal(name) in known for name in self.head.columns)
+        return False
+
+    @cached_property
+    def guess(self) -> Guess | None:
+        """The type that the first rows show, and why; ``None`` where it is known otherwise, or they cannot be read."""
+        from crowdwise.data.guess import Guess, guess
+
+        if self.asked is not None or self.method is not None or was_read(self.source) or self.export is not None:
+            return None
+        folder = self.path is not None and self.path.is_dir()
+        named = _named_type(self.path / "meta.json") if self.path is not None and folder else None
+        if named:
+            return Guess(named, SAID)
+        if self.head is None:
+            return None
+        given = {part: self.reading.get(part) for part in ("item", "annotator", "label")}
+        found = guess(self.head.columns, {name: self.head[name].to_list() for name in self.head.columns}, given)
+        if folder and found.kind != registry.VOTES:  # a dataset folder is taken for votes
+            return replace(found, kind=registry.VOTES, doubt=found.kind)
+        return found
+
+    @cached_property
+    def answer_type(self) -> str:
+        """The type that was asked for, else that of the table or the method, else a guess."""
+        if self.asked is not None:
+            return self.asked
+        named = registry.ANSWER_METHODS.get(self.method or "")
+        own = getattr(self.source, "answer_type", None)
+        if isinstance(own, str):  # pandas has a column of any name
+            is_ours = named is not None and registry.ANSWER_TYPES[named.answer_type].load() is type(self.source)
+            return named.answer_type if named is not None and is_ours else own
+        if self.method is not None:
+            return named.answer_type if named is not None else registry.VOTES
+        if self.export is not None:
+            return _exported(self.export, None, self.reading.get("question")).table.answer_type  # type: ignore[no-any-return]
+        return registry.VOTES if self.guess is None else self.guess.kind
+
+    @cached_property
+    def answers(self) -> Answers:
+        """The answers. Where nothing says that they are classes, labels that look like numbers on a scale, texts or ids
+        are an error; ``"auto"`` takes the numbers for ratings."""
+        answer_type, options = self.answer_type, dict(self.reading)
+        if self.export is not None:
+            asked = self.asked or (None if answer_type in (registry.VOTES, "graph") else answer_type)
+            return _exported(self.export, asked, options.pop("question", None), options)
+        if self.asked or was_read(self.source) or answer_type != registry.VOTES or "classes" in options:
+            return self._read(answer_type)
+        named = "label" in options
+        try:
+            found = self._read(answer_type)
+        except LabelError:  # true numbers that no annotator gave are no classes either
+            if not check_labels(self._labels_alone(), self.method, named, scales=self.scales):
+                raise
+            return self._read("ratings")
+        scaled = check_labels(found.table, self.method, named, scales=self.scales)
+        return self._read("ratings") if scaled else found
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the source has the columns of its answer type."""
+        try:
+            return self.answers is not None
+        except ColumnError:
+            return False
+
+    def as_type(self, answer_type: str) -> Opened:
+        """The same source as answers of another type; its file is not opened again."""
+        other = copy(self)
+        other.asked = answer_type
+        for name in ("guess", "answer_type", "answers"):
+            other.__dict__.pop(name, None)
+        return other
+
+    def split_options(self) -> dict[str, Any]:
+        """Keep the options of the reader in ``reading``, and return the others."""
+        known = {*registry.ANSWER_TYPES[self.answer_type].load().reader_options(), "label"}
+        every, self.reading = self.reading, {name: value for name, value in self.reading.items() if name in known}
+        if self.reading and was_read(self.source):
+            raise ParameterError(
+                f"{', '.join(self.reading)}: this says how a table or a file is read, and {type(self.source).__name__} "
+                "were read already. Give it where they are read."
+            )
+        return {name: value for name, value in every.items() if name not in known}
+
+    def _labels_alone(self) -> Votes | None:
+        """The votes of a file or a folder without their truth."""
+        from crowdwise.data.votes import read_votes
+
+        if self.file is None:
+            return None
+        try:
+            return read_votes(self.file, **{**self.reading, "truth_path": None})
+        except InputError:
+            return None
+
+    def _read(self, answer_type: str) -> Answers:
+        """The table behind a source."""
+        from crowdwise.data.dataset import Dataset, dataset_of, find_table, read_dataset
+
+        source, path, options = self.source, self.path, dict(self.reading)
+        kind = registry.ANSWER_TYPES[answer_type]
+        table = kind.load()
+        if isinstance(source, Dataset):
+            return Answers(answer_type, source.votes, source)
+        if isinstance(getattr(source, "answer_type", None), str):
+            if not isinstance(source, table):
+                raise InputError(f"Expected {table.__name__} and found {type(source).__name__}.")
+            return Answers(answer_type, source)
+        if "label" in options and kind.column != "label":
+            options[kind.column] = options.pop("label")
+        if path is None:
+            return Answers(answer_type, table.from_frame(source, **options))
+        if answer_type == registry.VOTES:
+            if not path.is_dir():
+                votes = table.read(self.file, **options)
+                data = Dataset(path.name, votes, file=path, item_column=options.get("item"))
+            elif self.file is None and (path / "consensus.json").is_file():
+                raise InputError(
+                    f"{path} holds a saved consensus, not votes.",
+                    remedy=Remedy("Open it with crowdwise.load.", command="Open it in Python: crowdwise.load."),
+                )
+            else:
+                data = read_dataset(path) if self.file is None else dataset_of(path, self.file, **options)
+            return Answers(answer_type, data.votes, data)
+        if self.file is None:
+            raise ReadError(f"{path} has no table of answers: expected labels.csv (or .parquet, .jsonl, ...) in it.")
+        # True scores of items: a folder's table of truth does not say that it holds them.
+        truth = find_table(path, "truth") if path.is_dir() and not kind.scores else None
+        return Answers(answer_type, table.read(self.file, **options), truth=truth)
+
+
 def read(source: Any, answers: str | None = None, *, reading: Mapping[str, Any] | None = None) -> Answers:
     """Answers from a table, a dataframe, a file or a dataset folder; the type as in :func:`aggregate`."""
-    return checked(source, answers, None, dict(reading or {}))
-
-
-def answer_type_of(
-    source: Any, asked: str | None = None, method: str | None = None, *, question: str | None = None,
-    reading: Mapping[str, Any] | None = None,
-) -> tuple[str, Guess | None]:  # fmt: skip
-    """The type that was asked for, else that of the table or the method, else a guess.
-
-    A dataset folder is taken for votes; what its answers look like is in the guess. ``question`` is that of an export;
-    ``reading`` has the columns that were named (and other options of the reader, which do not matter here).
-    """
-    if asked not in (None, AUTO):
-        return registry.answer_type(str(asked)), None
-    named = registry.ANSWER_METHODS.get(method or "")
-    own = getattr(source, "answer_type", None)
-    if isinstance(own, str):  # pandas has a column of any name
-        is_ours = named is not None and registry.ANSWER_TYPES[named.answer_type].load() is type(source)
-        return named.answer_type if named is not None and is_ours else own, None
-    if method is not None:
-        return named.answer_type if named is not None else registry.VOTES, None
-    is_file = isinstance(source, (str, os.PathLike))
-    if is_file:
-        found = export_of(Path(source))
-        if found is not None:
-            return _exported(found, None, question).table.answer_type, None
-    guess = _guess(source, reading or {})
-    if guess is None or guess.kind == registry.VOTES:
-        return registry.VOTES, guess
-    if is_file and Path(source).is_dir() and guess.reason != SAID:
-        return registry.VOTES, replace(guess, kind=registry.VOTES, doubt=guess.kind)
-    return guess.kind, guess
-
-
-def _guess(source: Any, reading: Mapping[str, Any]) -> Guess | None:
-    """The type of answers in a dataframe or a file (or a dataset folder), by its first rows; ``None`` where these
-    cannot be read."""
-    from crowdwise.data.dataset import Dataset, find_table
-    from crowdwise.data.guess import Guess, glance, glance_at, guess
-
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        if path.is_dir():
-            named = _named_type(path / "meta.json")
-            if named:
-                return Guess(named, SAID)
-        file = find_table(path, "votes") if path.is_dir() else path
-        head = glance(file) if file is not None and file.is_file() else None
-    else:
-        head = None if isinstance(source, Dataset) else glance_at(source)
-    if head is None:
-        return None
-    given = {part: reading.get(part) for part in ("item", "annotator", "label")}
-    return guess(head.columns, {name: head[name].to_list() for name in head.columns}, given)
-
-
-def checked(source: Any, asked: str | None, method: str | None, options: dict[str, Any]) -> Answers:
-    """The table behind a source. Where nobody said that they are classes, labels that look like numbers on a scale,
-    texts or ids are an error; ``"auto"`` takes the numbers for ratings."""
-    if isinstance(source, (str, os.PathLike)):
-        export = export_of(Path(source))
-        if export is not None:
-            options = dict(options)
-            return _exported(export, asked if asked != AUTO else None, options.pop("question", None), options)
-    answer_type = answer_type_of(source, asked, method, reading=options)[0]
-    if asked not in (None, AUTO) or was_read(source) or answer_type != registry.VOTES or "classes" in options:
-        return _read(source, answer_type, options)
-    try:
-        found = _read(source, answer_type, dict(options))
-    except LabelError:  # true numbers that no annotator gave are no classes either
-        if not _on_scale(_labels_alone(source, options), asked, method, "label" in options):
-            raise
-        return _read(source, "ratings", options)
-    scaled = _on_scale(found.table, asked, method, "label" in options)
-    return _read(source, "ratings", options) if scaled else found
-
-
-def export_of(path: Path) -> Export | None:
-    """The export of an annotation tool that a file, an archive or a folder is; ``None`` where it is none."""
-    from crowdwise.data.dataset import find_table
-
-    if not path.exists() or (path.is_dir() and find_table(path, "votes") is not None):
-        return None
-    state = path.stat()
-    return _export(str(path), state.st_mtime_ns, state.st_size)
-
-
-@lru_cache(maxsize=1)
-def _export(path: str, changed: int, size: int) -> Export | None:
-    """The same, kept: commands look at a file more than once."""
-    from crowdwise.importers.read_export import read_export, recognise
-
-    tool = recognise(path)
-    return None if tool is None else read_export(path, tool)
+    return Opened(source, answers, reading=reading).answers
 
 
 def _exported(
@@ -157,7 +265,7 @@ def _exported(
     if kind == "ratings" and table.answer_type == registry.VOTES:
         return Answers(kind, export.as_ratings(name))
     if asked is None and table.answer_type == registry.VOTES:
-        _on_scale(table, asked, None, named=True)
+        check_labels(table, None, named=True)
     votes = kind is not None and registry.ANSWER_TYPES[kind].load() is type(table)
     if kind not in (None, table.answer_type) and not votes:
         raise InputError(f"{name!r} of {export.path} holds {table.answer_type}, not {kind}.")
@@ -173,15 +281,11 @@ def _named_type(file: Path) -> str | None:
     return found if found in registry.ANSWER_TYPES else None
 
 
-def check_labels(votes: Votes, n_votes: int, method: str | None, named: bool) -> None:
-    """Whether labels are classes, from some of ``n_votes``: an error (or a warning) as for all of them."""
-    _on_scale(votes, None, method, named, n_votes)
-
-
-def _on_scale(
-    votes: Votes | None, asked: str | None, method: str | None, named: bool, n_votes: int | None = None
+def check_labels(
+    votes: Votes | None, method: str | None, named: bool, n_votes: int | None = None, *, scales: bool = False
 ) -> bool:
-    """Whether to take labels for ratings. Where they look like that and nobody said so, it is asked for."""
+    """Whether to take labels for ratings, where these may be (``scales``). Labels that do not look like classes are an
+    error or a warning. ``votes`` may be some of ``n_votes``; ``named``: the user named the column of labels."""
     from crowdwise.data import label_checks
 
     if votes is None:
@@ -189,7 +293,7 @@ def _on_scale(
     scale = label_checks.scale_of(votes)
     if scale is None:
         label_checks.check_classes(votes, named, n_votes)
-    elif asked == AUTO and method is None:
+    elif scales:
         warn(f"Read as ratings: {scale.words}.")
         return True
     elif scale.certain and method is None:
@@ -197,71 +301,6 @@ def _on_scale(
     else:
         warn(f"Read as votes, and {scale.words}.", remedy=label_checks.AS_NUMBERS)
     return False
-
-
-def _labels_alone(source: Any, options: dict[str, Any]) -> Votes | None:
-    """The votes of a file or a folder without their truth."""
-    from crowdwise.data.dataset import find_table
-    from crowdwise.data.votes import read_votes
-
-    if not isinstance(source, (str, os.PathLike)):
-        return None
-    file = find_table(Path(source), "votes") if Path(source).is_dir() else Path(source)
-    try:
-        return None if file is None else read_votes(file, **{**options, "truth_path": None})
-    except InputError:
-        return None
-
-
-def _read(source: Any, answer_type: str, options: dict[str, Any]) -> Answers:
-    """The table behind a source."""
-    from crowdwise.data.dataset import Dataset, find_table, read_dataset
-
-    kind = registry.ANSWER_TYPES[answer_type]
-    table = kind.load()
-    if isinstance(source, Dataset):
-        return Answers(answer_type, source.votes, source)
-    if isinstance(getattr(source, "answer_type", None), str):
-        if not isinstance(source, table):
-            raise InputError(f"Expected {table.__name__} and found {type(source).__name__}.")
-        return Answers(answer_type, source)
-    if "label" in options and kind.column != "label":
-        options[kind.column] = options.pop("label")
-    if not isinstance(source, (str, os.PathLike)):
-        return Answers(answer_type, table.from_frame(source, **options))
-    path = Path(source)
-    if answer_type == registry.VOTES:
-        if not path.is_dir():
-            data = Dataset(path.name, table.read(path, **options), file=path, item_column=options.get("item"))
-        elif find_table(path, "votes") is None and (path / "consensus.json").is_file():
-            raise InputError(
-                f"{path} holds a saved consensus, not votes.",
-                remedy=Remedy("Open it with crowdwise.load.", command="Open it in Python: crowdwise.load."),
-            )
-        else:
-            data = read_dataset(path, **options)
-        return Answers(answer_type, data.votes, data)
-    truth = None
-    if path.is_dir():
-        file = find_table(path, "votes")
-        if file is None:
-            raise ReadError(f"{path} has no table of answers: expected labels.csv (or .parquet, .jsonl, ...) in it.")
-        if not kind.scores:  # true scores of items: a folder's table of truth does not say that it holds them
-            truth = find_table(path, "truth")
-        path = file
-    return Answers(answer_type, table.read(path, **options), truth=truth)
-
-
-def reading_options(source: Any, answer_type: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options apart: those that say how a source is read, and the rest."""
-    known = {*registry.ANSWER_TYPES[answer_type].load().reader_options(), "label"}
-    reading = {name: value for name, value in options.items() if name in known}
-    if reading and was_read(source):
-        raise ParameterError(
-            f"{', '.join(reading)}: this says how a table or a file is read, and {type(source).__name__} were read "
-            "already. Give it where they are read."
-        )
-    return reading, {name: value for name, value in options.items() if name not in known}
 
 
 def was_read(source: Any) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
-from crowdwise import api, registry
+from crowdwise import api, reading, registry
 from crowdwise.cli.main import app
 from crowdwise.errors import InputError, ParameterError
 
@@ -100,7 +100,7 @@ def test_a_table_and_its_file_give_the_same(name: str, found: dict[str, api.Fitt
 def test_a_dataframe_has_the_type_of_its_file(name: str, kind: str, found: dict[str, api.Fitted]) -> None:
     frame = TABLES[name].to_frame("polars").drop("truth", strict=False)
     frame = {"pandas": frame.to_pandas, "polars": frame.clone, "pyarrow": frame.to_arrow, "dict": frame.to_dict}[kind]()
-    read = api.read(frame)
+    read = reading.read(frame)
     assert read.answer_type == name and type(read.table) is type(TABLES[name])
     if kind == "pandas":
         assert np.allclose(value(cw.aggregate(frame, **PARAMS.get(name, {}))), value(found[name].result), atol=1e-9)
@@ -109,9 +109,9 @@ def test_a_dataframe_has_the_type_of_its_file(name: str, kind: str, found: dict[
 def test_a_dataframe_with_an_index_and_a_named_label_column() -> None:
     pd = pytest.importorskip("pandas")
     rated = pd.DataFrame({"item": [1, 1, 2, 2], "annotator": ["a", "b"] * 2, "score": [0.5, 1, 3, 4]})
-    assert api.read(rated.set_index(["item", "annotator"])).answer_type == "ratings"
+    assert reading.read(rated.set_index(["item", "annotator"])).answer_type == "ratings"
     both = rated.assign(mood=["good", "good", "bad", "bad"])
-    assert api.read(both).answer_type == "ratings"
+    assert reading.read(both).answer_type == "ratings"
     assert cw.aggregate(both, label="mood").labels.tolist() == ["good", "bad"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise import out_of_core
-from crowdwise.data import packing
+from crowdwise.data import packing, vote_files
 from crowdwise.data.vote_files import several
 from crowdwise.errors import (
     CrowdwiseError,
@@ -216,6 +216,7 @@ def test_the_engine_is_chosen_by_out_and_by_size(tmp_path, monkeypatch):
     with pytest.raises(OutputError, match="ends in"):
         cw.aggregate(pattern, out=tmp_path / "c.xlsx")
     monkeypatch.setattr(out_of_core, "SMALL_FILE", 0)
+    monkeypatch.setattr(vote_files, "SMALL_FILE", 0)
     monkeypatch.setattr(out_of_core, "free_memory", lambda: 1000.0)
     with pytest.raises(SizeError, match=r"would take about 0.0 GB.*out='consensus.parquet'"):
         cw.aggregate(one, "majority")

@@ -88,7 +88,7 @@ def test_a_truth_column_goes_before_the_truth_file(folder: Path):
         ("labels.csv", b"task,label\n1,2\n", ColumnError, ["No column found for: annotator"]),
         ("truth.csv", b"task\na\n", ColumnError, ["A truth table needs an item column"]),
         ("truth.csv", b"task,truth\na,zebra\n", LabelError, ["'zebra'", "classes=[...]"]),
-        ("texts.csv", b"\xff\xfe\x00", ReadError, ["texts.csv", "encoding"]),
+        ("texts.csv", b"\xff\xfe\x00", ReadError, ["texts.csv", "text in utf-16"]),
         ("workers.csv", b"", ReadError, ["workers.csv is empty"]),
     ],
 )

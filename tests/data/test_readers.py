@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crowdwise as cw
-from crowdwise.data import encoding, files
+from crowdwise.data import encoding, plain_files
+from crowdwise.data.files import TableFile
+from crowdwise.data.schema import NULLS
 from crowdwise.data.votes import Votes, read_truth, read_votes
 from crowdwise.errors import (
     ColumnError,
@@ -126,9 +128,7 @@ def test_an_enum_in_parquet_declares_the_classes(tmp_path: Path):
 
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=5).filter(
-    lambda t: (
-        t.strip() and t not in files.NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
-    )
+    lambda t: t.strip() and t not in NULLS and not re.fullmatch(r"[+-]?\d+", t) and t.lower() not in ("true", "false")
 )
 
 
@@ -156,7 +156,7 @@ def test_all_formats_agree_with_the_records(
     for path in folder.iterdir():
         assert named(read_votes(path)) == expected, path.name
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "LARGE", 0)
+        patch.setattr(plain_files, "LARGE", 0)
         patch.setattr(encoding, "NATIVE_ROWS", 1)
         assert named(read_votes(folder / "a.csv")) == expected
 
@@ -189,7 +189,7 @@ def test_all_formats_agree_with_the_records(
 def test_a_cell_comes_back_as_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: list[str], classes: list[Any], large: bool
 ):
-    monkeypatch.setattr(files, "LARGE", 0 if large else files.LARGE)
+    monkeypatch.setattr(plain_files, "LARGE", 0 if large else plain_files.LARGE)
     pl.DataFrame({"item": ["a", "b", "c"], "annotator": ["w"] * 3, "label": labels}).write_csv(tmp_path / "a.csv")
     votes = read_votes(tmp_path / "a.csv")
     assert votes.classes.tolist() == classes
@@ -199,7 +199,7 @@ def test_a_cell_comes_back_as_it_was_written(
 def test_large_files_fall_back_to_text_when_an_integer_column_holds_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(files, "LARGE", 0)
+    monkeypatch.setattr(plain_files, "LARGE", 0)
     N = 10_050
     frame = pl.DataFrame({"item": range(N), "annotator": [1] * N, "label": ["1"] * (N - 1) + ["unsure"]})
     frame.write_csv(tmp_path / "a.csv")
@@ -213,13 +213,13 @@ def test_integers_that_are_not_plain_are_names_however_far_down(tmp_path: Path, 
     """Also where a field is cut in two by the blocks in which a file is looked through."""
     path = tmp_path / "a.csv"
     path.write_bytes(b"7" * behind + b"," + odd.encode())
-    assert files._odd_integers(path, ",")
+    assert TableFile(path)._odd_integers()
     path.write_bytes(b"7" * behind + b",10,-5\n0,a007\n")
-    assert not files._odd_integers(path, ",")
+    assert not TableFile(path)._odd_integers()
 
 
 def test_large_files_keep_zeros_in_front_of_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "LARGE", 0)
+    monkeypatch.setattr(plain_files, "LARGE", 0)
     rows = [(100_000 + n, n % 7, n % 2) for n in range(10_050)]
     lines = "".join(f"{i},{a},{y}\n" for i, a, y in rows)
     (tmp_path / "a.csv").write_text(f"item,annotator,label\n{lines}0000100005,9,1\n")

@@ -57,7 +57,7 @@ def test_archives_are_counted_whatever_they_claim(tmp_path, monkeypatch, claimed
         archive.writestr("xl/workbook.xml", bytes(5_000_000))
     sizes = (struct.pack("<I", size) for size in (5_000_000, claimed))
     file.write_bytes(file.read_bytes().replace(*sizes))
-    unpacking.check_archive(file)
+    unpacking.check_archive(file, file.read_bytes())
     monkeypatch.setattr(unpacking, "MOST", 1_000_000)
     with pytest.raises(SizeError, match="unpacks to more"):
         cw.read_votes(file)

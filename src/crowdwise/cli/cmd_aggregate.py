@@ -98,11 +98,12 @@ def aggregate(
         _stream(path, method, options, reading, gold, (out, save, annotators, report), others, as_json, verbose)
         return
     check_outputs(out)
-    inputs = opt.chosen_inputs(path, features, text, no_inputs, reading)
     check_target(save, "consensus")
+    opened = opt.opened(path, reading, method)
+    inputs = opt.chosen_inputs(opened, features, text, no_inputs)
     with api.on_gpu(engine == "cuda"):
         found = opt.fitted(
-            path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, graph=graph, inputs=inputs,
+            opened, opt.assignments(set_, seed), gold=gold, truth=truth, graph=graph, inputs=inputs,
             max_seconds=max_seconds,
         )  # fmt: skip
     paths = write_results(items_of(found.result, probabilities), found.result, out, annotators, save, as_json)
@@ -117,12 +118,15 @@ def aggregate(
 
 def _streams(path: Path, memory: str | None) -> bool:
     """Whether to read part by part, by what the path is; where it is for its size, that is said."""
-    from crowdwise.core.limits import free_memory
-    from crowdwise.data.vote_files import several
-    from crowdwise.out_of_core import too_large
+    from crowdwise.data.vote_files import is_large, several
 
     if several(path):
         return True
+    if memory is None and not is_large(path):
+        return False
+    from crowdwise.core.limits import free_memory
+    from crowdwise.out_of_core import too_large
+
     need = too_large(path, memory)
     if need is None:
         return False

@@ -41,7 +41,7 @@ def gold(
 
     check_outputs(out)
     check_apart([path, known], [out])
-    fitted = opt.fitted(path, method, opt.assignments(set_, seed), reading, gold=known)
+    fitted = opt.fitted(opt.opened(path, reading, method), opt.assignments(set_, seed), gold=known)
     if fitted.answer_type != "votes":
         raise ParameterError(f"gold: expected votes, and {path} has {fitted.answer_type}.")
     given: dict[str, Any] = {} if seed is None else {"random_state": seed}

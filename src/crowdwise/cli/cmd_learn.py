@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -58,11 +59,10 @@ def learn(
     check_target(out, "learner")
     params = opt.assignments(set_, seed, network=network, epochs=epochs, device=device)
     registry.find(method, inputs=True)
-    opt.check_votes(path, reading)
-    inputs = features or True if text is None else texts_of(path, text, features, reading.item)
-    task = api.prepare(path, method, params, answers=registry.VOTES, inputs=inputs, reading=reading.options())
-    with show.epochs(method, verbose) if first else nullcontext() as callback:
-        found = task.fit(gold=gold, truth=truth, callback=callback)
+    opened = opt.opened(path, reading, method, votes_alone=True)
+    inputs = features or True if text is None else texts_of(opened, text, features)
+    display = partial(show.epochs, verbose=verbose) if first else lambda _: nullcontext()
+    found = api.fit(opened, params=params, gold=gold, truth=truth, inputs=inputs, display=display)
     if not first:
         return
     if out is not None:

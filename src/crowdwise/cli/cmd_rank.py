@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -16,7 +17,10 @@ from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_result
 from crowdwise.cli.piped import piped
 from crowdwise.data.comparisons import Comparisons, OnSelf
 from crowdwise.data.folders import check_target
-from crowdwise.errors import ColumnError, InputError, ParameterError, listing, suggestion
+from crowdwise.errors import InputError, ParameterError, listing, suggestion
+
+if TYPE_CHECKING:
+    from crowdwise.reading import Opened
 
 PathArgument = Annotated[
     Path,
@@ -101,8 +105,7 @@ def rank(
 
     `crowdwise rank judgments.csv --group prompt_id --without gpt-4 --judges auto`
     """
-    from crowdwise import api
-    from crowdwise.cli import show, show_aggregate
+    from crowdwise.cli import show_aggregate
 
     check_outputs(out, annotators, win_rates)
     check_outputs(plot, endings=(".svg", ".png"))
@@ -115,12 +118,10 @@ def rank(
     named = [f"{name}={value}" for name, value in given.items() if value is not None]
     reading = opt.Reading(annotator=annotator, column=named, on_missing=on_missing)
     params = opt.assignments(set_, seed)
-    opt.note_export(path)
-    whole = read_answers(path, method, reading, bool(named))
-    table = of_annotators(whole, only, without)
-    task = api.prepare(table, method, params, answers=table.answer_type)
-    with show.progress(task.method) as callback:
-        found = task.fit(callback=callback)
+    opened = open_answers(path, method, reading, bool(named))
+    whole = opened.answers.table
+    found = opt.fitted(opened, params, select=lambda table: of_annotators(table, only, without))
+    table = found.table
     ranking = found.result
     if (win_rates is not None or judges is not None) and not isinstance(whole, Comparisons):
         raise ParameterError("--win-rates and --judges are about comparisons, and these are rankings.")
@@ -144,20 +145,14 @@ def rank(
         show_aggregate.show_fitted(found, paths, scale=scale, judges=compared)
 
 
-def read_answers(path: Path, method: str | None, reading: opt.Reading, named: bool) -> Any:
-    """The table of comparisons in a file, or of rankings where these are meant."""
-    from crowdwise.reading import read
-
-    kinds = ["rankings" if method == "plackett-luce" else "comparisons"]
-    kinds += ["rankings"] if method is None and not named else []
-    error: ColumnError | None = None
-    for kind in kinds:
-        try:
-            return read(path, kind, reading=reading.options()).table
-        except ColumnError as found:
-            error = error or found
-    assert error is not None
-    raise error
+def open_answers(path: Path, method: str | None, reading: opt.Reading, named: bool) -> Opened:
+    """A file of comparisons; of rankings where the method is for these, or it has no columns of comparisons."""
+    asked = "rankings" if method == "plackett-luce" else "comparisons"
+    opened = opt.opened(path, replace(reading, answers=asked), method)
+    if method is not None or named or opened.has_columns:
+        return opened
+    rankings = opened.as_type("rankings")
+    return rankings if rankings.has_columns else opened
 
 
 def of_annotators(table: Any, only: str | None, without: str | None) -> Any:

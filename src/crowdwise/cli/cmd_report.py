@@ -65,7 +65,8 @@ def report(
     check_apart([path, truth, gold], [target])
     if target is not None and target.suffix.lower() == ".html":
         check_extra()
-    files = find_consensus(path) if reading == opt.AS_USUAL else None
+    opened = opt.opened(path, reading, method)
+    files = find_consensus(opened.file if path.is_file() and opened.file else path) if reading == opt.AS_USUAL else None
     if files is not None:
         given = {"--method": method, "--truth": truth, "--gold": gold, "--attribute": attribute, "--set": set_}
         useless = [name for name, value in given.items() if value]
@@ -73,10 +74,9 @@ def report(
             raise ParameterError(f"{', '.join(useless)}: {path} is a consensus without its votes. Leave it out.")
         _write(written_report(files, title), target, as_json)
         return
-    found = opt.fitted(
-        path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth,
-        inputs=opt.chosen_inputs(path, None, None, no_inputs, reading), max_seconds=max_seconds,
-    )  # fmt: skip
+    inputs = opt.chosen_inputs(opened, None, None, no_inputs)
+    params = opt.assignments(set_, seed)
+    found = opt.fitted(opened, params, gold=gold, truth=truth, inputs=inputs, max_seconds=max_seconds)
     data = found.answers.dataset
     if attribute and data is None:
         raise ParameterError(f"--attribute does not apply to {found.answer_type}: leave it out.")
@@ -115,10 +115,8 @@ def diagnose(
     from crowdwise.report.findings import diagnose as find
     from crowdwise.report.inspection import STEPS
 
-    opt.check_votes(path, reading)
-    found = opt.fitted(
-        path, method, opt.assignments(set_, seed), reading, gold=gold, truth=truth, answers=registry.VOTES
-    )
+    opened = opt.opened(path, reading, method, votes_alone=True)
+    found = opt.fitted(opened, opt.assignments(set_, seed), gold=gold, truth=truth)
     with show.steps(len(STEPS)) as progress:
         diagnosis = find(found.table, found.result, gold=found.gold, level=level, progress=progress)
     if as_json:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crowdwise.api import Fitted
     from crowdwise.data.dataset import Dataset
     from crowdwise.data.guess import Guess
-    from crowdwise.reading import Answers
+    from crowdwise.reading import Answers, Opened
 
 FEATURES = (
     "The inputs: .npz (x_train, named by id_train; or a single array), .npy, a table with an item column and "
@@ -276,24 +276,30 @@ def words_in(text: str | None) -> list[str] | None:
     return [word.strip() for word in text.split(",")] if text and text.strip() else None
 
 
-def fitted(
-    path: Path, method: str | None, params: dict[str, Any], reading: Reading, *, gold: Any = None, truth: Any = None,
-    graph: Any = None, answers: str | None = None, inputs: Any = None, max_seconds: float = registry.MAX_SECONDS,
-) -> Fitted:  # fmt: skip
-    """What :func:`crowdwise.api.fit` gives for a file, with a note on what it was taken for, and a progress bar."""
+def opened(path: Path, reading: Reading = AS_USUAL, method: str | None = None, *, votes_alone: bool = False) -> Opened:
+    """A file or a dataset folder, with a note on what it was taken for. ``votes_alone``: anything else is an error."""
+    from crowdwise.reading import Opened
+
+    found = Opened(path, reading.answers, None if votes_alone else method, reading.options())
+    if found.export is not None:
+        tool = registry.IMPORTERS[found.export.tool].title
+        say(f"Note: {path.name} is an export of {tool}. {' '.join(found.export.lines())}")
+    if votes_alone and found.answer_type != registry.VOTES:
+        raise other_answers(path, found.answer_type, "" if found.guess is None else f", since {found.guess.reason}")
+    note_guess(found.guess)
+    found.method = method
+    return found
+
+
+def fitted(source: Opened, params: dict[str, Any], **more: Any) -> Fitted:
+    """What :func:`crowdwise.api.fit` gives, with a progress bar."""
     from crowdwise import api
     from crowdwise.cli import show
-    from crowdwise.reading import answer_type_of
 
-    answers = answers or reading.answers
-    note_export(path)
-    note_guess(answer_type_of(path, answers, method, question=reading.question, reading=reading.options())[1])
-    task = api.prepare(path, method, params, answers=answers, graph=graph, inputs=inputs, reading=reading.options())
-    with show.progress(task.method) as callback:
-        return task.fit(gold=gold, truth=truth, max_seconds=max_seconds, callback=callback, progress=say)
+    return api.fit(source, params=params, display=show.progress, announce=say, **more)
 
 
-def chosen_inputs(path: Path, features: Path | None, text: str | None, no_inputs: bool, reading: Reading) -> Any:
+def chosen_inputs(source: Opened, features: Path | None, text: str | None, no_inputs: bool) -> Any:
     """The inputs that options name; without any, those that a dataset folder may have."""
     from crowdwise.item_inputs import texts_of
     from crowdwise.reading import AUTO
@@ -301,39 +307,21 @@ def chosen_inputs(path: Path, features: Path | None, text: str | None, no_inputs
     if no_inputs and (features is not None or text is not None):
         raise ParameterError("--no-inputs: not with --features or --text. Leave one of them out.")
     if text is not None:
-        return texts_of(path, text, features, reading.item)
+        return texts_of(source, text, features)
     return features or (None if no_inputs else AUTO)
 
 
 def load(path: Path, reading: Reading = AS_USUAL) -> Answers:
     """The answers of a file or a dataset folder, with a note on what they were taken for."""
-    from crowdwise.reading import answer_type_of, read
-
-    note_export(path)
-    note_guess(answer_type_of(path, reading.answers, question=reading.question, reading=reading.options())[1])
-    return read(path, reading.answers, reading=reading.options())
+    return opened(path, reading).answers
 
 
 def load_votes(path: Path, reading: Reading = AS_USUAL) -> Dataset:
     """Votes, and what lies beside them, for a command that knows votes alone."""
-    from crowdwise.reading import read
-
-    check_votes(path, reading)
-    found = read(path, reading.answers, reading=reading.options())
+    found = opened(path, reading, votes_alone=True).answers
     if found.dataset is None:
         raise other_answers(path, found.answer_type)
     return found.dataset
-
-
-def check_votes(path: Path, reading: Reading) -> None:
-    """Before a command that knows votes alone reads a file: are these other answers?"""
-    from crowdwise.reading import answer_type_of
-
-    note_export(path)
-    found, guess = answer_type_of(path, reading.answers, question=reading.question, reading=reading.options())
-    if found != registry.VOTES:
-        raise other_answers(path, found, "" if guess is None else f", since {guess.reason}")
-    note_guess(guess)
 
 
 def other_answers(path: Path, found: str, why: str = "") -> InputError:
@@ -342,15 +330,6 @@ def other_answers(path: Path, found: str, why: str = "") -> InputError:
         f"{path} holds {found}{why}, and this command is for votes alone. For {found} there are crowdwise "
         "aggregate, report, describe and agreement; if these are votes, say --answers votes."
     )
-
-
-def note_export(path: Path) -> None:
-    """Say what an export of an annotation tool holds, and what of it was left out."""
-    from crowdwise.reading import export_of
-
-    export = export_of(path)
-    if export is not None:
-        say(f"Note: {path.name} is an export of {registry.IMPORTERS[export.tool].title}. {' '.join(export.lines())}")
 
 
 def note_guess(guess: Guess | None) -> None:

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise.data.boundary import reading
+from crowdwise.data.files import TableFile
 from crowdwise.data.vote_files import PARQUET, files_of, several
-from crowdwise.errors import ReadError
+from crowdwise.errors import InputError, ReadError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +43,7 @@ class ConsensusFiles:
 
 
 def find_consensus(path: str | os.PathLike[str]) -> ConsensusFiles | None:
-    """The consensus in a folder or a file; ``None`` where there is none."""
+    """The consensus in a folder or a file (or one that was opened); ``None`` where there is none."""
     import polars as pl
 
     place = Path(path)
@@ -57,12 +58,15 @@ def find_consensus(path: str | os.PathLike[str]) -> ConsensusFiles | None:
     files = files_of(path)
     if any(file.suffix.lower() not in (*PARQUET, ".csv") for file in files) or len({f.suffix for f in files}) > 1:
         return None
+    text = files[0].suffix.lower() == ".csv"
     try:
-        frame = pl.scan_csv(files, glob=False) if files[0].suffix.lower() == ".csv" else pl.scan_parquet(files)
-        names = set(frame.collect_schema().names())
-    except (pl.exceptions.PolarsError, OSError):  # whoever reads it for votes says what is wrong
+        names = TableFile.of(path if place.is_file() else files[0]).head(1) if text else pl.scan_parquet(files)
+        columns = set(names.lazy().collect_schema())
+    except (InputError, pl.exceptions.PolarsError, OSError):  # reading it as votes says what is wrong
         return None
-    return ConsensusFiles(place, frame) if names >= NEEDED and ANNOTATORS[:-1] not in names else None
+    if not columns >= NEEDED or ANNOTATORS[:-1] in columns:
+        return None
+    return ConsensusFiles(place, pl.scan_csv(files, glob=False) if text else pl.scan_parquet(files))
 
 
 def _parquet(folder: Path) -> list[Path]:

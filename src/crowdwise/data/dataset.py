@@ -209,6 +209,12 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
         raise ReadError(
             f"{folder} has no table of votes: expected labels.csv (or .parquet, .jsonl, ...) and found {found}."
         )
+    return dataset_of(folder, labels, **options)
+
+
+@guarded
+def dataset_of(folder: Path, labels: PathLike, **options: Any) -> Dataset:
+    """The data set in a folder, with the votes of a file in it; the options are those of :func:`read_votes`."""
     meta = _read_meta(folder)
     votes = read_votes(labels, **options)
     if options.get("classes") is None:
@@ -220,7 +226,7 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
         name=folder.resolve().name, votes=votes,
         features=read_arrays(folder / "features.npz") if (folder / "features.npz").is_file() else {},
         item_table=_read_optional(folder, "items"), annotator_table=_read_optional(folder, "annotators"), meta=meta,
-        images=_named_images(folder / "images", votes), file=labels, item_column=options.get("item"),
+        images=_named_images(folder / "images", votes), file=Path(labels), item_column=options.get("item"),
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Tables in files: CSV/TSV, JSON and JSON lines (compressed or not), spreadsheets, Parquet, Arrow; one table in a zip.
 
-Text files are read as text, and a column becomes integers only where that loses nothing: an item
-called ``007`` stays ``007``. Files over ``LARGE`` bytes are read with the column types found in
-their first rows, which is faster; a column that looks like plain integers there is read as such.
+Text files are read as text, and a column becomes integers only where that loses nothing: an item called ``007`` stays
+``007``. Large files are read with the column types found in their first rows, which is faster; a column that looks
+like plain integers there is read as such.
 
 Tables in JSON: arrays of objects, objects of columns, and what is nested in them.
 
@@ -28,9 +28,9 @@ import io
 import json
 import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,25 +40,28 @@ from crowdwise.data import columns, frames
 from crowdwise.data.boundary import foreign, reading, reason
 from crowdwise.data.parquet_footer import check_arrow, check_parquet
 from crowdwise.data.plain_files import (
+    COMPRESSED,
+    HEAD,
     LATIN,
-    from_archive,
+    Content,
+    blocks,
+    held,
     in_utf8,
     looks_latin,
-    opened,
     say_encoding,
+    stream,
+    table_in,
     unpacked,
     wide_encoding,
 )
 from crowdwise.data.schema import NULLS
 from crowdwise.data.sheets import read_sheet
-from crowdwise.data.unpacking import check_cells, check_unpacked
+from crowdwise.data.unpacking import check_cells
 from crowdwise.errors import ColumnError, ParameterError, ReadError, SizeError, listing, warn
 
 if TYPE_CHECKING:
     import polars as pl
 
-LARGE = 32 * 2**20
-CHUNK = 2**20
 FEW_CELLS = 2**20
 """So many cells at most are not counted any closer."""
 FORMATS = {
@@ -67,7 +70,6 @@ FORMATS = {
     ".xlsx": "sheet", ".xlsm": "sheet", ".xlsb": "sheet", ".xls": "sheet", ".ods": "sheet",
 }  # fmt: skip
 TEXT = ("csv", "jsonl", "json")
-COMPRESSED = (".gz", ".zst")
 ENDINGS = (*FORMATS, *(ending + packed for ending, kind in FORMATS.items() if kind in TEXT for packed in COMPRESSED))
 """How the names of tables end."""
 BOM = b"\xef\xbb\xbf"
@@ -84,116 +86,270 @@ Choose = Callable[[list[str]], list[str] | None]
 """Of the columns of a text file those to read, ``None`` for all. It is not asked where they come at no cost."""
 
 
-def read_table(
-    path: PathLike, choose: Choose | None = None, *, separator: str | None = None, null_values: Sequence[str] = NULLS,
-    encoding: str | None = None, sheet: str | None = None, wide: bool = False, n_rows: int | None = None,
-) -> tuple[pl.DataFrame, bool]:  # fmt: skip
-    """The file (or its first rows) as a polars table, and whether it was read as text. ``choose`` picks the columns of
-    a text file that are read. A ``wide`` one may have a single column, and keeps its blank rows."""
-    path = Path(path)
-    with reading(path):
-        _check_there(path)
-    if path.suffix.lower() == ".zip":
-        with from_archive(path, ENDINGS) as inside:
-            return read_table(
-                inside, choose, separator=separator, null_values=null_values, encoding=encoding, sheet=sheet,
-                wide=wide, n_rows=n_rows,
-            )  # fmt: skip
-    asked = Asked(format_of(path), choose, separator, null_values, sheet, wide, n_rows)
-    if asked.kind not in TEXT:
-        return asked.read(path)
-    with contextlib.ExitStack() as stack:
-        packed = path.suffix.lower() in COMPRESSED
-        plain = path
-        if packed and asked.kind != "csv":
-            with reading(path):
-                plain = stack.enter_context(unpacked(path))
-        found = encoding if encoding is not None or plain.suffix.lower() == ".zst" else wide_encoding(plain)
-        if found is not None:
-            plain = stack.enter_context(in_utf8(plain, found))
+def read_table(path: PathLike, choose: Choose | None = None, *, wide: bool = False) -> tuple[pl.DataFrame, bool]:
+    """The file as a polars table, and whether it was read as text: see :meth:`TableFile.read`."""
+    return TableFile.of(path).read(choose, wide=wide)
+
+
+@dataclass(eq=False)
+class TableFile(os.PathLike[str]):
+    """A file of a table that is opened once: its bytes are held, and what was found in them.
+
+    A large file is mapped into memory, and opened a second time by the reader of its rows. ``separator``,
+    ``null_values``, ``encoding`` and ``sheet`` are what the user says about it.
+    """
+
+    path: Path
+    separator: str | None = None
+    null_values: Sequence[str] = NULLS
+    encoding: str | None = None
+    sheet: str | None = None
+    guessed: str | None = field(default=None, init=False)
+    """The encoding that was taken for the file's, where it is not UTF-8."""
+    _parsed: pl.DataFrame | None = field(default=None, init=False)
+    """The whole table, where the first rows were asked for and it had to be parsed for them."""
+
+    @classmethod
+    def of(cls, path: PathLike, **how: Any) -> TableFile:
+        """The file at a path; one that was opened already as it is."""
+        return path if isinstance(path, TableFile) else cls(Path(path), **how)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    __str__ = __fspath__
+
+    @cached_property
+    def raw(self) -> Content:
+        """The bytes of the file as they are."""
+        with reading(self.path):
+            _check_there(self.path)
+            return held(self.path)
+
+    @cached_property
+    def _inside(self) -> tuple[Path, Content]:
+        """The name of the table, and its bytes: those of the file, or of the one table in a zip archive."""
+        raw = self.raw
+        return table_in(self.path, raw, ENDINGS) if self.path.suffix.lower() == ".zip" else (self.path, raw)
+
+    @property
+    def name(self) -> Path:
+        """The file; in a zip archive, the table in it."""
+        return self._inside[0]
+
+    @property
+    def kind(self) -> str:
+        """The format, as in :func:`format_of`."""
+        return format_of(self.name)
+
+    @cached_property
+    def content(self) -> Content:
+        """The bytes of the table; text is unpacked, and in UTF-8."""
+        name, found = self._inside
+        if self.kind not in TEXT:
+            return found
+        found = unpacked(name, found)
+        encoding = self.encoding or wide_encoding(found[:HEAD])
+        if encoding is None:
+            return found
+        self.guessed = None if self.encoding else encoding
+        return in_utf8(self.name, found, encoding)
+
+    @cached_property
+    def found_separator(self) -> str:
+        """The separator of a text table."""
+        if self.separator is not None and len(self.separator.encode()) != 1:
+            raise ParameterError(f"separator={self.separator!r}: expected a single character such as ',' or '\\t'.")
+        return self.separator or separator_in(self.name, first_line(self.content))
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all of the content is held; else it is mapped, and the file read a second time."""
+        return isinstance(self.content, bytes)
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of a text file, one by one."""
+        content = self.content
+        if isinstance(content, bytes):
+            return iter(io.BytesIO(content))
+        content.seek(0)
+        return iter(content.readline, b"")
+
+    def head(self, n_rows: int) -> pl.DataFrame:
+        """The first rows, as they are."""
+        match self.kind:
+            case "csv":
+                return self._attempt(lambda: self._first_rows).head(n_rows)
+            case "sheet":  # the whole table comes with a note on which sheet it is
+                return self._attempt(lambda: self._whole(n_rows))
+        self._parsed = self._attempt(self._whole)
+        return self._parsed.head(n_rows)
+
+    def read(self, choose: Choose | None = None, *, wide: bool = False) -> tuple[pl.DataFrame, bool]:
+        """The table, and whether it was read as text. ``choose`` picks the columns of a text file that are read. A
+        ``wide`` one may have a single column, and keeps its blank rows."""
+        table, self._parsed = self._parsed, None
+        if table is None:
+            table = self._attempt((lambda: self._read_text(choose, wide)) if self.kind == "csv" else self._whole)
+        if self.guessed is not None:
+            say_encoding(self.name, self.guessed)
+        return table, self.kind in ("csv", "sheet")
+
+    def _attempt(self, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """A table; what a library raises is an error about the file. Text that is not in UTF-8 is read as Latin-1."""
         try:
-            table = asked.read(plain)
+            return self._readable(read)
         except ReadError:
-            if found is not None or plain.suffix.lower() == ".zst" or not looks_latin(plain):
+            plain = self.kind in TEXT and self.encoding is None and self.name.suffix.lower() != ".zst"
+            if not plain or not looks_latin(self.content):
                 raise
-            found = LATIN
-            table = asked.read(stack.enter_context(in_utf8(plain, found)))
-        if found is not None and encoding is None:
-            say_encoding(path, found)
-        return table
+            self.content, self.guessed = in_utf8(self.name, self.content, LATIN), LATIN
+            return self._readable(read)
 
-
-@dataclass(frozen=True)
-class Asked:
-    """What was asked of a file, and how it is read."""
-
-    kind: str
-    choose: Choose | None
-    separator: str | None
-    null_values: Sequence[str]
-    sheet: str | None
-    wide: bool
-    n_rows: int | None
-
-    def read(self, path: Path) -> tuple[pl.DataFrame, bool]:
-        """A table; what a library raises is an error about the file."""
+    def _readable(self, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         try:
-            return self._read(path)
+            return read()
         except BaseException as error:
             if not foreign(error):
                 raise
             if isinstance(error, MemoryError):
-                raise SizeError(f"{path} does not fit into memory.") from error
-            with reading(path):
-                why, advice = _explained(path, self.kind, self.separator, error)
-            expected = EXPECTED[self.kind]
+                raise SizeError(f"{self.name} does not fit into memory.") from error
+            with reading(self.name):
+                why, advice = _explained(self, error)
             raise ReadError(
-                f"{path} could not be read as {self.kind}: {why}. Expected {expected}: {advice}."
+                f"{self.name} could not be read as {self.kind}: {why}. Expected {EXPECTED[self.kind]}: {advice}."
             ) from error
 
-    def _read(self, path: Path) -> tuple[pl.DataFrame, bool]:
+    def _whole(self, n_rows: int | None = None) -> pl.DataFrame:
+        """The table in a file that is no CSV, or the first rows of a sheet."""
         import polars as pl
 
+        content, name = self.content, self.name
+        source = io.BytesIO(content) if isinstance(content, bytes) else self.path
         match self.kind:
             case "parquet":
-                check_cells(path, check_parquet(path).values, 8)
-                return pl.read_parquet(path, n_rows=self.n_rows, glob=False), False
+                check_cells(name, check_parquet(content).values, 8)
+                return pl.read_parquet(source, glob=False)
             case "arrow":
-                check_arrow(path)
-                read = pl.read_ipc if _starts(path, b"ARROW1") else pl.read_ipc_stream
-                with path.open("rb") as file:  # opened here: a path with [ or * would be taken for a pattern
-                    return read(file, n_rows=self.n_rows), False
+                check_arrow(content)
+                read = pl.read_ipc if content[:6] == b"ARROW1" else pl.read_ipc_stream
+                with stream(self.path, content) as file:  # no path: one with [ or * would be taken for a pattern
+                    return read(file)
             case "sheet":
-                return read_sheet(path, self.sheet, self.null_values, self.n_rows), True
-            case "json" | "jsonl":
-                return _read_json(path, self.n_rows), False
-        return _read_text(path, self.choose, self.separator, self.null_values, self.wide, self.n_rows)
+                return read_sheet(name, bytes(content), self.sheet, self.null_values, n_rows)
+        return self._json()
 
+    def _json(self) -> pl.DataFrame:
+        """The table in JSON or JSON lines: what is in the file decides, not its name."""
+        import polars as pl
 
-def _read_json(path: Path, n_rows: int | None) -> pl.DataFrame:
-    """JSON or JSON lines, whichever the name says: what is in the file decides."""
-    import polars as pl
+        content = bytes(self.content).removeprefix(BOM)
+        one = content.lstrip()[:1] == b"["
+        if one or self.kind == "json":
+            try:
+                return read_json(content, self.name.name)
+            except json.JSONDecodeError as error:
+                if one or error.msg != "Extra data":  # objects one after the other: JSON lines
+                    raise
+        lines = content.count(b"\n") + 1
+        names = content.count(b'":')
+        if lines * names > FEW_CELLS:
+            names = len(pl.scan_ndjson(content, infer_schema_length=None).collect_schema())
+        check_cells(self.name, lines * names)
+        table = pl.read_ndjson(content, infer_schema_length=None)
+        if not any(_has_objects(dtype) for dtype in table.dtypes):
+            return table
+        return table_of([json.loads(line) for line in content.splitlines() if line.strip()], self.name.name)
 
-    content = path.read_bytes().removeprefix(BOM)
-    one = content.lstrip()[:1] == b"["
-    if not one and format_of(path) == "json":
-        try:
-            return read_json(content, path.name).head(n_rows or sys.maxsize)
-        except json.JSONDecodeError as error:
-            if error.msg != "Extra data":  # objects one after the other: JSON lines
-                raise
-    if one:
-        return read_json(content, path.name).head(n_rows or sys.maxsize)
-    lines = content.count(b"\n") + 1
-    names = content.count(b'":')
-    if lines * names > FEW_CELLS and n_rows is None:
-        names = len(pl.scan_ndjson(content, infer_schema_length=None).collect_schema())
-    check_cells(path, lines * names if n_rows is None else 0)
-    table = pl.read_ndjson(content, infer_schema_length=None, n_rows=n_rows)
-    if not any(_has_objects(dtype) for dtype in table.dtypes):
+    @cached_property
+    def _first_rows(self) -> pl.DataFrame:
+        """The first rows of a text table, as text."""
+        import polars as pl
+
+        content, path = self.content, self.name
+        line = first_line(content)
+        if b"\0" in line:
+            raise ReadError(
+                f"{path} holds binary data or another encoding: expected {EXPECTED['csv']}. Save it as "
+                "UTF-8, or give it the ending of what it is."
+            )
+        if b"\r" in line.strip():
+            raise ReadError(
+                f"{path} ends its lines with a carriage return alone, as old spreadsheets do: expected line feeds. "
+                "Save it again as CSV UTF-8."
+            )
+        if not isinstance(content, bytes):
+            with contextlib.suppress(pl.exceptions.PolarsError):  # quotes may be cut in two
+                return pl.read_csv(content[: 256 * 1024].rpartition(b"\n")[0], infer_schema=False, **self._options)
+        return pl.read_csv(self._source, n_rows=10_000, infer_schema=False, **self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"separator": self.found_separator, "null_values": list(self.null_values), "glob": False}
+
+    @property
+    def _source(self) -> bytes | Path:
+        return self.content if isinstance(self.content, bytes) else self.path
+
+    def _read_text(self, choose: Choose | None, wide: bool) -> pl.DataFrame:
+        import polars as pl
+
+        head = self._first_rows
+        if head.width == 1 and choose is not None and not wide:
+            raise ReadError(
+                f"{self.name} has a single column, {head.columns[0][:80]!r}: expected items, annotators and "
+                "labels separated by ',', ';', '|' or a tab."
+            )
+        needed = None if choose is None else choose(head.columns)
+        if choose is not None:
+            _check_header(head.columns, needed)
+        self._check_rows(head.width if needed is None else len(needed))
+        if self.in_memory:
+            table = pl.read_csv(self._source, infer_schema=False, columns=needed, **self._options)
+        else:
+            table = self._read_large(head, needed)
+        if not wide and all(table.null_count().row(0)):  # blank lines between the others
+            table = table.filter(~pl.all_horizontal(pl.all().is_null()))
         return table
-    objects = [line for line in content.splitlines() if line.strip()]
-    return table_of([json.loads(line) for line in objects[:n_rows]], path.name)
+
+    def _check_rows(self, columns: int) -> None:
+        """An error where the cells are too many: rows that break off are filled up with empty ones."""
+        lines = sum(block.count(b"\n") for block in blocks(self.content)) + 1
+        try:
+            check_cells(self.name, lines * columns)
+        except SizeError:  # lines inside quotes are not rows
+            text = (line.decode("utf-8", errors="replace") for line in self.lines())
+            check_cells(self.name, columns * sum(1 for _ in csv.reader(text, delimiter=self.found_separator)))
+
+    def _read_large(self, head: pl.DataFrame, needed: list[str] | None) -> pl.DataFrame:
+        """A large file with the column types its first rows show, the quickest reading first, text where nothing else
+        fits."""
+        import polars as pl
+
+        integers = {c for c in head.columns if _plain_integers(head[c])}
+        attempts: list[tuple[Any, dict[str, Any]]] = [(pl.Int64, self._options)]
+        if integers.issuperset(needed or head.columns):  # a word for "missing" would be no integer: none to look for
+            attempts.insert(0, (pl.Int32, {**self._options, "null_values": None}))
+        for whole, given in attempts if not self._odd_integers() else ():
+            schema = {c: whole if c in integers else pl.String for c in head.columns}
+            with contextlib.suppress(pl.exceptions.ComputeError):  # something that is no such integer further down
+                return pl.read_csv(self.path, schema_overrides=schema, columns=needed, **given)
+        return pl.read_csv(self.path, infer_schema=False, columns=needed, **self._options)
+
+    def _odd_integers(self) -> bool:
+        """Whether a field starts as an integer that is not in its plain form, such as 007, +7 or -0: a name, then."""
+        tail = b"\n"
+        for block in blocks(self.content, 1 << 24):
+            code = np.frombuffer(tail + block + b"\n\n\n", np.uint8)
+            start = np.flatnonzero((code[:-3] == ord(self.found_separator)) | (code[:-3] == ord("\n"))) + 1
+            start += code[start] == ord('"')
+            first, second = code[start], code[start + 1]
+            digit = (second >= ord("0")) & (second <= ord("9"))
+            odd = (first == ord("+")) | (first == ord(" ")) | (first == ord("0")) & digit
+            if (odd | (first == ord("-")) & (second == ord("0"))).any():
+                return True
+            tail = block[-3:]
+        return False
 
 
 def _has_objects(dtype: Any) -> bool:
@@ -215,28 +371,27 @@ def _check_there(path: Path) -> None:
         raise ReadError(f"{path} is empty (0 bytes): expected a table with named columns.")
 
 
-def _explained(path: Path, kind: str, separator: str | None, error: BaseException) -> tuple[str, str]:
+def _explained(file: TableFile, error: BaseException) -> tuple[str, str]:
     """Why a file cannot be read, with the line where that is known, and what to do."""
     if "more fields" in str(error):
-        above = b"sep=" in (line := first_line(path)) or line.count(separator_in(path, line).encode()) < 2
+        above = b"sep=" in (line := first_line(file.content)) or line.count(file.found_separator.encode()) < 2
         title = "delete what stands above the names of the columns, or " if above else ""
-        return _ragged(path, separator), f"{title}put text that holds the separator in double quotes"
-    if kind == "csv" and "utf-8" in str(error).lower():
-        return _not_utf8(path), "save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
-    where = _odd_line(path) if kind == "jsonl" else ""
+        return _ragged(file), f"{title}put text that holds the separator in double quotes"
+    if file.kind == "csv" and "utf-8" in str(error).lower():
+        return _not_utf8(file), "save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
+    where = _odd_line(file) if file.kind == "jsonl" else ""
     return where or reason(error), "check the file, its encoding and the ending of its name"
 
 
-def _odd_line(path: Path) -> str:
+def _odd_line(file: TableFile) -> str:
     """Where the first line that is no JSON object is, in words; nothing where all are."""
-    with path.open("rb") as file:
-        for n, line in enumerate(file, 1):
-            try:
-                found = json.loads(line.removeprefix(BOM)) if line.strip() else {}
-            except (ValueError, RecursionError) as error:
-                return f"line {n} is no JSON ({reason(error)})"
-            if not isinstance(found, dict):
-                return f"line {n} holds {type(found).__name__} and no JSON object"
+    for n, line in enumerate(file.lines(), 1):
+        try:
+            found = json.loads(line.removeprefix(BOM)) if line.strip() else {}
+        except (ValueError, RecursionError) as error:
+            return f"line {n} is no JSON ({reason(error)})"
+        if not isinstance(found, dict):
+            return f"line {n} holds {type(found).__name__} and no JSON object"
     return ""
 
 
@@ -256,107 +411,6 @@ def format_of(path: Path) -> str:
             f"{path.name} is compressed, which only text tables (.csv.gz, .tsv.zst, .json.gz) may be. Unpack it first."
         )
     return kind
-
-
-def _read_text(
-    path: Path, choose: Choose | None, separator: str | None, null_values: Sequence[str], wide: bool,
-    n_rows: int | None,
-) -> tuple[pl.DataFrame, bool]:  # fmt: skip
-    import polars as pl
-
-    if separator is not None and len(separator.encode()) != 1:
-        raise ParameterError(f"separator={separator!r}: expected a single character such as ',' or '\\t'.")
-    if path.suffix.lower() in COMPRESSED:
-        check_unpacked(path)
-    line = first_line(path)
-    if b"\0" in line:
-        raise ReadError(
-            f"{path} holds binary data or another encoding: expected {EXPECTED['csv']}. Save it as "
-            "UTF-8, or give it the ending of what it is."
-        )
-    if b"\r" in line.strip():
-        raise ReadError(
-            f"{path} ends its lines with a carriage return alone, as old spreadsheets do: expected line feeds. Save it "
-            "again as CSV UTF-8."
-        )
-    separator = separator or separator_in(path, line)
-    options: dict[str, Any] = {"separator": separator, "null_values": list(null_values), "glob": False}
-    head = _head(path, options)
-    if head.width == 1 and choose is not None and not wide:
-        raise ReadError(
-            f"{path} has a single column, {head.columns[0][:80]!r}: expected items, annotators and "
-            "labels separated by ',', ';', '|' or a tab."
-        )
-    needed = None if choose is None else choose(head.columns)
-    if choose is not None:
-        _check_header(head.columns, needed)
-    if n_rows is None:
-        _check_rows(path, head.width if needed is None else len(needed), separator)
-    if n_rows is not None:
-        table = head.head(n_rows)
-    elif path.stat().st_size < LARGE or path.suffix.lower() in COMPRESSED:
-        table = pl.read_csv(path, infer_schema=False, columns=needed, **options)
-    else:
-        table = _read_large(path, head, needed, options)
-    if not wide and all(table.null_count().row(0)):  # blank lines between the others
-        table = table.filter(~pl.all_horizontal(pl.all().is_null()))
-    return table, True
-
-
-def _check_rows(path: Path, columns: int, separator: str) -> None:
-    """An error where the cells of a text table are too many: rows that break off are filled up with empty ones."""
-    if path.suffix.lower() == ".zst":
-        return
-    with opened(path) as file:
-        lines = sum(part.count(b"\n") for part in iter(lambda: file.read(CHUNK), b"")) + 1
-    try:
-        check_cells(path, lines * columns)
-    except SizeError:  # lines inside quotes are not rows
-        with opened(path) as file, io.TextIOWrapper(file, "utf-8", errors="replace", newline="") as text:
-            check_cells(path, columns * sum(1 for _ in csv.reader(text, delimiter=separator)))
-
-
-def _head(path: Path, options: dict[str, Any]) -> pl.DataFrame:
-    """The first rows, as text."""
-    import polars as pl
-
-    if path.stat().st_size > LARGE and path.suffix.lower() not in COMPRESSED:
-        with path.open("rb") as file, contextlib.suppress(pl.exceptions.PolarsError):  # quotes may be cut in two
-            return pl.read_csv(file.read(256 * 1024).rpartition(b"\n")[0], infer_schema=False, **options)
-    return pl.read_csv(path, n_rows=10_000, infer_schema=False, **options)
-
-
-def _read_large(path: Path, head: pl.DataFrame, needed: list[str] | None, options: dict[str, Any]) -> pl.DataFrame:
-    """A large file with the column types its first rows show, the quickest reading first, text where nothing else
-    fits."""
-    import polars as pl
-
-    integers = {c for c in head.columns if _plain_integers(head[c])}
-    attempts: list[tuple[Any, dict[str, Any]]] = [(pl.Int64, options)]
-    if integers.issuperset(needed or head.columns):  # a word for "missing" would be no integer: no need to look for it
-        attempts.insert(0, (pl.Int32, {**options, "null_values": None}))
-    for whole, given in attempts if not _odd_integers(path, options["separator"]) else ():
-        schema = {c: whole if c in integers else pl.String for c in head.columns}
-        with contextlib.suppress(pl.exceptions.ComputeError):  # something that is no such integer further down
-            return pl.read_csv(path, schema_overrides=schema, columns=needed, **given)
-    return pl.read_csv(path, infer_schema=False, columns=needed, **options)
-
-
-def _odd_integers(path: Path, separator: str) -> bool:
-    """Whether a field starts as an integer that is not in its plain form, such as 007, +7 or -0: a name, then."""
-    with path.open("rb") as file:
-        tail = b"\n"
-        while block := file.read(1 << 24):
-            code = np.frombuffer(tail + block + b"\n\n\n", np.uint8)
-            start = np.flatnonzero((code[:-3] == ord(separator)) | (code[:-3] == ord("\n"))) + 1
-            start += code[start] == ord('"')
-            first, second = code[start], code[start + 1]
-            digit = (second >= ord("0")) & (second <= ord("9"))
-            odd = (first == ord("+")) | (first == ord(" ")) | (first == ord("0")) & digit
-            if (odd | (first == ord("-")) & (second == ord("0"))).any():
-                return True
-            tail = block[-3:]
-    return False
 
 
 def _check_header(names: list[str], needed: list[str] | None) -> None:
@@ -380,38 +434,16 @@ def _plain_integers(column: pl.Series) -> bool:
     return column.null_count() < len(column) and bool((numbers.cast(pl.String).eq_missing(column)).all())
 
 
-def _starts(path: Path, magic: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
+def first_line(content: Content) -> bytes:
+    """The first line that is not blank."""
+    return next((line for line in io.BytesIO(content[:1_000_000]) if line.strip()), b"")
 
 
-def first_line(path: Path) -> bytes:
-    """The first line that is not blank, unpacked."""
-    import polars as pl
-
-    if path.suffix.lower() == ".zst":
-        table = pl.read_csv(
-            path, n_rows=1, has_header=False, separator="\x1f", quote_char=None, infer_schema=False, glob=False
-        )
-        return str(table[0, 0]).encode()
-    with opened(path) as file:
-        line = file.readline(1_000_000)
-        while line and not line.strip():
-            line = file.readline(1_000_000)
-    return line
-
-
-def _ragged(path: Path, separator: str | None) -> str:
+def _ragged(file: TableFile) -> str:
     """Where the first row with more fields than the header is, in words."""
-    import csv
-
-    if path.suffix.lower() == ".zst":
-        return "some rows have more fields than the header"
-    with (
-        io.TextIOWrapper(opened(path), encoding="utf-8-sig", errors="replace", newline="") as file,
-        contextlib.suppress(csv.Error),
-    ):
-        rows = csv.reader(file, delimiter=separator or separator_in(path, first_line(path)))
+    with contextlib.suppress(csv.Error):
+        text = (line.decode("utf-8", errors="replace") for line in file.lines())
+        rows = csv.reader(text, delimiter=file.found_separator)
         header, before = next(row for row in rows if row), rows.line_num
         for row in rows:
             if len(row) > len(header):
@@ -420,18 +452,15 @@ def _ragged(path: Path, separator: str | None) -> str:
     return "some rows have more fields than the header"
 
 
-def _not_utf8(path: Path) -> str:
+def _not_utf8(file: TableFile) -> str:
     """Where the first bytes that are no UTF-8 are, in words."""
-    if path.suffix.lower() == ".zst":
-        return "it is not in UTF-8"
-    with opened(path) as file:
-        for n, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                shown = line[max(error.start - 12, 0) : error.end + 12].strip().decode("latin-1")
-                found = " ".join(f"{byte:02x}" for byte in line[error.start : error.end])
-                return f"line {n} holds the byte {found}, which is no UTF-8 (read as Latin-1: {shown!r})"
+    for n, line in enumerate(file.lines(), 1):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            shown = line[max(error.start - 12, 0) : error.end + 12].strip().decode("latin-1")
+            found = " ".join(f"{byte:02x}" for byte in line[error.start : error.end])
+            return f"line {n} holds the byte {found}, which is no UTF-8 (read as Latin-1: {shown!r})"
     return "it is not in UTF-8"
 
 

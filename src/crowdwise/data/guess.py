@@ -23,13 +23,12 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise.data.answer_frames import with_index
 from crowdwise.data.column_content import ENOUGH, lists_in, named_like_an_id, numbers_in
 from crowdwise.data.columns import ALIASES, DIFFERENT, SAME, normal
-from crowdwise.data.files import read_table
+from crowdwise.data.files import TableFile
 from crowdwise.data.frames import native, to_polars
 from crowdwise.errors import InputError, InputWarning
 
@@ -136,12 +135,12 @@ def glance_at(frame: Any) -> pl.DataFrame | None:
         return None
 
 
-def glance(path: Path) -> pl.DataFrame | None:
+def glance(file: TableFile) -> pl.DataFrame | None:
     """The first rows of a file as they are; ``None`` where it cannot be read (whoever reads all of it will say why)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # whoever reads all of it says that
         try:
-            return read_table(path, n_rows=ROWS)[0]
+            return file.head(ROWS)
         except InputError:
             return None
 

@@ -9,10 +9,8 @@ footer of Arrow are FlatBuffers: a table has an offset for each of its fields, b
 from __future__ import annotations
 
 import mmap
-import os
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 MAGIC = b"PAR1"
@@ -102,23 +100,22 @@ class _Thrift:
         return [self.byte() == TRUE if inner in (TRUE, FALSE) else self.value(inner) for _ in range(size)]
 
 
-def check_parquet(path: Path) -> Claims:
+def check_parquet(content: bytes | mmap.mmap) -> Claims:
     """What a file holds; a ``ValueError`` (or an ``IndexError``, at the end of the file) where claims do not agree."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        size = os.fstat(file.fileno()).st_size
-        if size < 12 or content[:4] != MAGIC or content[-4:] != MAGIC:
-            raise ValueError("it does not begin and end as such files do")
-        (length,) = struct.unpack("<I", content[-8:-4])
-        if length > size - 12:
-            raise ValueError("its footer is longer than the file")
-        footer = _Thrift(content, size - 8 - length).struct()
-        rows = _count(footer[3], "rows")
-        if rows != sum(_count(group[3], "rows") for group in footer[4]):
-            raise ValueError("its row groups do not have as many rows as it claims")
-        _check_depth(footer[2])
-        found = [_check_column(content, size, one[3], group[3]) for group in footer[4] for one in group[1]]
-        values, unpacked = (sum(pair[i] for pair in found) for i in (0, 1))
-        return Claims(rows, len(footer[2]) - 1, values, unpacked)
+    size = len(content)
+    if size < 12 or content[:4] != MAGIC or content[-4:] != MAGIC:
+        raise ValueError("it does not begin and end as such files do")
+    (length,) = struct.unpack("<I", content[-8:-4])
+    if length > size - 12:
+        raise ValueError("its footer is longer than the file")
+    footer = _Thrift(content, size - 8 - length).struct()
+    rows = _count(footer[3], "rows")
+    if rows != sum(_count(group[3], "rows") for group in footer[4]):
+        raise ValueError("its row groups do not have as many rows as it claims")
+    _check_depth(footer[2])
+    found = [_check_column(content, size, one[3], group[3]) for group in footer[4] for one in group[1]]
+    values, unpacked = (sum(pair[i] for pair in found) for i in (0, 1))
+    return Claims(rows, len(footer[2]) - 1, values, unpacked)
 
 
 def _check_depth(schema: list[Fields]) -> None:
@@ -217,11 +214,10 @@ class _Flat:
         return [start + 4 + size * i for i in range(count)]
 
 
-def check_arrow(path: Path) -> None:
+def check_arrow(content: bytes | mmap.mmap) -> None:
     """Raise a ``ValueError`` where lengths do not agree with the file."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        for metadata, body, end in _footed(content) if content[:6] == ARROW_MAGIC else _streamed(content):
-            _check_message(content, metadata, body, end)
+    for metadata, body, end in _footed(content) if content[:6] == ARROW_MAGIC else _streamed(content):
+        _check_message(content, metadata, body, end)
 
 
 def _streamed(content: Any) -> Iterator[tuple[bytes, int, int]]:

@@ -9,48 +9,38 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data.encoding import Counts
-from crowdwise.data.files import COMPRESSED, PathLike, first_line, format_of, separator_in
-from crowdwise.data.plain_files import opened
-from crowdwise.data.schema import NULLS
+from crowdwise.data.files import PathLike, TableFile
 from crowdwise.data.sheets import sheet_rows
 from crowdwise.errors import listing
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Where the rows of a text file begin. ``header`` are the columns that were read, ``height`` their rows, ``nulls``
-    the words for empty cells; JSON lines have no header."""
+    """Where the rows of a text file begin. ``header`` are the columns that were read, ``height`` their rows; JSON lines
+    have no header."""
 
-    path: Path
+    file: TableFile
     header: Sequence[str] | None
     height: int
-    separator: str | None = None
-    nulls: Sequence[str] = ("",)
     word: ClassVar[str] = "line"
 
     @classmethod
-    def of(
-        cls, path: PathLike, table: Any, separator: str | None, nulls: Sequence[str], sheet: str | None = None
-    ) -> Lines | SheetRows | None:
+    def of(cls, file: TableFile, table: Any) -> Lines | SheetRows | None:
         """Those of a table that was read from a file; ``None`` where the file is neither plain text nor a sheet."""
-        path = Path(path)
-        kind = None if path.suffix.lower() in (".zip", ".zst") else format_of(path)
-        if kind == "sheet":
-            return SheetRows(path, sheet, table.height, nulls)
-        if kind not in ("csv", "jsonl") or (kind == "jsonl" and path.suffix.lower() in COMPRESSED):
+        if file.kind == "sheet":
+            return SheetRows(file, table.height)
+        if file.kind not in ("csv", "jsonl") or file.path.suffix.lower() == ".zip":
             return None
-        return cls(path, table.columns if kind == "csv" else None, table.height, separator, (*nulls, ""))
+        return cls(file, table.columns if file.kind == "csv" else None, table.height)
 
     @cached_property
     def first(self) -> Counts | None:
@@ -62,42 +52,36 @@ class Lines:
                     return np.array([line for line, _ in kept], dtype=np.int64)
         return None
 
-    def _text(self) -> Any:
-        return io.TextIOWrapper(opened(self.path), encoding="utf-8-sig", errors="replace", newline="")
+    def _text(self) -> Iterator[str]:
+        return (line.decode("utf-8-sig" if n == 0 else "utf-8", "replace") for n, line in enumerate(self.file.lines()))
 
     def _json(self) -> Iterator[tuple[int, bool]]:
-        with self._text() as file:
-            yield from ((n, False) for n, line in enumerate(file, 1) if line.strip())
+        yield from ((n, False) for n, line in enumerate(self._text(), 1) if line.strip())
 
     def _records(self) -> Iterator[tuple[int, bool]]:
         """The first line of each record below the header, and whether all columns that were read are empty."""
-        with self._text() as file:
-            separator = self.separator or separator_in(self.path, first_line(self.path))
-            records = csv.reader(file, delimiter=separator)
-            names = next(record for record in records if record)
-            at = [names.index(name) for name in self.header or () if name in names]
+        records, nulls = csv.reader(self._text(), delimiter=self.file.found_separator), (*self.file.null_values, "")
+        names = next(record for record in records if record)
+        at = [names.index(name) for name in self.header or () if name in names]
+        before = records.line_num
+        for record in records:
+            yield before + 1, all(n >= len(record) or record[n] in nulls for n in at)
             before = records.line_num
-            for record in records:
-                yield before + 1, all(n >= len(record) or record[n] in self.nulls for n in at)
-                before = records.line_num
 
 
 @dataclass(frozen=True, eq=False)
 class SheetRows:
-    """Which rows of a spreadsheet were read. ``sheet`` is the one that was asked for, ``height`` how many rows were
-    read, ``nulls`` the words for empty cells."""
+    """Which rows of a spreadsheet were read; ``height`` is their number."""
 
-    path: Path
-    sheet: str | None
+    file: TableFile
     height: int
-    nulls: Sequence[str]
     word: ClassVar[str] = "sheet row"
 
     @cached_property
     def first(self) -> Counts | None:
         """The row of the sheet behind each row that was read; ``None`` where that is not known."""
         with contextlib.suppress(Exception):  # whatever the library raises: the file may have changed
-            found = sheet_rows(self.path, self.sheet, self.nulls)
+            found = sheet_rows(bytes(self.file.content), self.file.sheet, self.file.null_values)
             return np.array(found, dtype=np.int64) if len(found) == self.height else None
         return None
 
@@ -142,5 +126,5 @@ def counted_as(words: str, counted: str) -> str:
 
 def place_in(path: PathLike, table: Any, at: int) -> str:
     """What a row of a table that was read from a file is called."""
-    lines = Lines.of(path, table, None, NULLS)
+    lines = Lines.of(TableFile.of(path), table)
     return counted_as(*called(at, None if lines is None else FileRows(None, lines)))

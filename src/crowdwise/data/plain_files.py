@@ -1,25 +1,27 @@
-"""Files as they come, as plain ones: a table out of a zip archive, unpacked JSON, text in another encoding as UTF-8.
+"""The bytes of files, as plain ones: a table out of a zip archive, unpacked text, text in another encoding as UTF-8.
 
-What is made lies in a temporary folder for as long as it is read. Text that is not UTF-8 is taken for UTF-16 where its
-first bytes show that, else for Latin-1 (Windows-1252), and that is said.
+Text that is not UTF-8 is taken for UTF-16 where its first bytes show that, else for Latin-1 (Windows-1252), and that is
+said.
 """
 
 from __future__ import annotations
 
 import codecs
 import gzip
-import shutil
-import tempfile
+import io
+import mmap
+import os
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from crowdwise.data.boundary import reading
-from crowdwise.data.unpacking import check_unpacked, copy_within_limit
+from crowdwise.data.unpacking import check_zst, read_within_limit
 from crowdwise.errors import Option, ParameterError, ReadError, Remedy, listing, warn
 
+LARGE = 2**23
+"""Larger files are mapped into memory, not read."""
 CHUNK = 2**20
 HEAD = 4096
 BOMS = (
@@ -34,62 +36,66 @@ SKIPPED = ("__macosx", ".")
 """How the names of files begin that systems add to archives."""
 
 
-def opened(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked where it is gzip."""
-    return cast("IO[bytes]", gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+COMPRESSED = (".gz", ".zst")
+Content = bytes | mmap.mmap
 
 
-@contextmanager
-def from_archive(path: Path, endings: tuple[str, ...]) -> Iterator[Path]:
-    """The one table in a zip archive, unpacked; ``endings`` are those of tables."""
-    with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
-        with reading(path, "a zip archive"), zipfile.ZipFile(path) as archive:
-            every = [info for info in archive.infolist() if not info.is_dir()]
-            parts = {info.filename: Path(info.filename).parts for info in every}
-            own = [i for i in every if not any(p.lower().startswith(SKIPPED) for p in parts[i.filename])]
-            found = [info for info in own if info.filename.lower().endswith(endings)]
-            if len(found) != 1:
-                names = [info.filename for info in (found or own)]
-                what = f"{len(found)} tables" if found else "no table"
-                raise ReadError(
-                    f"{path} holds {what} ({listing(names) or 'it is empty'}): expected one. "
-                    + ("Unpack it and name one." if found else f"Tables end in {', '.join(endings)}.")
-                )
-            target = Path(folder) / path.name / Path(found[0].filename).name
-            target.parent.mkdir()
-            with archive.open(found[0]) as source:
-                copy_within_limit(source, target, path)
-        yield target
+def held(path: Path) -> Content:
+    """The bytes of a file; a large one is mapped into memory."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size < LARGE:
+            return file.read()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-@contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
-    """A compressed text file as a plain one."""
-    check_unpacked(path)
-    with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
-        target = Path(folder) / path.stem
-        if path.suffix.lower() == ".gz":
-            with gzip.open(path) as source:
-                copy_within_limit(cast("IO[bytes]", source), target, path)
-        else:
-            _unpack_zst(path, target)
-        yield target
+def stream(path: Path, content: Content) -> IO[bytes]:
+    """The content as a file; one that is mapped is opened again."""
+    return io.BytesIO(content) if isinstance(content, bytes) else path.open("rb")
 
 
-def _unpack_zst(path: Path, target: Path) -> None:
-    """Zstandard text, by the reader of polars: a table of one column, its lines."""
-    import polars as pl
-
-    lines = pl.read_csv(
-        path, has_header=False, separator="\x1f", quote_char=None, infer_schema=False, glob=False,
-        truncate_ragged_lines=True,
-    )  # fmt: skip
-    target.write_text("\n".join(line or "" for line in lines.to_series(0).to_list()), encoding="utf-8")
+def blocks(content: Content, size: int = CHUNK) -> Iterator[bytes]:
+    """The content in pieces."""
+    return (content[at : at + size] for at in range(0, len(content), size))
 
 
-@contextmanager
-def in_utf8(path: Path, encoding: str) -> Iterator[Path]:
-    """A text file in another encoding, as UTF-8."""
+def table_in(path: Path, content: Content, endings: tuple[str, ...]) -> tuple[Path, bytes]:
+    """The name and the bytes of the one table in a zip archive; ``endings`` are those of tables."""
+    with reading(path, "a zip archive"), stream(path, content) as file, zipfile.ZipFile(file) as archive:
+        every = [info for info in archive.infolist() if not info.is_dir()]
+        parts = {info.filename: Path(info.filename).parts for info in every}
+        own = [i for i in every if not any(p.lower().startswith(SKIPPED) for p in parts[i.filename])]
+        found = [info for info in own if info.filename.lower().endswith(endings)]
+        if len(found) != 1:
+            names = [info.filename for info in (found or own)]
+            what = f"{len(found)} tables" if found else "no table"
+            raise ReadError(
+                f"{path} holds {what} ({listing(names) or 'it is empty'}): expected one. "
+                + ("Unpack it and name one." if found else f"Tables end in {', '.join(endings)}.")
+            )
+        with archive.open(found[0]) as source:
+            return path / Path(found[0].filename).name, read_within_limit(source, path)
+
+
+def unpacked(path: Path, content: Content) -> Content:
+    """The text in a compressed file; that of any other as it is."""
+    ending = path.suffix.lower()
+    if ending not in COMPRESSED:
+        return content
+    with reading(path):
+        if ending == ".gz":
+            with stream(path, content) as file, gzip.open(file) as source:
+                return read_within_limit(source, path)
+        import polars as pl
+
+        check_zst(path, bytes(content))
+        table = pl.read_csv(  # all of it as one cell
+            bytes(content), has_header=False, separator="\x1f", eol_char="\x1e", quote_char=None, infer_schema=False
+        )
+        return str(table[0, 0]).encode()
+
+
+def in_utf8(path: Path, content: Content, encoding: str) -> bytes:
+    """Text in another encoding, as UTF-8."""
     try:
         codecs.lookup(encoding)
     except LookupError:
@@ -97,21 +103,16 @@ def in_utf8(path: Path, encoding: str) -> Iterator[Path]:
             "there is no such encoding; others are utf-16, latin-1, cp1251, shift_jis, gbk.",
             about=Option("encoding", encoding),
         ) from None
-    with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
-        target = Path(folder) / path.name.removesuffix(".gz")
-        with reading(path, f"text in {encoding}"):
-            if path.suffix.lower() == ".gz":
-                check_unpacked(path)
-            source = codecs.getreader(encoding)(opened(path))
-            with target.open("w", encoding="utf-8", newline="") as plain:
-                shutil.copyfileobj(source, plain, CHUNK)
-        yield target
+    with reading(path, f"text in {encoding}"):
+        decoder, plain = codecs.getincrementaldecoder(encoding)(), io.BytesIO()
+        for block in blocks(content):
+            plain.write(decoder.decode(block).encode())
+        plain.write(decoder.decode(b"", final=True).encode())
+    return plain.getvalue()
 
 
-def wide_encoding(path: Path) -> str | None:
+def wide_encoding(head: bytes) -> str | None:
     """UTF-16 or UTF-32 where the first bytes of a file are such text, with or without their mark."""
-    with reading(path), opened(path) as file:
-        head = file.read(HEAD)
     for mark, name in BOMS:
         if head.startswith(mark):
             return name
@@ -122,28 +123,21 @@ def wide_encoding(path: Path) -> str | None:
     return None
 
 
-def looks_latin(path: Path) -> bool:
-    """Whether a file that is not UTF-8 is text in Latin-1: no control characters, and nothing that it leaves open."""
+def looks_latin(content: Content) -> bool:
+    """Whether text that is not UTF-8 is Latin-1: no control characters, and nothing that it leaves open."""
     valid, decoder = True, codecs.getincrementaldecoder("utf-8")()
-    with reading(path), opened(path) as file:
-        while block := file.read(CHUNK):
-            if valid:
-                try:
-                    decoder.decode(block)
-                except UnicodeDecodeError:
-                    valid = False
-            if block.translate(None, CONTROLS) != block:
-                return False
-            try:
-                block.decode(LATIN)
-            except UnicodeDecodeError:
-                return False
-    if valid:
+    for block in blocks(content):
         try:
-            decoder.decode(b"", final=True)
+            valid = valid and decoder.decode(block) is not None
         except UnicodeDecodeError:
             valid = False
-    return not valid
+        try:
+            block.decode(LATIN)
+        except UnicodeDecodeError:
+            return False
+        if block.translate(None, CONTROLS) != block:
+            return False
+    return not valid or bool(decoder.getstate()[0])
 
 
 def say_encoding(path: Path, encoding: str) -> None:

@@ -118,11 +118,11 @@ class Readable(Frozen):
             return [name for name in names if name in found.values()] if clear else None
 
         how = {option.name: values[option.name] for option in schema.FILE}
-        table, from_text = files.read_table(path, choose, wide=wide, **how)
+        file = files.TableFile.of(path, **how)
+        table, from_text = file.read(choose, wide=wide)
         if table.height == 0:
             raise ReadError(f"{path} has no {cls._rows}: it names {listing(table.columns, 12)} and has no rows.")
-        lines = Lines.of(path, table, how["separator"], how["null_values"], how["sheet"])
-        return Source(table, given, cls._rows, from_text=from_text, parts=found or None, lines=lines)
+        return Source(table, given, cls._rows, from_text=from_text, parts=found or None, lines=Lines.of(file, table))
 
     @classmethod
     def _from_file(cls, source: Source, values: dict[str, Any]) -> Self:

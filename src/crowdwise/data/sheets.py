@@ -15,6 +15,7 @@ A single cell at XFD1048576 spans 17 billion. The parts of the archive are looke
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
 from collections.abc import Sequence
@@ -33,12 +34,14 @@ UNNAMED = "__UNNAMED__"
 """How columns without a name in the first row are called."""
 
 
-def read_sheet(path: Path, sheet: str | None, null_values: Sequence[str], n_rows: int | None) -> pl.DataFrame:
+def read_sheet(
+    path: Path, content: bytes, sheet: str | None, null_values: Sequence[str], n_rows: int | None
+) -> pl.DataFrame:
     """A sheet as a table: the one that was asked for, else the first with any cells (which is said)."""
     import fastexcel
 
-    check_sheets(path)
-    book = fastexcel.read_excel(path)
+    check_sheets(path, content)
+    book = fastexcel.read_excel(content)
     names = book.sheet_names
     if sheet is not None and sheet not in names:
         raise ReadError(f"{path} has no sheet {sheet!r}: it has {listing(names, 12)}.")
@@ -57,11 +60,11 @@ def read_sheet(path: Path, sheet: str | None, null_values: Sequence[str], n_rows
     return tables[(filled or named)[0]]
 
 
-def sheet_rows(path: Path, sheet: str | None, null_values: Sequence[str]) -> list[int]:
+def sheet_rows(content: bytes, sheet: str | None, null_values: Sequence[str]) -> list[int]:
     """The rows of the sheet, as the spreadsheet numbers them, that :func:`read_sheet` makes a table of."""
     import fastexcel
 
-    book = fastexcel.read_excel(path)
+    book = fastexcel.read_excel(content)
     found: list[int] = []
     for name in book.sheet_names if sheet is None else [sheet]:
         cells = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string").to_polars()
@@ -117,12 +120,12 @@ PLACE = re.compile(r"([A-Za-z]{1,3})(\d{1,7})")
 MOST_REPEATED = 2**40
 
 
-def check_sheets(path: Path) -> None:
+def check_sheets(path: Path, content: bytes) -> None:
     """An error where a sheet spans more cells than there is room for."""
     if path.suffix.lower() not in ZIPPED:
         return
-    check_archive(path)
-    with zipfile.ZipFile(path) as archive:
+    check_archive(path, content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for info in archive.infolist():
             with archive.open(info) as part:
                 start = part.read(CHUNK)

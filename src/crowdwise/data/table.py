@@ -194,7 +194,8 @@ class Table(Readable, ABC):
     def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
         """Item -> what is true of it, from a file with an item column and one of the answers (or of the truth).
         ``item=`` and the name of the answer, such as ``label=``, name the columns where they are called otherwise."""
-        table, from_text = files.read_table(path)
+        file = files.TableFile.of(path)
+        table, from_text = file.read()
         answer = cls._truths[-1]
         known = [Col(name) for name in (*cls._keys, *cls._truths)]
         given, _ = schema.sort_out(named, known, (), f"{cls.__name__}.read_truth")
@@ -215,8 +216,7 @@ class Table(Readable, ABC):
         whole = np.flatnonzero(~np.any([table[str(parts[key])].is_null().to_numpy() for key in cls._keys], axis=0))
         found: dict[Any, Any] = {}
         if len(whole):
-            lines = Lines.of(path, table, None, schema.NULLS)
-            source = Source(table, given, "truths", from_text=from_text, parts=parts, lines=lines)
+            source = Source(table, given, "truths", from_text=from_text, parts=parts, lines=Lines.of(file, table))
             source.keep(whole)
             found = cls._truth_in(source, value, *cls._keyed(source))
         if not found:

@@ -1,13 +1,14 @@
 """How large a file is once it is read: a small one can hold more than the machine has room for.
 
-Text may take up to ``MOST`` bytes unpacked, and up to half of the machine's memory. For ``.gz`` the text is unpacked
-and counted, unless even the best ratio that the format has (1032 to 1) stays below; for ``.zst`` the blocks are
-counted, of which none holds more than 128 kB. Tables are counted in cells: an empty one takes as much as a filled one.
+Text may take up to ``MOST`` bytes unpacked, and up to half of the machine's memory. For ``.gz`` the text is counted
+while it is unpacked; for ``.zst`` the blocks are counted first, of which none holds more than 128 kB. Tables are
+counted in cells: an empty one takes as much as a filled one.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import sys
 import zipfile
@@ -47,39 +48,36 @@ def check_cells(path: Path, cells: int, each: int = 16) -> None:
         )
 
 
-def check_unpacked(path: Path) -> None:
-    """An error where a compressed file holds more than there is room for."""
+def check_zst(path: Path, content: bytes) -> None:
+    """An error where a Zstandard file holds more than there is room for."""
     most, seen = limit(), 0
-    if path.suffix.lower() == ".gz" and path.stat().st_size * BEST_RATIO <= most:
-        return
-    for size in _gzip_sizes(path) if path.suffix.lower() == ".gz" else _zstd_sizes(path.read_bytes()):
+    for size in _zstd_sizes(content):
         seen += size
         if seen > most:
             raise _too_large(path, most)
 
 
-def copy_within_limit(source: IO[bytes], target: Path, path: Path) -> None:
-    """Write what unpacks from part of a file, and stop where there is more of it than there is room for."""
-    most, seen = limit(), 0
-    with target.open("wb") as file:
-        while chunk := source.read(CHUNK):
-            seen += len(chunk)
-            if seen > most:
-                raise _too_large(path, most)
-            file.write(chunk)
+def read_within_limit(source: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
+    """What unpacks from a file; an error where that is more than there is room for."""
+    most, found = limit(), io.BytesIO()
+    while chunk := source.read(CHUNK):
+        found.write(chunk)
+        if found.tell() > most:
+            raise _too_large(path, most)
+    return found.getvalue()
 
 
-def check_archive(path: Path) -> None:
+def check_archive(path: Path, content: bytes) -> None:
     """An error where the parts of a zip archive (an Excel file, say) hold, or claim, more than there is room for.
 
     What an archive says of its parts may be false: where they could hold more, they are unpacked and counted.
     """
     most = limit()
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         every = archive.infolist()
         if sum(info.file_size for info in every) > most:
             raise _too_large(path, most)
-        if path.stat().st_size * BEST_RATIO <= most:
+        if len(content) * BEST_RATIO <= most:
             return
         seen = 0
         for info in every:
@@ -97,12 +95,6 @@ def _too_large(path: Path, most: float) -> SizeError:
         f"{path} unpacks to more than {most / 2**30:,.1f} GB, the most that is read: split it, or unpack it and read "
         "it as it is."
     )
-
-
-def _gzip_sizes(path: Path) -> Iterator[int]:
-    with gzip.open(path) as file:
-        while chunk := file.read(CHUNK):
-            yield len(chunk)
 
 
 def _zstd_sizes(content: bytes) -> Iterator[int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crowdwise.data import schema
 from crowdwise.data.boundary import reading
 from crowdwise.data.dataset import find_table
-from crowdwise.data.files import first_line, separator_in
+from crowdwise.data.files import TableFile
 from crowdwise.errors import ParameterError, ReadError, listing
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PARQUET, TEXT = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
 ROW_BYTES, FILE_BYTES, TEXT_BYTES = 80, 3, 6
 """Memory that a fit of all votes at once takes: bytes per row and per byte of a Parquet file, or per byte of text."""
+SMALL_FILE = 2_000_000
+"""Files of up to so many bytes fit into any memory: their rows are not counted."""
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -39,6 +41,11 @@ def several(source: Any) -> bool:
             return False
         return any(is_parquet(file) or "=" in file.parent.name for file in _below(path))
     return not path.exists() and glob.has_magic(str(source))
+
+
+def is_large(source: Any) -> bool:
+    """Whether a source is a file that might not fit into memory."""
+    return isinstance(source, (str, os.PathLike)) and os.path.isfile(source) and os.path.getsize(source) > SMALL_FILE
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -76,7 +83,7 @@ def scan(files: list[Path]) -> tuple[pl.LazyFrame, bool]:
             return pl.scan_parquet(files, hive_partitioning=hive, cast_options=casts, glob=False), False
     if len({file.suffix.lower() for file in files}) == 1 and files[0].suffix.lower() in TEXT:
         nulls = [null for null in schema.NULLS if null]
-        separator = separator_in(files[0], first_line(files[0]))
+        separator = TableFile(files[0]).found_separator
         options: dict[str, Any] = {"separator": separator, "infer_schema": False, "null_values": nulls, "glob": False}
         if not hive:
             return pl.scan_csv(files, **options), True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import gzip
 import io
 import json
 import xml.etree.ElementTree as ElementTree
@@ -20,8 +21,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from crowdwise.data.boundary import reading, reason
-from crowdwise.data.files import first_line, read_table, separator_in
-from crowdwise.data.plain_files import LATIN, in_utf8, looks_latin, opened, say_encoding, unpacked, wide_encoding
+from crowdwise.data.files import PathLike, TableFile, first_line, separator_in
+from crowdwise.data.plain_files import HEAD as ENCODING_HEAD
+from crowdwise.data.plain_files import (
+    LATIN,
+    Content,
+    in_utf8,
+    looks_latin,
+    say_encoding,
+    stream,
+    unpacked,
+    wide_encoding,
+)
 from crowdwise.data.schema import NULLS
 from crowdwise.data.unpacking import limit
 from crowdwise.errors import ReadError, SizeError
@@ -39,9 +50,10 @@ TEXT = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xml", ".manifest
 class ExportFiles(contextlib.ExitStack):
     """The files of an export by name, as UTF-8 text; open it with ``with``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, source: PathLike) -> None:
         super().__init__()
-        self.path = path
+        self.file = TableFile.of(source)
+        self.path = path = self.file.path
         self._archive: zipfile.ZipFile | None = None
         if not path.exists():
             raise ReadError(f"There is no file {path}.")
@@ -49,8 +61,10 @@ class ExportFiles(contextlib.ExitStack):
             if path.is_dir():
                 found = (p for p in path.rglob("*") if p.is_file())
                 self.names = sorted(p.relative_to(path).as_posix() for p in islice(found, MOST_FILES))
-            elif zipfile.is_zipfile(path) and path.suffix.lower() == ".zip":
-                self._archive = self.enter_context(zipfile.ZipFile(path))
+            elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(
+                file := self.enter_context(stream(path, self.file.raw))
+            ):
+                self._archive = self.enter_context(zipfile.ZipFile(file))
                 self.names = sorted(info.filename for info in self._archive.infolist() if not info.is_dir())
             else:
                 self.names = [path.name]
@@ -62,34 +76,38 @@ class ExportFiles(contextlib.ExitStack):
         return self._archive is None and not self.path.is_dir()
 
     @cached_property
-    def in_text(self) -> Path:
-        """A plain file, unpacked and in UTF-8."""
-        with reading(self.path):
-            packed = self.path.suffix.lower() in (".gz", ".zst")
-            plain = self.enter_context(unpacked(self.path)) if packed else self.path
-            encoding = wide_encoding(plain) or (LATIN if looks_latin(plain) else None)
+    def content(self) -> Content:
+        """The bytes of a plain file, unpacked and in UTF-8."""
+        found = unpacked(self.path, self.file.raw)
+        encoding = wide_encoding(found[:ENCODING_HEAD]) or (LATIN if looks_latin(found) else None)
         if encoding is None:
-            return plain
-        plain = self.enter_context(in_utf8(plain, encoding))
+            return found
         say_encoding(self.path, encoding)
-        return plain
+        return in_utf8(self.path, found, encoding)
 
     def head(self, size: int) -> str:
         """The first characters of a plain file, without a look at the rest; nothing of other files."""
         if not self.single or not self.names or self.path.suffix.lower() == ".zst":
             return ""
-        with reading(self.path), opened(self.path) as file:
-            content = file.read(size)
-            wide = wide_encoding(self.path)
+        with reading(self.path):
+            content = self.file.raw[:size]
+            if self.path.suffix.lower() == ".gz":
+                with gzip.open(io.BytesIO(self.file.raw)) as unzipped:
+                    content = unzipped.read(size)
+        wide = wide_encoding(content[:ENCODING_HEAD])
         if wide is None and b"\0" in content[:1024]:
             return ""
         return content.decode(wide or "utf-8", errors="replace").removeprefix("\ufeff")
+
+    def open_text(self) -> IO[str]:
+        """The text of a plain file. A large one is not held whole."""
+        return io.TextIOWrapper(stream(self.path, self.content), encoding="utf-8-sig", errors="replace", newline="")
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[str]]:
         """The text of a file."""
         if self.single:
-            with self.in_text.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            with self.open_text() as file:
                 yield file
             return
         with reading(f"{self.path}/{name}"):
@@ -127,13 +145,13 @@ class ExportFiles(contextlib.ExitStack):
         """The rows of a text table, which may be gone over more than once; a large one is not held whole."""
         packed = self.path.suffix.lower() in (".gz", ".zst")
         if self.single and self.path.suffix.lower() in TEXT and (packed or self.path.stat().st_size > LARGE):
-            return Rows(self.in_text)
+            return Rows(self)
         return Rows(self.table(name))
 
     def table(self, name: str) -> pl.DataFrame:
         """A text table, every cell as text."""
         if self.single:
-            return read_table(self.in_text if self.path.suffix.lower() in TEXT else self.path)[0]
+            return self.file.read()[0]
         import polars as pl
 
         with reading(f"{self.path}/{name}"):
@@ -143,37 +161,33 @@ class ExportFiles(contextlib.ExitStack):
 class Rows:
     """The rows of a table, every cell as text, with empty ones as ``None``; blank rows are left out."""
 
-    def __init__(self, source: Path | pl.DataFrame) -> None:
+    def __init__(self, source: pl.DataFrame | ExportFiles) -> None:
         self._source = source
-        if isinstance(source, Path):
-            with reading(source):
-                self._separator = separator_in(source, first_line(source))
-            self.columns = next(self._lines(source), [])
-        else:
-            self.columns = source.columns
+        self.columns = next(self._lines(source), []) if isinstance(source, ExportFiles) else source.columns
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        if not isinstance(self._source, Path):
+        if not isinstance(self._source, ExportFiles):
             yield from (row for row in self._source.iter_rows(named=True) if any(v is not None for v in row.values()))
             return
         names, width = self.columns, len(self.columns)
         for number, cells in enumerate(islice(self._lines(self._source), 1, None), 2):
             if len(cells) > width:
                 raise ReadError(
-                    f"{self._source}: row {number:,} has {len(cells)} cells, and there are {width} columns."
+                    f"{self._source.path}: row {number:,} has {len(cells)} cells, and there are {width} columns."
                 )
             values = [None if cell in NULLS else cell for cell in cells]
             if any(value is not None for value in values):
                 yield dict(zip(names, values + [None] * (width - len(values)), strict=True))
 
-    def _lines(self, path: Path) -> Iterator[list[str]]:
+    def _lines(self, files: ExportFiles) -> Iterator[list[str]]:
         """Rows as lists of cells, one by one."""
         before = csv.field_size_limit(MOST_WHOLE)
         try:
-            with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-                yield from csv.reader((line.replace("\0", "") for line in file), delimiter=self._separator)
+            separator = separator_in(files.path, first_line(files.content))
+            with files.open_text() as file:
+                yield from csv.reader((line.replace("\0", "") for line in file), delimiter=separator)
         except csv.Error as error:
-            raise ReadError(f"{path} is no whole table: {error}.") from error
+            raise ReadError(f"{files.path} is no whole table: {error}.") from error
         finally:
             csv.field_size_limit(before)
 

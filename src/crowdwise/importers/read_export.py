@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from crowdwise import registry
@@ -59,13 +58,13 @@ def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, que
 def _opened(source: Any) -> ExportFiles:
     if is_dataset(source):
         return LoadedDataset(source)
-    return LoadedObjects(source) if isinstance(source, list) else ExportFiles(Path(source))
+    return LoadedObjects(source) if isinstance(source, list) else ExportFiles(source)
 
 
 def recognise(path: str | os.PathLike[str]) -> str | None:
     """The tool that an export is from, by its content; ``None`` where it is none that is known."""
     try:
-        with ExportFiles(Path(path)) as files:
+        with ExportFiles(path) as files:
             return _recognised(files)
     except (CrowdwiseError, OSError):
         return None

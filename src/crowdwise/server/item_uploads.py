@@ -108,7 +108,7 @@ def _check_size(path: Path, most: int) -> None:
     """An error where a table would take more memory than an upload may."""
     if path.suffix == ".parquet":
         try:
-            found = check_parquet(path)
+            found = check_parquet(path.read_bytes())
         except (ValueError, IndexError, KeyError, TypeError):
             return  # the reader says what is wrong
     else:
