@@ -24,27 +24,40 @@ COMPARED = ("auto", "anchored", "majority", "wawa", "one-coin", "dawid-skene", "
 VOTES = "votes"
 
 
-def load(target: str) -> Any:
-    """The object behind ``module:name``, below ``crowdwise``."""
+def load(target: Any) -> Any:
+    """The object behind ``module:name``, below ``crowdwise``; another object is what it is."""
+    if not isinstance(target, str):
+        return target
     module, _, name = target.partition(":")
     return getattr(import_module(f"crowdwise.{module}"), name)
 
 
 class AnswerType(NamedTuple):
-    """One type of answers: its name, what an annotator says, its table, the default method, and other words for it.
+    """One type of answers. To add one: its line below, and what the targets (``module:name``) name.
 
-    ``single`` is the default method where there is one annotator: reliability cannot be estimated from one. ``column``
-    is what the table calls the answer. ``scores``: the truth is a score for each item, not an answer.
+    ``says`` is what an annotator says, ``table`` the class of its table, ``result`` that of results, ``traits`` the
+    class of everything that is particular to it (:class:`~crowdwise.answer_types.base.AnswerRules`), ``simulate`` a
+    function that makes such answers with known truth. ``single`` is the default method where there is one annotator:
+    reliability cannot be estimated from one. ``column`` is what the table calls the answer; ``guessed`` lists columns
+    that show, beside an item and an annotator, that a file holds such answers. ``scores``: the truth is a score for
+    each item, not an answer. ``form``: how the server asks for it (``one class``, ``classes``, ``number``, ``pair``);
+    empty where it does not. ``linked``: items come with a graph.
     """
 
     name: str
     says: str
     table: str
+    result: str
+    traits: str
+    simulate: str
     default: str
     aliases: tuple[str, ...] = ()
     single: str = ""
     column: str = "label"
+    guessed: tuple[str, ...] = ()
     scores: bool = False
+    form: str = ""
+    linked: bool = False
 
     @property
     def prefix(self) -> str:
@@ -55,34 +68,66 @@ class AnswerType(NamedTuple):
         """The class of its table."""
         return load(self.table)
 
+    @property
+    def rules(self) -> Any:
+        """What is particular to it: agreement, measures, findings, its part of a report."""
+        return load(self.traits)()
+
 
 _TYPES = (
-    AnswerType("votes", "one class of a few", "data.votes:Votes", DEFAULT, ("classes",)),
-    AnswerType("ratings", "a number on a scale", "data.ratings:Ratings", "gaussian", ("numbers",), column="value"),
-    AnswerType("ordinal", "one class of an ordered few", "data.votes:Votes", "ordinal-dawid-skene", ("grades",)),
     AnswerType(
-        "comparisons", "which of two is better", "data.comparisons:Comparisons", "crowd-bt", ("pairs",),
-        single="bradley-terry", column="outcome", scores=True,
+        "votes", "one class of a few", "data.votes:Votes", "core.consensus:Consensus", "answer_types.votes:VoteRules",
+        "simulate.vote_crowds:dirichlet", DEFAULT, ("classes",), form="one class",
     ),
-    AnswerType("rankings", "several items in order", "data.rankings:Rankings", "plackett-luce", scores=True),
     AnswerType(
-        "similarities", "whether two are alike", "data.similarities:Similarities", "crowd-clustering", ("similar",)
+        "ratings", "a number on a scale", "data.ratings:Ratings", "core.result:Estimates",
+        "answer_types.ratings:RatingRules", "simulate.rating_crowds:ratings", "gaussian", ("numbers",), column="value",
+        form="number",
     ),
-    AnswerType("label-sets", "any number of classes", "data.label_sets:LabelSets", "binary-relevance", ("sets",)),
-    AnswerType("tags", "a tag for every token of a sequence", "data.tags:Tags", "token-dawid-skene", column="tag"),
-    AnswerType("graph", "one class of a few, for linked items", "data.votes:Votes", "graph-crowd", ("linked",)),
+    AnswerType(
+        "ordinal", "one class of an ordered few", "data.votes:Votes", "core.consensus:Consensus",
+        "answer_types.votes:OrdinalRules", "simulate.rating_crowds:ordinal", "ordinal-dawid-skene", ("grades",),
+        form="one class",
+    ),
+    AnswerType(
+        "comparisons", "which of two is better", "data.comparisons:Comparisons",
+        "answers.comparisons_leaderboard:Ranking", "answer_types.comparisons:ComparisonRules",
+        "simulate.comparison_crowds:comparisons", "crowd-bt", ("pairs",), single="bradley-terry", column="outcome",
+        scores=True, form="pair",
+    ),
+    AnswerType(
+        "rankings", "several items in order", "data.rankings:Rankings", "answers.comparisons_leaderboard:Ranking",
+        "answer_types.comparisons:RankingRules", "simulate.comparison_crowds:rankings", "plackett-luce", scores=True,
+    ),
+    AnswerType(
+        "similarities", "whether two are alike", "data.similarities:Similarities",
+        "answers.similarities_crowd_clustering:Clustering", "answer_types.similarities:SimilarityRules",
+        "simulate.similarity_crowds:similarities", "crowd-clustering", ("similar",),
+    ),
+    AnswerType(
+        "label-sets", "any number of classes", "data.label_sets:LabelSets",
+        "answers.label_sets_binary_relevance:LabelSetConsensus", "answer_types.label_sets:LabelSetRules",
+        "simulate.label_set_crowds:label_sets", "binary-relevance", ("sets",), form="classes",
+    ),
+    AnswerType(
+        "tags", "a tag for every token of a sequence", "data.tags:Tags", "answers.tags_result:TagConsensus",
+        "answer_types.tags:TagRules", "simulate.tag_crowds:bio_tags", "token-dawid-skene", column="tag",
+    ),
+    AnswerType(
+        "graph", "one class of a few, for linked items", "data.votes:Votes", "answers.graph_crowd:GraphConsensus",
+        "answer_types.votes:VoteRules", "simulate.graph_crowds:graph", "graph-crowd", ("linked",), linked=True,
+    ),
 )  # fmt: skip
 ANSWER_TYPES: dict[str, AnswerType] = {kind.name: kind for kind in _TYPES}
 """Every answer type by its name."""
-ALIASES = {alias: kind.name for kind in _TYPES for alias in kind.aliases}
-"""Other words for answer types, which the command line and ``answers=`` accept."""
 
 
 def answer_type(word: str) -> str:
     """The name of an answer type, from its name or another word for it."""
-    name = ALIASES.get(word, word)
+    aliases = {alias: kind.name for kind in ANSWER_TYPES.values() for alias in kind.aliases}
+    name = aliases.get(word, word)
     if name not in ANSWER_TYPES:
-        close = suggestion(str(word), [*ANSWER_TYPES, *ALIASES])
+        close = suggestion(str(word), [*ANSWER_TYPES, *aliases])
         raise ParameterError(f"Unknown answer type {word!r}: there are {', '.join(ANSWER_TYPES)}.{close}")
     return name
 
@@ -97,15 +142,9 @@ def default_method(answer_type: str, n_annotators: int | None = None) -> str:
     return kind.single if n_annotators == 1 and kind.single else kind.default
 
 
-RESULTS = {
-    target.partition(":")[2]: target
-    for target in (
-        "core.consensus:Consensus", "core.result:Estimates", "answers.comparisons_leaderboard:Ranking",
-        "answers.similarities_crowd_clustering:Clustering", "answers.label_sets_binary_relevance:LabelSetConsensus",
-        "answers.tags_result:TagConsensus", "answers.graph_crowd:GraphConsensus",
-    )
-}  # fmt: skip
-"""Results by the name that a saved one bears."""
+def results() -> dict[str, str]:
+    """Where the class of each result is, by the name that a saved one bears."""
+    return {kind.result.partition(":")[2]: kind.result for kind in ANSWER_TYPES.values()}
 
 
 class Importer(NamedTuple):

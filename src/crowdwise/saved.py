@@ -58,7 +58,7 @@ def _consensus(folder: Path) -> Any:
 
     saved = read_saved(folder, "consensus")
     with saved.reading():
-        found = registry.load(registry.RESULTS[saved.json(result.FACTS)["type"]])
+        found = registry.load(registry.results()[saved.json(result.FACTS)["type"]])
     return found.of_files(saved)
 
 

@@ -197,7 +197,7 @@ def test_truth_measures_and_gold_is_used(files: dict[str, Path], tmp_path: Path)
 
 
 def test_words_people_use_are_names(files: dict[str, Path]) -> None:
-    for alias, name in registry.ALIASES.items():
+    for alias, name in ((alias, kind.name) for kind in registry.ANSWER_TYPES.values() for alias in kind.aliases):
         assert registry.answer_type(alias) == name
     assert run("aggregate", files["ratings"], "--answers", "numbers", "-m", "mean")["answer_type"] == "ratings"
     assert run("methods", "--answers", "pairs")["answer_methods"][0]["answer_type"] == "comparisons"

@@ -274,7 +274,7 @@ def test_real_files(real, tmp_path):
     assert json.loads(graded.stdout)["items"] == 1500
 
 
-@pytest.mark.parametrize("command", ["diagnose", "compare", "learn"])
+@pytest.mark.parametrize("command", ["compare", "learn"])
 @pytest.mark.parametrize("name", ["ratings", "battles", "rankings", "same", "sets", "tags"])
 def test_commands_for_votes_say_what_other_answers_are(folder, command, name):
     kind = KINDS[f"{name}.csv"][0]
@@ -283,6 +283,17 @@ def test_commands_for_votes_say_what_other_answers_are(folder, command, name):
     said = " ".join(done.stderr.split())
     assert f"{name}.csv holds {kind}, since" in said and "this command is for votes alone" in said
     assert "crowdwise aggregate" in said and "--answers votes" in said
+
+
+@pytest.mark.parametrize("name", ["ratings", "battles", "rankings", "same", "sets", "tags"])
+def test_every_answer_type_is_diagnosed(folder, name):
+    path, kind = folder / f"{name}.csv", KINDS[f"{name}.csv"][0]
+    found = json.loads(run("diagnose", path, "--json").stdout)
+    assert found["answer_type"] == kind and found["headline"] and found["verdicts"]
+    words = run("diagnose", path).stdout
+    assert found["headline"] in " ".join(words.split())
+    assert all(finding["sentence"] in words and finding["advice"] in words for finding in found["findings"])
+    assert run("diagnose", path, "--level", "0.1").exit_code == 2
 
 
 @pytest.mark.parametrize("name", ["votes", "ratings", "battles", "rankings", "same", "sets", "tags"])

@@ -101,7 +101,8 @@ def test_diagnose_speaks_in_sentences_on_standard_output(folder):
 def test_diagnose_as_json(folder):
     found = json.loads(run("diagnose", folder, "--json", "--method", "dawid-skene").stdout)
     assert list(found) == [
-        "headline", "method", "findings", "verdicts", "expected", "expected_interval", "level", "notes", "accuracy",
+        "headline", "answer_type", "method", "findings", "verdicts", "expected", "expected_interval", "level", "notes",
+        "accuracy",
         "accuracy_low", "accuracy_high", "calibration_error", "calibration_error_low", "calibration_error_high",
     ]  # fmt: skip
     assert found["verdicts"]["a8"] == "drop"

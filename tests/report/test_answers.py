@@ -237,3 +237,19 @@ def test_counts_are_whole_numbers_under_the_name_of_what_is_counted():
     once = cw.Rankings.from_records([(f"r{m}", "q", ["a", "b", "c"] if m % 3 else ["b", "c", "a"]) for m in range(8)])
     counted = column(once, "annotators", "comparisons")
     assert counted["digits"] == 0 and counted["title"] == "Rankings" and counted["tip"] == "How many rankings"
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_diagnosis_has_the_findings_of_the_report(name):
+    answers = crowd_of(name).answers
+    result = fitted(name, answers)
+    report, found = cw.build_report(answers, result), cw.diagnose(answers, result)
+    assert {action["kind"] for action in report["summary"]["actions"]} == {finding.kind for finding in found.findings}
+    lines = [line for action in report["summary"]["actions"] for line in action["lines"]]
+    assert sorted(lines) == sorted(found.sentences()) and all(line in str(found) for line in lines)
+    assert list(found.verdicts) == result.annotators.tolist()
+    pressing = [who for who, verdict in found.verdicts.items() if verdict in ("drop", "look")]
+    assert len(report["summary"]["whom"]) == len(pressing)
+    assert np.isnan(found.expected)
+    with pytest.raises(InputError, match="The detectors are for votes, and these are"):
+        _ = found.inspection

@@ -15,7 +15,7 @@ from crowdwise.report.findings import FindingKind, swaps
 from crowdwise.report.inspection import STEPS, inspect
 from crowdwise.report.section_summary import headline
 from crowdwise.trust.flags import Finding, Flag, FlagKind
-from crowdwise.trust.wording import ADVICE, TITLES, folded, joined, named, percent, sentence, to_dict
+from crowdwise.trust.wording import FINDINGS, folded, joined, named, percent, sentence, to_dict
 from report.crowd import planted
 
 
@@ -65,9 +65,9 @@ def test_findings_come_in_the_order_of_their_kinds_with_something_to_do():
     found, _ = diagnosed(0)
     order = [list(FindingKind).index(f.kind) for f in found.findings]
     assert order == sorted(order)
-    facts = [to_dict(f) for f in found.findings]
+    facts = [to_dict(f, found.kinds[f.kind]) for f in found.findings]
     assert all(f["advice"] for f in facts if f["kind"] not in ("improved", "leaning"))
-    assert {f["title"] for f in facts} <= set(TITLES.values())
+    assert {f["title"] for f in facts} <= {words.title for words in FINDINGS.values()}
 
 
 def test_findings_are_numbers_and_names_before_they_are_words():
@@ -77,7 +77,7 @@ def test_findings_are_numbers_and_names_before_they_are_words():
     m = people.names.tolist().index("random")
     assert spammer.annotators == ("random",) and spammer.flags == (Flag(FlagKind.RANDOM),)
     assert spammer.numbers["accuracy"] == people.columns["accuracy"][m]
-    assert to_dict(spammer)["numbers"]["votes"] == people.columns["votes"][m]
+    assert to_dict(spammer, FINDINGS["spammer"])["numbers"]["votes"] == people.columns["votes"][m]
     (pair,) = found.of_kind("pair")
     assert pair.classes == (3, 8) and pair.numbers["rate"] > 0.05
 
@@ -134,8 +134,10 @@ def test_the_level_is_checked_and_so_are_the_votes():
     with pytest.raises(InputError, match="Expected a table and found list"):
         cw.diagnose([1, 2])
     numbers = cw.simulate.ratings(20, n_annotators=3, random_state=0).ratings
-    with pytest.raises(InputError, match="found Ratings: diagnose is about classes"):
-        cw.diagnose(numbers)
+    with pytest.raises(ParameterError, match="gold: ratings are judged by the intervals of their result"):
+        cw.diagnose(numbers, gold={0: 1.0})
+    with pytest.raises(InputError, match="Expected the result of a fit to ratings and found Consensus"):
+        cw.diagnose(numbers, cw.aggregate(votes, "majority"))
     with pytest.raises(InputError, match="found Ratings: methods for ratings are not compared"):
         cw.compare(numbers)
     other = cw.simulate.one_coin(50, n_annotators=5, random_state=0).votes
@@ -254,10 +256,11 @@ def test_rings_join_the_groups_they_overlap():
 
 
 def test_every_kind_has_a_title_and_advice():
-    assert list(TITLES) == list(FindingKind)
-    assert set(TITLES) - set(ADVICE) == {FindingKind.IMPROVED, FindingKind.LEANING}
-    assert set(findings.VERDICT_OF) <= set(ADVICE)
-    assert all(re.match(r"^[A-Z]", title) for title in TITLES.values())
+    assert list(FINDINGS) == list(FindingKind)
+    silent = {kind for kind, words in FINDINGS.items() if not words.advice}
+    assert silent == {FindingKind.IMPROVED, FindingKind.LEANING}
+    assert not any(FINDINGS[kind].verdict for kind in silent)
+    assert all(re.match(r"^[A-Z]", words.title) for words in FINDINGS.values())
 
 
 def test_who_is_found_to_confuse_classes_has_votes_enough():

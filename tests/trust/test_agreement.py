@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import crowdwise as cw
+from crowdwise.answer_types.label_sets import set_similarities
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.metrics import Estimate
 from crowdwise.trust import (
@@ -25,7 +26,6 @@ from crowdwise.trust import (
     scott_pi,
 )
 from crowdwise.trust.agreement import strength
-from crowdwise.trust.agreement_by_type import set_similarities
 from crowdwise.trust.agreement_coefficients import Patterns
 from crowdwise.trust.agreement_pairs import kappa_variance
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crowdwise import registry
 from crowdwise.cli.options import AS_USUAL, JsonOption, PathArgument, Reading, load, option, reads
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
 
@@ -38,8 +39,7 @@ def agreement(
     check_outputs(out)
     check_apart([path], [out])
     found = load(path, reading)
-    if scale is None and found.answer_type == "ordinal":
-        scale = "ordinal"
+    scale = scale or registry.ANSWER_TYPES[found.answer_type].rules.scale
     given: dict[str, Any] = {} if scale is None else {"scale": scale}
     measured = measure(found.table, level=level, **given)
     table = measured.to_frame(kind="polars").fill_nan(None)

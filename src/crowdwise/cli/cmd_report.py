@@ -104,10 +104,11 @@ def diagnose(
     level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL,
     seed: opt.SeedOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
-    """Say in sentences what is wrong with some votes: the report's short form.
+    """Say in sentences what is wrong with some answers: the report's short form.
 
-    Spammers, lazy constant labellers, adversaries, copiers and colluders, drift, bias, classes that are often confused,
-    and the items to review, each with the figures behind it and what to do.
+    Of votes: spammers, lazy constant labellers, adversaries, copiers and colluders, drift, bias, classes that are often
+    confused, and the items to review. Of other answers: annotators who are biased, noisy, guessing or reversed, and
+    what is in doubt. Each with the figures behind it and what to do.
 
     Example: `crowdwise diagnose labels.csv`
     """
@@ -115,7 +116,7 @@ def diagnose(
     from crowdwise.report.findings import diagnose as find
     from crowdwise.report.inspection import STEPS
 
-    opened = opt.opened(path, reading, method, votes_alone=True)
+    opened = opt.opened(path, reading, method)
     found = opt.fitted(opened, opt.assignments(set_, seed), gold=gold, truth=truth)
     with show.steps(len(STEPS)) as progress:
         diagnosis = find(found.table, found.result, gold=found.gold, level=level, progress=progress)

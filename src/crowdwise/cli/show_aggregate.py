@@ -25,8 +25,7 @@ from crowdwise.core.crowd_kind import rules_in
 from crowdwise.core.dependence import agreeing_items, copied_note
 from crowdwise.core.numerics import TIE, Floats, Ints, share_interval
 from crowdwise.data.votes import Votes
-from crowdwise.report.answer_findings import less_accurate
-from crowdwise.trust.annotators import FEW, coverage_table
+from crowdwise.trust.annotators import FEW, coverage_table, less_accurate
 from crowdwise.trust.wording import counted, joined, named, percent
 
 if TYPE_CHECKING:

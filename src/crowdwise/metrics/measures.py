@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise import metrics  # its names are imported when they are used
+from crowdwise import metrics, registry  # the names of metrics are imported when they are used
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data.truth import encode_numbers
 from crowdwise.metrics.bootstrap import Estimate
 
 MEASURES = {
@@ -27,7 +26,7 @@ MEASURES = {
     "span_precision": "Precision of the spans",
     "span_recall": "Recall of the spans",
 }
-"""What each figure is called."""
+"""What each figure is called; others by their name."""
 
 
 def measure(answer_type: str, answers: Any, result: Any, truth: Any = None) -> dict[str, Estimate]:
@@ -49,54 +48,14 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None) -> d
     >>> sorted(cw.metrics.measure("ratings", crowd.answers, cw.aggregate(crowd.answers)))
     ['mae', 'rmse']
     """
-    truth = _own_truth(answer_type, answers) if truth is None else truth
-    if truth is None:
-        return {}
-    if answer_type == "ratings":
-        return {"mae": metrics.mae(result, truth), "rmse": metrics.rmse(result, truth)}
-    if answer_type in ("comparisons", "rankings"):
-        return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.items))}
-    if answer_type == "similarities":
-        out = {"accuracy": metrics.cluster_accuracy(result, truth)}
-        return out | {name: getattr(metrics, name)(result, truth) for name in ("mutual_information", "adjusted_rand")}
-    if answer_type == "label-sets":
-        out = {"f1": metrics.set_f1(result, truth)}
-        return out | {name: getattr(metrics, name)(result, truth) for name in ("jaccard", "subset_accuracy")}
-    codes = result.truth_codes(answers.encode_truth(truth))
-    if not (codes >= 0).any():
-        return {}
-    if answer_type not in ("tags", "ordinal"):
-        return measure_classes(result, codes)
-    out = {"accuracy": metrics.accuracy(result, codes)}
-    if answer_type == "tags":
-        whole = np.add.reduceat(codes < 0, answers.starts[:-1]) == 0
-        if whole.any() and answers.scheme != "plain":
-            spans = metrics.span_scores(result, answers, codes)
-            out |= {f"span_{name}": spans[name] for name in ("f1", "precision", "recall")}
-        return out
-    return out | {"mae": metrics.mae(result, codes), "quadratic_kappa": metrics.quadratic_kappa(result, codes)}
+    rules = registry.ANSWER_TYPES[answer_type].rules
+    truth = rules.truth(answers) if truth is None else truth
+    return {} if truth is None else rules.measures(answers, result, truth)
 
 
 def measure_classes(result: Any, truth: Any) -> dict[str, Estimate]:
     """What is measured of votes: a consensus or N x K class probabilities, against N class codes."""
     return {"accuracy": metrics.accuracy(result, truth), "calibration_error": metrics.calibration_error(result, truth)}
-
-
-def _own_truth(answer_type: str, answers: Any) -> Any:
-    """The truth that lies with the answers, as the metrics of their type take it; ``None`` where nothing is known."""
-    truth = getattr(answers, "truth", None)
-    if truth is None or answer_type in ("comparisons", "rankings"):  # these know true outcomes, not scores
-        return None
-    if answer_type == "ratings":
-        return truth if np.isfinite(truth).any() else None
-    if answer_type == "label-sets":
-        known = np.flatnonzero(answers.known)
-        names = answers.items[known].tolist()
-        return {name: answers.labels[truth[n]].tolist() for name, n in zip(names, known, strict=True)} or None
-    if answer_type == "similarities":
-        known = np.flatnonzero(truth >= 0)
-        return dict(zip(answers.items[known].tolist(), answers.classes[truth[known]].tolist(), strict=True)) or None
-    return truth
 
 
 MOST_ITEMS = 1_000_000

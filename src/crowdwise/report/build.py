@@ -144,7 +144,7 @@ def _agreement(answers: Any, notes: list[str]) -> list[dict[str, Any]]:
         return []
     notes += [f"Agreement: {note}" for note in found.notes]
     return [
-        {"coefficient": name, "title": TITLES[name], **estimate(e), "words": strength(name, e)}
+        {"coefficient": name, "title": TITLES.get(name) or name.capitalize(), **estimate(e), "words": strength(name, e)}
         for name, e in found.estimates.items()
     ]
 

@@ -1,5 +1,7 @@
 """From what the detectors say to findings and a verdict on every annotator; ``trust.wording`` has the words.
 
+Other answers than votes have the findings of their type (``crowdwise.answer_types``), in the same form. Of votes:
+
 =================  ================================================================  ==========================
 kind               condition                                                         verdict
 =================  ================================================================  ==========================
@@ -34,35 +36,32 @@ When it fails: where most of a crowd errs in the same way, the votes do not show
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from crowdwise import registry
-from crowdwise.core.consensus import Consensus
 from crowdwise.core.crowd_kind import crowd_sums, kind_of, rules_in
 from crowdwise.core.numerics import Floats, binomial_tail
+from crowdwise.core.result import Result
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError
+from crowdwise.errors import InputError, ParameterError
 from crowdwise.reading import read
 from crowdwise.report.inspection import Inspection, Progress, inspect
-from crowdwise.trust.flags import Finding, FindingKind, Flag, FlagKind, Verdict
+from crowdwise.trust.flags import Finding, FindingKind, FindingWords, Flag, FlagKind, Verdict
 from crowdwise.trust.panel_votes import effective_votes
-from crowdwise.trust.wording import counted, percent, sentence
+from crowdwise.trust.wording import FINDINGS, counted, percent, sentence
 
 __all__ = ["Diagnosis", "Finding", "FindingKind", "Verdict", "diagnose"]
 
-MATTERS = 0.05
+MATTERS = LEVEL = 0.05
 USEFUL = 0.2
 """The skill under which an annotator is flagged as random (``trust.annotators``); the same bar for being wrong."""
 NAMED = 50
 """Items in doubt that a finding names."""
-VERDICT_OF = {
-    FindingKind.ADVERSARY: Verdict.DROP, FindingKind.SPAMMER: Verdict.DROP, FindingKind.CONSTANT: Verdict.DROP,
-    FindingKind.COPIERS: Verdict.LOOK, FindingKind.DRIFT: Verdict.LOOK, FindingKind.CONFUSION: Verdict.LOOK,
-    FindingKind.BIAS: Verdict.LOOK, FindingKind.FEW: Verdict.UNCLEAR, FindingKind.RULES: Verdict.UNCLEAR,
-}  # fmt: skip
+UNKNOWN = (float("nan"), float("nan"), float("nan"))
 RANK = {name: place for kinds in (FindingKind, Verdict) for place, name in enumerate(kinds)}
 """The place of each finding and each verdict, the most pressing first."""
 
@@ -74,21 +73,35 @@ class Diagnosis:
     Attributes
     ----------
     findings
-        In the order of ``FindingKind``.
+        In the order of ``kinds``.
     verdicts
         Annotator -> :class:`Verdict`.
+    kinds
+        The kinds of findings that there are for such answers, with their titles and advice.
+    result
+        The consensus, or its like for other answer types.
     expected, expected_interval
         The share of labels, but for those given as gold, that are expected to be right, and its 95 % interval:
-        ``consensus.expected_accuracy()``. NaN where annotators who repeat each other may have decided the labels.
-    inspection
-        What the detectors returned.
+        ``consensus.expected_accuracy()``. NaN where annotators who repeat each other may have decided the labels, and
+        for other answers than votes.
+    seen
+        What the detectors returned; ``None`` for other answers than votes.
     """
 
     findings: tuple[Finding, ...]
     verdicts: dict[Any, Verdict]
-    expected: float
-    expected_interval: tuple[float, float]
-    inspection: Inspection
+    kinds: Mapping[str, FindingWords]
+    result: Any
+    expected: float = UNKNOWN[0]
+    expected_interval: tuple[float, float] = UNKNOWN[1:]
+    seen: Inspection | None = None
+
+    @property
+    def inspection(self) -> Inspection:
+        """What the detectors returned, of votes."""
+        if self.seen is None:
+            raise InputError(f"The detectors are for votes, and these are {self.result.answer_type}.")
+        return self.seen
 
     def __repr__(self) -> str:
         drop, look = (f"{len(self.by_verdict(verdict)):,}" for verdict in (Verdict.DROP, Verdict.LOOK))
@@ -126,20 +139,21 @@ class Diagnosis:
 
 
 def diagnose(
-    votes: Any, consensus: Consensus | None = None, *, gold: Any = None, level: float = 0.05,
-    progress: Progress | None = None,
-) -> Diagnosis:  # fmt: skip
-    """What is wrong with these votes: spammers, copiers, drift, classes easily confused, labels in doubt.
+    answers: Any, result: Any = None, *, gold: Any = None, level: float = LEVEL, progress: Progress | None = None
+) -> Diagnosis:
+    """What is wrong with these answers. Of votes: spammers, copiers, drift, classes easily confused, labels in doubt.
 
     Parameters
     ----------
-    votes, consensus
-        The votes (also a dataframe, a file or a dataset folder, as :func:`crowdwise.aggregate` takes them), and a
-        consensus of them by whatever method; by default that of the default method.
+    answers, result
+        The answers (also a dataframe, a file or a dataset folder, as :func:`crowdwise.aggregate` takes them), and the
+        result of any method for them; by default that of the default method. Other answers than votes are judged by
+        the 95 % intervals of their result (``crowdwise.answer_types`` has the rules of each type).
     gold
-        True classes to judge by where they are known: a mapping from item to class, or N codes with -1 for unknown.
+        Of votes: true classes to judge by where they are known, as a mapping from item to class, or N codes with -1 for
+        unknown.
     level
-        The error rate of each detector.
+        Of votes: the error rate of each detector.
     progress
         Called with the name of each step before it begins.
 
@@ -149,15 +163,22 @@ def diagnose(
     >>> sorted(found.names("spammer")) == sorted(crowd.votes.annotators[crowd.parameters["spammers"]].tolist())
     True
     """
-    votes = read(votes).table
-    if not isinstance(votes, Votes):
-        raise InputError(
-            f"Expected Votes and found {type(votes).__name__}: diagnose is about classes. For {votes.answer_type}, "
-            "write_report(answers, None, path) shows what is in them."
+    answers = read(answers).table
+    kind = answers.answer_type
+    if isinstance(answers, Votes):
+        if result is None:
+            result = registry.create(registry.DEFAULT).fit(answers, gold).consensus_
+        return concluded(inspect(answers, result, gold=gold, level=level, progress=progress))
+    useless = [name for name, given in (("gold", gold is not None), ("level", level != LEVEL)) if given]
+    if useless:
+        raise ParameterError(
+            f"{' and '.join(useless)}: {kind} are judged by the intervals of their result. Leave it out."
         )
-    if consensus is None:
-        consensus = registry.create(registry.DEFAULT).fit(votes, gold).consensus_
-    return concluded(inspect(votes, consensus, gold=gold, level=level, progress=progress))
+    if result is None:
+        result = registry.create(registry.default_method(kind, len(answers.annotators)), kind).fit(answers).consensus_
+    if not isinstance(result, Result) or result.answer_type != kind:
+        raise InputError(f"Expected the result of a fit to {kind} and found {type(result).__name__}.")
+    return diagnose_answers(kind, result)
 
 
 def concluded(seen: Inspection) -> Diagnosis:
@@ -166,16 +187,33 @@ def concluded(seen: Inspection) -> Diagnosis:
     found += _about_panel(seen)
     if seen.captured:  # a captured consensus convicts the innocent: no verdict rests on it
         found = [finding for finding in found if finding.kind in (FindingKind.CAPTURED, FindingKind.COPIERS)]
-    found.sort(key=lambda finding: RANK[finding.kind])
     start = Verdict.KEEP if seen.people is not None and not seen.captured else Verdict.UNCLEAR
-    verdicts = dict.fromkeys(seen.votes.annotators.tolist(), start)
-    for finding in found:
-        verdict = VERDICT_OF.get(finding.kind, Verdict.KEEP)
+    value, *ends = UNKNOWN if seen.captured else seen.consensus.expected_accuracy()
+    return _judged(seen.consensus, found, FINDINGS, start, value, (ends[0], ends[1]), seen)
+
+
+def _judged(
+    result: Any, found: Iterable[Finding], kinds: Mapping[str, FindingWords], start: Verdict, *about: Any
+) -> Diagnosis:
+    """A diagnosis of findings in the order of their kinds, with a verdict on every annotator, ``start`` for most."""
+    place = {kind: n for n, kind in enumerate(kinds)}
+    findings = tuple(sorted(found, key=lambda finding: place[finding.kind]))
+    verdicts = dict.fromkeys(result.annotators.tolist(), start)
+    for finding in findings:
+        verdict = kinds[finding.kind].verdict or Verdict.KEEP
         for name in finding.annotators:
             verdicts[name] = min(verdict, verdicts[name], key=RANK.__getitem__)
-    nothing = (float("nan"),) * 3
-    value, *ends = nothing if seen.captured else seen.consensus.expected_accuracy()
-    return Diagnosis(tuple(found), verdicts, value, (ends[0], ends[1]), seen)
+    return Diagnosis(findings, verdicts, kinds, result, *about)
+
+
+def diagnose_answers(kind: str, result: Any) -> Diagnosis:
+    """The findings about other answers than votes: what their type finds in the tables of the result."""
+    frames = {
+        name: {column: np.asarray(values) for column, values in result.to_frame(name, kind="dict").items()}
+        for name in result.TABLES
+    }
+    rules = registry.ANSWER_TYPES[kind].rules
+    return _judged(result, rules.findings(frames), rules.kinds, Verdict.KEEP)
 
 
 def _about_panel(seen: Inspection) -> list[Finding]:
@@ -255,10 +293,10 @@ def _kinds(
         elif flag.kind is FlagKind.BIAS:
             out.append((FindingKind.BIAS if numbers["bias"] >= MATTERS else FindingKind.LEANING, (flag,)))
     kinds = {kind for kind, _ in out}
-    if any(VERDICT_OF.get(kind) is Verdict.DROP for kind in kinds):  # the rest follows from it
-        return [entry for entry in out if VERDICT_OF.get(entry[0]) is Verdict.DROP or entry[0] is FindingKind.DRIFT]
+    if any(FINDINGS[kind].verdict is Verdict.DROP for kind in kinds):  # the rest follows from it
+        return [entry for entry in out if FINDINGS[entry[0]].verdict is Verdict.DROP or entry[0] is FindingKind.DRIFT]
     out += [(FindingKind.CONFUSION, confused)] if confused else []
-    if any(VERDICT_OF.get(kind) is Verdict.LOOK for kind, _ in out):  # a test found something: the votes were enough
+    if any(FINDINGS[kind].verdict is Verdict.LOOK for kind, _ in out):  # a test found something: the votes were enough
         out = [entry for entry in out if entry[0] is not FindingKind.FEW]
     return out
 

@@ -17,18 +17,18 @@ key                   holds
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise import registry
 from crowdwise.metrics.measures import MEASURES, measure
-from crowdwise.report.answer_findings import answer_actions, whom
+from crowdwise.report.findings import diagnose_answers
 from crowdwise.report.inspection import Progress
 from crowdwise.report.json_values import estimate, number, plain_list, shortened
-from crowdwise.report.section_summary import sureness
-from crowdwise.trust.wording import begun, counted, figure, named, percent
+from crowdwise.report.section_summary import actions, whom
+from crowdwise.trust.wording import figure
 
 TITLES = {
     "leaderboard": "Leaderboard", "items": "Items", "clusters": "Clusters", "labels": "Labels", "spans": "Spans",
@@ -122,12 +122,6 @@ UNITS = {
 SHOWN = {"items": 60, "annotators": 200, "leaderboard": 200}
 """Rows of a table that a page shows; ``MOST`` of the others."""
 MOST = 60
-FIRST = 8
-"""Rows of the leaderboard that the first picture shows."""
-SURE_OF = {"similarities": ("cluster", "item"), "label-sets": ("label set",), "tags": ("tag",)}
-"""What has a probability, and what is counted."""
-DOUBT = 0.95
-"""Below this probability an answer counts as in doubt."""
 FAR = 3.0
 """How much wider than the middle 98 % all intervals may be before the outermost are cut off in drawings."""
 PLACES = 12
@@ -144,12 +138,12 @@ def answer_sections(
         progress("tables")
     kind = answers.answer_type
     measured = measure(kind, answers, result, truth)
-    tables = [shown_table(result, name, texts) for name in _shown(result)]
-    actions = answer_actions(kind, result)
+    rules, found = registry.ANSWER_TYPES[kind].rules, diagnose_answers(kind, result)
+    tables = [shown_table(result, name, texts, rules.headings) for name in _shown(result)]
     out = {
         "summary": {
-            "headline": headline(kind, result), "picture": _picture(kind, result, tables),
-            "figures": _figures(answers, result, measured), "actions": actions, "whom": whom(actions),
+            "headline": rules.headline(result), "picture": rules.picture(result, tables),
+            "figures": _figures(answers, result, measured), "actions": actions(found), "whom": whom(found),
         },
         "data": _facts(answers.describe()),
         "measured": measured_facts(measured),
@@ -162,83 +156,22 @@ def answer_sections(
     return out
 
 
-def headline(kind: str, result: Any) -> str:
-    """One sentence on what was found and how sure it is."""
-    N, M = len(result.items), len(result.annotators)
-    if kind == "ratings":
-        low, high = result.interval()
-        reach = float(np.mean(high - low)) / 2.0
-        return f"{counted(N, 'value')} from {counted(M, 'annotator')}, each known to ± {figure(reach)} on average."
-    if kind in ("comparisons", "rankings"):
-        order = np.argsort(-result.scores, kind="stable")
-        first, *others = (result.items[n] for n in order[:2])
-        name = named("item", first)
-        if not others:
-            return begun(f"{name} is the only item.")
-        sure = min(result.better(first, others[0]), 1.0 - 1e-9)
-        how = "leads" if sure >= DOUBT else "is ahead, but not surely"
-        return begun(f"{name} {how}: better than {named('item', others[0])} with a probability of {percent(sure)}.")
-    doubt = int((np.asarray(result.to_frame("items", kind="dict")["probability"]) < DOUBT).sum())
-    unsure = f"{counted(doubt, 'token') if kind == 'tags' else f'{doubt:,}'} in doubt" if doubt else "none in doubt"
-    if kind == "similarities":
-        return f"{counted(N, 'item')} in {counted(len(np.unique(result.clusters)), 'cluster')}, {unsure}."
-    if kind == "tags":
-        spans = len(result.to_frame("spans", kind="dict")["type"]) if "spans" in result.TABLES else 0
-        found = f"{counted(spans, 'span')} in " if spans else ""
-        return f"{found}{counted(N, 'token')}, {unsure}."
-    return f"{counted(N, 'label set')}, {unsure}."
-
-
-def _picture(kind: str, result: Any, tables: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first picture: how sure the answers are, or how far apart the scores."""
-    if kind in ("comparisons", "rankings"):
-        board = next(table for table in tables if table["key"] == "leaderboard")
-        at = {column["name"]: place for place, column in enumerate(board["columns"])}
-        rows = [
-            {"name": named("item", row[at["item"]]["v"]), "rank": row[at["rank"]], "score": row[at["score"]]}
-            for row in board["rows"][:FIRST]
-        ]
-        return {
-            "kind": "board", "title": "How far apart the scores are", "rows": rows,
-            "unit": "score in log-odds, with its 95% CI", "words": "Two that overlap much may be equal.",
-        }  # fmt: skip
-    items = result.to_frame("items", kind="dict")
-    if kind != "ratings":
-        return sureness(np.asarray(items["probability"]), *SURE_OF[kind])
-    width = (np.asarray(items["high"]) - np.asarray(items["low"])) / 2.0
-    width = width[np.isfinite(width)]
-    if not len(width):
-        return {"kind": "none"}
-    height, edges = np.histogram(
-        width, bins=min(7, max(1, len(np.unique(np.round(width / width.max(), 6)) if width.max() else [0])))
-    )
-    most = 4 + max(0, -int(np.ceil(np.log10(max(float(edges[-1]), 1e-12)))))
-    digits = min(int(np.ceil(-np.log10(max(float(edges[1] - edges[0]), 1e-12)))) + 1, most)
-    typical = float(np.median(width))
-    ends = [f"{round(edge, digits):,.{max(digits, 0)}f}" for edge in edges.tolist()]
-    bars = [
-        {"range": f"± {a}-{b}", "count": int(n), "tone": "sure" if low <= typical else "fair"}
-        for (a, b), n, low in zip(pairwise(ends), height.tolist(), edges.tolist(), strict=False)
-    ]
-    return {
-        "kind": "bars", "title": "How exactly the values are known", "unit": "half the width of the 95% CI",
-        "words": f"Half of the values are known to ± {figure(typical)} or better", "bars": bars,
-    }  # fmt: skip
-
-
 def _shown(result: Any) -> list[str]:
     """The tables of a page, in order; a leaderboard stands for the items."""
     there = [name for name in TABLES if name in result.TABLES]
+    there += registry.ANSWER_TYPES[result.answer_type].rules.tables
     return [name for name in there if name != "items" or "leaderboard" not in there]
 
 
-def shown_table(result: Any, name: str, texts: Mapping[Any, str] | None = None) -> dict[str, Any]:
-    """One table as the page shows it: columns with their drawings, and the first rows."""
+def shown_table(
+    result: Any, name: str, texts: Mapping[Any, str] | None = None, headings: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """One table as the page shows it: columns with their drawings, and the first rows. ``headings``: other names."""
     frame = {column: np.asarray(values) for column, values in result.to_frame(name, kind="dict").items()}
     size = len(next(iter(frame.values())))
     order = _order(name, frame, size)[: SHOWN.get(name, MOST)]
     ends = {end for column in frame for end in _ends(column, frame)}
-    meant = {"comparisons": "rankings"} if getattr(result, "answer_type", "") == "rankings" else {}
+    meant = headings or {}
     heads = [
         _column(column, values, frame, meant.get(column, column))
         for column, values in frame.items()
@@ -259,7 +192,7 @@ def shown_table(result: Any, name: str, texts: Mapping[Any, str] | None = None) 
         if head["name"] in WORDS and head["name"] not in PLAIN
     ]
     return {
-        "key": name, "title": TITLES[name], "words": TABLES[name], "columns": heads, "rows": rows,
+        "key": name, "title": titled(name, TITLES), "words": TABLES.get(name, ""), "columns": heads, "rows": rows,
         "total": size, "explained": explained,
     }  # fmt: skip
 
@@ -347,15 +280,20 @@ def _item(names: npt.NDArray[Any], n: int) -> Any:
     return names[n].item() if hasattr(names[n], "item") else names[n]
 
 
+def titled(name: str, titles: Mapping[str, str]) -> str:
+    """The title of a figure or a table; its name where it has none."""
+    return titles.get(name) or name.replace("_", " ").capitalize()
+
+
 def measured_facts(measured: Mapping[str, Any]) -> dict[str, Any]:
     """Figures against the truth, as JSON."""
-    return {name: {"name": MEASURES[name]} | estimate(found) for name, found in measured.items()}
+    return {name: {"name": titled(name, MEASURES)} | estimate(found) for name, found in measured.items()}
 
 
 def measured_tiles(measured: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The name, value and note of the first two figures against the truth."""
     return [
-        (MEASURES[name], figure(e.value), f"measured on {e.n:,}, {e.interval(figure)}")
+        (titled(name, MEASURES), figure(e.value), f"measured on {e.n:,}, {e.interval(figure)}")
         for name, e in list(measured.items())[:2]
     ]
 

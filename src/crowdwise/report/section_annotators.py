@@ -55,7 +55,7 @@ def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]
     kinds: dict[Any, list[str]] = {}
     for finding in found.findings:
         for name in finding.annotators:
-            kinds.setdefault(name, []).append(finding.kind.value)
+            kinds.setdefault(name, []).append(str(finding.kind))
     rows = []
     listed = {name: plain_list(values) for name, values in columns.items()}
     for m in order[:MOST_LISTED].tolist():

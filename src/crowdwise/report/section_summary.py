@@ -11,7 +11,7 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.vote_sums import outvoted
 from crowdwise.report.findings import Diagnosis, Finding, FindingKind, Verdict
 from crowdwise.report.json_values import interval_words, number
-from crowdwise.trust.wording import ADVICE, TITLES, WEAKENS, counted, folded, joined, named, percent
+from crowdwise.trust.wording import FINDINGS, WEAKENS, counted, folded, joined, named, percent
 
 MOST_NAMES = 200
 """Findings of one kind, and names in one of them, in the dict; everybody's flags are in the rows of annotators."""
@@ -27,14 +27,16 @@ SURE, FAIR = 0.9, 0.7
 
 def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
     """The summary of the dict; ``truth`` is the measured accuracy, where there is one."""
-    kinds = [finding.kind.value for finding in found.findings]
+    kinds = [str(finding.kind) for finding in found.findings]
     return {
         "headline": headline(found),
         "picture": sureness(_of_labels(found), "label"),
         "majority": majority(found),
-        "whom": whom(found),
+        "whom": whom(found, NAMED),
         "actions": actions(found),
-        "also": [line for kind in FindingKind if kind not in ADVICE for line in folded(found.of_kind(kind))],
+        "also": [
+            line for kind, words in found.kinds.items() if not words.advice for line in folded(found.of_kind(kind))
+        ],
         "sure": how_sure(found, truth and truth["accuracy"], by_votes=bool(truth and truth["by_votes"])),
         "annotators": {verdict.value: len(found.by_verdict(verdict)) for verdict in Verdict},
         "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
@@ -106,11 +108,11 @@ def majority(found: Diagnosis) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def whom(found: Diagnosis) -> list[dict[str, Any]]:
+def whom(found: Diagnosis, most: int | None = None) -> list[dict[str, Any]]:
     """The annotators to look at first, with their verdicts, in the order of the findings."""
     said = dict.fromkeys(name for finding in found.findings for name in finding.annotators)
     pressing = [(name, v.value) for v in (Verdict.DROP, Verdict.LOOK) for name in said if found.verdicts[name] == v]
-    return [{"annotator": named("annotator", name), "verdict": verdict} for name, verdict in pressing[:NAMED]]
+    return [{"annotator": named("annotator", name), "verdict": verdict} for name, verdict in pressing[:most]]
 
 
 def in_doubt(found: Diagnosis) -> int | None:
@@ -124,7 +126,7 @@ def headline(found: Diagnosis) -> str:
     drop, look, total = len(found.by_verdict(Verdict.DROP)), len(found.by_verdict(Verdict.LOOK)), len(found.verdicts)
     people = [f"{verb} {n:,}" for verb, n in (("drop", drop), ("look at", look)) if n]
     if found.inspection.captured:
-        first = f"{TITLES[FindingKind.CAPTURED]}: resolve that before anything else"
+        first = f"{FINDINGS[FindingKind.CAPTURED].title}: resolve that before anything else"
     elif found.inspection.people is None:
         first = "The annotators could not be judged"
     elif people:
@@ -163,19 +165,21 @@ def actions(found: Diagnosis) -> list[dict[str, Any]]:
     """What to do first: one entry for each kind of finding that asks for something."""
     return [
         {
-            "kind": kind.value,
-            "title": TITLES[kind],
+            "kind": str(kind),
+            "title": words.title,
             "names": _names(some, found)[:MOST_NAMES],
             "lines": folded(some),
-            "advice": ADVICE[kind],
+            "advice": words.advice,
         }
-        for kind in FindingKind
-        if (some := found.of_kind(kind)) and kind in ADVICE
+        for kind, words in found.kinds.items()
+        if (some := found.of_kind(kind)) and words.advice
     ]  # fmt: skip
 
 
 def _names(some: list[Finding], found: Diagnosis) -> list[str]:
     kind = some[0].kind
+    if some[0].line:
+        return [named(finding.noun, name) for finding in some for name in finding.names]
     if kind is FindingKind.COPIERS:
         return [joined(map(str, finding.names), 5) for finding in some]
     if kind is FindingKind.PAIR:

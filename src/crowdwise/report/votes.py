@@ -35,7 +35,7 @@ from crowdwise.core.intervals import rate_interval
 from crowdwise.core.numerics import Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
-from crowdwise.report.findings import Diagnosis, FindingKind, concluded
+from crowdwise.report.findings import Diagnosis, concluded
 from crowdwise.report.inspection import Progress, inspect
 from crowdwise.report.json_values import estimate, number, plain_list
 from crowdwise.report.section_annotators import annotator_rows, confusions, group_section
@@ -76,7 +76,7 @@ def vote_sections(
 
 
 def _findings(found: Diagnosis) -> list[dict[str, Any]]:
-    return [to_dict(f, MOST_NAMES) for kind in FindingKind for f in found.of_kind(kind)[:MOST_NAMES]]
+    return [to_dict(f, w, MOST_NAMES) for kind, w in found.kinds.items() for f in found.of_kind(kind)[:MOST_NAMES]]
 
 
 def _shape(votes: Votes, consensus: Consensus, true: Ints | None) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from crowdwise.core.dependence import accuracy_interval
 from crowdwise.data.boundary import reading
 from crowdwise.data.consensus_files import ConsensusFiles
 from crowdwise.metrics.bootstrap import Estimate
-from crowdwise.report.answer_findings import WORDS, less_accurate
 from crowdwise.report.build import FORMAT, method_facts
 from crowdwise.report.json_values import plain_list
 from crowdwise.report.other_answers import SHOWN, measured_facts, measured_tiles, shown_table
 from crowdwise.report.section_summary import STEPS, SURE, sureness_bars
-from crowdwise.trust.wording import counted, figure, joined, named, percent
+from crowdwise.trust.annotators import less_accurate
+from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted, figure, joined, named, percent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -162,10 +162,10 @@ def _actions(doubt: int, inexact: list[str]) -> list[dict[str, Any]]:
     found = []
     if inexact:
         names = joined([named("annotator", name) for name in inexact], NAMED)
-        found.append(("inexact", f"{names}: more than ten points under the median accuracy."))
+        found.append(("inexact", INEXACT, f"{names}: more than ten points under the median accuracy."))
     if doubt:
-        found.append(("items", f"{counted(doubt, 'label')} with a probability under {percent(SURE)}."))
-    return [{"kind": kind, "title": WORDS[kind][0], "lines": [line], "advice": WORDS[kind][1]} for kind, line in found]
+        found.append(("items", IN_DOUBT, f"{counted(doubt, 'label')} with a probability under {percent(SURE)}."))
+    return [{"kind": kind, "title": w.title, "lines": [line], "advice": w.advice} for kind, w, line in found]
 
 
 def _plain(column: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """How much annotators agree beyond chance: the coefficients that suit some answers, each with a bootstrap interval.
 
 Nothing here needs a complete table: items may have different numbers of answers, from different annotators. Which
-coefficients there are for which answers is in ``agreement_by_type``; those of a whole crowd are in
+coefficients there are for which answers is in ``answer_types``; those of a whole crowd are in
 ``agreement_coefficients``, intraclass correlations in ``intraclass``, those of two annotators in
 ``pairwise_agreement``, their intervals in ``metrics.bootstrap``.
 
@@ -17,31 +17,17 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from crowdwise import registry
 from crowdwise.core.constraints import checked
-from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.dataset import Dataset
-from crowdwise.data.label_sets import LabelSets
-from crowdwise.data.rankings import Rankings
-from crowdwise.data.ratings import Ratings
-from crowdwise.data.similarities import Similarities
-from crowdwise.data.tags import Tags
+from crowdwise.data.table import Table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.metrics.bootstrap import MIN_ITEMS, Estimate, Options
-from crowdwise.trust import agreement_by_type as by_type
 from crowdwise.trust.agreement_coefficients import Scale
 from crowdwise.trust.result_tables import Tables
 from crowdwise.trust.wording import percent
 
-OTHERS: dict[type, tuple[str, Any, str]] = {
-    Ratings: ("ratings", by_type.of_ratings, "items"),
-    Comparisons: ("comparisons", by_type.of_comparisons, "pairs of items"),
-    Rankings: ("rankings", by_type.of_rankings, "rankings"),
-    Similarities: ("similarities", by_type.of_similarities, "pairs of items"),
-    LabelSets: ("label-sets", by_type.of_label_sets, "items"),
-    Tags: ("tags", by_type.of_tags, "sequences"),
-}
-"""Table -> answer type, coefficients, and what the intervals are over."""
 TITLES = {
     "percent": "Pairs of answers that agree",
     "fleiss kappa": "Fleiss’ kappa",
@@ -81,7 +67,8 @@ class Agreement(Tables):
     @property
     def summary(self) -> str:
         """One sentence: the coefficient to report, its interval, and the usual word for it."""
-        name = next(name for name in ("krippendorff alpha", "kendall tau") if name in self.estimates)
+        usual = ("krippendorff alpha", "kendall tau")
+        name = next((name for name in usual if name in self.estimates), next(iter(self.estimates)))
         e = self.estimates[name]
         if not np.isfinite(e.value):
             return f"{name.capitalize()} does not exist: one class alone was used on {self._counted(e.n)}."
@@ -96,7 +83,7 @@ class Agreement(Tables):
         missing = {name: e for name, e in self.estimates.items() if np.isfinite(e.value) and not e.has_interval}
         out = []
         if few := {name: e.n for name, e in missing.items() if e.too_few}:
-            shared = self.unit if self.answer_type == "rankings" else f"{self.unit} with two answers or more"
+            shared = self.unit if self.unit == "rankings" else f"{self.unit} with two answers or more"
             there = f"there is {n}" if (n := max(few.values())) == 1 else f"there are {n}"
             out.append(
                 f"{self._without(few)}: it takes {MIN_ITEMS} {shared}, and {there}. "
@@ -170,10 +157,8 @@ def agreement(answers: Any, *, scale: Scale | None = None, values: Any = None, *
     ['percent', 'fleiss kappa', 'gwet ac1', 'krippendorff alpha', 'light kappa']
     """
     given: Any = answers.votes if isinstance(answers, Dataset) else answers
-    if type(given) in OTHERS:
-        name, coefficients, unit = OTHERS[type(given)]
-        if scale is not None or values is not None:
-            raise ParameterError(f"scale and values are for votes, and these are {name}: leave them out.")
-        return Agreement(name, coefficients(given, options), unit, given.kind)
-    votes = given if isinstance(given, Votes) else Votes.from_frame(given)
-    return Agreement("votes", by_type.of_votes(votes, scale or "nominal", values, options), kind=votes.kind)
+    table = given if isinstance(given, Table) else Votes.from_frame(given)
+    name, rules = table.answer_type, registry.ANSWER_TYPES[table.answer_type].rules
+    if rules.scale is None and (scale is not None or values is not None):
+        raise ParameterError(f"scale and values are for votes, and these are {name}: leave them out.")
+    return Agreement(name, rules.agreement(table, options, scale, values), rules.unit, table.kind)

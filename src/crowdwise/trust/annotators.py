@@ -291,3 +291,13 @@ def coverage_table(votes: Votes, truth: Any = None, *, level: Fraction = 0.95, k
         columns["known"] = total.astype(np.int64)
         columns |= with_interval("accuracy", *share_with_interval(right, total, np.zeros(M), level))
     return make_frame(columns, kind or votes.kind)
+
+
+def less_accurate(accuracy: Floats, votes: Floats, margin: float = 0.0) -> npt.NDArray[np.int64]:
+    """The annotators whose accuracy is, with its interval, under the median less a margin; the least accurate first.
+
+    The interval is that of their votes alone: the error of the crowd is the same for all.
+    """
+    _, high = share_interval(np.nan_to_num(accuracy) * votes, votes, np.zeros(len(votes)))
+    places = np.flatnonzero(high < np.nanmedian(accuracy) - margin)
+    return places[np.argsort(accuracy[places], kind="stable")]

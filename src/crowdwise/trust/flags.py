@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class FlagKind(StrEnum):
@@ -69,11 +69,20 @@ class FindingKind(StrEnum):
     FEW = "few"
 
 
+class FindingWords(NamedTuple):
+    """A kind of finding: its title, what to do about it (empty where nothing), and the verdict on annotators."""
+
+    title: str
+    advice: str = ""
+    verdict: Verdict | None = None
+
+
 @dataclass(frozen=True)
 class Finding:
     """One finding: its kind, what it is about, the figures behind it, and what led to it."""
 
-    kind: FindingKind
+    kind: str
+    """A :class:`FindingKind` of votes, or a kind of the answer type."""
     annotators: tuple[Any, ...] = ()
     classes: tuple[Any, ...] = ()
     items: tuple[Any, ...] = ()
@@ -82,6 +91,10 @@ class Finding:
     """Those of the annotator."""
     reasons: tuple[tuple[ItemReason, Any, Any], ...] = ()
     """Of the first items: why they are in doubt, their label, and its rival."""
+    line: str = ""
+    """The sentence, where the answer type writes it; of votes ``wording`` does."""
+    noun: str = ""
+    """What a name in ``line`` is of: ``"annotator"``, ``"token"``..."""
 
     @property
     def names(self) -> tuple[Any, ...]:

@@ -9,41 +9,54 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.intervals import interval_text
-from crowdwise.trust.flags import Finding, FindingKind, Flag, FlagKind, ItemReason
+from crowdwise.trust.flags import Finding, FindingKind, FindingWords, Flag, FlagKind, ItemReason, Verdict
 
-TITLES = {
-    FindingKind.CAPTURED: "One group may decide the consensus",
-    FindingKind.RULES: "Rules",
-    FindingKind.ADVERSARY: "Adversaries",
-    FindingKind.SPAMMER: "Spammers",
-    FindingKind.CONSTANT: "Constant labellers",
-    FindingKind.COPIERS: "Copiers and colluders",
-    FindingKind.DRIFT: "Drift",
-    FindingKind.CONFUSION: "Annotators who confuse classes",
-    FindingKind.BIAS: "Bias",
-    FindingKind.PAIR: "Classes that the crowd confuses",
-    FindingKind.PANEL: "A panel that errs together",
-    FindingKind.ITEMS: "Items to review",
-    FindingKind.IMPROVED: "Improved",
-    FindingKind.LEANING: "Small biases",
-    FindingKind.FEW: "Too few votes",
+FINDINGS: Mapping[str, FindingWords] = {
+    FindingKind.CAPTURED: FindingWords(
+        "One group may decide the consensus",
+        "Label a few items yourself and pass them as gold, or fit again without the group.",
+    ),
+    FindingKind.RULES: FindingWords(
+        "Rules", "Label some items that they cover, and pass them as gold.", Verdict.UNCLEAR
+    ),
+    FindingKind.ADVERSARY: FindingWords(
+        "Adversaries", "Drop their votes, or ask whether they misread the classes.", Verdict.DROP
+    ),
+    FindingKind.SPAMMER: FindingWords(
+        "Spammers", "Drop their votes; label again the items that nobody else labelled.", Verdict.DROP
+    ),
+    FindingKind.CONSTANT: FindingWords(
+        "Constant labellers", "Drop their votes; label again the items that nobody else labelled.", Verdict.DROP
+    ),
+    FindingKind.COPIERS: FindingWords(
+        "Copiers and colluders",
+        "Count them as one: keep one of the group, or ask whether they worked together.",
+        Verdict.LOOK,
+    ),
+    FindingKind.DRIFT: FindingWords(
+        "Drift", "Look at their latest votes, and ask for a pause or a refresher.", Verdict.LOOK
+    ),
+    FindingKind.CONFUSION: FindingWords(
+        "Annotators who confuse classes", "Show them the guideline for these classes.", Verdict.LOOK
+    ),
+    FindingKind.BIAS: FindingWords("Bias", "Show them examples of what this class is not.", Verdict.LOOK),
+    FindingKind.PAIR: FindingWords(
+        "Classes that the crowd confuses", "Sharpen the guideline between the two, or merge them."
+    ),
+    FindingKind.PANEL: FindingWords(
+        "A panel that errs together",
+        "More annotators of the same kind add little. Give gold labels: 50 show whose votes to go by.",
+    ),
+    FindingKind.ITEMS: FindingWords("Items to review", "Look at them in the order given."),
+    FindingKind.IMPROVED: FindingWords("Improved"),
+    FindingKind.LEANING: FindingWords("Small biases"),
+    FindingKind.FEW: FindingWords("Too few votes", "Collect more votes before judging them.", Verdict.UNCLEAR),
 }
-ADVICE = {
-    FindingKind.CAPTURED: "Label a few items yourself and pass them as gold, or fit again without the group.",
-    FindingKind.RULES: "Label some items that they cover, and pass them as gold.",
-    FindingKind.ADVERSARY: "Drop their votes, or ask whether they misread the classes.",
-    FindingKind.SPAMMER: "Drop their votes; label again the items that nobody else labelled.",
-    FindingKind.CONSTANT: "Drop their votes; label again the items that nobody else labelled.",
-    FindingKind.COPIERS: "Count them as one: keep one of the group, or ask whether they worked together.",
-    FindingKind.DRIFT: "Look at their latest votes, and ask for a pause or a refresher.",
-    FindingKind.CONFUSION: "Show them the guideline for these classes.",
-    FindingKind.BIAS: "Show them examples of what this class is not.",
-    FindingKind.PAIR: "Sharpen the guideline between the two, or merge them.",
-    FindingKind.PANEL: "More annotators of the same kind add little. Give gold labels: 50 show whose votes to go by.",
-    FindingKind.ITEMS: "Look at them in the order given.",
-    FindingKind.FEW: "Collect more votes before judging them.",
-}
-"""What to do about a finding; no entry where nothing has to be done."""
+"""The kinds of findings about votes, the most pressing first."""
+INEXACT = FindingWords(
+    "Less accurate than the others", "Look at their answers, and show them the guideline.", Verdict.LOOK
+)
+IN_DOUBT = FindingWords("In doubt", "Look at them in the order given.")
 REASONS = {
     ItemReason.NO_VOTES: "no votes",
     ItemReason.SINGLE_VOTE: "a single vote",
@@ -149,7 +162,7 @@ def _about_annotator(finding: Finding) -> str:
         else f"{said}, by {often} of their votes",
         FindingKind.LEANING: f"{said}, by {often} of their votes",
         FindingKind.FEW: f"has too few votes to be judged: {_right(x)}",
-    }[finding.kind]
+    }[FindingKind(finding.kind)]
 
 
 @lru_cache(maxsize=4096)
@@ -212,6 +225,8 @@ def demographic_sentences(overall: Mapping[str, float], rows: list[dict[str, Any
 def sentence(finding: Finding) -> str:
     """What was found, with the figures behind it."""
     kind, x = finding.kind, finding.numbers
+    if finding.line:
+        return finding.line
     if kind is FindingKind.CAPTURED:
         return (
             f"{x['size']:.0f} of {x['annotators']:.0f} annotators repeat each other and may have decided the "
@@ -253,7 +268,7 @@ def folded(findings: Iterable[Finding], lines: int = 8, names: int = 12) -> list
     """
     same: dict[tuple[Any, ...], list[Finding]] = {}
     for n, finding in enumerate(findings):
-        one = len(finding.annotators) == 1
+        one = len(finding.annotators) == 1 and not finding.line
         same.setdefault((finding.kind, *_flags_of(finding)) if one else (n,), []).append(finding)
     groups = sorted(same.values(), key=lambda group: -len(group))
     out = [sentence(group[0]) if len(group) == 1 else _folded(group, names) for group in groups[:lines]]
@@ -268,7 +283,7 @@ def _folded(group: list[Finding], names: int) -> str:
         FindingKind.ADVERSARY: "; ".join(filter(None, [said or "wrong in a consistent way", confused])),
         FindingKind.CONFUSION: confused,
         FindingKind.FEW: "too few votes to be judged",
-    }.get(kind, said)
+    }.get(FindingKind(kind), said)
 
     def one(finding: Finding) -> str:
         x, name = finding.numbers, named("annotator", finding.annotators[0])
@@ -284,11 +299,11 @@ def _folded(group: list[Finding], names: int) -> str:
     return f"{what[:1].upper()}{what[1:]} ({counted(len(group), 'annotator')}): {listed}."
 
 
-def to_dict(finding: Finding, most: int | None = None) -> dict[str, Any]:
+def to_dict(finding: Finding, words: FindingWords, most: int | None = None) -> dict[str, Any]:
     """A finding as JSON can hold it."""
     return {
-        "kind": finding.kind.value, "title": TITLES[finding.kind],
+        "kind": str(finding.kind), "title": words.title,
         "names": [str(name) for name in finding.names[:most]],
         "numbers": {name: round(float(x), 4) for name, x in finding.numbers.items() if np.isfinite(x)},
-        "sentence": sentence(finding), "advice": ADVICE.get(finding.kind, ""),
+        "sentence": sentence(finding), "advice": words.advice,
     }  # fmt: skip

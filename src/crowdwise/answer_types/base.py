@@ -1,0 +1,146 @@
+"""The rules of an answer type: what is asked of every type, and what most types have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.numerics import Ints
+from crowdwise.errors import InputError
+from crowdwise.metrics.bootstrap import Estimate, Options
+from crowdwise.trust.flags import Finding, FindingWords, Verdict
+from crowdwise.trust.wording import IN_DOUBT, begun, counted, joined, named, percent
+
+Frame = Mapping[str, npt.NDArray[Any]]
+Figures = dict[str, Estimate]
+NAMED = 10
+"""Names in one line."""
+DOUBT = 0.95
+"""Below this probability an answer counts as in doubt."""
+USEFUL = 0.2
+GUESSING = FindingWords("No better than guessing", "Drop their answers, or give them examples.", Verdict.DROP)
+
+
+class AnswerRules:
+    """What is particular to an answer type. A type overrides what differs from most.
+
+    Attributes
+    ----------
+    answer, noun
+        What a result gives, and what it gives one to: a label to an item.
+    unit
+        What intervals of agreement are over.
+    scale
+        The scale of votes, by which labels are compared; ``None`` for answers that are no votes.
+    kinds
+        The kinds of findings, the most pressing first.
+    tables, headings
+        Of the report: further tables of the result that it shows, and what to call a column instead of its name.
+    """
+
+    answer: ClassVar[str] = "answer"
+    noun: ClassVar[str] = "item"
+    unit: ClassVar[str] = "items"
+    scale: ClassVar[Any] = None
+    kinds: ClassVar[Mapping[str, FindingWords]] = {"items": IN_DOUBT}
+    tables: ClassVar[tuple[str, ...]] = ()
+    headings: ClassVar[Mapping[str, str]] = {}
+
+    def agreement(self, answers: Any, options: Options, scale: Any = None, values: Any = None) -> Figures:
+        """Coefficients of agreement by name; ``scale`` and ``values`` are for votes alone."""
+        raise InputError(f"There is no coefficient of agreement for {answers.answer_type}.")
+
+    def truth(self, answers: Any) -> Any:
+        """The truth that lies with the answers, as :meth:`measures` takes it; ``None`` where nothing is known."""
+        return getattr(answers, "truth", None)
+
+    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
+        """Figures against the truth by name."""
+        return {}
+
+    def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
+        """What is worth acting on in the tables of a result, by name: ``items``, ``annotators`` and others."""
+        if "probability" in frames["items"]:
+            yield from in_doubt(frames["items"], self.noun)
+
+    def headline(self, result: Any) -> str:
+        """One sentence on what was found and how sure it is."""
+        unsure = self.unsure(result)
+        return f"{counted(len(result.items), self.answer)}{unsure and f', {unsure}'}."
+
+    def unsure(self, result: Any, noun: str = "") -> str:
+        """How many answers are in doubt, for sentences; empty where they have no probability."""
+        probability = result.to_frame("items", kind="dict").get("probability")
+        if probability is None:
+            return ""
+        doubt = int((np.asarray(probability) < DOUBT).sum())
+        return f"{counted(doubt, noun) if noun else f'{doubt:,}'} in doubt" if doubt else "none in doubt"
+
+    def picture(self, result: Any, tables: list[dict[str, Any]]) -> dict[str, Any]:
+        """The first picture of a report: how sure the answers are. ``tables`` are those that the page shows."""
+        from crowdwise.report.section_summary import sureness
+
+        probability = result.to_frame("items", kind="dict").get("probability")
+        return {"kind": "none"} if probability is None else sureness(np.asarray(probability), self.answer, self.noun)
+
+
+def line(kind: str, what: str, noun: str, names: npt.NDArray[Any], figures: list[str]) -> Iterator[Finding]:
+    """``Rates too high (3 annotators): ann (by 0.6), bob (by 0.5) and ...``; nothing without names."""
+    some = tuple(names.tolist())
+    listed = [named(noun, name) for name in some]
+    if not listed:
+        return
+    said = [f"{name} ({figure})" if figure else name for name, figure in zip(listed, figures, strict=True)]
+    count = f" ({counted(len(listed), noun)})" if len(listed) > 1 else ""
+    yield Finding(
+        kind, some if noun == "annotator" else (), some if noun == "label" else (),
+        some if noun not in ("annotator", "label") else (), line=f"{what}{count}: {joined(said, NAMED)}.", noun=noun,
+    )  # fmt: skip
+
+
+def where(mask: npt.NDArray[np.bool_], by: npt.NDArray[Any]) -> Ints:
+    """The places where something holds, the largest ``by`` first."""
+    places = np.flatnonzero(mask)
+    return places[np.argsort(-by[places], kind="stable")]
+
+
+def in_doubt(items: Frame, noun: str) -> Iterator[Finding]:
+    """The items whose answer has a probability under ``DOUBT``."""
+    probability = items["probability"]
+    doubt = where(probability < DOUBT, -probability)
+    if len(doubt):
+        listed = [f"{named(noun, items['item'][n])} ({percent(probability[n])})" for n in doubt[:3]]
+        share = percent(len(doubt) / len(probability))
+        words = f"{len(doubt):,} of {counted(len(probability), noun)} ({share}); first {joined(listed)}."
+        yield Finding("items", items=tuple(items["item"][doubt[:NAMED]].tolist()), line=begun(words), noun=noun)
+
+
+def wrong_rates(people: Frame, missing: str, adding: str) -> Iterator[Finding]:
+    """Annotators by their sensitivity and specificity: those who guess, who miss much, and who accept too much.
+
+    ``guessing``: sensitivity + specificity - 1 is under ``USEFUL``, and may be 0. ``splits``, ``joins``: the interval
+    of sensitivity, or of specificity, is under one half.
+    """
+    names, sensitivity, specificity = people["annotator"], people["sensitivity"], people["specificity"]
+    gain = sensitivity + specificity - 1.0
+    blind = (gain < USEFUL) & (people["sensitivity_low"] + people["specificity_low"] <= 1.0)
+    some = where(blind, -gain)
+    figures = [f"finds {percent(sensitivity[m])}, rules out {percent(specificity[m])}" for m in some]
+    yield from line("guessing", "Near chance", "annotator", names[some], figures)
+    for kind, words, rate in (("splits", missing, "sensitivity"), ("joins", adding, "specificity")):
+        some = where((people[f"{rate}_high"] < 0.5) & ~blind, -people[rate])
+        figures = [f"in {percent(1.0 - people[rate][m])} of the cases" for m in some]
+        yield from line(kind, words, "annotator", names[some], figures)
+
+
+RATES = {
+    "guessing": GUESSING,
+    "splits": FindingWords("Annotators who miss much", "Show them examples of what belongs.", Verdict.LOOK),
+    "joins": FindingWords(
+        "Annotators who accept too much", "Show them examples of what does not belong.", Verdict.LOOK
+    ),
+}
+"""The kinds of :func:`wrong_rates`."""

@@ -1,0 +1,175 @@
+"""Comparisons and rankings: a score for each item, by which is better.
+
+============  =======================================================================================================
+finding       condition
+============  =======================================================================================================
+``reversed``  the interval of the reliability is under one half
+``guessing``  it contains one half, with ``ENOUGH`` answers or more
+``position``  how often the first of two is chosen is ``MATTERS`` away from one half, and its interval does not contain
+              that
+``open``      more than one item may have the first place
+``apart``     items without any comparison between them
+============  =======================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdwise import metrics  # its names are imported when they are used
+from crowdwise.answer_types.base import DOUBT, GUESSING, AnswerRules, Figures, Frame, line, where
+from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.comparisons import TIE, Comparisons
+from crowdwise.data.rankings import Rankings
+from crowdwise.data.truth import encode_numbers
+from crowdwise.errors import InputError
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
+from crowdwise.trust import agreement_coefficients as coefficients
+from crowdwise.trust.agreement_coefficients import Patterns, check_unweighted, ratio
+from crowdwise.trust.colluders import paired_votes
+from crowdwise.trust.flags import Finding, FindingWords, Verdict
+from crowdwise.trust.wording import begun, named, percent
+
+MATTERS, ENOUGH = 0.1, 20
+FIRST = 8
+"""Rows of the leaderboard that the first picture shows."""
+MOST_RANKINGS = 2000
+"""Rankings that are compared with each other; a sample where there are more."""
+
+
+class ComparisonRules(AnswerRules):
+    """Comparisons, matched within questions; across them where no two share one."""
+
+    answer = "score"
+    unit = "pairs of items"
+    kinds: ClassVar = {
+        "reversed": FindingWords(
+            "Annotators who reverse the order", "Drop their answers, or ask whether they read the question.",
+            Verdict.DROP,
+        ),
+        "guessing": GUESSING,
+        "position": FindingWords(
+            "The order of two decides", "Show every pair in both orders, or fit position-bt.", Verdict.LOOK
+        ),
+        "open": FindingWords("The first place is open", "Collect more answers on these."),
+        "apart": FindingWords("Scores that cannot be compared", "Collect answers that link them."),
+    }  # fmt: skip
+
+    def agreement(self, answers: Any, options: Options, scale: Any = None, values: Any = None) -> Figures:
+        """Percentage and alpha over pairs of items compared twice or more; classes are one item, a tie, the other."""
+        check_unweighted(answers)
+        c: Comparisons = answers
+        pair = np.minimum(c.left, c.right).astype(np.int64) * c.n_items + np.maximum(c.left, c.right)
+        label = np.where(c.outcome == TIE, 1, 2 * (c.outcome ^ (c.left > c.right)))
+        if c.question is not None:
+            asked = c.question * c.n_items**2 + pair
+            pair = asked if len(np.unique(asked)) < len(asked) else pair
+        order = np.argsort(pair, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.unique(pair, return_counts=True)[1])])
+        found = Patterns.of(indptr, label[order], 3)
+        return {
+            "percent": found.estimate(coefficients.percent(found, np.eye(3)), **options),
+            "krippendorff alpha": found.estimate(coefficients.alpha(found, 1.0 - np.eye(3), mirrored=True), **options),
+        }
+
+    def truth(self, answers: Any) -> None:
+        """Nothing: the answers know true outcomes, and measures need true scores."""
+
+    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
+        return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.items))}
+
+    def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
+        people, items = frames["annotators"], frames["items"]
+        names, n = people["annotator"], people["comparisons"]
+        rate = "reliability" if "reliability" in people else "agreement"
+        low, middle, high = people[f"{rate}_low"], people[rate], people[f"{rate}_high"]
+        against = where(high < 0.5, -middle)
+        figures = [f"with the order in {percent(middle[m])} of {n[m]:,.0f} answers" for m in against]
+        yield from line("reversed", "Answers the other way round", "annotator", names[against], figures)
+        blind = where((low <= 0.5) & (high >= 0.5) & (n >= ENOUGH), n)
+        figures = [f"{percent(middle[m])} of {n[m]:,.0f} answers" for m in blind]
+        yield from line("guessing", "May be guessing", "annotator", names[blind], figures)
+        if "first_rate" in people:
+            first = people["first_rate"]
+            for side, sure in (("first", people["first_rate_low"] > 0.5), ("second", people["first_rate_high"] < 0.5)):
+                lean = where(sure & (np.abs(first - 0.5) >= MATTERS), np.abs(first - 0.5))
+                figures = [percent(first[m] if side == "first" else 1.0 - first[m]) for m in lean]
+                yield from line("position", f"Prefers the {side} of two", "annotator", names[lean], figures)
+        order = np.argsort(items["rank"], kind="stable")
+        best = order[items["rank_low"][order] <= 1]
+        if len(best) > 1:
+            figures = [f"score {items['score'][i]:.2f}" for i in best]
+            yield from line("open", "May be the best", "item", items["item"][best], figures)
+        parts = len(np.unique(items["component"])) if "component" in items else 1
+        if parts > 1:
+            words = f"The items fall into {parts:,} groups without a comparison between them."
+            yield Finding("apart", line=words)
+
+    def headline(self, result: Any) -> str:
+        order = np.argsort(-result.scores, kind="stable")
+        first, *others = (result.items[n] for n in order[:2])
+        name = named("item", first)
+        if not others:
+            return begun(f"{name} is the only item.")
+        sure = min(result.better(first, others[0]), 1.0 - 1e-9)
+        how = "leads" if sure >= DOUBT else "is ahead, but not surely"
+        return begun(f"{name} {how}: better than {named('item', others[0])} with a probability of {percent(sure)}.")
+
+    def picture(self, result: Any, tables: list[dict[str, Any]]) -> dict[str, Any]:
+        board = next(table for table in tables if table["key"] == "leaderboard")
+        at = {column["name"]: place for place, column in enumerate(board["columns"])}
+        rows = [
+            {"name": named("item", row[at["item"]]["v"]), "rank": row[at["rank"]], "score": row[at["score"]]}
+            for row in board["rows"][:FIRST]
+        ]
+        return {
+            "kind": "board", "title": "How far apart the scores are", "rows": rows,
+            "unit": "score in log-odds, with its 95% CI", "words": "Two that overlap much may be equal.",
+        }  # fmt: skip
+
+
+class RankingRules(ComparisonRules):
+    """Rankings: over pairs of items in the rankings of two annotators."""
+
+    unit = "rankings"
+    headings: ClassVar = {"comparisons": "rankings"}
+
+    def agreement(self, answers: Rankings, options: Options, scale: Any = None, values: Any = None) -> Figures:
+        """The share of pairs of items that two rankings order alike, and Kendall's tau, over pairs of rankings."""
+        check_unweighted(answers)
+        if len(answers.annotator) > MOST_RANKINGS:
+            rng = np.random.default_rng(options.get("random_state", 0))
+            answers = answers.select(rng.permutation(len(answers.annotator)) < MOST_RANKINGS)
+        tau, common = _rank_correlations(answers, answers.question)
+        if not common.any():
+            tau, common = _rank_correlations(answers, np.zeros_like(answers.question))
+        both = (common > 0).astype(np.float64)
+        if not both.any():
+            raise InputError("No two annotators ranked the same two items: there is nothing to agree on.")
+
+        def mean(w: Floats) -> float:
+            weight = w @ both @ w
+            return float(w @ tau @ w / weight) if weight > 0 else 0.0
+
+        kendall = Bootstrap(**options).of_weights(mean, len(tau))
+        share = [(1.0 + x) / 2.0 for x in (kendall.value, kendall.low, kendall.high)]
+        return {"percent": Estimate(share[0], share[1], share[2], kendall.n, kendall.level), "kendall tau": kendall}
+
+
+def _rank_correlations(rankings: Rankings, question: Ints) -> tuple[Floats, Floats]:
+    """R x R: Kendall's tau of every two rankings of a question by two annotators, and the pairs of items they share."""
+    from scipy.sparse import csr_matrix
+
+    R, N = len(rankings.annotator), rankings.n_items
+    first, second = paired_votes(rankings.indptr, np.arange(R))
+    of = np.repeat(np.arange(R), np.diff(rankings.indptr))[first]
+    a, b = rankings.item[first].astype(np.int64), rankings.item[second]
+    key = (question[of] * N + np.minimum(a, b)) * N + np.maximum(a, b)
+    pair = np.unique(key, return_inverse=True)[1]
+    order = csr_matrix((np.where(a < b, 1.0, -1.0), (of, pair)), shape=(R, pair.max(initial=0) + 1))
+    common = (abs(order) @ abs(order).T).toarray()
+    common[rankings.annotator[:, None] == rankings.annotator[None]] = 0.0
+    return np.nan_to_num(ratio((order @ order.T).toarray(), common)), common
