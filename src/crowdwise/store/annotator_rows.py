@@ -8,9 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crowdwise.core.constraints import is_count, is_number
+from crowdwise.core.constraints import is_count
 from crowdwise.errors import ParameterError
 from crowdwise.store.campaign_rows import CampaignRow, add_event, bump
+from crowdwise.store.canonical import checked_price
 from crowdwise.store.name_rows import add_names, find_numbers, known_numbers, written_texts
 from crowdwise.store.store_tables import annotators, answers
 
@@ -18,19 +19,17 @@ from crowdwise.store.store_tables import annotators, answers
 def add_annotators(conn: sa.Connection, row: CampaignRow, prices: Mapping[Any, float | None]) -> dict[Any, int]:
     """Declare annotators, or change prices (``None``: that of the campaign); name -> number."""
     names = list(prices)
-    wanted: list[Any] = [row.settings["price"] if prices[name] is None else prices[name] for name in names]
-    for name, price in zip(names, wanted, strict=True):
-        if not (is_number(price) and 0 < price < 1e12):
-            raise ParameterError(f"The price of {name!r} is {price!r}: expected a number above 0.")
+    default = row.settings["price"]
+    wanted = [checked_price(name, default if prices[name] is None else prices[name]) for name in names]
     texts = written_texts(conn, annotators, row.id, names)
     known = known_numbers(conn, annotators, row.id, texts)
     version = bump(conn, row.id)
     fresh = [text for text in dict.fromkeys(texts) if text not in known]
-    new = add_names(conn, annotators, row.id, fresh, {"price": row.settings["price"], "version": version})
+    new = add_names(conn, annotators, row.id, fresh, {"price": default, "version": version})
     numbers = known | new
     for text, name, price in zip(texts, names, wanted, strict=True):
         if text in new or prices[name] is not None:
-            _update(conn, row.id, numbers[text], version, {"price": float(price)})
+            _update(conn, row.id, numbers[text], version, {"price": price})
     add_event(conn, row.id, "annotators", {"new": len(new)})
     return {name: numbers[text] for name, text in zip(names, texts, strict=True)}
 
@@ -41,8 +40,7 @@ def change_annotator(
 ) -> None:  # fmt: skip
     """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
     (number,) = find_numbers(conn, annotators, row.id, [name])
-    if price is not None and not (is_number(price) and 0 < price < 1e12):
-        raise ParameterError(f"The price of {name!r} is {price!r}: expected a number above 0.")
+    price = None if price is None else checked_price(name, price)
     if max_votes is not None and not (is_count(max_votes) and 0 <= max_votes < 2**31):
         raise ParameterError(f"max_votes={max_votes!r}: expected a whole number from 0.")
     given = {"available": available, "max_votes": max_votes, "price": price}

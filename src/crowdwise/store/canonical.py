@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.errors import InputError
+from crowdwise.core.constraints import is_number
+from crowdwise.errors import InputError, ParameterError
+
+MOST_PRICE = 1e12
 
 
 def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
@@ -71,6 +74,13 @@ def other_kind(text: str) -> str | None:
 
 def _article(kind: str) -> str:
     return {"text": "text", "integer": "an integer", "boolean": "a boolean"}[kind]
+
+
+def checked_price(name: Any, price: Any) -> float:
+    """The price of a vote of an annotator; an error where it is none."""
+    if not (is_number(price) and 0 < price < MOST_PRICE):
+        raise ParameterError(f"The price of {name!r} is {price!r}: expected a number above 0.")
+    return float(price)
 
 
 def id_text(name: Any) -> str:

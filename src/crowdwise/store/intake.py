@@ -152,11 +152,15 @@ def _no_vote(found: Any) -> InputError:
 
 
 def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Columns:
+    code = dict[tuple[type, str], int]()
     items, people, labels = [], [], []
     for item, who, label in rows:
         items.append(name_text(item, "item"))
         people.append(name_text(who, "annotator"))
-        labels.append(class_code(label, item, classes))
+        key = (type(label), str(label))
+        if key not in code:
+            code[key] = class_code(label, item, classes)
+        labels.append(code[key])
     return items, people, labels
 
 

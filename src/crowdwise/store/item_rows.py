@@ -15,7 +15,7 @@ from crowdwise.store.answer_codes import SIDES, answer_text, side_name
 from crowdwise.store.campaign_rows import CampaignRow, add_event, bump
 from crowdwise.store.canonical import name_text, one_kind
 from crowdwise.store.intake import GOLD
-from crowdwise.store.name_rows import add_names, find_numbers, kind_of_names, known_numbers, texts_of_kind
+from crowdwise.store.name_rows import add_names, find_numbers, first_name, known_numbers, texts_of_kind
 from crowdwise.store.store_tables import answers, items, votes
 
 MOST_PAYLOAD = 1_000_000
@@ -39,14 +39,13 @@ class ItemGiven:
 
 def checked_items(conn: sa.Connection, row: CampaignRow, given: Iterable[ItemGiven]) -> dict[str, dict[str, Any]]:
     """The text of each name -> what is written of the item; an error where one is wrong, or given twice."""
-    kind, values = kind_of_names(conn, items, row.id), dict[str, dict[str, Any]]()
+    first, values = first_name(conn, items, row.id), dict[str, dict[str, Any]]()
     for one in given:
-        (text,) = texts_of_kind(kind, items, [one.item])
+        (text,) = texts_of_kind(first, items, [one.item])
         if text in values:
             raise InputError(f"The item {one.item!r} is given twice. Nothing was added.")
         values[text] = _values(row, one)
-    first = conn.execute(sa.select(items.c.name).where(items.c.campaign == row.id).limit(1)).scalar()
-    one_kind([*([] if first is None else [first]), *values], items.name)
+    one_kind(filter(None, [first, *values]), items.name)
     return values
 
 

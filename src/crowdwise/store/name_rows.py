@@ -16,24 +16,23 @@ CHUNK = 10_000
 """Rows that are written at once."""
 
 
-def kind_of_names(conn: sa.Connection, table: sa.Table, campaign: str) -> str | None:
-    """The first letter of a name that is there, which is that of all; nothing where there is none."""
-    kind = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
-    return None if kind is None else str(kind[0])
+def first_name(conn: sa.Connection, table: sa.Table, campaign: str) -> str | None:
+    """The JSON text of a name that is there: all are of its kind; nothing where there is none."""
+    found: str | None = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
+    return found
 
 
 def written_texts(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[str]:
     """The JSON text of each name, of the kind that is there: 7 also finds "7"."""
-    return texts_of_kind(kind_of_names(conn, table, campaign), table, names)
+    return texts_of_kind(first_name(conn, table, campaign), table, names)
 
 
-def texts_of_kind(kind: str | None, table: sa.Table, names: Iterable[Any]) -> list[str]:
-    """The JSON text of each name, of a kind."""
+def texts_of_kind(first: str | None, table: sa.Table, names: Iterable[Any]) -> list[str]:
+    """The JSON text of each name, of the kind of the first."""
     texts = [name_text(name, table.name.removesuffix("s")) for name in names]
-    if kind is None:
+    if first is None:
         return texts
-    is_text = kind == '"'
-    return [text if (text[0] == '"') == is_text else other_kind(text) or text for text in texts]
+    return [text if (text[0] == '"') == (first[0] == '"') else other_kind(text) or text for text in texts]
 
 
 def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str]) -> dict[str, int]:
@@ -63,8 +62,7 @@ def add_names(
     each: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Add names that are new with some facts, and those of each; the numbers of these."""
-    first = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
-    one_kind([*([] if first is None else [first]), *texts], table.name)
+    one_kind(filter(None, [first_name(conn, table, campaign), *texts]), table.name)
     query = sa.select(sa.func.coalesce(sa.func.max(table.c.number), 0)).where(table.c.campaign == campaign)
     last = int(conn.execute(query).scalar_one())
     numbers = {text: last + 1 + i for i, text in enumerate(texts)}

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.constraints import is_number
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.errors import InputError, listing
 from crowdwise.online.vote_store import Names
-from crowdwise.store.canonical import name_text, one_kind, other_kind
+from crowdwise.store.canonical import checked_price, name_text, one_kind, other_kind
 from crowdwise.store.journal import Journal, link
 
 AT_ONCE = 500
@@ -127,10 +126,7 @@ class Roster:
 
     def set_prices(self, prices: Mapping[Any, float]) -> None:
         """Add annotators with their prices, or change prices."""
-        for name, price in prices.items():
-            if not (is_number(price) and price > 0):
-                raise ParameterError(f"The price of {name!r} is {price!r}: expected a number above 0.")
-        texts = {name_text(name, "annotator"): float(price) for name, price in prices.items()}
+        texts = {name_text(name, "annotator"): checked_price(name, price) for name, price in prices.items()}
         written = self.as_written("annotators", texts)
         rows = [(written[text], price) for text, price in texts.items()]
         self._one_kind("annotators", [text for text, _ in rows])

@@ -32,7 +32,7 @@ from crowdwise.store.canonical import id_text
 from crowdwise.store.database import AT_ONCE
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
-from crowdwise.store.name_rows import add_names, kind_of_names, known_numbers, texts_of_kind
+from crowdwise.store.name_rows import add_names, first_name, known_numbers, texts_of_kind
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 
 UNDO_SECONDS = 3600.0
@@ -60,7 +60,6 @@ class _Known:
     row: CampaignRow
     item: dict[str, int]
     annotator: dict[str, int]
-    price: dict[int, float] = field(default_factory=dict)
     people: dict[int, Any] = field(default_factory=dict)
     leased: set[tuple[int, int]] = field(default_factory=set)
     left: float = math.inf
@@ -79,7 +78,7 @@ def add_together(
     """Write the votes of several requests: for each what became of it, or why nothing of it was written."""
     row = find_campaign(conn, campaign)
     check_open(row)
-    kinds = [kind_of_names(conn, table, campaign) for table in (items, annotators)]
+    kinds = [first_name(conn, table, campaign) for table in (items, annotators)]
     read = [_read(row, votes, *kinds) for votes in requests]
     good = [one for one in read if not isinstance(one, Exception)]
     known = _look_up(conn, row, [vote for one in good for vote in one])
@@ -135,7 +134,7 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Kn
             known.closed |= {item.number} if item.closed else set()
             known.gold |= {} if item.gold is None else {item.number: item.gold}
         known.pairs |= {(a.item, a.annotator): a.seq for a in conn.execute(_PAIRS, some | people)}
-    _prices(conn, known)
+    _read_people(conn, known)
     own = {known.annotator[vote.annotator] for vote in read if vote.given.own and vote.annotator in known.annotator}
     if own:
         known.left = money_left(conn, row)
@@ -145,12 +144,11 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Kn
     return known
 
 
-def _prices(conn: sa.Connection, known: _Known) -> None:
+def _read_people(conn: sa.Connection, known: _Known) -> None:
     numbers = list(known.annotator.values())
     for lo in range(0, len(numbers), AT_ONCE):
         found = conn.execute(_PRICES, {"campaign": known.row.id, "people": numbers[lo : lo + AT_ONCE]})
         known.people |= {one.number: one for one in found}
-    known.price |= {number: one.price for number, one in known.people.items()}
 
 
 _BY_ID = sa.select(votes.c.vote_id, votes.c.item, votes.c.annotator, votes.c.answer).where(
@@ -211,8 +209,8 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
     rows = [
         {
             "campaign": known.row.id, "vote_id": id_, "item": vote.pair[0], "annotator": vote.pair[1],
-            "answer": vote.answer, "price": known.price[vote.pair[1]], "time": now, "seconds": vote.given.seconds,
-            "shown": vote.given.shown, "retracts": None,
+            "answer": vote.answer, "price": known.people[vote.pair[1]].price, "time": now,
+            "seconds": vote.given.seconds, "shown": vote.given.shown, "retracts": None,
         }
         for id_, vote in new
     ]  # fmt: skip
@@ -263,7 +261,7 @@ def _declare(conn: sa.Connection, known: _Known, read: list[Incoming]) -> None:
         facts: dict[str, Any] = {"payload": "{}"} if table is items else {"price": price}
         there |= add_names(conn, table, known.row.id, missing, {**facts, "version": bump(conn, known.row.id)})
     if price is not None:
-        _prices(conn, known)
+        _read_people(conn, known)
 
 
 def _write(conn: sa.Connection, row: CampaignRow, rows: list[dict[str, Any]]) -> None:
