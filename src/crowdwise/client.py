@@ -80,7 +80,7 @@ class Client:
     def __init__(self, url: str, token: str | None = None, *, retries: int = 5, timeout: float = 60.0) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ParameterError(f"{url!r} is no address of a server: expected http://host:port or https://host.")
+            raise ParameterError(f"{url!r} is not a server URL: expected http://host:port or https://host.")
         self.url, self._parts, self.retries, self.timeout = url.rstrip("/"), parts, retries, timeout
         self._token = token or os.environ.get(TOKEN, "")
         if not self._token:

@@ -220,7 +220,7 @@ def test_receivers_cannot_hold_up_the_sender(receiver: tuple[str, list[str]], mo
 def test_webhooks_are_few_and_their_addresses_plain(site: Site) -> None:
     path = f"/campaigns/{site.campaign()}/webhooks"
     for url in ("http://example.org/\x01", "http://example.org/\r\nX: y", "http://exa\u2028mple.org/"):
-        assert "no address for a webhook" in site.call("POST", path, 422, json={"url": url})["detail"]
+        assert "not a URL for a webhook" in site.call("POST", path, 422, json={"url": url})["detail"]
     for _ in range(20):
         site.call("POST", path, 201, json={"url": "https://example.org/hook"})
     assert "at most 20" in site.call("POST", path, 422, json={"url": "https://example.org/hook"})["detail"]

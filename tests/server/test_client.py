@@ -73,7 +73,7 @@ def test_errors_are_those_of_the_library(client: cw.Client, server: tuple[str, s
         birds.change(budgte=3)
     with pytest.raises(AccessError, match="valid token"):
         cw.Client(server[0], "cw_forged").campaigns()
-    with pytest.raises(ParameterError, match="no address"):
+    with pytest.raises(ParameterError, match="not a server URL"):
         cw.Client("labels.example.org", "x")
 
 

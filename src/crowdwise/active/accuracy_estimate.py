@@ -8,7 +8,7 @@ labels that are right is counted.
 ===================  ===============================================================================================
 pi                   the classes, Dirichlet(``CLASSES``)
 z[n], d[n]           the truth of item n, and whether it is hard; a share lam of the items is, Beta(``HARD_SHARE``)
-H                    ``HARD``: on a hard item so many of the votes are guesses, whoever gives them
+H                    ``HARD``: on a hard item so many of the votes are guesses, of any annotator
 g[m]                 how often m guesses anywhere, Beta(s r, s (1 - r)): the crowd as a whole guesses with rate r
 psi[m, k]            the answers of m on class k when not guessing, Dirichlet(c mu[k]): the crowd as a whole answers
                      mu[k], about the same for every k: Dirichlet(``SAME``) around 1/K + x (1 - 1/K) on class k itself

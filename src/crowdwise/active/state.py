@@ -53,7 +53,7 @@ class State:
     votes_per_item
         N.
     voted
-        Who has voted on what: nobody is asked twice.
+        Who has voted on what: no annotator is asked twice about an item.
     possible
         The only pairs that can be asked, where that is limited (votes that are replayed); ``None``: all.
     price, available, load

@@ -68,7 +68,7 @@ class StopRule(Parameterised):
     stake
         The value of a right label, in the currency of the prices: an item is finished when no vote is worth its price.
     min_votes, max_votes
-        An item is not finished with fewer votes (nobody confirms a single one), and always with so many.
+        An item is not finished with fewer votes (a single one is not confirmed), and always with so many.
     budget
         The campaign stops when so much is spent.
     target
@@ -126,7 +126,7 @@ class StopRule(Parameterised):
 
 
 def worth_asking(state: State, stake: float) -> npt.NDArray[np.bool_]:
-    """N: whether somebody's vote on the item is worth its price; those who have voted on it are left out."""
+    """N: whether a vote of some annotator on the item is worth its price; those who have voted on it are left out."""
     people = np.flatnonzero(state.available & (state.load >= 1.0))
     theta = acquisition.mean(state.dirichlet[people])
     out = np.zeros(len(state.posterior), dtype=bool)

@@ -79,7 +79,7 @@ def shown_by(request: Request) -> str | Session | None:
 
 
 async def find_caller(request: Request) -> Caller | None:
-    """Who asks; nobody where there is no valid token or session. It is looked up once for a request."""
+    """Who asks; ``None`` where there is no valid token or session. It is looked up once for a request."""
     if CALLER not in request.scope:
         shown = shown_by(request)
         token = None if shown is None else await service_of(request).token_now(shown)
@@ -99,7 +99,7 @@ def is_embedded(request: Request) -> bool:
 
 
 async def caller_of(request: Request) -> Caller:
-    """Who asks; an error where there is nobody, or where a page of another site may have sent it."""
+    """Who asks; an error without a valid token or session, or where a page of another site may have sent it."""
     found = await find_caller(request)
     if found is None:
         if request.url.path.startswith(LABEL_STUDIO):

@@ -1,4 +1,4 @@
-"""Keeps the models of campaigns up with the store, in the background; whoever needs the newest waits for it."""
+"""Keeps the models of campaigns up with the store, in the background; a request that needs the newest waits for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAUSE = 0.5
 REST, SHARE = 1.0, 10.0
 """In the background a model is refreshed once in so many seconds, and rests so many times as long as it worked."""
 UNUSED = 1800.0
-"""Seconds after which a model that nobody asked for is dropped."""
+"""Seconds after which an unused model is dropped."""
 NOTED = 5.0
 """The fewest seconds between points of the curve of a campaign."""
 PATIENCE = 20.0
@@ -68,7 +68,7 @@ class LiveCampaign:
         if not isinstance(self.model, LiveVotes) or not self.model.snapshot_is_due:
             return
         with self.lock, self.database.reading() as conn:
-            due = self.model.snapshot_is_due  # nobody learns meanwhile
+            due = self.model.snapshot_is_due  # nothing is learned meanwhile
             save = self.model.snapshot(conn, find_campaign(conn, self.id)) if due else None
         if save is not None:
             save()

@@ -89,7 +89,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
     if found[0]["where"] == "body" and "json" not in request.headers.get("content-type", ""):
         detail += ". Send JSON, with content-type: application/json"
-    return problem(422, "Not as the interface says", detail, errors=found)
+    return problem(422, "Invalid request", detail, errors=found)
 
 
 async def store_problem(request: Request, error: Exception) -> JSONResponse:

@@ -31,7 +31,7 @@ class InFlight(Generic[T]):
         self._tasks: dict[Hashable, asyncio.Future[T]] = {}
 
     def start(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
-        """The task with a key, begun now where there is none; nobody need wait for it."""
+        """The task with a key, begun now where there is none, whether or not it is waited for."""
         if key not in self._tasks:
             task = self._tasks[key] = asyncio.ensure_future(make())
             task.add_done_callback(lambda done: self._forget(key, done))
@@ -45,7 +45,7 @@ class InFlight(Generic[T]):
         if self._tasks.get(key) is done:
             del self._tasks[key]
         if not done.cancelled():
-            done.exception()  # seen, also where nobody waits
+            done.exception()  # seen, also where no request waits
 
     def clear(self) -> None:
         """Who asks from now on begins again; what is under way goes on for those who wait."""
@@ -115,7 +115,7 @@ class QuestionQueues:
     """(Campaign, item) -> until when it is tried last: it was leased just now, to whomever."""
 
     async def next_now(self, campaign: str, annotator: int, n: int = 1) -> Handed:
-        """Up to n questions for an annotator (a number); whoever asks again gets the same until they are answered."""
+        """Up to n questions for an annotator (a number); asking again gives the same until they are answered."""
         key = (campaign, annotator)
         queue = self.queues.get(key)
         choose = partial(asyncio.to_thread, self._choose, key, n)

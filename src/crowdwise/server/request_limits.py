@@ -83,8 +83,8 @@ class RequestLimits:
         self.app, self.configuration = app, configuration
         self.rates = Buckets(configuration.rate_limit, max(1.0, 2.0 * configuration.rate_limit))
         self.unknown = Buckets(configuration.rate_limit, max(10.0, 2.0 * configuration.rate_limit))
-        """Of addresses: whoever is not known yet shares theirs, so that a new forged token with every request gains
-        nothing."""
+        """Of addresses: callers that are not known yet share theirs, so that a new forged token with every request
+        gains nothing."""
         self.failures = Buckets(configuration.login_limit / 60.0, max(configuration.login_limit, 1.0))
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.durations: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
@@ -207,7 +207,7 @@ class RequestLimits:
 
     def _note(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        method = scope["method"] if scope["method"] in METHODS else "other"  # there are as many as somebody makes up
+        method = scope["method"] if scope["method"] in METHODS else "other"  # callers can make up any number
         self.counts[method, route, status] += 1
         found = self.durations[route]
         for i, end in enumerate(BUCKETS):

@@ -75,7 +75,7 @@ def _begin(service: Service, token: Token, where: str) -> RedirectResponse:
 
 
 def _home(token: Token) -> str:
-    """Where somebody begins."""
+    """The first page."""
     if token.role == "annotator":
         return f"/label/{token.campaign}"
     return "/" if token.campaign is None else f"/watch/{token.campaign}"
@@ -150,7 +150,7 @@ async def logout(request: Request, service: ServiceOf) -> Response:
 @router.get("/join/{secret}")
 async def join(request: Request, service: ServiceOf, secret: str) -> Response:
     """Follow an invitation link: a session begins, and the labelling page opens."""
-    if is_embedded(request):  # an image with this address would change the session of whoever sees it
+    if is_embedded(request):  # an image with this address would change the session of its viewer
         raise HTTPException(403, "Open the link in a window of its own.")
     found = await service.token_now(secret)
     if found is None or found.kind != "invitation":

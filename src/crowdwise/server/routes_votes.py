@@ -37,7 +37,7 @@ async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -
     """The number of the annotator that a request is about: an annotator's own, else the one that is named."""
     if caller.role == "annotator":
         if caller.annotator is None:
-            raise HTTPException(403, "This token is of no annotator.")
+            raise HTTPException(403, "This token does not belong to an annotator.")
         if name is not None and name != caller.token.name:
             raise HTTPException(403, "Annotators answer for themselves: leave the annotator out.")
         return caller.annotator
@@ -56,7 +56,7 @@ async def questions_next(
     annotator: For = None,
 ) -> Questions:
     """What an annotator should do now: what is out already, then new questions. They are leased for ``patience``
-    seconds; whoever asks again gets the same. An image, a text or whatever the item holds is in ``payload``; ``first``
+    seconds; asking again gives the same. An image, a text or whatever the item holds is in ``payload``; ``first``
     says which side of a pair is shown first."""
     if caller.csrf is not None and request.headers.get("sec-fetch-dest") == "document":
         raise HTTPException(403, "Questions are for the labelling page: a link to them from elsewhere does nothing.")

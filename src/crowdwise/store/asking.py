@@ -27,7 +27,7 @@ class Asking:
         self.journal, self.roster, self.open = journal, roster, OpenQuestions(journal)
 
     def situation(self, online: Online, settings: Settings) -> Situation:
-        """Whom can be asked about what. Open questions count as if they were answered."""
+        """Eligible (item, annotator) pairs. Open questions count as if they were answered."""
         self.roster.refresh()
         N, M = len(self.roster.items), len(self.roster.annotators)
         people = self.journal.read("SELECT price, available, max_votes FROM annotators ORDER BY id LIMIT ?", (M,))

@@ -1,4 +1,4 @@
-"""Backup and restore: all tables of one moment in one file, whichever store they come from or go to.
+"""Backup and restore: all tables of one moment in one file, from and to either kind of store.
 
 The file is a zip archive with a JSON-lines file for each table, ``[value, ...]`` a row, and ``backup.json`` with the
 version of the tables, their columns and counts. It holds digests of tokens and the secrets of webhooks: only

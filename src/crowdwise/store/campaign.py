@@ -138,7 +138,7 @@ class Campaign:
         unknown
             Votes on items or by annotators that were not declared: an ``"error"``, or ``"add"`` them.
         patience
-            Seconds after which a question that was not answered is asked of somebody else.
+            Seconds after which a question that was not answered is asked of another annotator.
         random_state
             Of all random choices.
         """
@@ -314,7 +314,7 @@ class Campaign:
     def next_for(self, annotator: Any, n: Count = 1) -> list[Question]:
         """What one annotator should do now, up to n questions: those that are out already, then new ones, best first.
 
-        Whoever asks again (a page that is loaded again) gets the same questions until they are answered, skipped or
+        Asking again (a page that is loaded again) gives the same questions until they are answered, skipped or
         released. An annotator who is not known is an error, or is added (``unknown="add"``).
         """
         self.stream.follow()

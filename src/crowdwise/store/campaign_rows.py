@@ -94,7 +94,7 @@ def _row(found: Any) -> CampaignRow:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> Any:
-    """What JSON says; it is shared, and nobody changes it."""
+    """The value of a JSON text; it is shared, and never changed."""
     return json.loads(text)
 
 

@@ -2,7 +2,7 @@
 
 **Writes of a campaign are serial.** In PostgreSQL a transaction that writes to a campaign holds its advisory lock until
 it is committed; in SQLite there is one writer. So votes become visible in the order of their numbers, on every worker
-and every machine, and whoever follows them skips none.
+and every machine, and a follower skips none.
 
 Files that other users of the machine may not read: the store, its backups and exports, the key of sessions.
 

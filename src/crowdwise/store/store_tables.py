@@ -1,7 +1,7 @@
 """The tables of the store, the same in SQLite and PostgreSQL.
 
-Votes are append-only and numbered from 1 within a campaign, in the order in which they were committed: whoever has seen
-vote n asks for those after n and misses none. Taking a vote back appends a row that names it (``retracts``).
+Votes are append-only and numbered from 1 within a campaign, in the order in which they were committed: a follower that
+has seen vote n asks for those after n and misses none. Taking a vote back appends a row that names it (``retracts``).
 ``answers`` holds which vote of a pair counts now. Rows of items and annotators carry the ``version`` of the campaign at
 which they last changed, so that a model in memory reads only what is new.
 

@@ -1,7 +1,7 @@
 """Votes in the store: added all or none of a request, once by their id, taken back by appending; never changed.
 
 Ids are kept apart by who made them: ``:v1`` is a lead's, ``"ann":v1`` is one that ann chose, ``["p0", "ann"]`` is that
-of a vote without an id, ``undo:6`` takes the vote 6 back. So nobody can take the id of a vote of somebody else.
+of a vote without an id, ``undo:6`` takes the vote 6 back. So no annotator can take the id of another's vote.
 """
 
 from __future__ import annotations

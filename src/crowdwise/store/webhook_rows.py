@@ -45,7 +45,7 @@ def add_webhook(conn: sa.Connection, campaign: str, url: str, kinds: Sequence[st
     except ValueError:
         good = False
     if not good or "@" in url.partition("//")[2].partition("/")[0]:
-        raise InputError(f"{url!r} is no address for a webhook: expected https://host/path.")
+        raise InputError(f"{url!r} is not a URL for a webhook: expected https://host/path.")
     there = sa.select(sa.func.count()).where(webhooks.c.campaign == campaign)
     if conn.execute(there).scalar_one() >= MOST:
         raise InputError(f"A campaign has at most {MOST} webhooks: remove one first.")
