@@ -87,6 +87,8 @@ def _stream(folder: Path) -> Any:
     saved = read_saved(folder, "stream")
     facts = stream_files.read_facts(saved)
     with saved.reading():
+        if "item_names" not in facts:
+            raise ReadError(f"{folder} was saved without names: open it with crowdwise.Online.load.")
         model = registry.create(facts["method"], **facts["params"])
     return Online.load(folder, model)
 

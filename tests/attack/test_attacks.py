@@ -33,6 +33,12 @@ def test_damaged_at_random_places(target: str) -> None:
     assert counts["our_errors"] > 10 and counts["silent"] == counts["foreign"] == 0
 
 
+@pytest.mark.parametrize("target", ["consensus,ratings,learner", "stream,journal", "backup"])
+def test_forged_with_manifests_made_anew(target: str) -> None:
+    for counts in attack("tampers.py", 12 if target == "backup" else 25, target):
+        assert counts["our_errors"] > 3 and counts["foreign"] == counts["died"] == 0
+
+
 @pytest.mark.parametrize("target", ["votes,label_sets,tags", "ratings,comparisons,rankings", "features,folder,guess"])
 def test_files_as_they_should_not_be(target: str) -> None:
     found = attack("reads.py", 80, target)

@@ -67,6 +67,11 @@ class Ranking(Result):
     """
 
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "leaderboard")
+    SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
+        "scores": "N", "errors": "N", "draws": "RN", "components": "N<N", "counts": "N", "annotator_counts": "M",
+        "independent_errors": "N", "reliability": "M", "reliability_error": "M", "position": "M", "position_error": "M",
+        "group_scores": "GN", "group_errors": "GN", "group_weights": "G", "membership": "MG",
+    }  # fmt: skip
 
     answer_type: str = "comparisons"
     scores: Floats

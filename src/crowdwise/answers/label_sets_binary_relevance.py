@@ -73,6 +73,10 @@ class LabelSetConsensus(Result):
 
     NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators", "labels")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "labels", "cells", "rates")
+    SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
+        "posterior": "NK", "member": "NK", "counts": "MK22", "spread": "MK22", "answers_per_item": "N",
+        "answers_per_annotator": "M", "labels_per_answer": "M", "agreement": "M",
+    }  # fmt: skip
 
     answer_type: str = "label-sets"
     labels: npt.NDArray[Any]

@@ -90,6 +90,11 @@ class Clustering(Result):
     """
 
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "clusters")
+    SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
+        "posterior": "NK", "prior": "K", "cluster_codes": "N<K", "sensitivity": "M", "specificity": "M",
+        "counts": "M22", "spread": "M22", "answers_per_item": "N", "answers_per_annotator": "M", "agreement": "M",
+        "component": "N<N", "tried": "C", "evidence": "C",
+    }  # fmt: skip
 
     answer_type: str = "similarities"
     posterior: Floats

@@ -44,6 +44,7 @@ class TagConsensus(Consensus):
     NAMES: ClassVar[tuple[str, ...]] = (*Consensus.NAMES, "sequence_names", "words")
     TABLES: ClassVar[tuple[str, ...]] = (*Consensus.TABLES, "spans")
     UNIT: ClassVar[str] = "tokens"
+    SHAPES: ClassVar[dict[str, str]] = Consensus.SHAPES | {"position": "N", "transition": "AK"}
 
     answer_type: str = "tags"
     starts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
@@ -52,6 +53,12 @@ class TagConsensus(Consensus):
     words: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))
     scheme: str = "plain"
     transition: Floats | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        N, S, starts = len(self.items), len(self.sequence_names), self.starts
+        if starts.shape != (S + 1,) or starts[0] != 0 or starts[-1] != N or (np.diff(starts) < 0).any():
+            raise ValueError("starts does not divide the tokens into sequences")
 
     @classmethod
     def of(cls, model: Any, answers: Tags, **found: Any) -> Self:

@@ -76,6 +76,12 @@ class Consensus(Result):
     NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators", "classes")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "confusion")
     UNIT: ClassVar[str] = "items"
+    SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
+        "posterior": "NK", "prior": "K", "label_codes": "N<K", "total": "M", "agreement": "M", "counts": "MKK",
+        "spread": "MKK", "votes_per_item": "N", "votes_per_annotator": "M", "weight_per_item": "N", "confusion": "MKK",
+        "gold": "N<K", "item_prior": "NK", "uncorrected": "NK", "judged": "2M", "annotator_columns": "M",
+        "item_columns": "N",
+    }  # fmt: skip
 
     answer_type: str = "votes"
     classes: npt.NDArray[Any]

@@ -50,6 +50,7 @@ from crowdwise.core.crowd_kind import CrowdKind
 from crowdwise.core.gold_regression import NEGLIGIBLE, regress
 from crowdwise.core.numerics import Floats, Ints, clamp, safe_log, softmax
 from crowdwise.core.vote_sums import single_annotator_items
+from crowdwise.data.saved_files import check_types
 from crowdwise.data.votes import Votes
 from crowdwise.kernels import reference
 
@@ -180,6 +181,7 @@ class Dependence:
     @classmethod
     def of(cls, saved: dict[str, Any]) -> Dependence:
         """What :meth:`plain` wrote."""
+        check_types(cls, saved)
         return cls(**saved | {name: tuple(saved.get(name, ())) for name in ("bias", "losses")})
 
 

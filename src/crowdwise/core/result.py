@@ -28,7 +28,7 @@ from crowdwise.data.folders import replacing
 from crowdwise.data.frames import make_frame
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.readable import Frozen
-from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays, write_json
+from crowdwise.data.saved_files import SavedFiles, check_shapes, check_types, read_saved, write_arrays, write_json
 from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import ConvergenceWarning, DivergedError, InputError, ParameterError, ReadError
 
@@ -62,6 +62,8 @@ class Result(Frozen, ABC):
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators")
     FINITE: ClassVar[tuple[str, ...]] = ("posterior", "prior", "confusion", "scores", "values")
     """Fields that a fit must fill with finite numbers."""
+    SHAPES: ClassVar[dict[str, str]] = {"trace": "T"}
+    """The shapes of arrays in letters: N items, M annotators, K classes, and sizes that arrays share."""
 
     method: str
     params: dict[str, Any]
@@ -177,12 +179,17 @@ class Result(Frozen, ABC):
             raise ReadError(f"{saved.folder} holds a saved {found}: load it with crowdwise.{found}.load.")
         with saved.reading():
             for name in cls.NAMES:
+                if not all(isinstance(one, (str, int, float)) for one in facts[name]):
+                    raise ValueError(f"{name} are not names")
                 facts[name] = encoding.to_vocabulary(facts[name])
             for name in list(arrays):
                 field, colon, column = name.partition(":")
                 if colon:
                     facts.setdefault(field, {})[column] = arrays.pop(name)
-            return cls(**facts, **arrays)
+            check_types(cls, values := {**facts, **arrays})
+            sizes = zip("NMK", (len(values[name]) for name in cls.NAMES), strict=False)
+            check_shapes(values, cls.SHAPES, dict(sizes))
+            return cls(**values)
 
 
 def warn_unconverged(result: Result) -> None:
@@ -276,6 +283,12 @@ class Estimates(Result):
     share
         The weight of the model in the values, the rest being plain means of the ratings (methods with ``hedge``).
     """
+
+    SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
+        "values": "N", "deviations": "N", "ratings_per_item": "N", "ratings_per_annotator": "M", "freedom": "N",
+        "shared": "N", "bias": "M", "bias_sd": "M", "scale": "M", "scale_sd": "M", "precision": "M",
+        "precision_shape": "M", "annotator_columns": "M", "item_columns": "N",
+    }  # fmt: skip
 
     answer_type: str = "ratings"
     values: Floats

@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,50 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
         raise ValueError(f"the array {info.filename} claims {size} bytes, and its file does not hold them")
     with archive.open(info) as file:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+SIMPLE: dict[str, Any] = {
+    "str": str, "bool": bool, "int": int, "float": (int, float), "list[str]": list,
+    "tuple[float, ...]": (list, tuple), "Dependence": dict,
+}  # fmt: skip
+"""What a field that is declared so may hold in a file; any other field is an array, or arrays by name."""
+NUMBERS = {"Floats": "f", "Ints": "iu", "npt.NDArray[np.bool_]": "b", "npt.NDArray[np.int32]": "iu"}
+
+
+def check_types(cls: type, values: Mapping[str, Any]) -> None:
+    """A ValueError where a value is not what the field of a dataclass is declared to hold: files can be forged."""
+    for one in fields(cls):
+        declared, optional = str(one.type).removesuffix(" | None"), str(one.type).endswith(" | None")
+        value = values.get(one.name)
+        if one.name not in values or (value is None and optional):
+            continue
+        right = isinstance(value, dict if "[str, " in declared else SIMPLE.get(declared, np.ndarray))
+        if isinstance(value, np.ndarray) and declared in NUMBERS:
+            right = value.dtype.kind in NUMBERS[declared]
+        if isinstance(value, (list, tuple)):
+            right = right and all(isinstance(part, str if declared == "list[str]" else float) for part in value)
+        if not right:
+            raise ValueError(f"{one.name} is not what it is declared to be, {declared}")
+
+
+def check_shapes(values: Mapping[str, Any], shapes: Mapping[str, str], sizes: dict[str, int]) -> None:
+    """A ValueError where an array has another shape than its letters say, or holds codes beyond ``sizes``.
+
+    ``"NK"``: N rows and K columns; a letter without a size gets that of the first array with it. ``"N<K"``: N codes
+    below K, or -1. All arrays of a dict have its shape.
+    """
+    for name, letters in shapes.items():
+        value = values.get(name)
+        for array in value.values() if isinstance(value, dict) else () if value is None else (value,):
+            axes, _, below = letters.partition("<")
+            right = array.ndim == len(axes) and all(
+                n == (int(axis) if axis.isdecimal() else sizes.setdefault(axis, n))
+                for axis, n in zip(axes, array.shape, strict=True)
+            )
+            if right and below and array.size:
+                right = array.dtype.kind in "iu" and array.min() >= -1 and array.max() < sizes[below]
+            if not right:
+                raise ValueError(f"{name} does not fit what lies beside it: its shape is {array.shape}")
 
 
 def kind_of(folder: str | os.PathLike[str]) -> str | None:

@@ -108,7 +108,7 @@ class Inference:
             for name, value in own.items():
                 place, _, leaf = name.rpartition(".")
                 owner = module.get_submodule(place)
-                if getattr(owner, leaf).shape != value.shape:
+                if module is self.head and getattr(owner, leaf).shape != value.shape:
                     value = value.to(self.device)
                     setattr(owner, leaf, nn.Parameter(value) if leaf in owner._parameters else value)
             module.load_state_dict(own)

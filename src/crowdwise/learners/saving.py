@@ -36,9 +36,9 @@ def read_learner(folder: str | os.PathLike[str], key: str | None = None) -> tupl
     """The files that :func:`write_learner` wrote, and the JSON part; checked to be of a method, where one is named."""
     saved = read_saved(folder, "learner")
     facts = saved.json(FACTS)
-    lacking = [name for name in ("method", "params") if name not in facts]
-    if lacking:
-        raise ReadError(f"{folder} does not hold a readable learner: {FACTS} lacks {lacking[0]!r}.")
+    for name, kind in (("method", str), ("params", dict)):
+        if not isinstance(facts.get(name), kind):
+            raise ReadError(f"{folder} does not hold a readable learner: {FACTS} lacks {name!r}.")
     if facts.get("format") != FORMAT:
         raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
     if key is not None and facts["method"] != key:

@@ -185,6 +185,10 @@ class Online(SavedStream):
 
     def learn(self, batch: Batch) -> Self:
         """Learn from votes in the codes of ``item_names``, ``annotator_names`` and ``class_names``."""
+        names = self.item_names, self.annotator_names, self.class_names
+        limits = zip((batch.items, batch.annotators, batch.label), names, strict=True)
+        if any(len(codes) and not 0 <= codes.min() <= codes.max() < len(known) for codes, known in limits):
+            raise InputError("A vote has a code that no item, annotator or class has.")
         self._refuse_repeats(batch)
         return self._learn(batch)
 

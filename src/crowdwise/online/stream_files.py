@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.model import EMModel
@@ -14,7 +15,7 @@ from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import Parameterised
 from crowdwise.core.result import plain
 from crowdwise.data.folders import replacing
-from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays, write_json
+from crowdwise.data.saved_files import SavedFiles, check_shapes, read_saved, write_arrays, write_json
 from crowdwise.errors import ParameterError, ReadError
 from crowdwise.online.annotator_tables import AnnotatorTables
 from crowdwise.online.vote_store import ITEMS, ROWS, Index, Names, VoteStore
@@ -78,10 +79,12 @@ class SavedStream(Parameterised):
                     f"give that model, not {model.key} with {params}."
                 )
             online = cls(model, classes=facts["classes"], **facts["options"])  # type: ignore[call-arg]
-            online._take(saved.arrays(ARRAYS), facts)
+            arrays = saved.arrays(ARRAYS)
             for name in NAMES:
                 if name in facts:
                     setattr(online, name, Names(facts[name]))
+            _check(arrays, facts)
+            online._take(arrays, facts)
             online.notes = facts["notes"]
             online.waiting = {name: known for name, known in facts["waiting"]}
         return online
@@ -118,6 +121,40 @@ class SavedStream(Parameterised):
             setattr(self.tables, name, arrays[name])
         for name in COUNTERS:
             setattr(self, name, facts[name])
+
+
+LARGEST, MOST_VOTES = 2**62, 1e9
+SHAPES = {
+    "items": "N<I", "annotators": "M<J", "last": "N<S", "truth": "N<K", "posterior": "NK", "annotator": "S<M",
+    "label": "S<K", "weight": "S", "before": "S<S", "clock": "M", "given": "M", "counts": "MKK", "mass": "K",
+    "pooled": "KK", "moving": "HKK",
+}  # fmt: skip
+"""The shapes of what is saved: N items of I, M annotators of J, S votes, K classes."""
+
+
+def _check(arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> None:
+    """A ValueError where the arrays of a stream do not fit together: a code that is too large would reach compiled
+    loops, and a vote that is said to follow itself has no end."""
+    if 0 < sum(name in facts for name in NAMES) < len(NAMES):
+        raise ValueError(f"it lacks some of {', '.join(NAMES)}")
+    sizes = {letter: len(facts[name]) if name in facts else LARGEST for letter, name in zip("IJK", NAMES, strict=True)}
+    sizes |= {"K": len(arrays["mass"])} if "class_names" not in facts else {}
+    sizes["S"] = len(arrays["label"])
+    check_shapes(arrays, SHAPES, sizes)
+    if sizes["H"] not in (0, sizes["M"]):
+        raise ValueError("moving has not a table for each annotator")
+    codes = [arrays[name] for name in ("items", "annotators", "annotator", "label")]
+    if any(array.min(initial=0) < 0 for array in codes) or any(len(np.unique(a)) < len(a) for a in codes[:2]):
+        raise ValueError("items, annotators and labels are codes from 0 on")
+    if (arrays["before"] >= np.arange(sizes["S"])).any():
+        raise ValueError("a vote follows a later one")
+    for name, dtype in {**ROWS, **ITEMS, **dict.fromkeys((*TABLES, "posterior", "mass", "pooled"), np.float64)}.items():
+        if arrays[name].dtype != dtype:
+            raise ValueError(f"{name} is of the kind {arrays[name].dtype}")
+    if not ((arrays["clock"] >= 0.0) & (arrays["clock"] < MOST_VOTES)).all():
+        raise ValueError("clock is not a number of votes")
+    if any(not isinstance(facts[name], int) or not 0 <= facts[name] < LARGEST for name in COUNTERS):
+        raise ValueError(f"{', '.join(COUNTERS)} are numbers from 0 on")
 
 
 def _params(model: EMModel) -> Any:

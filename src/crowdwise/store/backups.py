@@ -18,7 +18,9 @@ import sqlalchemy as sa
 
 from crowdwise.data.folders import write_whole
 from crowdwise.errors import OutputError, ReadError
+from crowdwise.store.campaign_rows import find_campaign
 from crowdwise.store.database import Database
+from crowdwise.store.live_votes import LiveVotes
 from crowdwise.store.store_tables import metadata
 
 FORMAT = 1
@@ -80,10 +82,16 @@ def restore(database: Database, path: Path) -> dict[str, int]:
         for table in metadata.sorted_tables:
             found = 0
             for rows in _read(archive, table.name, columns[table.name], path):
-                conn.execute(table.insert(), rows)
+                _check_rows(table, rows, path)
+                try:
+                    conn.execute(table.insert(), rows)
+                except sa.exc.SQLAlchemyError as error:
+                    reason = str(error.orig if isinstance(error, sa.exc.DBAPIError) else error)
+                    raise ReadError(f"{path} is damaged: {table.name}: {reason}.") from error
                 found += len(rows)
             if found != counts.get(table.name):
                 raise ReadError(f"{path} is damaged: {table.name} has {found} rows of {counts.get(table.name)}.")
+        _check_campaigns(conn, path)
         if not database.is_sqlite:
             for name in SERIAL:
                 conn.execute(
@@ -93,6 +101,54 @@ def restore(database: Database, path: Path) -> dict[str, int]:
                     )
                 )
     return dict(counts)
+
+
+JSON = {"classes", "settings", "gold", "grp", "payload", "answer", "shown", "skills", "data", "kinds", "body", "detail"}
+"""Columns that hold JSON, beside the names of items and annotators."""
+PAIRS = ("votes", "answers", "leases", "skips")
+"""Tables that name an item and an annotator by their numbers."""
+
+
+def _check_rows(table: sa.Table, rows: list[dict[str, Any]], path: Path) -> None:
+    """An error where a value is not of the kind of its column: SQLite takes any."""
+    for row in rows:
+        for column in table.columns:
+            value, kind = row[column.name], column.type.python_type
+            right = value is None and column.nullable
+            if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+                right = abs(value) < 1e300
+            elif type(value) is kind:
+                right = kind is not int or abs(value) < 2**62
+            if right and isinstance(value, str):
+                right = "\0" not in value and value.encode(errors="replace").decode() == value
+            try:
+                if right and value is not None and (column.name in JSON or (column.name == "name" and "number" in row)):
+                    json.loads(value)
+            except (ValueError, RecursionError):
+                right = False
+            if not right:
+                raise ReadError(f"{path} is damaged: {table.name} has {value!r:.100} as {column.name}.")
+
+
+def _check_campaigns(conn: sa.Connection, path: Path) -> None:
+    """An error where numbers of items and annotators lead nowhere, or where a campaign of classes cannot be
+    followed: it is, once, as the server will do."""
+    for name in ("items", "annotators"):
+        holes = f"SELECT campaign FROM {name} GROUP BY campaign HAVING min(number) <> 1 OR max(number) <> count(*)"
+        if conn.execute(sa.text(holes)).first() is not None:
+            raise ReadError(f"{path} is damaged: {name} are not numbered one after the other.")
+        for table in PAIRS:
+            lost = (
+                f"SELECT 1 FROM {table} x LEFT JOIN {name} y ON y.campaign = x.campaign AND y.number = x.{name[:-1]} "
+                "WHERE y.number IS NULL LIMIT 1"
+            )
+            if conn.execute(sa.text(lost)).first() is not None:
+                raise ReadError(f"{path} is damaged: {table} have one of {name} that is not there.")
+    for id_ in conn.execute(sa.text("SELECT id FROM campaigns WHERE answer_type = 'votes'")).scalars().all():
+        try:
+            LiveVotes().follow(conn, find_campaign(conn, id_))
+        except Exception as error:
+            raise ReadError(f"{path} is damaged: campaign {id_} cannot be followed: {error}.") from error
 
 
 def _read(archive: zipfile.ZipFile, name: str, columns: list[str], path: Path) -> Iterator[list[dict[str, Any]]]:

@@ -1,0 +1,130 @@
+"""Files whose digests are right and whose numbers are not: each of these reached a compiled loop, or had no end."""
+
+from __future__ import annotations
+
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+from crowdwise.data.folders import seal
+from crowdwise.errors import CrowdwiseError, ReadError
+from crowdwise.server.configuration import load_configuration
+from crowdwise.store.backups import back_up, restore
+from crowdwise.store.database import Database
+from crowdwise.store.journal import link
+from server_site import running
+
+VOTES = cw.simulate.one_coin(40, n_annotators=6, n_classes=3, votes_per_item=3, random_state=0).votes
+
+
+def forge(folder: Path, kind: str, **changes: Callable[[Any], Any]) -> None:
+    """Change arrays of a saved folder, and make its manifest anew."""
+    with np.load(folder / "arrays.npz") as archive:
+        arrays = dict(archive)
+    for name, change in changes.items():
+        arrays[name] = change(arrays[name])
+    np.savez(folder / "arrays.npz", **arrays)
+    seal(folder, kind)
+
+
+def first(value: Any) -> Callable[[Any], Any]:
+    """A change of the first number."""
+
+    def change(array: Any) -> Any:
+        array.flat[0] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("before", first(0)), ("before", first(119)), ("label", first(3)), ("annotator", first(6)),
+        ("last", first(120)),
+        ("items", first(2**40)), ("items", first(-1)), ("truth", first(3)), ("posterior", lambda a: a[:5]),
+        ("counts", lambda a: a.astype(np.int8)), ("clock", first(1e308)), ("mass", lambda a: a[:2]),
+    ],
+)  # fmt: skip
+def test_a_stream(tmp_path: Path, name: str, change: Callable[[Any], Any]) -> None:
+    cw.Online(cw.DawidSkene()).partial_fit(VOTES).save(tmp_path / "stream")
+    forge(tmp_path / "stream", "stream", **{name: change})
+    with pytest.raises(ReadError, match="does not hold a readable stream"):
+        cw.load(tmp_path / "stream")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("label_codes", first(3)), ("posterior", lambda a: a.T), ("votes_per_item", lambda a: a[:5]),
+        ("confusion", lambda a: a.astype(str)), ("total", lambda a: np.append(a, 1.0)),
+    ],
+)  # fmt: skip
+def test_a_consensus(tmp_path: Path, name: str, change: Callable[[Any], Any]) -> None:
+    cw.aggregate(VOTES, "dawid-skene").save(tmp_path / "consensus")
+    forge(tmp_path / "consensus", "consensus", **{name: change})
+    with pytest.raises(ReadError, match="does not hold a readable consensus"):
+        cw.load(tmp_path / "consensus")
+
+
+@pytest.mark.parametrize(("column", "value"), [("label", 3), ("label", -1), ("item", 0), ("annotator", 7)])
+def test_a_campaign(tmp_path: Path, column: str, value: int) -> None:
+    with cw.Campaign.create(tmp_path / "c", cw.OneCoin(), classes=[0, 1, 2], unknown="add") as campaign:
+        campaign.add(VOTES)
+    db = sqlite3.connect(tmp_path / "c" / "campaign.db")
+    db.execute(f"UPDATE votes SET {column} = ? WHERE id = 5", (value,))
+    names = {table: dict(db.execute(f"SELECT id, name FROM {table}").fetchall()) for table in ("items", "annotators")}
+    chain = ""
+    columns = "id, vote_id, item, annotator, label, price, time"
+    for number, *vote in db.execute(f"SELECT {columns} FROM votes ORDER BY id").fetchall():
+        last = list(names["items"].values())[-1]  # what number 0 would be taken for
+        chain = link(chain, tuple(vote), names["items"].get(vote[1], last), names["annotators"].get(vote[2], ""))
+        db.execute("UPDATE votes SET chain = ? WHERE id = ?", (chain, number))
+    db.commit()
+    db.close()
+    with pytest.raises(CrowdwiseError), cw.Campaign.open(tmp_path / "c") as campaign:
+        campaign.status()
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new"),
+    [
+        ("votes", '"wren"', '"owl"'), ("votes", ", 1, 1, ", ", 99, 1, "), ("votes", ", 1, 1, ", ", 0, 1, "),
+        ("items", ", 2, ", ", 9, "), ("items", ", 2, ", ", null, "), ("campaigns", "birds", "\\u0000"),
+        ("annotators", ', 1, "', ', "x", "'), ("items", '"p0', '{"'),
+    ],
+)  # fmt: skip
+def test_a_backup(tmp_path: Path, table: str, old: str, new: str) -> None:
+    with running(load_configuration({"data": str(tmp_path / "one")}, environment={})) as site:
+        campaign = site.campaign()
+        site.votes(campaign, ("p0", "ann", "wren"), ("p1", "ann", "robin"))
+        back_up(site.service.database, tmp_path / "whole.zip")
+    with (
+        zipfile.ZipFile(tmp_path / "whole.zip") as whole,
+        zipfile.ZipFile(tmp_path / "forged.zip", "w", zipfile.ZIP_DEFLATED) as forged,
+    ):
+        for name in whole.namelist():
+            text = whole.read(name).decode()
+            if name == f"{table}.jsonl":
+                changed = text.replace(old.replace('"', '\\"') if old.startswith('"') else old,
+                                       new.replace('"', '\\"') if old.startswith('"') else new, 1)  # fmt: skip
+                assert changed != text, text
+                text = changed
+            forged.writestr(name, text)
+    for number, name in enumerate(("forged.zip", "whole.zip")):
+        folder = tmp_path / f"store{number}"
+        folder.mkdir()
+        database = Database(load_configuration({"data": str(folder)}, environment={}).url)
+        database.migrate()
+        if name == "forged.zip":
+            with pytest.raises(ReadError, match=r"forged\.zip is damaged"):
+                restore(database, tmp_path / name)
+        else:
+            assert restore(database, tmp_path / name)["votes"] == 2
+        database.close()
