@@ -1,4 +1,4 @@
-"""Forged folders and backups: values changed inside saved files, and manifests, digests and counts made anew for them.
+"""Forged folders and backups: values changed inside saved files, and manifests, digests and counts made for them.
 
     python benchmarks/attack/tampers.py [--seconds 60 | --rounds 10] [--seed 0] [--only consensus,learner,...]
 

@@ -13,8 +13,8 @@ import pytest
 ATTACKS = Path(__file__).resolve().parents[2] / "benchmarks" / "attack"
 
 
-def attack(name: str, rounds: int, targets: str) -> list[dict[str, Any]]:
-    command = [sys.executable, str(ATTACKS / name), "--rounds", str(rounds), "--seed", "7", "--only", targets]
+def attack(name: str, rounds: int, targets: str, *more: str) -> list[dict[str, Any]]:
+    command = [sys.executable, str(ATTACKS / name), "--rounds", str(rounds), "--seed", "7", "--only", targets, *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     found: dict[str, Any] = json.loads(done.stdout or "{}")
     assert done.returncode == 0 and found["held"], f"{done.stdout}\n{done.stderr}"
@@ -37,6 +37,12 @@ def test_damaged_at_random_places(target: str) -> None:
 def test_forged_with_manifests_made_anew(target: str) -> None:
     for counts in attack("tampers.py", 12 if target == "backup" else 25, target):
         assert counts["our_errors"] > 3 and counts["foreign"] == counts["died"] == 0
+
+
+def test_annotators_go_on_while_another_campaign_is_abused() -> None:
+    more = ("--seconds", "2", "--items", "5000", "--slowest", "60")  # a busy machine has waits of its own
+    for waits in attack("lanes.py", 0, "upload,broken upload,reports,webhook", *more):
+        assert waits["requests"] > 0 and not waits["failed"]
 
 
 @pytest.mark.parametrize("target", ["votes,label_sets,tags", "ratings,comparisons,rankings", "features,folder,guess"])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from crowdwise.server.item_uploads import MOST_VALUES
+from crowdwise.errors import CrowdwiseError
+from crowdwise.server import item_uploads
+from crowdwise.server.item_uploads import MOST_VALUES, read_upload
 from crowdwise.server.webhook_sender import is_inside
 from crowdwise.store.steady_clock import SteadyClock
 from server_site import Site
@@ -78,6 +82,40 @@ def test_json_of_too_many_values_is_refused_before_it_is_read(site: Site) -> Non
     headers = {**site.admin, "content-type": "application/json"}
     answer = site.client.post(f"/api/v1/campaigns/{campaign}/items", content=body, headers=headers)
     assert answer.status_code == 413 and f"{MOST_VALUES:,} values" in json.loads(answer.content)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b'[{"item":1},"p9",{"item":2}]', "1: expected an object"), (b'[{"item":1},]', "1: this is no JSON: trailing"),
+        (b'[{"item":1} {"item":2}]', "1: this is no JSON"), (b'[{"item":1}', "does not end"), (b"", "does not begin"),
+        (b'{"item":1}', "does not begin"), (b'[{"item":1}]x', "something follows"), (b'[{"item":1]}', "0: this is no"),
+        (b'["' + b'\\"' * 1_000_000, "does not end"), (b'[{"item":"' + b"x" * 9_000_000 + b'"}]', "bytes for an item"),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_items_is_said(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "upload.json").write_bytes(content)
+    with pytest.raises(CrowdwiseError, match=why):
+        list(read_upload(tmp_path / "upload.json"))
+
+
+def test_json_is_read_item_by_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads all of it in one call holds up the requests of everybody else."""
+    longest: list[int] = []
+
+    class Noted:
+        @staticmethod
+        def validate_json(text: bytes) -> Any:
+            longest.append(len(text))
+            return whole.validate_json(text)
+
+    whole = item_uploads._ITEMS
+    monkeypatch.setattr(item_uploads, "_ITEMS", Noted)
+    given = [{"item": i, "payload": {"text": '[{"\\' * 3, "n": [1, [2]]}, "gold": "a"} for i in range(3_000)]
+    (tmp_path / "upload.json").write_text(json.dumps(given, indent=1))
+    found = list(read_upload(tmp_path / "upload.json"))
+    assert [(one.item, one.payload, one.gold) for one in found] == [(i, given[0]["payload"], "a") for i in range(3_000)]
+    assert max(longest) < 500
 
 
 @pytest.mark.parametrize("address", ["192.0.0.8", "192.88.99.1", "3fff::1", "2001:db8::1", "64:ff9b::a00:1"])

@@ -7,6 +7,7 @@ read (Parquet, CSV) or while it is read (JSON lines).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,32 +171,59 @@ def _payload(value: Any, row: int) -> dict[str, Any]:
     raise InputError(f"Row {row} (counted from 0): payload is not a JSON object. Nothing was added.")
 
 
-_ITEM, _ITEMS = TypeAdapter(Item), TypeAdapter(list[Item])
+_ITEMS = TypeAdapter(list[Item])
+_MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""A text, closed or not, or a bracket."""
+MOST_ITEM = 8_000_000
+"""Bytes of an item in JSON; its payload may have fewer."""
 
 
 def _of_json(path: Path) -> Iterator[ItemGiven]:
     content = path.read_bytes()
     if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
         raise _too_large(f"{MOST_VALUES:,} values")
-    i: int | None = None
-    try:
+    for i, text in enumerate(_elements(content)):
+        if i >= MOST_ITEMS or len(text) > MOST_ITEM:
+            raise _too_large(f"{MOST_ITEMS:,} items" if i >= MOST_ITEMS else f"{MOST_ITEM:,} bytes for an item")
+        before = [b'{"item":0}'] if i else []  # what the comma before it follows
         try:
-            found = from_json(content)
-        except ValueError:
-            found = None
-        if not isinstance(found, list):
-            _ITEMS.validate_json(content)  # which says what is wrong
-        del content
-        if len(found) > MOST_ITEMS:
-            raise _too_large(f"{MOST_ITEMS:,} items")
-        for i, given in enumerate(found):
-            one = _ITEM.validate_python(given)
-            found[i] = None  # what was read is let go of
-            yield ItemGiven(one.item, one.payload, one.gold, one.group, one.priority)
-    except ValidationError as error:
-        where = () if i is None else (i,)
-        first = in_words([{**one, "loc": (*where, *one["loc"])} for one in error.errors()])[0]
-        raise InputError(
-            f'The upload is not a list of items such as {{"item": "photo1"}}: {first["where"]}: {first["what"]}. '
-            "Nothing was added."
-        ) from None
+            one = _ITEMS.validate_json(b"[%s%s]" % (b"".join(before), text))[-1]
+        except ValidationError as error:
+            at = i - len(before)
+            first = in_words([
+                {**found, "loc": (at + int(found["loc"][0]), *found["loc"][1:]) if found["loc"] else (i,)}
+                for found in error.errors()
+            ])[0]  # fmt: skip
+            what = re.sub(r" at line \d+ column \d+", "", first["what"])  # which is that of the part alone
+            raise _no_items(f"{first['where']}: {what}") from None
+        yield ItemGiven(one.item, one.payload, one.gold, one.group, one.priority)
+
+
+def _elements(content: bytes) -> Iterator[bytes]:
+    """The elements of a JSON list as text, each with the comma before it: what reads the whole list at once holds up
+    every other thread meanwhile. Values without brackets are with the next element."""
+    begin, depth, start = content.find(b"["), 0, 0
+    if begin < 0 or content[:begin].strip():
+        raise _no_items("it does not begin with [")
+    for mark in _MARKS.finditer(content, begin):
+        first, end = content[mark.start()], mark.end()
+        if first in b"[{":
+            depth += 1
+            start = end if depth == 1 else start
+        elif first in b"]}":
+            depth -= 1
+            if depth == 1:
+                yield content[start:end]
+                start = end
+            elif depth == 0:
+                if content[start : end - 1].strip():
+                    yield content[start : end - 1]
+                if content[end:].strip():
+                    raise _no_items("something follows the list")
+                return
+    raise _no_items("the list does not end")
+
+
+def _no_items(why: str) -> InputError:
+    example = '{"item": "photo1"}'
+    return InputError(f"The upload is not a list of items such as {example}: {why}. Nothing was added.")
