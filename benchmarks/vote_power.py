@@ -86,7 +86,7 @@ def measured(p, strength, base, power, votes):
 def compared(inputs, data, seed):
     x, votes = load(inputs, data, seed)
     p, fold = predictions(x, votes, seed, PATCHES if data.endswith("-patches") else {})
-    judges = held.VoteList.of(votes).judges()
+    judges = held.VoteList.of(votes).judges(votes.n_classes)
     now = held.scored(p, judges, fold)
     score = {t: held.Trial.of(held.sharpened(p, t), judges, fold, now.strength).score for t in BEFORE}
     before = max(BEFORE, key=lambda t: score[t])

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners.networks import NETWORKS, Probe, build, hidden_layer, linear, mlp
-from crowdwise.learners.networks_base import Network
+from crowdwise.learners.networks_base import Network, QuickDropout
 from crowdwise.learners.networks_images import Residual
 
 # name, one input that the papers use, length of the hidden vector
@@ -162,6 +162,18 @@ def test_mlp_is_what_it_says():
     assert not torch.equal(network.train()(x), network(x))  # dropout at work
     assert count(outline("mlp", (8192,), 8)) == 8192 * 128 + 128 + 128 * 8 + 8  # LabelMe
     assert count(outline("nguyen", (20,), 3)) == 20 * 512 + 512 + 512 * 512 + 512 + 512 * 3 + 3
+
+
+@pytest.mark.parametrize("share", [0.25, 0.3])
+def test_quick_dropout_drops_the_share_and_keeps_the_mean(share):
+    torch.manual_seed(0)
+    layer, x = QuickDropout(share), torch.full((101, 331), 2.0, requires_grad=True)
+    y = layer(x)
+    assert float((y == 0.0).float().mean()) == pytest.approx(share, abs=0.01)
+    torch.testing.assert_close(y[y > 0.0], torch.full_like(y[y > 0.0], 2.0 / (1.0 - share)))
+    y.sum().backward()
+    torch.testing.assert_close(x.grad * 2.0, y.detach())
+    assert torch.equal(layer.eval()(x), x)
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ class Ensemble(Learner):
     def _best(self, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Scored:
         """The best candidate, or what the last round made of it; the networks of that round are kept."""
         votes = VoteList.of(data.votes)
-        judges = votes.judges()
+        judges = votes.judges(data.votes.n_classes)
         if self.plain:
             scale = Scale.of(data.inputs) if self.scale else Scale.identity(self.shape_)
             self._plain = plain_members(data, gold, fold, scale)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning
 from crowdwise.learners import networks
 from crowdwise.learners.inputs import ArrayInputs, Inputs, Scale
-from crowdwise.learners.tabular import Softmax, flat_scale, scaled_rows
+from crowdwise.learners.tabular import Softmax, flat_scale, log_softmax, scaled_rows
 from crowdwise.learners.training_data import TrainingData
 
 SPREAD = 2.0
@@ -64,7 +64,7 @@ def plain_members(data: TrainingData, gold: Ints | None, fold: Ints, scale: Scal
     """The plain members, none for inputs that are large or not in memory."""
     if not are_small(data.inputs):
         return []
-    x = scaled_rows(data.inputs, *flat_scale(scale, data.inputs.shape))
+    x = scaled_rows(data.inputs, *flat_scale(scale, data.inputs.shape)).astype(np.float32)
     makers: dict[str, Callable[[Votes, Ints | None], Floats]] = {"shares": shares}
     if data.votes.n_annotators > 1:
         makers = {"consensus": consensus} | makers
@@ -72,25 +72,23 @@ def plain_members(data: TrainingData, gold: Ints | None, fold: Ints, scale: Scal
 
 
 def member(
-    name: str, make: Callable[[Votes, Ints | None], Floats], x: object, data: TrainingData, gold: Ints | None,
-    fold: Ints, scale: Scale,
+    name: str, make: Callable[[Votes, Ints | None], Floats], x: Any, data: TrainingData, gold: Ints | None, fold: Ints,
+    scale: Scale,
 ) -> Plain:  # fmt: skip
-    """One plain member, cross-fitted and fitted to all items."""
-    votes, p = data.votes, np.empty((len(fold), data.votes.n_classes))
-    model = Softmax(x.shape[1], votes.n_classes, x.shape[1] / SPREAD**2)  # type: ignore[attr-defined]
-    for j in range(-1, fold.max() + 1):  # all items first: each fold starts from there
+    """One plain member, cross-fitted and fitted to all items, in one go."""
+    votes, D, K = data.votes, x.shape[1], data.votes.n_classes
+    labels = []
+    for j in range(fold.max() + 2):  # all items last
         own = fold == j
-        known = gold if gold is None or j < 0 else np.where(own, -1, gold)
-        train = votes if j < 0 else votes.select(~own[votes.item])
+        known = None if gold is None else np.where(own, -1, gold)
+        train = votes.select(~own[votes.item])
         used = np.diff(train.indptr) > 0 if known is None else (np.diff(train.indptr) > 0) | (known >= 0)
-        part = Softmax(model.coef.shape[0] - 1, votes.n_classes, model.ridge)
-        part.coef = model.coef.copy()
-        part.fit(x, make(train, known) * used[:, None])
-        p[own] = np.exp(part.log_probs(x[own]))  # type: ignore[index]
-        if j < 0:
-            model = part
-    network = networks.linear(data.inputs.shape, votes.n_classes)
+        labels.append(make(train, known) * used[:, None])
+    model = Softmax(D, len(labels) * K, D / SPREAD**2)
+    model.fit(x, np.stack(labels, axis=1))
+    p = np.exp(log_softmax(np.asarray(x @ model.coef[:-1] + model.coef[-1]).reshape(len(fold), -1, K)))
+    network = networks.linear(data.inputs.shape, K)
     with torch.no_grad():
-        network.head.weight.copy_(torch.from_numpy(model.coef[:-1].T))
-        network.head.bias.copy_(torch.from_numpy(model.coef[-1]))
-    return Plain(name, p / p.sum(axis=1, keepdims=True), nn.Sequential(scale, network))
+        network.head.weight.copy_(torch.from_numpy(model.coef[:-1, -K:].T))
+        network.head.bias.copy_(torch.from_numpy(model.coef[-1, -K:]))
+    return Plain(name, p[np.arange(len(fold)), fold], nn.Sequential(scale, network))  # fold -1: by all items

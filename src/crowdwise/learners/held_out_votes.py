@@ -55,11 +55,14 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from crowdwise.core.numerics import Floats, Ints, normalise, softmax
+from crowdwise.core.vote_sums import sum_rows
 from crowdwise.data.votes import Votes
 
-ROUNDS, CROWD_ROUNDS, MIXTURE_ROUNDS = 15, 60, 100
+ROUNDS, MORE_ROUNDS, CROWD_ROUNDS, MIXTURE_ROUNDS = 15, 5, 60, 100
+"""Of EM: from counts, from the theta of another strength or temperature, with one matrix, and for a mixture."""
 STRENGTHS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)
 BASES = ("crowd", "both", "own")
 ABILITY_VOTES = 10.0
@@ -71,8 +74,8 @@ CLEARLY = 5.0
 WORSE = 3.0
 """By how many standard errors kappa must be smaller for a power, or a temperature, to be given up."""
 FLOOR = 1e-9
-MAX_JUDGES = 100_000
-"""Votes that score predictions: of more, those on some of the items."""
+MAX_JUDGES, MAX_CELLS = 100_000, 4_000_000
+"""Votes that score predictions, and their number times that of the classes: of more, those on some of the items."""
 
 
 class VoteList(NamedTuple):
@@ -83,6 +86,8 @@ class VoteList(NamedTuple):
     label: Ints
     weight: Floats
     n_annotators: int
+    n_folds: int = 1
+    """So many times the annotators occur: see :meth:`left_out`."""
 
     @classmethod
     def of(cls, votes: Votes) -> VoteList:
@@ -91,18 +96,29 @@ class VoteList(NamedTuple):
         )
         return cls(item, annotator, label, votes.weights, votes.n_annotators)
 
-    def judges(self, limit: int = MAX_JUDGES) -> VoteList:
-        """All votes on some items, drawn by a fixed seed, so that they are about as many as the limit."""
+    def judges(self, n_classes: int) -> VoteList:
+        """All votes on some items, drawn by a fixed seed, so that they are about as many as they may be."""
+        limit = min(MAX_JUDGES, MAX_CELLS // n_classes)
         if len(self.item) <= limit:
             return self
         drawn = np.random.default_rng(0).random(int(self.item.max()) + 1) < limit / len(self.item)
         return self.select(drawn[self.item])
 
-    def select(self, mask: npt.NDArray[np.bool_]) -> VoteList:
+    def select(self, mask: npt.NDArray[np.bool_] | Ints) -> VoteList:
         """Some of the votes."""
-        return VoteList(
-            self.item[mask], self.annotator[mask], self.label[mask], self.weight[mask], self.n_annotators
-        )  # fmt: skip
+        return self._replace(
+            item=self.item[mask], annotator=self.annotator[mask], label=self.label[mask], weight=self.weight[mask]
+        )
+
+    def left_out(self, fold: Ints) -> VoteList:
+        """For each fold the votes on the items of the others, as those of annotators of its own (fold * M + m)."""
+        n_folds = int(fold.max()) + 1
+        j, vote = np.nonzero(fold[self.item] != np.arange(n_folds)[:, None])
+        return self.select(vote)._replace(annotator=j * self.n_annotators + self.annotator[vote], n_folds=n_folds)
+
+    def of_fold(self, fold: Ints) -> VoteList:
+        """The votes as those of the annotators of the fold that their item is in."""
+        return self._replace(annotator=fold[self.item] * self.n_annotators + self.annotator)
 
 
 def sharpened(p: Floats, temperature: float) -> Floats:
@@ -111,45 +127,53 @@ def sharpened(p: Floats, temperature: float) -> Floats:
 
 
 def vote_confusions(
-    p: Floats, votes: VoteList, strength: float, base: str = "crowd", rounds: int = ROUNDS
+    p: Floats, votes: VoteList, strength: float, base: str = "crowd", rounds: int = ROUNDS, start: Floats | None = None
 ) -> Floats:  # fmt: skip
-    """M x K x K: theta; every row has ``strength`` votes in addition, distributed like those of the base."""
-    M, K = votes.n_annotators, p.shape[1]
-    cell, rows = votes.annotator * K + votes.label, p[votes.item]
+    """M x K x K: theta; every row has ``strength`` votes in addition, distributed like those of the base.
+
+    EM begins with the counts of p, or from the theta of a similar fit. Of votes :meth:`VoteList.left_out` of folds:
+    FM x K x K, those of each fold.
+    """
+    M, K, E = votes.n_annotators, p.shape[1], len(votes.item)
+    cell, rows, ones = votes.annotator * K + votes.label, p[votes.item], np.ones(K)
+    total = sp.csr_array((votes.weight, (cell, np.arange(E))), shape=(votes.n_folds * M * K, E))
 
     def counted(r: Floats) -> Floats:
-        columns = [np.bincount(cell, r[:, k] * votes.weight, minlength=M * K) for k in range(K)]
-        table: Floats = np.stack(columns, axis=1).reshape(M, K, K).transpose(0, 2, 1).astype(np.float64)
-        return normalise(table + strength * base_of(table, base), axis=2)
+        table = (total @ r).reshape(votes.n_folds, M, K, K).swapaxes(2, 3)
+        return normalise(table + strength * base_of(table, base), axis=3).reshape(-1, K, K)
 
-    theta = counted(rows)
+    theta = counted(rows) if start is None else start
     for _ in range(rounds):
-        r = rows * theta[votes.annotator, :, votes.label]
-        theta = counted(r / np.maximum(r.sum(axis=1, keepdims=True), FLOOR))
+        r = rows * theta.swapaxes(1, 2).reshape(-1, K).take(cell, axis=0)
+        theta = counted(r / np.maximum(r @ ones, FLOOR)[:, None])
     return theta
 
 
 def base_of(table: Floats, base: str) -> Floats:
-    """M x K x K (or K x K for all): what counts[m, k, l] are drawn to."""
+    """F x M x K x K (M may be 1, for all): what counts[f, m, k, l] are drawn to."""
     if base == "own":
         return knows_or_guesses(table)
-    crowd = normalise(table.sum(axis=0) + 1.0 / len(table[0]), axis=1)
+    crowd = normalise(table.sum(axis=1, keepdims=True) + 1.0 / table.shape[-1], axis=3)
     return crowd if base == "crowd" else 0.5 * crowd + 0.5 * knows_or_guesses(table)
 
 
 def knows_or_guesses(table: Floats) -> Floats:
-    """M x K x K: annotators who know the class with a probability of their own, or answer at their own label rates."""
-    K, total = table.shape[1], table.sum(axis=(1, 2))
-    usual = normalise(table.sum(axis=(0, 1)) + 1.0 / K, axis=0)
-    rates = (table.sum(axis=1) + usual) / (total + 1.0)[:, None]
-    shares = (table.sum(axis=2) + 1.0 / K) / (total + 1.0)[:, None]
-    chance = np.minimum((rates * shares).sum(axis=1), 1.0 - FLOOR)
-    right = np.trace(table, axis1=1, axis2=2)
-    by_chance = (total * chance).sum()
-    crowd = max((right.sum() - by_chance) / max(total.sum() - by_chance, FLOOR), 0.0)
+    """... x M x K x K: annotators who know the class with a probability of their own, or answer at their own label
+    rates."""
+    K, said, true = table.shape[-1], table.sum(axis=-2), table.sum(axis=-1)
+    total = said.sum(axis=-1)
+    usual = normalise(said.sum(axis=-2, keepdims=True) + 1.0 / K, axis=-1)
+    rates = (said + usual) / (total + 1.0)[..., None]
+    shares = (true + 1.0 / K) / (total + 1.0)[..., None]
+    chance = np.minimum((rates * shares).sum(axis=-1), 1.0 - FLOOR)
+    right = np.trace(table, axis1=-2, axis2=-1)
+    by_chance = (total * chance).sum(axis=-1)
+    crowd = np.maximum(
+        (right.sum(axis=-1) - by_chance) / np.maximum(total.sum(axis=-1) - by_chance, FLOOR), 0.0
+    )[..., None]  # fmt: skip
     right = (right + ABILITY_VOTES * (chance + crowd * (1.0 - chance))) / (total + ABILITY_VOTES)
-    a = np.maximum((right - chance) / (1.0 - chance), 0.0)[:, None, None]
-    return np.asarray(a * np.eye(K) + (1.0 - a) * rates[:, None, :])
+    a = np.maximum((right - chance) / (1.0 - chance), 0.0)[..., None, None]
+    return np.asarray(a * np.eye(K) + (1.0 - a) * rates[..., None, :])
 
 
 class Trial(NamedTuple):
@@ -162,19 +186,19 @@ class Trial(NamedTuple):
     """N x K: the log-likelihood of each item's votes in each class."""
     score: float
     """The mean log-likelihood of a vote."""
+    theta: Floats
+    """FM x K x K: of each fold, from the votes on the items of others."""
 
     @classmethod
     def of(
-        cls, p: Floats, votes: VoteList, fold: Ints, strength: float, base: str = "crowd", rounds: int = ROUNDS
+        cls, p: Floats, votes: VoteList, fold: Ints, strength: float, base: str = "crowd", rounds: int = ROUNDS,
+        start: Floats | None = None,
     ) -> Trial:  # fmt: skip
-        said, evidence = np.empty(len(votes.item)), np.zeros(p.shape)
-        for j in np.unique(fold[votes.item]):
-            own = fold[votes.item] == j
-            theta, mine = vote_confusions(p, votes.select(~own), strength, base, rounds), votes.select(own)
-            said[own] = (p[mine.item] * theta[mine.annotator, :, mine.label]).sum(axis=1)
-            evidence += log_likelihoods(theta, mine, len(p))
-        said = np.maximum(said, FLOOR)
-        return cls(p, said, evidence, float((votes.weight * np.log(said)).sum() / votes.weight.sum()))
+        theta, mine = vote_confusions(p, votes.left_out(fold), strength, base, rounds, start), votes.of_fold(fold)
+        each = theta[mine.annotator, :, mine.label]
+        said = np.maximum((p[mine.item] * each).sum(axis=1), FLOOR)
+        evidence = log_likelihoods(each, mine, len(p))
+        return cls(p, said, evidence, mean_log(said, votes), theta)
 
     def log_kappa(self, power: float) -> Floats:
         """N: how much more likely each input is, given the votes on it, than without them."""
@@ -215,10 +239,19 @@ def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
 
 def best_strength(p: Floats, votes: VoteList, fold: Ints, base: str) -> tuple[float, dict[float, Trial]]:
     """The strength under which votes are most likely at temperature 1, and with it a trial for each temperature."""
-    plain = {strength: Trial.of(p, votes, fold, strength, base) for strength in STRENGTHS}
-    strength = max(STRENGTHS, key=lambda one: plain[one].score)
-    others = {t: Trial.of(sharpened(p, t), votes, fold, strength, base) for t in TEMPERATURES[1:]}
-    return strength, {1.0: plain[strength]} | others
+    trials: list[Trial] = []
+    for strength in STRENGTHS:
+        trials.append(Trial.of(p, votes, fold, strength, base, *_from(trials)))
+    best = max(range(len(trials)), key=lambda i: trials[i].score)
+    found = {1.0: trials[best]}
+    for t in TEMPERATURES[1:]:
+        found[t] = Trial.of(sharpened(p, t), votes, fold, STRENGTHS[best], base, *_from([found[1.0]]))
+    return STRENGTHS[best], found
+
+
+def _from(trials: list[Trial]) -> tuple[int, Floats | None]:
+    """Rounds and start of EM, from the last of similar trials."""
+    return (MORE_ROUNDS, trials[-1].theta) if trials else (ROUNDS, None)
 
 
 def balanced(trials: dict[float, Trial]) -> tuple[float, float]:
@@ -273,12 +306,12 @@ def clearly_better(one: Floats, other: Floats, votes: VoteList) -> bool:
     return bool(gain.sum() > CLEARLY * np.sqrt(len(gain)) * gain.std())
 
 
-def log_likelihoods(theta: Floats, votes: VoteList, N: int) -> Floats:
-    """N x K: the log-likelihood of the votes on each item in each class."""
-    each = votes.weight[:, None] * np.log(theta[votes.annotator, :, votes.label])
-    return np.stack([np.bincount(votes.item, column, minlength=N) for column in each.T], axis=1)
+def log_likelihoods(each: Floats, votes: VoteList, N: int) -> Floats:
+    """N x K: the log-likelihood of the votes on each item in each class, from that of each vote (E x K)."""
+    return sum_rows(votes.weight[:, None] * np.log(each), votes.item, N)
 
 
 def posterior(p: Floats, theta: Floats, votes: VoteList, power: float = 1.0) -> Floats:
     """N x K: class probabilities from inputs and votes."""
-    return softmax(np.log(np.maximum(p, FLOOR)) + power * log_likelihoods(theta, votes, len(p)))
+    each = theta[votes.annotator, :, votes.label]
+    return softmax(np.log(np.maximum(p, FLOOR)) + power * log_likelihoods(each, votes, len(p)))

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 from crowdwise.errors import ParameterError, listing, suggestion
 from crowdwise.learners import networks_images as images
 from crowdwise.learners.inputs import FirstLinear, Flat
-from crowdwise.learners.networks_base import Network, Shape, input_size
+from crowdwise.learners.networks_base import Network, QuickDropout, Shape, input_size
 
 
 def linear(shape: Shape, n_classes: int) -> Network:
@@ -64,7 +64,7 @@ def mlp(shape: Shape, n_classes: int, hidden: Sequence[int] = (128,), dropout: f
     layers: list[nn.Module] = [Flat()]
     for size in hidden:
         linear = FirstLinear if len(layers) == 1 else nn.Linear
-        layers += [linear(width, size), nn.ReLU(), nn.Dropout(dropout)]
+        layers += [linear(width, size), nn.ReLU(), QuickDropout(dropout)]
         width = size
     return Network(nn.Sequential(*layers), width, n_classes, nn.Linear if hidden else FirstLinear)
 

@@ -67,17 +67,20 @@ class DataModel(Protocol):
 
 
 def log_softmax(logit: Floats) -> Floats:
-    top = logit - logit.max(axis=1, keepdims=True)
-    return np.asarray(top - np.log(np.exp(top).sum(axis=1, keepdims=True)))
+    top = logit - logit.max(axis=-1, keepdims=True)
+    return np.asarray(top - np.log(np.exp(top).sum(axis=-1, keepdims=True)))
 
 
 def softmax_loss(coef: Floats, x: Any, q: Floats, ridge: float) -> tuple[float, Floats]:
-    """- sum over rows and classes of q log f, plus the Gaussian prior; and its gradient ((D + 1) x K)."""
-    log_f = log_softmax(x @ coef[:-1] + coef[-1])
+    """- sum over rows and classes of q log f, plus the Gaussian prior; and its gradient ((D + 1) x K).
+
+    Several regressions on the same rows at once have N x G x K labels, and (D + 1) x GK weights.
+    """
+    log_f = log_softmax((x @ coef[:-1].astype(x.dtype, copy=False) + coef[-1]).reshape(q.shape))
     precision = np.append(np.full(len(coef) - 1, ridge), WEAK)[:, None]
-    gap = q.sum(axis=1, keepdims=True) * np.exp(log_f) - q
+    gap = (q.sum(axis=-1, keepdims=True) * np.exp(log_f) - q).reshape(len(q), -1)
     gradient = precision * coef
-    gradient[:-1] += x.T @ gap
+    gradient[:-1] += x.T @ gap.astype(x.dtype, copy=False)
     gradient[-1] += gap.sum(axis=0)
     return float(-(q * log_f).sum() + 0.5 * (precision * coef**2).sum()), gradient
 
@@ -101,7 +104,10 @@ def scaled_rows(inputs: Inputs, mean: Floats, deviation: Floats) -> Any:
 
 
 class Softmax:
-    """Softmax regression with a Gaussian prior, by L-BFGS; a second fit starts from the first."""
+    """Softmax regression with a Gaussian prior, by L-BFGS; a second fit starts from the first.
+
+    ``n_classes`` are those of all regressions, where labels of several are fitted at once.
+    """
 
     def __init__(self, n_features: int, n_classes: int, ridge: float, max_iter: int = 200) -> None:
         self.coef: Floats = np.zeros((n_features + 1, n_classes))
@@ -110,8 +116,9 @@ class Softmax:
     def fit(self, x: Any, q: Floats) -> None:
         from scipy.optimize import minimize
 
-        used = np.flatnonzero(q.sum(axis=1) > 0.0)
+        used = np.flatnonzero(q.reshape(len(q), -1).any(axis=1))
         x, q, shape = x[used], q[used], self.coef.shape
+        ftol = 1e-10 if x.dtype == np.float64 else 1e-8
 
         def loss(flat: Floats) -> tuple[float, Floats]:
             value, gradient = softmax_loss(flat.reshape(shape), x, q, self.ridge)
@@ -119,7 +126,7 @@ class Softmax:
 
         found = minimize(
             loss, self.coef.ravel(), jac=True, method="L-BFGS-B",
-            options={"maxiter": self.max_iter, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-5},
+            options={"maxiter": self.max_iter, "maxcor": 20, "ftol": ftol, "gtol": 1e-5},
         )  # fmt: skip
         self.coef = np.asarray(found.x).reshape(shape)
 
