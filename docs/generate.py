@@ -12,9 +12,9 @@ block               where                                   from
 ==================  ======================================  ====================================
 ``methods``         docs/methods.md                         the registry
 ``learners``        docs/learners.md                        the registry
-``parameters KEY``  docs/methods*.md, one for each method   the docstring and signature of its class
-                    docs/learners*.md, one for each learner its docstring and fields, those of all learners left out
-                    docs/answers*.md, one for each method   of these two, whichever it is
+``parameters KEY``  docs/methods*.md, one for each method   names and defaults of the class's fields
+                    docs/learners*.md, one for each learner the same, those of all learners left out
+                    docs/answers*.md, one for each method   one of the two
 ``answers``         docs/answers.md                          the registry
 ``shared BASE``     docs/learners.md                        docstring and fields of what learners share
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
@@ -61,6 +61,7 @@ os.environ.update(
 for _name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
     os.environ.pop(_name, None)
 
+import reference  # noqa: E402
 from docstrings import parse  # noqa: E402
 from tool_pages import tool_sections, tool_table  # noqa: E402
 
@@ -123,27 +124,19 @@ def method_table() -> str:
 
 
 def parameter_list(key: str) -> str:
-    """What is particular to a method as a table; what it shares with its base class as one line."""
+    """The parameters of a method with their defaults; the reference says what each means."""
     model = (registry.ANSWER_METHODS.get(key) or registry.find(key)).load()
-    base = next((c for c in model.__mro__[1:] if c.__dict__.get("key") in registry.METHODS), None)
-    described = descriptions(model)
-    known, inherited = model.parameters(), base.parameters() if base else {}
-    rows, same = [], []
-    for names, text in described:
-        mine = [n for n in names if n in known]
-        shared = base is not None and (names, text) in descriptions(base)
-        if shared and all(known[n] == inherited[n] for n in mine):
-            same += mine
-        elif mine:
-            text = f"As in [`{base.key}`]({home(base.key)}#{base.key}), with another default." if shared else text
-            rows.append((", ".join(f"`{n}`" for n in mine), ", ".join(f"`{known[n]!r}`" for n in mine), text))
-    out = [table(("parameter", "default", "meaning"), rows)] if rows else []
-    if same:
-        out.append(f"As in [`{base.key}`]({home(base.key)}#{base.key}): {', '.join(f'`{n}`' for n in same)}.")
-    left_out = [n for n in inherited if n not in known]
-    if left_out:
-        out.append(f"Not offered: {', '.join(f'`{n}`' for n in left_out)}.")
-    return "\n\n".join(out)
+    return parameter_line(model, model.parameters())
+
+
+def parameter_line(model: Any, shown: dict[str, Any]) -> str:
+    """Names and defaults, with a link to where the docstring describes them, which it must."""
+    described = {name for names, _ in descriptions(model) for name in names}
+    unnamed = [name for name in model.parameters() if name not in described]
+    if unnamed:
+        raise SystemExit(f"{model.__name__} does not describe {', '.join(unnamed)}: add them to its docstring.")
+    link = f"[Parameters](reference/{reference.entries()[model.__name__].address})"
+    return f"**{link}**: " + (", ".join(f"`{name}={default!r}`" for name, default in shown.items()) or "none") + "."
 
 
 def descriptions(model: Any) -> list[tuple[tuple[str, ...], str]]:
@@ -208,30 +201,16 @@ def shared_parameters(module: str, name: str) -> str:
 
 
 def learner_parameters(key: str) -> str:
-    """What is particular to a learner as a table; what it shares with all others as one line."""
+    """What is particular to a learner, or has another default than in all others."""
     model = (registry.ANSWER_METHODS.get(key) or registry.find(key, inputs=True)).load()
     base = next((c for c in model.__mro__ if c.__name__ in ("Learner", "NetworkEstimator", "Tabular")), None)
     if base is None:  # a learner without a network, of other answers than votes
-        return parameter_table([entry for owner in model.__mro__ for entry in section(owner)], model.parameters())
-    known, shared = model.parameters(), base.parameters()
-    entries: list[tuple[tuple[str, ...], str]] = []
-    for owner in model.__mro__[: model.__mro__.index(base)]:
-        named = {name for names, _ in entries for name in names}
-        mine = [(tuple(n for n in names if n in known and n not in named), text) for names, text in section(owner)]
-        as_there = r"As in :class:`[^`]*\b(?:NetworkEstimator|Tabular)`"
-        entries += [(names, text) for names, text in mine if names and not re.match(as_there, text)]
-    named = {name for names, _ in entries for name in names}
-    unnamed = [name for name in known if name not in named and name not in shared]
-    if unnamed:
-        raise SystemExit(f"{model.__name__} does not describe {', '.join(unnamed)}: add them to its docstring.")
-    out = [parameter_table(entries, known)] if entries else []
-    other = [f"`{n}={known[n]!r}`" for n in shared if n not in named and known[n] != shared[n]]
-    if other:
-        out.append(f"Another default than usual: {', '.join(other)}.")
+        return parameter_line(model, model.parameters())
+    shared = base.parameters()
+    mine = {n: value for n, value in model.parameters().items() if n not in shared or value != shared[n]}
     network = base.__name__ != "Tabular"
     link = "[all networks](learners.md#parameters)" if network else "[its kind](learners.md#without-a-network)"
-    out.append(f"{'And those' if entries else 'Those'} of {link}.")
-    return "\n\n".join(out)
+    return parameter_line(model, mine).removesuffix(".") + f"; and those of {link}."
 
 
 def parameter_table(entries: list[tuple[tuple[str, ...], str]], known: dict[str, Any]) -> str:

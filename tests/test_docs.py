@@ -238,7 +238,7 @@ def test_every_parameter_is_described() -> None:
     page = text_of_methods()
     for key, entry in registry.METHODS.items():
         described = page.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
-        assert [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
+        assert [name for name in entry.load().parameters() if f"`{name}=" not in described] == [], key
 
 
 def text_of_learners() -> str:
@@ -262,7 +262,8 @@ def test_every_parameter_of_learners_is_described() -> None:
     for key, entry in registry.LEARNERS.items():
         base = next(c.__name__ for c in entry.load().__mro__ if c.__name__ in ("NetworkEstimator", "Tabular"))
         described = block(f"parameters {key}") + block(f"shared {base}")
-        assert [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
+        named = [name for name in entry.load().parameters() if f"`{name}`" in described or f"`{name}=" in described]
+        assert named == list(entry.load().parameters()), key
 
 
 def test_every_method_for_other_answers_has_a_section() -> None:
@@ -272,7 +273,7 @@ def test_every_method_for_other_answers_has_a_section() -> None:
     for key, entry in registry.ANSWER_METHODS.items():
         described = text.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
         shared = "all networks" in described
-        assert shared or [name for name in entry.load().parameters() if f"`{name}`" not in described] == [], key
+        assert shared or [name for name in entry.load().parameters() if f"`{name}=" not in described] == [], key
 
 
 def commands() -> Iterator[tuple[str, Any]]:
