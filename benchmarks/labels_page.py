@@ -43,44 +43,28 @@ def compare(facts: dict[str, Any], published: Iterable[Published]) -> list[Besid
 
 PAGE = """# Labels on real crowds
 
-Written by `benchmarks/labels_page.py`. Every method sees the votes alone, with its defaults, {seeds}; the truth
-only measures. Methods with skills from pairs run without their fallback to equal weights. Accuracy is in percent, ties
-split. The best of a column is bold; a gap says that a method refused the data.
+Written by `benchmarks/labels_page.py` from `benchmarks/results/labels.json`, which also has log loss and seconds for
+each data set. Every method sees the votes alone, with its defaults, {seeds}; the truth only measures. Methods with
+skills from pairs run without their fallback to equal weights. Accuracy is in percent, ties split; the best of a
+column is bold; a gap says that a method refused the data. Log loss (the mean of -log P(true class), so low is good)
+and seconds of a fit are means over the data sets.
 
-Most defaults are those of the papers; no default may follow these tables. Not
-blind to public data sets are the smoothing of `dawid-skene` and its kin, the forms of `anchored` and `auto`, and the
-priors of `irt`, which were settled while figures such as these were in view: small differences in their favour mean
-nothing.
+Most defaults are those of the papers; no default may follow these tables. Not blind to public data sets are the
+smoothing of `dawid-skene` and its kin, the forms of `anchored` and `auto`, and the priors of `irt`, which were
+settled while figures such as these were in view: small differences in their favour mean nothing.
 
 {shapes}
 
 ## Accuracy
 
 {accuracy}
-
-## Log loss
-
-The mean of -log P(true class), so low is good. Real crowds break every model's assumptions, and confident models pay
-for it here.
-
-{loss}
-
-## Seconds
-
-A whole fit on one machine, as long as it took the first time.
-
-{seconds}
 """
 
 BESIDE = """
 ## Beside published figures
 
-Where a paper, its code or an independent re-computation gives a figure for the same data. Differences of more than
-half a point are bold and have their reason below.
-
-{table}
-
-## Why they differ
+`benchmarks/published.csv` has {n} figures of papers, their code or independent re-computations for the same data.
+{near} of them are within half a point of ours. The others, ours first:
 
 {reasons}
 """
@@ -95,26 +79,20 @@ def page(facts: dict[str, Any], published: Sequence[Published] = ()) -> str:
     }
     methods = [m for m in facts["methods"] if any((s, m) in found["accuracy"] for s in sets)]
     counted = {name: name for name in ("items", "annotators", "votes", "classes")} | {"items_with_truth": "with truth"}
+    more = {
+        "mean": tables.means(found["accuracy"], sets, methods, scale=100.0),
+        "log loss": tables.means(found["log_loss"], sets, methods, digits=2),
+        "seconds": tables.means(found["seconds"], sets, methods, digits=2),
+    }
     text = PAGE.format(
         seeds="one seed" if facts["seeds"] == 1 else f"the mean of {facts['seeds']} seeds",
         shapes=tables.counts(facts, counted),
-        accuracy=tables.figures(found["accuracy"], sets, methods, scale=100.0, best=max, mean=True),
-        loss=tables.figures(found["log_loss"], sets, methods, digits=2, best=min, mean=True),
-        seconds=tables.figures(found["seconds"], sets, methods, digits=2, mean=True),
+        accuracy=tables.figures(found["accuracy"], sets, methods, scale=100.0, best=max, more=more),
     )
     rows = compare(facts, published)
     if rows:
-        header = ("method", "data set", "here", "published", "difference", "source")
-        table = [
-            (f"`{p.method}`", p.data, f"{r.here:.2f}", f"{p.accuracy:.2f}",
-             tables.bold(f"{r.difference:+.2f}", r.large), p.source)
-            for r in rows for p in (r.published,)
-        ]  # fmt: skip
-        large = ((r.published, r.here) for r in rows if r.large)
-        text += BESIDE.format(
-            table=tables.markdown(header, table, left=(0, 1, 5)),
-            reasons=tables.reasons(large, 2, "No figure differs by more than half a point."),
-        )
+        large = [(r.published, r.here) for r in rows if r.large]
+        text += BESIDE.format(n=len(rows), near=len(rows) - len(large), reasons=tables.reasons(large, 2, "None."))
     return text
 
 

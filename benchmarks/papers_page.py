@@ -27,13 +27,12 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 HEAD = """# The papers' tables
 
-Written by `benchmarks/papers.py` from a file with a line for every finished cell (network, crowd, learner, seed).
-Figures are in percent. **Last epoch** and **chosen epoch** are of one and the same fit, with {share:g} % of the votes
-held out: the last epoch is what training ends with, the chosen epoch is the one after which the held-out votes were
-most likely. *Chosen by held-out votes* is, for each seed, the last epoch of the learner under which the held-out votes
-are most likely, among those that were run with that seed; early runs did not store how likely they are, and their seeds
-are left out of this line. Test images and true labels choose nothing, neither an epoch nor a setting; one setting
-serves all learners of a table. Published figures are often those of the best *test* epoch.
+Written by `benchmarks/papers.py` from `benchmarks/results/papers.jsonl`, a line for every finished cell (network,
+crowd, learner, seed), which also has measures that are not shown here: the epoch after which held-out votes were most
+likely ({share:g} % of the votes are held out), and seconds. Figures are in percent, of the last epoch. *Chosen by
+held-out votes* is, for each seed, the learner under which the held-out votes are most likely (seeds of early runs,
+which did not store that, are left out). Test images and true labels choose nothing, neither an epoch nor a setting;
+one setting serves all learners of a table. Published figures are often those of the best *test* epoch.
 
 A cell is the mean over seeds (which draw simulated votes, too), ± their standard deviation; the number in parentheses
 says how many of {seeds} seeds there are where some are missing. A figure is **bold** where it is at least as good as
@@ -180,7 +179,10 @@ def page(tables: Sequence[PaperTable], found: Rows) -> str:
         for figure in table.figures:
             if f"{table.name}-{figure.name}.svg" in drawn:
                 parts.append(f"![{figure.title}]({table.name}-{figure.name}.svg)\n")
+        drawn_measures = {figure.measure for figure in table.figures}
         for measure, title in MEASURES.items():
+            if measure not in {"accuracy_last", *drawn_measures, *table.published}:
+                continue
             lines = grid(table, found, measure)
             if lines is not None:
                 parts.append(f"### {title}\n")
@@ -190,7 +192,7 @@ def page(tables: Sequence[PaperTable], found: Rows) -> str:
             parts.append("\n".join(late) + "\n")
         devices = sorted({found[cell.name]["device"] for cell in table.cells if cell.name in found})
         if devices:
-            parts.append(f"On {' and '.join(devices)}, which several cells shared: alone a cell takes less time.\n")
+            parts.append(f"On {' and '.join(devices)}.\n")
         else:
             parts.append(f"None of its {len(table.cells)} cells has been run yet.\n")
     return "\n".join(parts)

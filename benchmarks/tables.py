@@ -75,11 +75,12 @@ def counts(facts: Mapping[str, Any], header: Mapping[str, str]) -> str:
 
 def figures(
     found: Mapping[tuple[str, str], tuple[float, float]], sets: Sequence[str], methods: Sequence[str], *,
-    scale: float = 1.0, digits: int = 1, best: Callable[[list[float]], float] | None = None, mean: bool = False,
+    scale: float = 1.0, digits: int = 1, best: Callable[[list[float]], float] | None = None,
+    more: Mapping[str, Mapping[str, str]] | None = None,
 ) -> str:  # fmt: skip
     """Methods x data sets, from (data set, method) -> mean and standard deviation; the best of a column is bold.
 
-    ``mean`` adds that of each method which has a figure everywhere.
+    ``more`` has further columns: name -> method -> text.
     """
     value = {cell: (round(scale * x[0], digits), scale * x[0], scale * x[1]) for cell, x in found.items()}
     there = {s: [value[s, m][0] for m in methods if (s, m) in value] for s in sets}
@@ -92,12 +93,20 @@ def figures(
         text = bold(f"{middle:.{digits}f}", rounded == top[s])
         return f"{text} ± {deviation:.{digits}f}" if deviation > 0.0 else text
 
-    def overall(m: str) -> str:
-        row = [found[s, m][0] for s in sets if (s, m) in found]
-        return f"{scale * float(np.mean(row)):.{digits}f}" if len(row) == len(sets) else ""
+    further = more or {}
+    rows = [
+        (f"`{m}`", *(shown(s, m) for s in sets), *(column.get(m, "") for column in further.values())) for m in methods
+    ]
+    return markdown(("method", *sets, *further), rows)
 
-    rows = [(f"`{m}`", *(shown(s, m) for s in sets), *([overall(m)] if mean else [])) for m in methods]
-    return markdown(("method", *sets, *(["mean"] if mean else [])), rows)
+
+def means(
+    found: Mapping[tuple[str, str], tuple[float, float]], sets: Sequence[str], methods: Sequence[str], *,
+    scale: float = 1.0, digits: int = 1,
+) -> dict[str, str]:  # fmt: skip
+    """The mean over data sets of each method that has a figure everywhere."""
+    rows = {m: [found[s, m][0] for s in sets if (s, m) in found] for m in methods}
+    return {m: f"{scale * float(np.mean(row)):.{digits}f}" for m, row in rows.items() if len(row) == len(sets)}
 
 
 def bold(text: str, yes: bool) -> str:
@@ -105,10 +114,9 @@ def bold(text: str, yes: bool) -> str:
 
 
 def reasons(rows: Iterable[tuple[Published, float]], digits: int, otherwise: str) -> str:
-    """Why figures here differ from published ones, a line for each."""
-    lines = [
-        f"- `{p.method}` on {p.data}, {here:.{digits}f} here and {p.accuracy:.{digits}f} ({p.source}): "
-        f"{p.reason or 'not known.'}"
-        for p, here in rows
-    ]
-    return "\n".join(lines) or otherwise
+    """Why figures here differ from published ones, a line for each reason of a method."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for p, here in rows:
+        figure = f"{p.data} {here:.{digits}f} ({p.source}: {p.accuracy:.{digits}f})"
+        grouped.setdefault((p.method, p.reason or "not known."), []).append(figure)
+    return "\n".join(f"- `{m}`, {', '.join(told)}: {why}" for (m, why), told in grouped.items()) or otherwise
