@@ -270,10 +270,6 @@ def page(sets: dict[str, dict[str, Case]], others: list[Case]) -> str:
     alike = unanimous(cases)
     held = np.array([[x[2], x[4], x[6]] for x in people])
     width = np.array([[x[3], x[5], x[7]] for x in people])
-    table_people = [
-        [name, f"{many:,}", *(f"{100 * c:.0f} % ({w:.2f})" for c, w in ((a, b), (c, d), (e, f)))]
-        for name, many, a, b, c, d, e, f in people
-    ]
     low = [f"{x[0]} {100 * x[4]:.0f} %" for x in people if x[4] < 0.75]
     PICTURES.joinpath("calibration.svg").write_text(diagram(cases), encoding="utf-8")
     return f"""# Calibration and the default method
@@ -334,8 +330,6 @@ right votes, and their width. By the votes alone {100 * held[:, 0].mean():.0f} %
 with the error that annotators have in common with their crowd, each crowd left out, **{100 * held[:, 1].mean():.0f} %**
 ({width[:, 1].mean():.2f}), with the {leave_one_out.CROWD_SD:g} in the package {100 * held[:, 2].mean():.0f} %
 ({width[:, 2].mean():.2f}). Under 75 %, left out: {", ".join(low) or "none"}.
-
-{tables.markdown(["data", "annotators", "by the votes alone", "left out", "package"], table_people)}
 
 ## Other sets
 

@@ -158,17 +158,6 @@ def development(data):
     return out
 
 
-def chosen(rows, number, figure, sign):
-    """For each set, the value that is best on average over the other sets."""
-    rows = [row for row in rows if row["number"] == number]
-    values = list(dict.fromkeys(row["value"] for row in rows))
-    out = {}
-    for name in DEVELOPED:
-        mean = [np.mean([r[figure] for r in rows if r["value"] == v and r["data"] != name]) for v in values]
-        out[name] = values[int(np.argmax(sign * np.array(mean)))]
-    return out
-
-
 def simulated_grades(seeds):
     out = []
     for name, given in GRADERS.items():
@@ -260,21 +249,6 @@ def real_table(rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def development_table(rows):
-    """One line per set and number: the figure at each value, and the value that the other sets choose."""
-    lines = []
-    for number, figure, sign, digits in (("shrink", "ratio", -1.0, 3), ("shared_error", "density", 1.0, 2)):
-        some = [row for row in rows if row["number"] == number]
-        values = list(dict.fromkeys(row["value"] for row in some))
-        pick = chosen(rows, number, figure, sign)
-        lines += [[f"`{number}`", *(f"{v:g}" for v in values), "chosen by the others"], ["---"] * (len(values) + 2)]
-        for name in DEVELOPED:
-            figures = [row[figure] for row in some if row["data"] == name]
-            lines.append([name, *(f"{x:.{digits}f}" for x in figures), f"{pick[name]:g}"])
-        lines.append([])
-    return "\n".join("| " + " | ".join(line) + " |" if line else "" for line in lines).strip()
-
-
 def fill(page, blocks):
     path = ROOT / "docs" / page
     text = path.read_text(encoding="utf-8")
@@ -308,14 +282,10 @@ def main():
         }
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if given.docs and given.only != "grades":
-        plain = ("precisions differ", "and biases", "and scales", "shared errors")
-        cover = [r for r in found["simulated_numbers"] if r["crowd"] in plain]
         rmse = [r for r in found["simulated_numbers"] if r["method"] != "gaussian, no shared error"]
         fill("answers-ratings.md", {
             "simulated": table(rmse, "crowd", {"rmse": "RMSE"}),
-            "coverage": table(cover, "crowd", {"items": "items", "bias": "bias", "precision": "precision"}, 2),
             "real": real_table(found["real_numbers"]),
-            "development": development_table(found["development"]),
         })  # fmt: skip
     if given.docs and given.only != "numbers":
         fill("answers-ordinal.md", {

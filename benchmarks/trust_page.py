@@ -131,20 +131,17 @@ def bluebird_part(found: dict[str, Any]) -> str:
 
 {_table(["method", "accuracy", "right", "log-likelihood"], body)}
 
-The tutorial reports .722 for its grouped majority and .916, 99 items of 108, for its grouped Dawid-Skene with J =
-7; it does not report the groups. We do not reach that number. Of {pairs} pairs the most significant one
-has p = {found["least_p"]:.4f}; among as many independent pairs {chance:.1f} are expected to have a p-value
-as small. So `find_groups` forms no groups of the {found["groups"]} annotators. The gap is two or three items, and one
-standard error of an accuracy on 108 items is 0.028.
-
-So small a set does not separate groupings. On {s["crowds"]} simulated crowds of this size with seven groups (second
-column: the standard deviation, over crowds, of the difference from `dawid-skene`):
+The tutorial reports .916, 99 items of 108, for its grouped Dawid-Skene with J = 7, without the groups. We do not reach
+that: two or three items, and one standard error is 0.028. Of {pairs} pairs the most significant has p =
+{found["least_p"]:.4f}, where {chance:.1f} as small are expected by chance, so `find_groups` forms no groups of the
+{found["groups"]} annotators. On {s["crowds"]} simulated crowds of this size with seven groups (second column: the
+standard deviation, over crowds, of the difference from `dawid-skene`):
 
 {_table(["method", "mean accuracy", "deviation of the difference"], simulated)}
 
-The likelihood alone prefers seven groups on bluebird, by {gain:.0f} nats over no groups. It does so too on crowds
-of this size that have hard items and no groups: there seven groups gain {hard[2]:.0f} nats, and accuracy goes
-from {_number(hard[0])} to {_number(hard[1])}. That is why groups are formed only where a pair is significant.
+The likelihood alone prefers seven groups, by {gain:.0f} nats; on crowds with hard items and no groups they gain
+{hard[2]:.0f} nats too, and accuracy goes from {_number(hard[0])} to {_number(hard[1])}. That is why groups are formed
+only where a pair is significant.
 """
 
 
@@ -182,36 +179,27 @@ def accuracy_part(rows: list[dict[str, Any]]) -> str:
     for shape in shapes:
         for kind in dict.fromkeys(r["kind"] for r in rows):
             some = [r for r in rows if r["shape"] == shape and r["kind"] == kind]
-            n = sum(r["intervals"] for r in some)
             cells = []
             for m in methods:
                 held = [r["held"][m] for r in some]
                 each += held if m != "truth known" else []
                 known += held if m == "truth known" else []
-                cells.append(" ".join(_number(h) for h in held))
-            body.append([shape, kind, f"{n:,}", f"{sum(r['width'] for r in some) / len(some):.2f}", *cells])
+                cells.append(_number(sum(held) / len(held)))
+            body.append([shape, kind, f"{sum(r['width'] for r in some) / len(some):.2f}", *cells])
     inside = sum(0.93 <= h <= 0.97 for h in each) / len(each)
     mean = sum(each) / len(each)
     return f"""
 ## Intervals of accuracy
 
-The coverage of the 95 % interval of `consensus.accuracy()`: how often it contains the true accuracy of an annotator;
-in each cell with two, three and five classes. `assess_annotators` has the same intervals.
+The coverage of the 95 % interval of `consensus.accuracy()`: how often it contains the true accuracy of an annotator,
+the mean of two, three and five classes. `assess_annotators` has the same intervals.
 
-{_table(["crowd", "annotators", "intervals", "mean width", *methods], body, 2)}
+{_table(["crowd", "annotators", "mean width", *methods], body, 2)}
 
-The mean is {_number(mean)}; {inside:.0%} of the cells are between .93 and .97, the least is {_number(min(each))} and
-the most {_number(max(each))}. The first column is the same interval with known truth, on the same crowds: mean
-{_number(sum(known) / len(known))}, from {_number(min(known))} to {_number(max(known))}, the range of chance in
-as many draws. Methods see the same crowds, so their cells are correlated.
-
-- **Above .97** are the sparsest crowds: with ten votes per annotator and uncertain truth there is little information
-  about an annotator, and an interval that is most of 0 to 1 is rarely wrong. It is not narrowed by the rest of the
-  crowd, which is no evidence about one annotator.
-- **Below .93**, and more than a point below the first column: `dawid-skene` on three votes per item and five skewed
-  classes, where it confuses a rare class with another, and the meaning of the classes comes from the consensus. Two
-  small cells (hammers and spammers at 8 votes, 2 classes; one-coin, complete, 3 classes) are within two standard
-  errors of .95.
+By number of classes, the mean is {_number(mean)}; {inside:.0%} of the cells are between .93 and .97, the least is
+{_number(min(each))} (`dawid-skene`, three votes per item, five skewed classes: it confuses a rare class with another)
+and the most {_number(max(each))} (the sparsest crowds, whose intervals are most of 0 to 1). With known truth, on the
+same crowds, it is {_number(sum(known) / len(known))}, from {_number(min(known))} to {_number(max(known))}.
 """
 
 
