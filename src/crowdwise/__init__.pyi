@@ -78,6 +78,9 @@ from crowdwise.saved import load as load
 from crowdwise.store.campaign import Campaign as Campaign
 from crowdwise.trust.agreement import agreement as agreement
 from crowdwise.trust.annotators import coverage_table as coverage_table
+from crowdwise.trust.certificate import Certificate as Certificate
+from crowdwise.trust.certificate import certify as certify
+from crowdwise.trust.certificate import draw_for_gold as draw_for_gold
 
 __version__: str
 __all__: list[str]

@@ -10,6 +10,7 @@ Every function takes votes, most a consensus of them as well, and none looks at 
 ``annotators``         a table of annotators with intervals and flags
 ``coverage``           annotators who abstain: coverage, overlap, conflict (``crowdwise.coverage_table``)
 ``item_review``        items to look at again, and classes that are taken for one another
+``certificate``        the labels of which a share is proven to be right, by random gold labels (``crowdwise.certify``)
 ``effective_votes``    how many independent annotators a panel is worth
 ``gold_choice``        the items whose truth would help most
 ``fairness``           error rates by an attribute of items; ``fair_thresholds`` that keep gaps small
@@ -29,6 +30,7 @@ _WHERE: dict[str, tuple[str, ...]] = {
     ),
     "agreement_pairs": ("PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"),
     "annotators": ("AnnotatorReport", "assess_annotators", "coverage_table"),
+    "certificate": ("Certificate", "certify", "draw_for_gold"),
     "colluders": ("SharedMistakes", "shared_mistakes"),
     "collusion_rings": ("Colluders", "find_colluders"),
     "demographics": ("DemographicReport", "compare_demographics"),

@@ -1,0 +1,57 @@
+"""``crowdwise certify``, from the sheet to the released labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import crowdwise as cw
+from crowdwise.cli.main import app
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "crowd"
+    cw.simulate.one_coin(800, n_annotators=20, votes_per_item=5, random_state=0).save(path)
+    return path
+
+
+def run(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, [str(a) for a in arguments], prog_name="crowdwise", env={"COLUMNS": "120"})
+
+
+def filled(folder: Path, tmp_path: Path) -> Path:
+    done = run("certify", folder / "labels.csv", "--ask", 120, "--out", tmp_path / "sheet.csv")
+    assert done.exit_code == 0 and "120 of 800 items, drawn at random" in done.stderr
+    truth = pl.read_csv(folder / "truth.csv")
+    sheet = pl.read_csv(tmp_path / "sheet.csv").drop("label").join(truth, on="item").rename({"truth": "label"})
+    sheet.write_csv(tmp_path / "gold.csv")
+    return tmp_path / "gold.csv"
+
+
+def test_from_the_sheet_to_released_labels(folder: Path, tmp_path: Path) -> None:
+    gold, out = filled(folder, tmp_path), tmp_path / "released.csv"
+    done = run("certify", folder / "labels.csv", "--gold", gold, "--max-error", 0.1, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert "at most 10% are wrong, with 95% confidence, by 120 random gold labels" in done.stderr
+    table = pl.read_csv(out)
+    assert table["gold"].sum() == 120 and table.filter("gold")["released"].all() and table.height == 800
+    done = run("certify", folder / "labels.csv", "--gold", gold, "--max-error", 0.1, "--json")
+    facts = json.loads(done.stdout)
+    assert facts["released"] == table["released"].sum() and len(facts["items"]) == 800
+    assert facts["with_more"]["gold"] == 240 and 0.0 < facts["with_more"]["share"] <= 1.0
+
+
+def test_what_proves_nothing_is_refused(folder: Path, tmp_path: Path) -> None:
+    gold = filled(folder, tmp_path)
+    done = run("certify", folder / "labels.csv")
+    assert done.exit_code != 0 and "Give --ask 100 to draw items at random, or --gold FILE" in done.stderr
+    sheet = pl.read_csv(gold).with_row_index().with_columns(label=pl.when(pl.col("index") > 4).then("label"))
+    sheet.drop("index").write_csv(tmp_path / "holes.csv")
+    done = run("certify", folder / "labels.csv", "--gold", tmp_path / "holes.csv")
+    assert done.exit_code != 0 and "5 of the 120 rows of" in done.stderr and "fill in all rows" in done.stderr
