@@ -24,7 +24,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.state import Pairs, State
+from crowdwise.active.state import AskablePairs, State
 from crowdwise.active.stopping import estimate_accuracy
 from crowdwise.active.strategies import DEFAULT, find_strategy
 
@@ -52,7 +52,7 @@ def estimates(task: tuple[str, str, str, int]) -> list[dict[str, Any]]:
     asked, rows = np.zeros(votes.n_votes, dtype=bool), []
     for stage in np.arange(1, 2 * STAGES[-1] + 1) / 2:
         left = np.flatnonzero(~asked)
-        seen = State.of(online, possible=Pairs.of(votes.item[left], votes.annotator[left], N))
+        seen = State.of(online, possible=AskablePairs.of(votes.item[left], votes.annotator[left], N))
         some = rule.propose(seen, N // 2, rng)
         chosen = np.zeros(votes.n_votes, dtype=bool)
         chosen[np.searchsorted(votes.item * M + votes.annotator, some.item * M + some.annotator)] = True

@@ -18,7 +18,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.active.budget_plan import Inputs, make_plan
+from crowdwise.active.budget_plan import LearningInputs, make_plan
 from crowdwise.cli.cmd_active import new_learner
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,7 +35,7 @@ def main() -> None:
         data = cw.read_dataset(f"{folder}/digits")
     fit = cw.aggregate(data.votes, METHOD)
     crowd = cw.simulate.FittedCrowd.of(data.votes, fit.confusion, fit.prior)
-    inputs = Inputs(data.inputs, data.votes.truth, *map(np.asarray, data.test))
+    inputs = LearningInputs(data.inputs, data.votes.truth, *map(np.asarray, data.test))
     facts: dict[str, Any] = {"budget": BUDGET, "seeds": SEEDS, "method": METHOD, "choices": CHOICES}
     for key in LEARNERS:
         plan = make_plan(

@@ -128,14 +128,14 @@ def noise(seeds: int, epochs: int) -> dict[str, Any]:
 
 
 def speed(seeds: int, epochs: int) -> dict[str, Any]:
-    from crowdwise.learners.alternating_deep_bp import Beliefs
+    from crowdwise.learners.alternating_deep_bp import BeliefGraph
     from crowdwise.methods.messages_bp import BeliefPropagation
 
     crowd = cw.simulate.regular(1000, l=3, r=4, random_state=0)
     out: dict[str, Any] = {}
     for name, given in (("exact", {}), ("400 draws", {"integral": "sampled"})):
         began = time.perf_counter()
-        problem = Beliefs(BeliefPropagation(max_iter=100, tol=1e-3, **given), crowd.votes, None)
+        problem = BeliefGraph(BeliefPropagation(max_iter=100, tol=1e-3, **given), crowd.votes, None)
         flat = np.zeros((1000, 2))
         problem.solve(flat, crowd.votes.shares(), np.zeros((crowd.votes.n_votes, 2)), cold=True)
         out[name] = {"E-step of 3,000 votes": {"seconds": round(time.perf_counter() - began, 3)}}

@@ -25,7 +25,7 @@ from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import safe_log
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.methods import bayes_mace
-from crowdwise.methods.ability_fit import State
+from crowdwise.methods.ability_fit import AbilityState
 from crowdwise.methods.bayes_ibcc import expected_log
 
 LIMIT = 25.0
@@ -158,7 +158,7 @@ def objective_of(key: str, votes: Any, point: Any) -> float:
         a, b = (x.sort_index().to_numpy() for x in point)
         model = cw.GLAD()
         to, pi = model._problem(votes), np.full(K, 1.0 / K)
-        state = State(a, b, np.empty((M, 0)), pi)
+        state = AbilityState(a, b, np.empty((M, 0)), pi)
         return model._objective(to, state, model._pass(to, state, safe_log(pi)[None])[2])
     knowing, strategy = point
     family = cw.MACE()._family_of(VoteParts.whole(votes))

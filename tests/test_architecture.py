@@ -131,6 +131,16 @@ def violations(source: str, path: Path) -> list[str]:
     ]
 
 
+def test_public_class_names_are_unique() -> None:
+    """One name, one thing: a reader who sees ``State`` knows which."""
+    found: dict[str, list[str]] = {}
+    for path, source in SOURCES.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path))
+    assert not {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
 def test_imports_follow_the_plan() -> None:
     found = [complaint for path, source in SOURCES.items() for complaint in violations(source, path)]
     assert not found, "\n".join(found)

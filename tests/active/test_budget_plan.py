@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.active.budget_plan import Inputs, Plan, PlanRow, make_plan
+from crowdwise.active.budget_plan import LearningInputs, Plan, PlanRow, make_plan
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.simulate import FittedCrowd
 
@@ -90,7 +90,7 @@ def test_a_learner_gains_from_many_items() -> None:
     rng = np.random.default_rng(0)
     k = rng.integers(0, 2, 1_200)
     X = rng.normal(size=(1_200, 30)) + 0.35 * np.where(k == 1, 1.0, -1.0)[:, None]
-    inputs = Inputs(X[:900], k[:900], X[900:], k[900:])
+    inputs = LearningInputs(X[:900], k[:900], X[900:], k[900:])
     plan = make_plan(
         crowd([0.7] * 12), 300, cw.MajorityVote, votes_per_item=[1, 11], n_seeds=6, learner=Nearest, inputs=inputs
     )
@@ -132,7 +132,7 @@ def test_what_is_refused(options: dict[str, Any], message: str) -> None:
 
 def test_inputs_without_classes() -> None:
     with pytest.raises(InputError, match="X_test"):
-        Inputs(np.zeros((3, 2)), np.zeros(3, int), np.zeros((0, 2)), np.zeros(0, int))
+        LearningInputs(np.zeros((3, 2)), np.zeros(3, int), np.zeros((0, 2)), np.zeros(0, int))
 
 
 def test_of_two_that_are_alike_the_smaller() -> None:
@@ -142,7 +142,7 @@ def test_of_two_that_are_alike_the_smaller() -> None:
 
 def test_inputs_are_split() -> None:
     X, classes = np.arange(20).reshape(10, 2), np.arange(10)
-    made = Inputs.split(X, classes, random_state=3)
+    made = LearningInputs.split(X, classes, random_state=3)
     assert len(made.classes_test) == 2
     assert sorted([*made.classes, *made.classes_test]) == list(range(10))
     assert np.array_equal(X[made.classes_test], made.X_test)

@@ -11,7 +11,7 @@ import pytest
 
 from crowdwise.active import acquisition
 from crowdwise.active.fair_assignment import expected_errors, propose_fairly
-from crowdwise.active.state import Pairs, Proposal, State
+from crowdwise.active.state import AskablePairs, Proposal, State
 from crowdwise.active.strategies import Strategy, find_strategy
 from crowdwise.errors import InputError, ParameterError
 
@@ -25,7 +25,7 @@ def planted(doubt: Any, group: Any, accuracy: Any = (0.9,) * 6, votes: float = 5
     matrix = np.array([[[a, 1 - a], [1 - a, a]] for a in w])
     seen = State(
         np.arange(N), np.arange(M), np.array(["x", "y"], object), np.stack([1 - doubt, doubt], axis=1),
-        votes * matrix, np.ones(N, np.int64), Pairs.of(NONE, NONE, N), np.ones(M), np.ones(M, bool),
+        votes * matrix, np.ones(N, np.int64), AskablePairs.of(NONE, NONE, N), np.ones(M), np.ones(M, bool),
         np.full(M, np.inf), np.zeros(N, bool), np.zeros(N, bool), group=np.asarray(group),
     )  # fmt: skip
     return seen.replace(**changes)
@@ -96,7 +96,7 @@ def test_why_not() -> None:
     assert few.why == "all 5 questions are about 7 and are not enough: ask for more"
     closed = propose_fairly(replace(seen, closed=np.arange(80) < 40), 5, 0.01, random_state=0)
     assert closed.why == "no item of 7 is open"
-    seen_by_all = Pairs.of(np.repeat(np.arange(40), 6), np.tile(np.arange(6), 40), 80)
+    seen_by_all = AskablePairs.of(np.repeat(np.arange(40), 6), np.tile(np.arange(6), 40), 80)
     assert "nobody who is available" in propose_fairly(replace(seen, voted=seen_by_all), 5, 0.01, random_state=0).why
     useless = planted(np.where(doubt > 0.4, 0.3, 0.05), [7] * 40 + [8] * 40, (0.6,) * 6)
     assert "expected to change a label of 7" in propose_fairly(useless, 20, 0.01, random_state=0).why

@@ -11,7 +11,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.active import accuracy_estimate
-from crowdwise.active.accuracy_estimate import Answers, Crowd
+from crowdwise.active.accuracy_estimate import CrowdDraw, ItemVotes
 from crowdwise.active.state import State
 from crowdwise.active.stopping import StopRule, estimate_accuracy
 from crowdwise.core.dependence import RHO, correct
@@ -22,7 +22,7 @@ def stream(crowd: Any, model: Any = None, **options: Any) -> cw.Online:
     return cw.Online(model or cw.DawidSkene(), step=None, prior_strength=9.0, **options).partial_fit(crowd.votes)
 
 
-def a_crowd(M: int, K: int, rng: np.random.Generator) -> Crowd:
+def a_crowd(M: int, K: int, rng: np.random.Generator) -> CrowdDraw:
     """A crowd drawn from the prior."""
     r, s, c = rng.beta(*accuracy_estimate.GUESSING), rng.gamma(2.0) / 0.5, rng.gamma(2.0) / 0.25
     assert accuracy_estimate.ALIKE == (2.0, 0.25)
@@ -32,12 +32,12 @@ def a_crowd(M: int, K: int, rng: np.random.Generator) -> Crowd:
     says = np.stack([[np.maximum(rng.dirichlet(c * row + 1e-6), 1e-9) for row in mu] for _ in range(M)])
     guess = np.clip(rng.beta(s * r, s * (1 - r), M), 1e-9, 1 - 1e-9)
     hard = float(np.clip(rng.beta(*accuracy_estimate.HARD_SHARE), 1e-9, 1 - 1e-9))
-    return Crowd(
+    return CrowdDraw(
         rng.dirichlet(np.full(K, accuracy_estimate.CLASSES)), hard, guess, says, mu, float(c), float(r), float(s)
     )
 
 
-def some_votes(M: int, K: int, N: int, each: int, crowd: Crowd, rng: np.random.Generator) -> Answers:
+def some_votes(M: int, K: int, N: int, each: int, crowd: CrowdDraw, rng: np.random.Generator) -> ItemVotes:
     """Votes of a crowd, as the model has it."""
     z, hard = rng.choice(K, N, p=crowd.pi), rng.random(N) < crowd.hard
     item, who = np.repeat(np.arange(N), each), np.concatenate([rng.permutation(M)[:each] for _ in range(N)])
@@ -46,7 +46,7 @@ def some_votes(M: int, K: int, N: int, each: int, crowd: Crowd, rng: np.random.G
     theta = crowd.says[who, z[item]]
     said = (np.cumsum(theta, axis=1) < rng.random((len(item), 1)) * theta.sum(axis=1, keepdims=True)).sum(axis=1)
     label = np.where(knows, said, rng.integers(0, K, len(item)))
-    return Answers(np.arange(0, N * each, each), item, who, label, np.empty(0), np.full(N, -1), M, K)
+    return ItemVotes(np.arange(0, N * each, each), item, who, label, np.empty(0), np.full(N, -1), M, K)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import crowdwise as cw
 from crowdwise.active import acquisition
-from crowdwise.active.state import Pairs, State
+from crowdwise.active.state import AskablePairs, State
 from crowdwise.active.strategies import STRATEGIES, Strategy, assign, assign_pairs, find_strategy
 from crowdwise.errors import InputError, ParameterError
 
@@ -215,7 +215,7 @@ def test_uncertain_items_and_good_annotators_come_first() -> None:
 
 def test_a_price_sends_the_vote_to_somebody_cheaper() -> None:
     dirichlet = np.tile([[9.0, 1.0], [1.0, 9.0]], (2, 1, 1))
-    both = Pairs.of(np.repeat([3, 4, 5], 2), np.tile([0, 1], 3), 6)  # they have met on the last three items
+    both = AskablePairs.of(np.repeat([3, 4, 5], 2), np.tile([0, 1], 3), 6)  # they have met on the last three items
     seen = State(
         np.arange(6), np.array(["dear", "cheap"], object), np.array(["x", "y"], object), np.full((6, 2), 0.5),
         dirichlet, np.zeros(6, np.int64), both, np.array([5.0, 1.0]), np.ones(2, bool), np.full(2, np.inf),
@@ -258,7 +258,7 @@ def test_questions_with_known_answers() -> None:
 
 
 def test_only_possible_pairs() -> None:
-    possible = Pairs.of(np.array([7, 9, 9]), np.array([1, 1, 3]), 40)
+    possible = AskablePairs.of(np.array([7, 9, 9]), np.array([1, 1, 3]), 40)
     seen = state_of()
     voted = set(seen.voted.among(np.array([9]))[1].tolist())
     for name in STRATEGIES:

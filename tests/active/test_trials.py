@@ -12,7 +12,7 @@ import crowdwise as cw
 from crowdwise.active import acquisition
 from crowdwise.active import strategies as trials
 from crowdwise.active.replays import replay
-from crowdwise.active.state import Pairs, State
+from crowdwise.active.state import AskablePairs, State
 from crowdwise.active.strategies import Strategy, find_strategy
 from crowdwise.simulate.crowds import answer, one_coin_confusion
 
@@ -31,7 +31,7 @@ def crowd(
 ) -> State:
     """A state with two classes; annotators are right eight times in ten under their prior."""
     M = len(price)
-    voted_pairs = Pairs.of(np.asarray(voted[0]), np.asarray(voted[1]), n_items)
+    voted_pairs = AskablePairs.of(np.asarray(voted[0]), np.asarray(voted[1]), n_items)
     facts: dict[str, Any] = {
         "item_names": np.arange(n_items),
         "annotator_names": np.arange(M),
@@ -167,7 +167,7 @@ def test_trials_keep_to_the_constraints() -> None:
     asked = find_strategy("value").propose(seen, 120, RNG(1))
     assert len(asked) == 120
     assert 2 not in asked.annotator and (asked.annotator == 3).sum() <= 4 and asked.item.min() >= 50
-    possible = Pairs.of(np.repeat(np.arange(60, 90), 3), np.tile([0, 4, 5], 30), 200)
+    possible = AskablePairs.of(np.repeat(np.arange(60, 90), 3), np.tile([0, 4, 5], 30), 200)
     some = find_strategy("value").propose(seen.replace(possible=possible), 60, RNG(1))
     assert len(some) == 60
     assert set(some.annotator.tolist()) <= {0, 4, 5} and some.item.min() >= 60 and some.item.max() < 90
@@ -202,7 +202,7 @@ def test_nobody_gets_more_than_a_share_while_others_are_there() -> None:
 
 def test_where_others_cannot_one_may_have_it_all() -> None:
     seen = known_crowd(20, 3)
-    alone = seen.replace(possible=Pairs.of(np.arange(150), np.full(150, 3), 200))
+    alone = seen.replace(possible=AskablePairs.of(np.arange(150), np.full(150, 3), 200))
     asked = Strategy(trial_votes=0.0).propose(alone, 100, RNG(0))
     assert len(asked) == len(np.unique(asked.item)) == 100
     assert (asked.annotator == 3).all()

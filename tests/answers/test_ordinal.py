@@ -22,7 +22,7 @@ def crowd(seed=0, **given):
 
 
 def prior(K=4, link="logistic"):
-    return ordinal_dawid_skene.Crowd(0.5, np.log(0.8), 0.4, ordinal_dawid_skene.even_cuts(K), 0.02, link)
+    return ordinal_dawid_skene.OrdinalPrior(0.5, np.log(0.8), 0.4, ordinal_dawid_skene.even_cuts(K), 0.02, link)
 
 
 # -------------------------------------------------------------------- the maths

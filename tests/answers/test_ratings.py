@@ -229,11 +229,11 @@ def test_weighted_median_by_definition():
 
 def fitted(ratings, **params):
     y, _, _ = standardise(ratings)
-    settings = ratings_gaussian_steps.Settings(
+    settings = ratings_gaussian_steps.GaussianSettings(
         params.get("bias", True), params.get("scale", True), params.get("difficulty", False),
         params.get("student", False), params.get("df", 4.0), params.get("fixed", False), params.get("power", 1.0),
     )  # fmt: skip
-    c = ratings_gaussian_steps.Crowd.of(ratings, y)
+    c = ratings_gaussian_steps.RatingMatrices.of(ratings, y)
     return c, settings, ratings_gaussian.run_passes(c, settings, 20_000, 1e-10, None)
 
 
@@ -440,7 +440,7 @@ def noisy(noise, seed=0, N=200, M=20):
     """Ratings with any noise: M annotators rate all items, without biases."""
     rng = np.random.default_rng(seed)
     ratings = cw.Ratings.from_dense(rng.normal(size=(N, 1)) + noise(rng, (N, M)))
-    return ratings_gaussian_steps.Crowd.of(ratings, ratings.value)
+    return ratings_gaussian_steps.RatingMatrices.of(ratings, ratings.value)
 
 
 def test_precision_power_is_one_for_normal_noise_and_follows_the_kurtosis():
@@ -462,10 +462,10 @@ def test_biases_are_additive_unless_they_grow_with_the_item():
     part = {}
     for name, dense in (("added", truth + b + noise), ("stretched", truth * (1.0 + b) + noise * truth)):
         ratings = cw.Ratings.from_dense(dense)
-        part[name] = additive_part(ratings_gaussian_steps.Crowd.of(ratings, ratings.value))
+        part[name] = additive_part(ratings_gaussian_steps.RatingMatrices.of(ratings, ratings.value))
     assert part["added"] > 0.9 and part["stretched"] < 0.75
     alone = cw.Ratings.from_records([(n, m, float(n + m)) for n in range(9) for m in (n % 3, (n + 1) % 3)])
-    assert 0.0 <= additive_part(ratings_gaussian_steps.Crowd.of(alone, alone.value)) <= 1.0
+    assert 0.0 <= additive_part(ratings_gaussian_steps.RatingMatrices.of(alone, alone.value)) <= 1.0
 
 
 def test_normal_spread_is_the_likelihood_s_best():

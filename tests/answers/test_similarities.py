@@ -10,7 +10,7 @@ from scipy.special import betaln, gammaln, logsumexp
 
 import crowdwise as cw
 from crowdwise import metrics
-from crowdwise.answers.similarities_crowd_clustering import FIRST_HYPER, Graph, bound, colours, learn_hyper
+from crowdwise.answers.similarities_crowd_clustering import FIRST_HYPER, PairArrays, bound, colours, learn_hyper
 from crowdwise.errors import InputError, ParameterError
 
 
@@ -53,7 +53,7 @@ def test_the_bound_is_one_and_co_membership_is_that_of_all_clusterings(seed):
 
 def test_a_bound_of_certain_clusters_is_the_exact_joint_probability():
     answers = tiny(0).answers
-    graph, z = Graph.of(answers), np.array([0, 0, 1, 1, 0, 1])
+    graph, z = PairArrays.of(answers), np.array([0, 0, 1, 1, 0, 1])
     q = np.eye(2)[z]
     counts = graph.counts(graph.together(q))
     a, b = answers.pairs[answers.pair].T

@@ -39,7 +39,7 @@ def test_a_terminal_gets_a_bar(monkeypatch):
     with progress_bar.drawn_bar(screen, "ccem", "{task.fields[state]}", state="") as update:
         update(completed=2, total=4, state="epoch 2 of 4")
     assert "epoch 2 of 4" in screen.file.getvalue()
-    lines = progress_bar.Lines(screen, "ccem")
+    lines = progress_bar.ProgressLines(screen, "ccem")
     before = screen.file.getvalue()
     lines.add(1, 4, "epoch 1 of 4")
     assert screen.file.getvalue() == before

@@ -18,7 +18,7 @@ from ls_checks import check
 
 from command_line import run
 from crowdwise.errors import ServiceError
-from crowdwise.label_studio.ls_client import Client
+from crowdwise.label_studio.ls_client import LabelStudioClient
 from crowdwise.label_studio.ls_project import Project
 from crowdwise.label_studio.ls_watch import Listener, webhook
 from crowdwise.server.configuration import load_configuration
@@ -32,15 +32,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def client(address: str) -> Client:
-    return Client(address, rs.TOKEN)
+def client(address: str) -> LabelStudioClient:
+    return LabelStudioClient(address, rs.TOKEN)
 
 
-def test_the_round_trip(client: Client, tmp_path: Path) -> None:
+def test_the_round_trip(client: LabelStudioClient, tmp_path: Path) -> None:
     check(ls_scenario.run(client, tmp_path / "pulled", time.sleep), tmp_path / "pulled")
 
 
-def test_the_commands(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands(client: LabelStudioClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = rs.fill(client)
     monkeypatch.setenv("LABEL_STUDIO_API_KEY", rs.TOKEN)
     there = ["--url", client.url, "--project", made["project"], "--out", tmp_path / "pulled"]
@@ -54,7 +54,7 @@ def test_the_commands(client: Client, tmp_path: Path, monkeypatch: pytest.Monkey
     assert watched.returncode == 0 and watched.stderr.count("predictions of crowdwise-auto-2") == 1
 
 
-def test_a_webhook_calls(client: Client) -> None:
+def test_a_webhook_calls(client: LabelStudioClient) -> None:
     made = rs.fill(client)
     project = Project(client, made["project"])
     task = next(iter(client.tasks(made["project"])))["id"]
@@ -68,17 +68,17 @@ def test_a_webhook_calls(client: Client) -> None:
     assert hooks == []
 
 
-def test_tokens(address: str, client: Client) -> None:
+def test_tokens(address: str, client: LabelStudioClient) -> None:
     with pytest.raises(ServiceError, match=r"was refused \(401\)"):
-        Client(address, "nobody").get("/api/projects/")
+        LabelStudioClient(address, "nobody").get("/api/projects/")
     client.send("POST", "/api/jwt/settings", {"api_tokens_enabled": True, "legacy_api_tokens_enabled": True})
     personal = client.send("POST", "/api/token/")["token"]
-    assert "results" in Client(address, personal).get("/api/projects/")
+    assert "results" in LabelStudioClient(address, personal).get("/api/projects/")
     with pytest.raises(ServiceError, match=r"not found \(404\)"):
         Project(client, 999_999).about()
 
 
-def test_crowdwise_serve_is_an_ml_backend(client: Client, tmp_path: Path) -> None:
+def test_crowdwise_serve_is_an_ml_backend(client: LabelStudioClient, tmp_path: Path) -> None:
     """Label Studio connects to the server with basic authentication, and asks it for predictions."""
     made = rs.fill(client)
     with listening(load_configuration({"data": str(tmp_path), "rate_limit": 0.0}, environment={})) as (url, token, _):

@@ -9,12 +9,12 @@ from typing import Any
 import ls_server as rs
 
 from crowdwise.errors import InputError
-from crowdwise.label_studio.ls_client import Client
+from crowdwise.label_studio.ls_client import LabelStudioClient
 from crowdwise.label_studio.ls_project import Project
 from crowdwise.label_studio.ls_round import OVERLAP, fit, next_tasks, pull, push
 
 
-def run(client: Client, folder: Path, wait: Callable[[float], None]) -> dict[str, Any]:
+def run(client: LabelStudioClient, folder: Path, wait: Callable[[float], None]) -> dict[str, Any]:
     """Fill a project; pull, push, annotate, pull again, push again, ask what is next, remove things, pull."""
     made = rs.fill(client)
     number, people = made["project"], made["people"]

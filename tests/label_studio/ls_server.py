@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from crowdwise.label_studio.ls_client import Client
+from crowdwise.label_studio.ls_client import LabelStudioClient
 
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 PEOPLE = {"ann": 0.95, "bob": 0.85, "cem": 0.65}
@@ -85,7 +85,7 @@ def crowd() -> list[tuple[str, dict[str, str]]]:
     return made
 
 
-def fill(client: Client) -> dict[str, Any]:
+def fill(client: LabelStudioClient) -> dict[str, Any]:
     """A project with 60 tasks that three annotators answered, save the last ten, which nobody saw."""
     known = {user["email"]: user["id"] for user in client.get("/api/users/")}
     people = {}

@@ -20,15 +20,17 @@ import ls_server as rs
 from ls_checks import check
 from ls_exchanges import ADDRESS, FILE, Recorder
 
-from crowdwise.label_studio.ls_client import Client
+from crowdwise.label_studio.ls_client import LabelStudioClient
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as data, tempfile.TemporaryDirectory() as folder:
         with rs.running(sys.argv[1], Path(data)) as address:
             recorder = Recorder(address)
-            seen = scenario.run(Client(ADDRESS, rs.TOKEN, transport=recorder), Path(folder) / "pulled", time.sleep)
-            version = Client(address, rs.TOKEN).get("/api/version")["release"]
+            seen = scenario.run(
+                LabelStudioClient(ADDRESS, rs.TOKEN, transport=recorder), Path(folder) / "pulled", time.sleep
+            )
+            version = LabelStudioClient(address, rs.TOKEN).get("/api/version")["release"]
         check(seen, Path(folder) / "pulled")
     recorder.save({"label_studio": version})
     sys.stdout.write(f"{len(recorder.said)} exchanges with Label Studio {version}: {FILE}\n")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crowdwise.errors import ParameterError, ServiceError
-from crowdwise.label_studio.ls_client import Client, Reply
+from crowdwise.label_studio.ls_client import LabelStudioClient, Reply
 
 
 class Server:
@@ -53,9 +53,9 @@ def server() -> Iterator[Server]:
     made.http.server_close()
 
 
-def client_of(server: Server, token: str = "abc123", **options: Any) -> tuple[Client, list[float]]:
+def client_of(server: Server, token: str = "abc123", **options: Any) -> tuple[LabelStudioClient, list[float]]:
     waited: list[float] = []
-    return Client(server.url, token, sleep=waited.append, **options), waited
+    return LabelStudioClient(server.url, token, sleep=waited.append, **options), waited
 
 
 def test_an_answer_and_the_token(server: Server) -> None:
@@ -105,7 +105,7 @@ def test_a_server_that_is_down() -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     waited: list[float] = []
-    client = Client(f"http://127.0.0.1:{port}", "abc123", sleep=waited.append, patience=3)
+    client = LabelStudioClient(f"http://127.0.0.1:{port}", "abc123", sleep=waited.append, patience=3)
     with pytest.raises(ServiceError, match=r"does not answer: Connection refused \(4 attempts\)"):
         client.send("POST", "/api/x/", {})  # nothing was sent: it may be tried again
     assert waited == [1.0, 2.0, 4.0]
@@ -120,7 +120,7 @@ def test_what_may_have_been_done_is_not_done_twice() -> None:
         asked.append(method)
         raise Unreached("timed out", sent=True)
 
-    client = Client("http://localhost", "abc", transport=lost, sleep=lambda _: None, patience=2)
+    client = LabelStudioClient("http://localhost", "abc", transport=lost, sleep=lambda _: None, patience=2)
     with pytest.raises(ServiceError, match="does not answer: timed out"):
         client.send("POST", "/x", {})
     with pytest.raises(ServiceError, match="3 attempts"):
@@ -172,12 +172,12 @@ def test_a_personal_token_that_is_refused(server: Server) -> None:
 @pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://x", "http://", "http://a:b@host", "file:///etc/passwd"])
 def test_a_wrong_address(url: str) -> None:
     with pytest.raises(ParameterError, match="expected the address of a server"):
-        Client(url, "abc")
+        LabelStudioClient(url, "abc")
 
 
 def test_no_token_or_a_wrong_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LABEL_STUDIO_API_KEY", raising=False)
     with pytest.raises(ParameterError, match="set LABEL_STUDIO_API_KEY"):
-        Client("http://localhost")
+        LabelStudioClient("http://localhost")
     with pytest.raises(ParameterError, match="something else than a token"):
-        Client("http://localhost", "abc\r\nX: y")
+        LabelStudioClient("http://localhost", "abc\r\nX: y")

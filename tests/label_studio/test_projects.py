@@ -14,7 +14,7 @@ import pytest
 import crowdwise as cw
 from command_line import run
 from crowdwise.errors import InputError, OutputError, ParameterError, ReadError, ServiceError
-from crowdwise.label_studio.ls_client import Client, Reply
+from crowdwise.label_studio.ls_client import LabelStudioClient, Reply
 from crowdwise.label_studio.ls_project import Control, Folder, Project, Pulled, find_control
 from crowdwise.label_studio.ls_round import fit, new_version, next_tasks, push
 from crowdwise.label_studio.ls_watch import SECRET, Listener, listening_at, watch, when_changed
@@ -185,7 +185,7 @@ class Fake:
 
 def test_earlier_predictions_go_when_new_ones_are_there(pulled: Path) -> None:
     server = Fake()
-    project = Project(Client("http://x", "t", transport=server), 1)
+    project = Project(LabelStudioClient("http://x", "t", transport=server), 1)
     consensus = fit(pulled, CONTROL, "majority")
     assert push(project, consensus).removed == ("crowdwise-auto-1",)
     assert server.versions == {"m1": 7, "crowdwise-majority-2": 3} and server.current == "crowdwise-majority-2"
@@ -200,7 +200,7 @@ def test_earlier_predictions_go_when_new_ones_are_there(pulled: Path) -> None:
 def test_predictions_that_were_not_taken_are_an_error_and_leave_nothing(pulled: Path) -> None:
     server = Fake(lost=1)
     with pytest.raises(ServiceError, match="took 2 predictions of 3"):
-        push(Project(Client("http://x", "t", transport=server), 1), fit(pulled, CONTROL, "majority"))
+        push(Project(LabelStudioClient("http://x", "t", transport=server), 1), fit(pulled, CONTROL, "majority"))
     assert server.versions == {"m1": 7, "crowdwise-auto-1": 3} and server.current is None
 
 

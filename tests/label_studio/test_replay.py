@@ -9,12 +9,12 @@ import ls_server as rs
 from ls_checks import check
 from ls_exchanges import ADDRESS, Replay
 
-from crowdwise.label_studio.ls_client import Client
+from crowdwise.label_studio.ls_client import LabelStudioClient
 
 
 def test_the_round_trip(tmp_path: Path) -> None:
     replay = Replay()
-    seen = scenario.run(Client(ADDRESS, rs.TOKEN, transport=replay), tmp_path / "pulled", lambda _: None)
+    seen = scenario.run(LabelStudioClient(ADDRESS, rs.TOKEN, transport=replay), tmp_path / "pulled", lambda _: None)
     check(seen, tmp_path / "pulled")
     assert replay.said == []
     assert replay.about == {"label_studio": "1.23.2"}

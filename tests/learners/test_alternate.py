@@ -20,7 +20,7 @@ from crowdwise.learners.alternating_em import (
     CountedConfusions,
     DeepMF,
     HardPredictions,
-    MeanField,
+    MeanFieldTheta,
     clipped,
 )
 from crowdwise.learners.vote_edges import Edges
@@ -30,7 +30,7 @@ from learners.crowd import small
 HEADS = {
     "aggnet": lambda M, K: CountedConfusions(M, K, 0.5),
     "mbem": lambda M, K: HardPredictions(M, K, 0.5, 2, 4),
-    "deep-mf": lambda M, K: MeanField(M, K, 0.9, (2.0, 0.7)),
+    "deep-mf": lambda M, K: MeanFieldTheta(M, K, 0.9, (2.0, 0.7)),
     "deep-bp": lambda M, K: Messages(M, K, 0.9, BeliefPropagation(prior=(2.0, 0.7), max_iter=20, random_state=0)),
 }
 

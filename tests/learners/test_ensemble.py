@@ -25,7 +25,7 @@ from crowdwise.learners.held_out_votes import (
     sharpened,
     vote_confusions,
 )
-from crowdwise.learners.inputs import Scale, as_inputs
+from crowdwise.learners.inputs import InputScale, as_inputs
 from crowdwise.learners.training_data import TrainingData
 from crowdwise.learners.training_settings import Epoch
 from learners.crowd import small
@@ -252,7 +252,7 @@ def test_plain_members_have_not_seen_the_votes_on_an_item(crowd):
     fold = np.arange(150) % 3
 
     def cross_fitted(given, gold=None):
-        return plain_members(TrainingData(as_inputs(X), given), gold, fold, Scale.of(as_inputs(X)))
+        return plain_members(TrainingData(as_inputs(X), given), gold, fold, InputScale.of(as_inputs(X)))
 
     label = np.where(fold[votes.item] == 0, (votes.label + 1) % 3, votes.label)
     other = cross_fitted(cw.Votes.from_codes(
@@ -267,7 +267,7 @@ def test_plain_members_have_not_seen_the_votes_on_an_item(crowd):
 def test_large_inputs_and_single_annotators_have_fewer_plain_members(crowd, monkeypatch):
     X, votes, truth = crowd
     data = TrainingData(as_inputs(X), votes)
-    fold, scale = np.arange(150) % 3, Scale.of(data.inputs)
+    fold, scale = np.arange(150) % 3, InputScale.of(data.inputs)
     alone = TrainingData(data.inputs, cw.Votes.from_dense(truth[:, None]))
     assert [one.name for one in plain_members(alone, None, fold, scale)] == ["shares"]
     monkeypatch.setattr(ensemble_plain, "MAX_NUMBERS", X.size - 1)

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, TensorDataset
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.learners import inputs as module
-from crowdwise.learners.inputs import ArrayInputs, DatasetInputs, FolderInputs, Scale, as_inputs
+from crowdwise.learners.inputs import ArrayInputs, DatasetInputs, FolderInputs, InputScale, as_inputs
 from crowdwise.learners.joint_confusions import CCEM
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.training_data import TrainingData
@@ -287,7 +287,7 @@ class TestFolders:
 class TestScale:
     def check(self, X, plain):
         """Against numpy, in one chunk and in many."""
-        scale = Scale.of(as_inputs(X))
+        scale = InputScale.of(as_inputs(X))
         got = scale(as_inputs(X).rows(np.arange(len(plain)))).numpy()
         np.testing.assert_allclose(got, plain, atol=2e-5)
         return scale
@@ -306,7 +306,7 @@ class TestScale:
 
     def test_a_constant_feature_is_only_moved(self):
         X = np.column_stack([np.full(11, 0.1), np.full(11, 1e6), TABLE[:, 0]])
-        got = Scale.of(as_inputs(X))(as_inputs(X).rows(np.arange(11))).numpy()
+        got = InputScale.of(as_inputs(X))(as_inputs(X).rows(np.arange(11))).numpy()
         np.testing.assert_allclose(got[:, :2], 0.0, atol=1e-6)
         np.testing.assert_allclose(got[:, 2].std(), 1.0, atol=1e-5)
 
@@ -315,12 +315,12 @@ class TestScale:
         X = sp.random(50, 8, density=0.2, random_state=0, format="csr")
         dense = X.toarray()
         self.check(X, dense / np.sqrt((dense**2).mean()))
-        zero = Scale.of(as_inputs(sp.csr_matrix((5, 3))))
+        zero = InputScale.of(as_inputs(sp.csr_matrix((5, 3))))
         assert zero.deviation.tolist() == [1.0] * 3
 
     def test_identity_changes_nothing(self):
         x = torch.from_numpy(RNG.normal(size=(3, 2, 4, 5)))
-        assert torch.equal(Scale.identity((2, 4, 5))(x), x)
+        assert torch.equal(InputScale.identity((2, 4, 5))(x), x)
 
     def test_a_learner_keeps_the_scale_of_its_training_data(self):
         X, votes, _ = small(n=80)

@@ -59,7 +59,7 @@ def test_the_mixture_against_autograd(softplus, traced, size):
         _, c = batch(dtype=dtype)
         some = None if trace is None else trace.to(dtype)
         fit = losses.mixture(c, rho.detach().to(dtype)[c.annotator], 7.0, softplus=softplus, trace=some, keep=True)
-        got = losses.Rows(fit.rows, c.annotator, rho.shape).dense()
+        got = losses.GradientRows(fit.rows, c.annotator, rho.shape).dense()
         assert float(fit.value) == pytest.approx(float(plain), rel=close)
         torch.testing.assert_close(fit.logits.double(), want[0], atol=10 * close, rtol=close)
         torch.testing.assert_close(got.double(), want[1], atol=10 * close, rtol=close)

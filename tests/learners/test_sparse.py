@@ -13,7 +13,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.learners import networks, networks_images
 from crowdwise.learners.classifier import load_learner
-from crowdwise.learners.inputs import Scale, SparseRows, as_inputs, first_layer, prepare
+from crowdwise.learners.inputs import InputScale, SparseRows, as_inputs, first_layer, prepare
 from crowdwise.learners.joint_confusions import CCEM
 from crowdwise.learners.layers_conal import CoNAL
 from learners.crowd import confusions, vote
@@ -52,14 +52,14 @@ class TestRows:
         X = words()[0]
         X.data[X.indptr[7]] = np.nan
         with pytest.raises(InputError, match="Row 7 of X holds NaN"):
-            as_inputs(X).sparse_rows(np.array([3, 7])) if call == "rows" else Scale.of(as_inputs(X))
+            as_inputs(X).sparse_rows(np.array([3, 7])) if call == "rows" else InputScale.of(as_inputs(X))
 
     def test_scaling(self):
         X, _ = words()
-        scale, index = Scale.of(as_inputs(X)), np.arange(5)
+        scale, index = InputScale.of(as_inputs(X)), np.arange(5)
         thin = as_inputs(X).sparse_rows(index)
         np.testing.assert_allclose(scale(thin).dense(), scale(as_inputs(X).rows(index)), rtol=1e-6)
-        moved = Scale(torch.full((60,), 0.5), torch.full((60,), 2.0))  # of dense inputs, whose mean is taken out
+        moved = InputScale(torch.full((60,), 0.5), torch.full((60,), 2.0))  # of dense inputs, whose mean is taken out
         np.testing.assert_allclose(moved(thin), moved(as_inputs(X).rows(index)), rtol=1e-6)
 
 

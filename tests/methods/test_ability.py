@@ -15,7 +15,7 @@ import crowdwise as cw
 from crowdwise.core.loop import Progress
 from crowdwise.errors import ConvergenceWarning
 from crowdwise.methods import ability_fit
-from crowdwise.methods.ability_fit import Problem, Rows
+from crowdwise.methods.ability_fit import AbilityProblem, VoteRows
 
 KEYS = ["glad", "irt"]
 CLASSES = {"glad": cw.GLAD, "irt": cw.ItemResponse}
@@ -37,7 +37,7 @@ def some_state(votes, seed=1, key="glad"):
     rng = np.random.default_rng(seed)
     N, M, K = len(votes), votes.n_annotators, votes.n_classes
     guess = rng.dirichlet(np.ones(K), M) if key == "irt" else np.empty((M, 0))
-    return ability_fit.State(rng.normal(1, 1, M), rng.normal(0, 0.7, N), guess, rng.dirichlet(np.ones(K)))
+    return ability_fit.AbilityState(rng.normal(1, 1, M), rng.normal(0, 0.7, N), guess, rng.dirichlet(np.ones(K)))
 
 
 def probability(key, state, n, m, k, label):
@@ -68,7 +68,7 @@ def state_of(model):
     """What a fit reports, as a state."""
     c = model.consensus_
     difficulty = c.item_columns["difficulty"]
-    return ability_fit.State(
+    return ability_fit.AbilityState(
         c.annotator_columns["ability"],
         -np.log(difficulty) if model.key == "glad" else difficulty,
         model.guess_,
@@ -177,7 +177,7 @@ def test_gradients_equal_finite_differences(key):
     ga, gb = ability_fit.gradient(to, c, state.a, state.b)
 
     def J(a, b):
-        return objective(model, votes, ability_fit.State(a, b, state.guess, state.pi))
+        return objective(model, votes, ability_fit.AbilityState(a, b, state.guess, state.pi))
 
     assert np.allclose(ga, numeric(lambda a: J(a, state.b), state.a), atol=1e-6)
     assert np.allclose(gb, numeric(lambda b: J(state.a, b), state.b), atol=1e-6)
@@ -236,7 +236,7 @@ def test_difficulties_settle_on_the_highest_hill(key):
     log_prior = np.log(state.pi)[None]
 
     def height(b):
-        found = model._pass(to, ability_fit.State(state.a, b, state.guess, state.pi), log_prior)[2]
+        found = model._pass(to, ability_fit.AbilityState(state.a, b, state.guess, state.pi), log_prior)[2]
         return found + ability_fit.log_gaussian(b, to.on_b)
 
     best = height(model._with_best_b(to, state, log_prior).b)
@@ -272,7 +272,7 @@ def test_nothing_is_left_to_climb(key):
     state, to, M = state_of(model), problem(key, sim.votes), 15
 
     def minus_J(z):
-        at = ability_fit.State(z[:M], z[M:], state.guess, state.pi)
+        at = ability_fit.AbilityState(z[:M], z[M:], state.guess, state.pi)
         _, c, evidence = model._pass(to, at, np.log(state.pi)[None])
         return -model._objective(to, at, evidence), -np.concatenate(ability_fit.gradient(to, c, z[:M], z[M:]))
 
@@ -465,10 +465,10 @@ def test_without_differences_between_items_glad_is_one_coin():
 
 def test_rows_keep_the_votes_apart():
     votes = tiny(6)
-    rows = Rows.of(votes)
+    rows = VoteRows.of(votes)
     q = np.random.default_rng(0).random((len(votes), votes.n_classes))
     assert np.array_equal(rows.voted(q), q[votes.item, votes.label])
-    assert isinstance(problem("irt", votes), Problem)
+    assert isinstance(problem("irt", votes), AbilityProblem)
 
 
 # -------------------------------------------------------------------- real crowds

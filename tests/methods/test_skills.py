@@ -25,7 +25,7 @@ from crowdwise.methods.skills_agreement import (
     triangle_signs,
     trimmed,
 )
-from crowdwise.methods.skills_graph import Pairs, on_pattern, pairs
+from crowdwise.methods.skills_graph import AgreementPairs, on_pattern, pairs
 
 KEYS = ["eigenratio", "pgd", "m-msr", "triangular"]
 
@@ -43,7 +43,7 @@ def exact(s, linked=None, n=20.0):
     count = csr_matrix(np.where(linked, n, 0.0))
     count.sort_indices()
     row = np.repeat(np.arange(M), np.diff(count.indptr))
-    return Pairs(count, csr_matrix((s[row] * s[count.indices], count.indices, count.indptr), shape=(M, M)))
+    return AgreementPairs(count, csr_matrix((s[row] * s[count.indices], count.indices, count.indptr), shape=(M, M)))
 
 
 def ring_of_links(rng, M, share):

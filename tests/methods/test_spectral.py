@@ -11,7 +11,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.methods import skills_graph
-from crowdwise.methods.skills_graph import Pairs, by_group, groups_of, leading, signed
+from crowdwise.methods.skills_graph import AgreementPairs, by_group, groups_of, leading, signed
 from crowdwise.methods.spectral_sml import covariances, rank_one, scores, sensitivities
 from crowdwise.methods.spectral_vectors import evidence, first_messages, pass_messages
 
@@ -214,7 +214,7 @@ def test_a_rank_one_matrix_without_its_diagonal_is_completed_exactly(seed):
     n.sort_indices()
     row = np.repeat(np.arange(12), np.diff(n.indptr))
     c = csr_matrix((v[row] * v[n.indices], n.indices, n.indptr), shape=(12, 12))
-    found = rank_one(Pairs(n, c), np.ones(12), max_iter=5000, tol=1e-14)
+    found = rank_one(AgreementPairs(n, c), np.ones(12), max_iter=5000, tol=1e-14)
     assert np.allclose(np.abs(found @ v) / (v @ v), 1.0, atol=1e-6)
     assert np.allclose(found * np.sign(found @ v), v, atol=1e-5)
 

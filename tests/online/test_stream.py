@@ -16,7 +16,7 @@ from crowdwise import registry
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError, ReadError
 from crowdwise.online.annotator_tables import remaining_share
 from crowdwise.online.stream import PASSES
-from crowdwise.online.vote_store import Batch, Index, VoteStore
+from crowdwise.online.vote_store import CodedBatch, Index, VoteStore
 
 STREAMING = ("dawid-skene", "one-coin", "confusion-vector", "ibcc")
 
@@ -63,7 +63,7 @@ def test_the_store_holds_what_came_in(seed: int, size: int) -> None:
     order = np.random.default_rng(seed).permutation(votes.n_votes)
     for i in range(0, len(order), size):
         some = order[i : i + size]
-        store.add(Batch.of(votes.item[some], votes.annotator[some].astype(np.int64), votes.label[some]))
+        store.add(CodedBatch.of(votes.item[some], votes.annotator[some].astype(np.int64), votes.label[some]))
     indptr, annotator, label, weight = store.votes()
     item = store.items.codes[np.repeat(np.arange(len(store.items)), np.diff(indptr))]
     rows = sorted(zip(item.tolist(), store.annotators.codes[annotator].tolist(), label.tolist(), strict=True))
@@ -77,7 +77,7 @@ def test_codes_get_places_in_the_order_in_which_they_come() -> None:
     assert index.enter(np.array([2, 900, 7])).tolist() == [1, 2, 0]
     assert index.find(np.array([900, 3, 5_000])).tolist() == [2, -1, -1]
     assert index.codes.tolist() == [7, 2, 900]
-    batch = Batch.of(np.array([5, 3, 5]), np.array([1, 0, 0]), np.array([0, 1, 1]), gold={5: 2, 3: 0, 9: 1})
+    batch = CodedBatch.of(np.array([5, 3, 5]), np.array([1, 0, 0]), np.array([0, 1, 1]), gold={5: 2, 3: 0, 9: 1})
     assert batch.items.tolist() == [5, 3]
     assert batch.annotators.tolist() == [1, 0]
     assert (batch.item.tolist(), batch.annotator.tolist(), batch.label.tolist()) == ([0, 0, 1], [0, 1, 1], [0, 1, 1])
@@ -116,7 +116,7 @@ def test_votes_in_codes_teach_what_votes_with_names_do() -> None:
     for some in batches(votes, 60):
         named.partial_fit(some)
         place, _ = coded.item_names.encode(some.items)
-        coded.learn(Batch(place, np.arange(votes.n_annotators), some.item, some.annotator, some.label))
+        coded.learn(CodedBatch(place, np.arange(votes.n_annotators), some.item, some.annotator, some.label))
     assert np.array_equal(named.consensus().posterior, coded.consensus().posterior)
     assert np.array_equal(named.consensus().items, coded.consensus().items)
 

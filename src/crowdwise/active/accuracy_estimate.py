@@ -73,7 +73,7 @@ EDGE = 1e-9
 
 
 @dataclass(frozen=True)
-class Answers:
+class ItemVotes:
     """Votes as raw arrays, item after item: ``start`` (N) is the row of the first vote of each item, which has one at
     least, and ``truth`` (N) its class, -1 where it is not known."""
 
@@ -88,7 +88,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Crowd:
+class CrowdDraw:
     """A draw of all unknowns but the truth: pi, lam, g (M), psi (M x K x L), mu (K x L), c, r, s (see the top)."""
 
     pi: Floats
@@ -107,7 +107,7 @@ def n_draws(n_votes: int) -> int:
 
 
 def accuracy_draws(
-    answers: Answers, chosen: Ints, q: Floats, n: int, rng: np.random.Generator
+    answers: ItemVotes, chosen: Ints, q: Floats, n: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """The expected share of right labels in each of n crowds, and the variance of that share given the crowd.
 
@@ -155,19 +155,19 @@ def prior_accuracy(K: int, confidence: float, level: float, rng: np.random.Gener
     return float(share.mean()), 1.0 / K, max(confidence, float(np.quantile(share, 0.5 + level / 2.0)))
 
 
-def _start(answers: Answers, q: Floats, rng: np.random.Generator) -> Crowd:
+def _start(answers: ItemVotes, q: Floats, rng: np.random.Generator) -> CrowdDraw:
     """A first crowd, drawn as if a truth that is drawn from q (K x N) were known and no item hard."""
     M, K = answers.n_annotators, answers.n_classes
     mu = crowd_priors(K)[0][15] / SAME
     rate = GUESSING[0] / sum(GUESSING)
-    first = Crowd(
+    first = CrowdDraw(
         normalise(q.sum(axis=1) + CLASSES, axis=0), 0.05, np.full(M, rate), np.tile(mu, (M, 1, 1)), mu,
         ALIKE[0] / ALIKE[1], rate, AS_CAREFUL[0] / AS_CAREFUL[1],
     )  # fmt: skip
     return draw(answers, first, np.concatenate([q, np.zeros_like(q)]), rng)
 
 
-def likelihood(answers: Answers, crowd: Crowd) -> tuple[float, Floats]:
+def likelihood(answers: ItemVotes, crowd: CrowdDraw) -> tuple[float, Floats]:
     """The log-probability of the votes in a crowd, truth and difficulty summed out, and 2K x N: the likelihood of
     each class if the item is easy, then if it is hard; the largest of an item is 1."""
     M, K = answers.n_annotators, answers.n_classes
@@ -186,7 +186,7 @@ def likelihood(answers: Answers, crowd: Crowd) -> tuple[float, Floats]:
     return float((top + np.log(joint.sum(axis=0))).sum()), joint
 
 
-def _summed(answers: Answers, table: Floats) -> Floats:
+def _summed(answers: ItemVotes, table: Floats) -> Floats:
     """2K x N: the rows of a table (annotator and label) summed over the votes of each item, some items at a time: a
     block that stays in the cache is read twice as fast."""
     start, S = answers.start, len(answers.label)
@@ -204,8 +204,8 @@ def _summed(answers: Answers, table: Floats) -> Floats:
 
 
 def shift(
-    answers: Answers, crowd: Crowd, log_evidence: float, joint: Floats, reach: float, rng: np.random.Generator
-) -> tuple[Crowd, Floats, bool]:
+    answers: ItemVotes, crowd: CrowdDraw, log_evidence: float, joint: Floats, reach: float, rng: np.random.Generator
+) -> tuple[CrowdDraw, Floats, bool]:
     """A step of Metropolis: all guess more, or all less (logits of g and r move by the same amount)."""
     by = reach * rng.standard_normal()
     guess = np.clip(expit(logit(crowd.guess) + by), EDGE, 1.0 - EDGE)
@@ -218,7 +218,7 @@ def shift(
     return crowd, joint, False
 
 
-def guessing_density(crowd: Crowd) -> float:
+def guessing_density(crowd: CrowdDraw) -> float:
     """The log-density of the logits of r and of all g."""
     r, s, g = crowd.crowd_guess, crowd.as_careful, crowd.guess
     a, b = s * r, s * (1.0 - r)
@@ -226,7 +226,7 @@ def guessing_density(crowd: Crowd) -> float:
     return float(each + GUESSING[0] * np.log(r) + GUESSING[1] * np.log1p(-r))
 
 
-def draw(answers: Answers, crowd: Crowd, joint: Floats, rng: np.random.Generator) -> Crowd:
+def draw(answers: ItemVotes, crowd: CrowdDraw, joint: Floats, rng: np.random.Generator) -> CrowdDraw:
     """Truth and difficulty of every item, which votes are guesses, and then a crowd that goes with these."""
     (_, N), M, K = joint.shape, answers.n_annotators, answers.n_classes
     m, weight = answers.annotator, answers.weight
@@ -253,7 +253,7 @@ def draw(answers: Answers, crowd: Crowd, joint: Floats, rng: np.random.Generator
     cases = np.stack([own, known], axis=1)[:, None]
     rates, s = hierarchy(cases, np.array([[GUESSING]]), np.zeros(1), rates, crowd.as_careful, AS_CAREFUL, rng)
     n_hard = float((hard > 0).sum())
-    return Crowd(
+    return CrowdDraw(
         _dirichlet(np.asarray(CLASSES + np.bincount(z, minlength=K), dtype=np.float64), rng),
         float(np.clip(rng.beta(HARD_SHARE[0] + n_hard, HARD_SHARE[1] + N - n_hard), EDGE, 1.0 - EDGE)),
         np.clip(rng.beta(own + s * rates[0, 0], known + s * rates[0, 1]), EDGE, 1.0 - EDGE),

@@ -33,7 +33,7 @@ from crowdwise.errors import InputError, ParameterError
 Measure = Literal["accuracy", "right", "test"]
 
 
-class Crowd(Protocol):
+class VotingCrowd(Protocol):
     """A crowd that can vote: :class:`crowdwise.simulate.FittedCrowd`, say."""
 
     @property
@@ -46,7 +46,7 @@ class Crowd(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class LearningInputs:
     """Inputs that a classifier can be learned from and tested on; classes are codes."""
 
     X: Any
@@ -61,7 +61,7 @@ class Inputs:
 
     @classmethod
     @checked
-    def split(cls, X: Any, classes: Ints, test_share: Fraction = 0.2, random_state: RandomState = 0) -> Inputs:
+    def split(cls, X: Any, classes: Ints, test_share: Fraction = 0.2, random_state: RandomState = 0) -> LearningInputs:
         """A random share of the inputs to test on, the others to learn from."""
         order, n = np.random.default_rng(random_state).permutation(len(classes)), int(test_share * len(classes))
         test, rest = order[:n], order[n:]
@@ -114,14 +114,14 @@ class Plan:
 
 @checked
 def make_plan(
-    crowd: Crowd,
+    crowd: VotingCrowd,
     budget: Count,
     model: Callable[[], Any],
     *,
     votes_per_item: Sequence[int] = (1, 2, 3, 5, 9),
     n_seeds: Count = 10,
     learner: Callable[[int], Any] | None = None,
-    inputs: Inputs | None = None,
+    inputs: LearningInputs | None = None,
     n_jobs: Jobs = 1,
     progress: Progress | None = None,
 ) -> Plan:
@@ -163,8 +163,8 @@ def make_plan(
 
 
 def _simulate(
-    crowd: Crowd, budget: int, votes_per_item: int, seed: int, model: Callable[[], Any],
-    learner: Callable[[int], Any] | None, inputs: Inputs | None,
+    crowd: VotingCrowd, budget: int, votes_per_item: int, seed: int, model: Callable[[], Any],
+    learner: Callable[[int], Any] | None, inputs: LearningInputs | None,
 ) -> PlanRow:  # fmt: skip
     """One crowd votes, and the results are measured; this can run in another process."""
     rng, N = np.random.default_rng([seed, votes_per_item]), budget // votes_per_item

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.active import acquisition
-from crowdwise.active.state import Pairs, State
+from crowdwise.active.state import AskablePairs, State
 from crowdwise.active.stopping import AccuracyEstimate, StopRule, estimate_accuracy
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
@@ -122,7 +122,7 @@ def find_situation(
     gold, voted = state.gold | gold, state.voted
     item, who = np.append(asked[0], skipped[0]), np.append(asked[1], skipped[1])
     if len(item):
-        voted = Pairs.of(np.append(voted.item, item), np.append(voted.annotator, who), N)
+        voted = AskablePairs.of(np.append(voted.item, item), np.append(voted.annotator, who), N)
     state = state.replace(gold=gold, voted=voted)
     finished = rule.finished(state)
     waiting = np.zeros(N, dtype=bool)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from crowdwise.active.state import Pairs, State
+from crowdwise.active.state import AskablePairs, State
 from crowdwise.active.strategies import Strategy, find_strategy
 from crowdwise.core.constraints import Bounds, Count, RandomState, checked
 from crowdwise.core.model import EMModel
@@ -22,7 +22,7 @@ from crowdwise.core.numerics import TIE, Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.online.stream import Online
-from crowdwise.online.vote_store import Batch
+from crowdwise.online.vote_store import CodedBatch
 
 SLACK = 0.005
 """How far below the accuracy of a batch fit of all votes counts as reaching it."""
@@ -106,7 +106,7 @@ def replay(
     cost, q, key = 0.0, None, item * M + votes.annotator
     while (spent := int(asked.sum())) < most:
         left = np.flatnonzero(~asked)
-        possible = Pairs.of(item[left], votes.annotator[left], len(votes))
+        possible = AskablePairs.of(item[left], votes.annotator[left], len(votes))
         state = State.of(online, price=price, possible=possible, posterior=q)
         proposal = rule.propose(state, min(size, most - spent), rng)
         if len(proposal) == 0:
@@ -116,7 +116,7 @@ def replay(
         cost += float(proposal.price.sum())
         items, place = np.unique(item[chosen], return_inverse=True)
         weight = None if votes.weight is None else votes.weight[chosen]
-        online.learn(Batch(items, np.arange(M), place, votes.annotator[chosen], votes.label[chosen], weight))
+        online.learn(CodedBatch(items, np.arange(M), place, votes.annotator[chosen], votes.label[chosen], weight))
         q, prior = online.e_step()
         every = np.tile(prior, (len(votes), 1))
         every[online.store.items.codes] = q

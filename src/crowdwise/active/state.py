@@ -16,14 +16,14 @@ from crowdwise.online.stream import Online
 
 
 @dataclass(frozen=True)
-class Pairs:
+class AskablePairs:
     """Some (item, annotator) pairs: the annotators of item n are ``annotator[indptr[n]:indptr[n + 1]]``."""
 
     indptr: Ints
     annotator: Ints
 
     @classmethod
-    def of(cls, item: Ints, annotator: Ints, n_items: int) -> Pairs:
+    def of(cls, item: Ints, annotator: Ints, n_items: int) -> AskablePairs:
         order = np.argsort(item, kind="stable")
         return cls(np.concatenate([[0], np.cumsum(np.bincount(item, minlength=n_items))]), annotator[order])
 
@@ -78,13 +78,13 @@ class State:
     posterior: Floats
     dirichlet: Floats
     votes_per_item: Ints
-    voted: Pairs
+    voted: AskablePairs
     price: Floats
     available: npt.NDArray[np.bool_]
     load: Floats
     closed: npt.NDArray[np.bool_]
     gold: npt.NDArray[np.bool_]
-    possible: Pairs | None = None
+    possible: AskablePairs | None = None
     group: Ints | None = None
     weight: Floats | None = None
     n_votes: int = 0
@@ -112,7 +112,7 @@ class State:
         load: Any = None,
         closed: Any = None,
         group: Any = None,
-        possible: Pairs | None = None,
+        possible: AskablePairs | None = None,
         posterior: Floats | None = None,
     ) -> Self:
         """The state of a stream, in its codes: of all items and annotators that it has seen or that were declared.
@@ -136,7 +136,7 @@ class State:
         dirichlet = np.tile(max(online.shrinkage, 1.0) * online.crowd().T, (M, 1, 1))
         dirichlet[who] = online.dirichlet()
         indptr, annotator, _, _ = store.votes()
-        voted = Pairs.of(np.repeat(item, np.diff(indptr)), who[annotator], N)
+        voted = AskablePairs.of(np.repeat(item, np.diff(indptr)), who[annotator], N)
         gold = np.zeros(N, dtype=bool)
         gold[item] = store.truth >= 0
         prices = np.broadcast_to(np.asarray(price, dtype=np.float64), (M,)).copy()

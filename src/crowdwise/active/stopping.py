@@ -175,7 +175,7 @@ def estimate_accuracy(
         confidence = float(q[np.arange(N), chosen][free].mean()) if n_free else 1.0
         mean, low, high = accuracy.prior_accuracy(K, confidence, level, rng)
         return AccuracyEstimate(mean, low, high, n_free, pairs, known=False)
-    answers = accuracy.Answers(
+    answers = accuracy.ItemVotes(
         indptr[:-1], np.repeat(np.arange(N), size), annotator.astype(np.int64), label.astype(np.int64), weight, truth,
         len(store.annotators), K,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import Likelihood, split
 from crowdwise.answers.comparisons_matches import Matches
-from crowdwise.answers.comparisons_newton import Solution
+from crowdwise.answers.comparisons_newton import NewtonSolution
 from crowdwise.answers.comparisons_uncertainty import Spread
 from crowdwise.core.constraints import Count, NonNegative, Positive
 from crowdwise.core.numerics import Floats
@@ -45,13 +45,13 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
     max_iter: Count = 100
     tol: Positive = 1e-10
 
-    def _spread(self, found: Solution, scores: Floats) -> Spread:
+    def _spread(self, found: NewtonSolution, scores: Floats) -> Spread:
         """Standard errors where all comparisons are independent."""
         rng = np.random.default_rng(self.random_state)
         return comparisons_uncertainty.covariance(found.end, scores, free=self.prior == 0.0, rng=rng)
 
     def _scored(
-        self, found: Solution, N: int, likelihood: Likelihood, spread: Spread | None = None
+        self, found: NewtonSolution, N: int, likelihood: Likelihood, spread: Spread | None = None
     ) -> dict[str, Any]:  # fmt: skip
         """Scores, centred, and what else was estimated, with standard errors."""
         s = found.x[:N] - found.x[:N].mean()

@@ -46,7 +46,7 @@ from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, ite
 from crowdwise.answers.comparisons_connectivity import order_note, positions_known
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, split
 from crowdwise.answers.comparisons_matches import Matches
-from crowdwise.answers.comparisons_newton import Solution, maximise, separated
+from crowdwise.answers.comparisons_newton import NewtonSolution, maximise, separated
 from crowdwise.answers.comparisons_uncertainty import evidence
 from crowdwise.core.constraints import Check, Count, Positive, is_number
 from crowdwise.core.loop import Callback
@@ -89,7 +89,7 @@ class PairModel(ScoreModel[Comparisons]):
 
     def _maximum(
         self, matches: Matches, model: Likelihood, theta: Floats, callback: Callback | None, x: Floats | None = None
-    ) -> Solution:
+    ) -> NewtonSolution:
         """The optimum, by Newton's method."""
         x, objective = start(matches, model) if x is None else x, MatchObjective(matches, model)
         return maximise(objective, x, theta, max_iter=self.max_iter, tol=self.tol, callback=callback)
@@ -121,7 +121,12 @@ class GroupedPairs(PairModel):
     errors: Literal["auto", "clustered", "independent"] = "auto"
 
     def _board(
-        self, table: Comparisons, matches: Matches, found: Solution, model: Likelihood, notes: list[str] | None = None
+        self,
+        table: Comparisons,
+        matches: Matches,
+        found: NewtonSolution,
+        model: Likelihood,
+        notes: list[str] | None = None,
     ) -> dict[str, Any]:
         """The fields of the result, with errors by question where there are questions."""
         if self.errors == "clustered" and table.question is None:
@@ -257,7 +262,7 @@ class CrowdBT(GroupedPairs):
             )
         x, eta = self._start(answers, matches)
         choices = LEARNED if self.reliability == "learned" else [self.reliability]
-        best: tuple[float, Likelihood, Solution] | None = None
+        best: tuple[float, Likelihood, NewtonSolution] | None = None
         for a, b in choices:
             beta = (float(a) - 0.5, float(b) - 0.5)
             if placed:
@@ -298,7 +303,7 @@ class CrowdBT(GroupedPairs):
 
     def _mirrored(
         self, matches: Matches, model: Likelihood, x: Floats, eta: Floats, callback: Callback | None
-    ) -> Solution:  # fmt: skip
+    ) -> NewtonSolution:  # fmt: skip
         """The optimum, of the two mirror images the one in which most annotators are reliable."""
         a, b = model.beta
         d = slice(0, matches.decided)
@@ -317,7 +322,7 @@ class CrowdBT(GroupedPairs):
 
     def _placed(
         self, matches: Matches, beta: tuple[float, float], x: Floats, eta: Floats, callback: Callback | None
-    ) -> tuple[Likelihood, Solution]:
+    ) -> tuple[Likelihood, NewtonSolution]:
         """The optimum with positions; their spread is that of their estimates and of what these leave open (EM)."""
         spread = FIRST_SPREAD if self.spread == "learned" else float(self.spread)
         model = self._likelihood(matches, "both", beta=beta, spread=spread)

@@ -46,7 +46,7 @@ STEPS = 2
 
 
 @dataclass(frozen=True)
-class Groups:
+class MixtureFit:
     """Where EM ended."""
 
     x: Floats
@@ -76,7 +76,9 @@ def annotator_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> 
     return np.stack(each, axis=1)
 
 
-def run_em(matches: Matches, model: Likelihood, x: Floats, membership: Floats, tol: float, rounds: Rounds) -> Groups:
+def run_em(
+    matches: Matches, model: Likelihood, x: Floats, membership: Floats, tol: float, rounds: Rounds
+) -> MixtureFit:
     """EM from some memberships, until a round gains at most ``tol`` per comparison."""
     n = float(matches.weight.sum())
     for _ in rounds:
@@ -91,7 +93,7 @@ def run_em(matches: Matches, model: Likelihood, x: Floats, membership: Floats, t
         membership = softmax(joint)
         gain = value - rounds.trace[-1] if rounds.trace else np.inf
         rounds.reached(value, converged=gain <= tol * n)
-    return Groups(x, weights, membership, rounds)
+    return MixtureFit(x, weights, membership, rounds)
 
 
 def first_split(matches: Matches, model: Likelihood, x: Floats, G: int) -> Floats:

@@ -64,7 +64,7 @@ class Objective(ABC):
 
 
 @dataclass(frozen=True)
-class Solution:
+class NewtonSolution:
     """Where the steps ended."""
 
     x: Floats
@@ -195,7 +195,7 @@ def conjugate_gradients(apply: Callable[[Floats], Floats], b: Floats, diagonal: 
 def maximise(
     objective: Objective, x: Floats, theta: Floats | None = None, *, max_iter: int, tol: float,
     callback: Callback | None = None, weight: float | None = None,
-) -> Solution:  # fmt: skip
+) -> NewtonSolution:  # fmt: skip
     """Steps until one promises to gain less than ``tol`` per answer."""
     theta = np.empty(0) if theta is None else theta
     rounds = Rounds(max_iter, objective.weight if weight is None else weight, callback)
@@ -225,4 +225,4 @@ def maximise(
     end = here.derivatives(True)
     if not (separated(end)[0].D > 0.0).all():  # max_iter was reached before the optimum
         end = here.derivatives(False)
-    return Solution(x, theta, rounds, end)
+    return NewtonSolution(x, theta, rounds, end)

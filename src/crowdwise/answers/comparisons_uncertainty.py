@@ -31,7 +31,7 @@ from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import (
     Derivatives,
     Eliminated,
-    Solution,
+    NewtonSolution,
     conjugate_gradients,
     joined,
     schur,
@@ -43,7 +43,7 @@ PROBES = 100
 """Vectors of random signs behind the standard errors where matrices are sparse."""
 
 
-def evidence(found: Solution, model: Likelihood) -> float:
+def evidence(found: NewtonSolution, model: Likelihood) -> float:
     """log P(all answers) with scores and reliabilities integrated out by Laplace's approximation, up to a constant
     that is the same for all priors of reliabilities; for up to ``DENSE`` items."""
     from scipy.special import betaln
@@ -177,7 +177,7 @@ class Clustered:
 
 
 def clustered(
-    found: Solution, matches: Matches, model: Likelihood, plain: Spread, scores: Floats, rng: np.random.Generator
+    found: NewtonSolution, matches: Matches, model: Likelihood, plain: Spread, scores: Floats, rng: np.random.Generator
 ) -> Clustered:
     """The spread of scores and of annotators' numbers with comparisons in groups; ``plain``: with independent ones."""
     assert matches.group is not None
@@ -223,7 +223,9 @@ def _draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator) -> Any:
     return draws
 
 
-def _gradients(matches: Matches, model: Likelihood, found: Solution, group: Ints, G: int) -> tuple[Floats, Floats]:
+def _gradients(
+    matches: Matches, model: Likelihood, found: NewtonSolution, group: Ints, G: int
+) -> tuple[Floats, Floats]:
     """G x (N + shared) and G x theta: the gradients of the log likelihood, summed by group."""
     N, M, w = matches.n_items, matches.n_annotators, matches.weight
     _, rows = log_likelihood(matches, model, found.x, found.theta)

@@ -72,7 +72,9 @@ def graded_counts(votes: Votes, q: Floats, rank: Ints) -> Floats:
     return np.asarray(table[:, by_grade][:, :, by_grade])
 
 
-def learn_crowd(votes: Votes, q: Floats, rank: Ints, crowd: Crowd) -> tuple[Crowd, Floats, Floats, Floats]:
+def learn_crowd(
+    votes: Votes, q: Floats, rank: Ints, crowd: OrdinalPrior
+) -> tuple[OrdinalPrior, Floats, Floats, Floats]:
     """The crowd, d, log s and their covariances (M x 2 x 2): in turn each annotator's numbers and the distribution of
     all. (M - 1) S^2 is the sum of squares and variances: a prior proportional to S, which keeps it off zero."""
     counts, at = graded_counts(votes, q, rank), None
@@ -91,7 +93,7 @@ def learn_crowd(votes: Votes, q: Floats, rank: Ints, crowd: Crowd) -> tuple[Crow
 
 
 def information(
-    votes: Votes, q: Floats, rank: Ints, counts: Floats, location: Floats, log_spread: Floats, crowd: Crowd
+    votes: Votes, q: Floats, rank: Ints, counts: Floats, location: Floats, log_spread: Floats, crowd: OrdinalPrior
 ) -> Floats:
     """M x 2 x 2: of the votes about d and log s, the truth being known by its posterior only, and of the prior."""
     theta, dd, dt = ordered(location, log_spread, crowd, slopes=True)
@@ -116,7 +118,7 @@ def information(
     return np.asarray(out + np.diag([crowd.location_sd**-2, crowd.spread_sd**-2]))
 
 
-def ordered_prior(votes: Votes, q: Floats, rank: Ints, crowd: Crowd) -> Floats:
+def ordered_prior(votes: Votes, q: Floats, rank: Ints, crowd: OrdinalPrior) -> Floats:
     """b[m, k, l]: ordered matrices, times as many pseudo-votes as make the counts of the labels probable."""
     crowd, d, t, _ = learn_crowd(votes, q, rank, crowd)
     theta = ordered(d, t, crowd)[0][:, rank][:, :, rank]
@@ -164,7 +166,7 @@ class OrdinalDawidSkene(Model):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
         rank = ranks(votes.classes, self.order, self.key)
-        crowd = Crowd(0.5, float(np.log(0.7)), 0.5, even_cuts(votes.n_classes), self.lapse, self.link)
+        crowd = OrdinalPrior(0.5, float(np.log(0.7)), 0.5, even_cuts(votes.n_classes), self.lapse, self.link)
         first = self._auto(Auto.prior)._fit(votes, gold, item_prior, callback)
         self.fitted_ = self._auto(ordered_prior(votes, first.posterior, rank, crowd).tolist())
         outcome = self.fitted_._fit(votes, gold, item_prior, callback)
@@ -230,7 +232,7 @@ def even_cuts(K: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Crowd:
+class OrdinalPrior:
     """What annotators have in common: the prior of their two numbers, the cuts, the lapse and the link."""
 
     location_sd: float
@@ -257,7 +259,7 @@ def distribution(z: Floats, link: str) -> tuple[Floats, Floats]:
 
 
 def ordered(
-    location: Floats, log_spread: Floats, crowd: Crowd, slopes: bool = False
+    location: Floats, log_spread: Floats, crowd: OrdinalPrior, slopes: bool = False
 ) -> tuple[Floats, Floats | None, Floats | None]:
     """theta[m, k, l] and, where asked for, its derivatives by d and by log s."""
     K = len(crowd.cut) - 1
@@ -273,7 +275,7 @@ def ordered(
 
 
 def scoring(
-    counts: Floats, crowd: Crowd, start: tuple[Floats, Floats] | None = None, steps: int = 50, tol: float = 1e-6
+    counts: Floats, crowd: OrdinalPrior, start: tuple[Floats, Floats] | None = None, steps: int = 50, tol: float = 1e-6
 ) -> tuple[Floats, Floats]:
     """d and log s that maximise sum c log theta + log prior, by Fisher scoring with halved steps. Annotators who have
     converged (a full step promises less than ``tol``) stop while others go on."""
@@ -304,7 +306,7 @@ def scoring(
     return location, log_spread
 
 
-def moments(counts: Floats, crowd: Crowd) -> tuple[Floats, Floats]:
+def moments(counts: Floats, crowd: OrdinalPrior) -> tuple[Floats, Floats]:
     """Starting values: the mean and the deviation of label - truth, one vote of the crowd's added."""
     at = np.arange(counts.shape[1])
     gap = at[None, :] - at[:, None]
@@ -314,13 +316,13 @@ def moments(counts: Floats, crowd: Crowd) -> tuple[Floats, Floats]:
     return location, 0.5 * np.log((square + np.exp(2.0 * crowd.spread_mean)) / (n + 1.0) + 0.01)
 
 
-def penalised(counts: Floats, location: Floats, log_spread: Floats, crowd: Crowd) -> Floats:
+def penalised(counts: Floats, location: Floats, log_spread: Floats, crowd: OrdinalPrior) -> Floats:
     """M: sum c log theta + log prior."""
     theta, _, _ = ordered(location, log_spread, crowd)
     return np.asarray((counts * safe_log(theta)).sum(axis=(1, 2)) + crowd.log_prior(location, log_spread))
 
 
-def slopes(counts: Floats, location: Floats, log_spread: Floats, crowd: Crowd) -> tuple[Floats, Floats]:
+def slopes(counts: Floats, location: Floats, log_spread: Floats, crowd: OrdinalPrior) -> tuple[Floats, Floats]:
     """The gradient of :func:`penalised` (M x 2), and the Fisher information with the prior's (M x 2 x 2)."""
     theta, dd, dt = ordered(location, log_spread, crowd, slopes=True)
     assert dd is not None and dt is not None

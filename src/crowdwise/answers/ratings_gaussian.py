@@ -74,7 +74,13 @@ import numpy as np
 
 from crowdwise.answers import ratings_gaussian_steps as steps
 from crowdwise.answers import ratings_gaussian_steps as values
-from crowdwise.answers.ratings_gaussian_steps import Crowd, Settings, State, additive_part, precision_power
+from crowdwise.answers.ratings_gaussian_steps import (
+    GaussianSettings,
+    GaussianState,
+    RatingMatrices,
+    additive_part,
+    precision_power,
+)
 from crowdwise.answers.ratings_shared import RatingModel, counts, hedged, scatter, standardise, weighted_mean
 from crowdwise.core.constraints import Count, NonNegative, Positive, Share
 from crowdwise.core.loop import Callback, Rounds
@@ -91,8 +97,8 @@ WORK = 3e8
 
 
 def _reweigh(
-    crowd: Crowd, each: Floats, ease: Floats, lent: Floats, s: State, settings: Settings
-) -> tuple[State, Floats, Floats, float]:
+    crowd: RatingMatrices, each: Floats, ease: Floats, lent: Floats, s: GaussianState, settings: GaussianSettings
+) -> tuple[GaussianState, Floats, Floats, float]:
     """Eases of items and weights of ratings, one after the other, and what both add to the bound."""
     extra = 0.0
     if settings.difficulty:
@@ -104,8 +110,8 @@ def _reweigh(
 
 
 def run_passes(
-    crowd: Crowd, settings: Settings, max_iter: int, tol: float, callback: Callback | None
-) -> tuple[State, Floats, Floats, Rounds]:
+    crowd: RatingMatrices, settings: GaussianSettings, max_iter: int, tol: float, callback: Callback | None
+) -> tuple[GaussianState, Floats, Floats, Rounds]:
     """Passes until the bound gains less than ``tol`` per rating, with s_b and s_a updated until they converge.
 
     Returns the state, the eases, the weights of ratings, and the rounds, whose trace is the bound under the last s_b
@@ -146,7 +152,9 @@ def run_passes(
     return s, ease, weight, rounds
 
 
-def variances(crowd: Crowd, weight: Floats, s: State, settings: Settings) -> tuple[Floats, Floats, Floats, Floats]:
+def variances(
+    crowd: RatingMatrices, weight: Floats, s: GaussianState, settings: GaussianSettings
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Of u (N), b and a (M) in the joint posterior, and the shape of p's Gamma distribution (see the module)."""
     from scipy.sparse import diags
 
@@ -181,7 +189,14 @@ def variances(crowd: Crowd, weight: Floats, s: State, settings: Settings) -> tup
 
 
 def _joint(
-    blocks: list[Any], h: Floats, p: Floats, n: Floats, su: Floats, suu: Floats, s: State, settings: Settings
+    blocks: list[Any],
+    h: Floats,
+    p: Floats,
+    n: Floats,
+    su: Floats,
+    suu: Floats,
+    s: GaussianState,
+    settings: GaussianSettings,
 ) -> tuple[Floats, Floats]:
     """The inverse of the joint precision of (items, annotators, mu): Schur complement on annotators and mu."""
     from scipy.sparse import csr_matrix, diags, hstack
@@ -209,7 +224,7 @@ def _joint(
     return 1.0 / h + np.maximum(extra, 0.0) / h**2, np.maximum(np.diag(cov)[:-1], 0.0)
 
 
-def _separate(W: Any, h: Floats, s: State, settings: Settings) -> tuple[Floats, Floats]:
+def _separate(W: Any, h: Floats, s: GaussianState, settings: GaussianSettings) -> tuple[Floats, Floats]:
     """As ``_joint``, each annotator's bias and scale apart from all others': what they share is at most s^2 / M."""
     vbb, vaa = steps.own_variances(W, s)
     square = W.multiply(W).tocsr()
@@ -272,7 +287,7 @@ class GaussianRatings(RatingModel):
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
         y, centre, unit = standardise(answers)
-        crowd = Crowd.of(answers, y)
+        crowd = RatingMatrices.of(answers, y)
         if crowd.alone().all():
             z = weighted_mean(answers.item, answers.weights, answers.value, len(answers))
             note = "No two annotators rated the same item, so that they cannot be compared: values are plain means."
@@ -318,7 +333,9 @@ class GaussianRatings(RatingModel):
             "spread": unit * float(np.sqrt(tau2)), "centre": centre, "trace": trace,
         }  # fmt: skip
 
-    def _annotators(self, crowd: Crowd, callback: Callback | None) -> tuple[State, Floats, Floats, Rounds, Settings]:
+    def _annotators(
+        self, crowd: RatingMatrices, callback: Callback | None
+    ) -> tuple[GaussianState, Floats, Floats, Rounds, GaussianSettings]:
         """The annotators, from the ratings on items with several; the items that follow, of all ratings."""
         several = ~crowd.alone()
         fixed = not self.scale
@@ -326,7 +343,7 @@ class GaussianRatings(RatingModel):
         plain = self.noise == "gaussian" and not self.difficulty
         power = precision_power(sub, self.bias) if plain else 1.0
         additive = additive_part(sub) if fixed and self.bias else 1.0
-        settings = Settings(
+        settings = GaussianSettings(
             self.bias, self.scale, self.difficulty, self.noise == "student", self.df, fixed, power, additive
         )
         s, ease, weight, rounds = run_passes(sub, settings, self.max_iter, self.tol, callback)

@@ -59,7 +59,7 @@ LOG2PI = float(np.log(2.0 * np.pi))
 
 
 @dataclass(frozen=True)
-class Crowd:
+class RatingMatrices:
     """Standardised ratings as sparse items x annotators matrices: ``w`` of weights, ``wy`` of weights times numbers."""
 
     item: Ints
@@ -73,19 +73,19 @@ class Crowd:
     """Added to every squared residual: the minimum variance of an annotator."""
 
     @classmethod
-    def of(cls, ratings: Ratings, y: Floats) -> Crowd:
+    def of(cls, ratings: Ratings, y: Floats) -> RatingMatrices:
         N, M = len(ratings), ratings.n_annotators
         item, w = ratings.item, ratings.weights
         within = variance_within(item, w, y, N, default=1.0)
         return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(EXACT * within, MIN_VARIANCE))
 
-    def select(self, rows: Any) -> Crowd:
+    def select(self, rows: Any) -> RatingMatrices:
         """Some of the ratings, with all items and annotators."""
         indptr = np.concatenate([[0], np.cumsum(np.bincount(self.item[rows], minlength=self.N))])
         item, annotator = self.item[rows], self.annotator[rows]
         return replace(self, item=item, annotator=annotator, y=self.y[rows], weight=self.weight[rows], indptr=indptr)
 
-    def merged(self) -> Crowd:
+    def merged(self) -> RatingMatrices:
         """With one rating per item and annotator: the mean of those there are, with the sum of their weights."""
         cell, first, at = np.unique(self.item * self.M + self.annotator, return_index=True, return_inverse=True)
         if len(cell) == len(self.y):
@@ -107,7 +107,7 @@ class Crowd:
 
 
 @dataclass(frozen=True)
-class State:
+class GaussianState:
     """The posteriors and the hyperparameters, after a pass."""
 
     u: Floats
@@ -140,7 +140,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Settings:
+class GaussianSettings:
     bias: bool
     scale: bool
     difficulty: bool
@@ -154,7 +154,7 @@ class Settings:
     """The part of s_b^2 that is used (:func:`additive_part`)."""
 
 
-def begin(crowd: Crowd, settings: Settings) -> State:
+def begin(crowd: RatingMatrices, settings: GaussianSettings) -> GaussianState:
     """Item means, half-way to the grand mean; annotators all alike."""
     N, M = crowd.N, crowd.M
     total, weight = counts(crowd.item, crowd.weight * crowd.y, N), counts(crowd.item, crowd.weight, N)
@@ -164,14 +164,14 @@ def begin(crowd: Crowd, settings: Settings) -> State:
     shape = 2.0 + n / 2.0
     df = 4.0 if settings.df == "learned" else float(settings.df)
     tau2 = FLAT if settings.fixed else float(u.var()) + MIN_VARIANCE
-    return State(
+    return GaussianState(
         u, np.full(N, within / 4.0), zero, np.ones(M), zero, zero, zero, shape, shape * within, float(u.mean()), tau2,
         0.25 * within if settings.bias else 0.0, 0.05 if settings.scale else 0.0, 2.0, 2.0 * within,
         2.0 if settings.difficulty else np.inf, df if settings.student else np.inf,
     )  # fmt: skip
 
 
-def items_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
+def items_given(W: Any, Y: Any, s: GaussianState, settings: GaussianSettings) -> GaussianState:
     """u, v; then mu and tau."""
     p = s.p
     h = 1.0 / s.tau2 + W @ (p * (s.a**2 + s.vaa))
@@ -181,7 +181,7 @@ def items_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
     return replace(s, u=u, v=1.0 / h, mu=mu, tau2=tau2)
 
 
-def annotators_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
+def annotators_given(W: Any, Y: Any, s: GaussianState, settings: GaussianSettings) -> GaussianState:
     """b, a and their covariance; then s_b and s_a."""
     p = s.p
     n, su, suu = W.T @ np.ones(len(s.u)), W.T @ s.u, W.T @ (s.u**2 + s.v)
@@ -200,7 +200,7 @@ def annotators_given(W: Any, Y: Any, s: State, settings: Settings) -> State:
     return s
 
 
-def expand(s: State, settings: Settings) -> State:
+def expand(s: GaussianState, settings: GaussianSettings) -> GaussianState:
     """Move the shift of all items (against biases) and their stretch (against scales) to the optimum of the priors."""
     if settings.bias:
         shift = float((s.a * s.b + s.vab).sum() / (s.a**2 + s.vaa).sum())
@@ -219,7 +219,7 @@ def expand(s: State, settings: Settings) -> State:
     return s
 
 
-def differences(W: Any, s: State, settings: Settings) -> State:
+def differences(W: Any, s: GaussianState, settings: GaussianSettings) -> GaussianState:
     """s_b and s_a updated: (M - 1) s^2 = sum (b^2 + var b), where var b includes the uncertainty of the items.
 
     Where the ratings hold enough information on the biases, it is solved for s^2, s^2 = sum b^2 / (sum (1 - var b /
@@ -238,7 +238,7 @@ def differences(W: Any, s: State, settings: Settings) -> State:
     return replace(s, **out)
 
 
-def own_variances(W: Any, s: State) -> tuple[Floats, Floats]:
+def own_variances(W: Any, s: GaussianState) -> tuple[Floats, Floats]:
     """Of b and a, each apart from all other annotators', the items having a posterior: p sum w (1 - w p a^2 v)..."""
     p = s.p
     h = 1.0 / s.tau2 + W @ (p * s.a**2)
@@ -248,7 +248,7 @@ def own_variances(W: Any, s: State) -> tuple[Floats, Floats]:
     return 1.0 / (1.0 / max(s.sb2, MIN_VARIANCE) + known_b), 1.0 / (1.0 / max(s.sa2, MIN_VARIANCE) + known_a)
 
 
-def squares(W: Any, Y: Any, Z: Floats, s: State, floor: float) -> Floats:
+def squares(W: Any, Y: Any, Z: Floats, s: GaussianState, floor: float) -> Floats:
     """sum over each annotator's ratings of w E[(y - b - a u)^2]; ``Z`` is sum w y^2."""
     one = np.ones(len(s.u))
     n, su, suu = W.T @ one, W.T @ s.u, W.T @ (s.u**2 + s.v)
@@ -257,7 +257,7 @@ def squares(W: Any, Y: Any, Z: Floats, s: State, floor: float) -> Floats:
     return np.asarray(np.maximum(total, 0.0) + floor * n)
 
 
-def precisions_given(n: Floats, square: Floats, s: State, power: float = 1.0) -> State:
+def precisions_given(n: Floats, square: Floats, s: GaussianState, power: float = 1.0) -> GaussianState:
     """alpha and beta, one step uphill with p integrated out; then the Gamma posteriors of p."""
     from scipy.special import gammaln
 
@@ -275,7 +275,7 @@ def precisions_given(n: Floats, square: Floats, s: State, power: float = 1.0) ->
     return replace(s, alpha=alpha, beta=beta, shape=alpha + n / 2.0, rate=beta + square / 2.0)
 
 
-def expected_squares(crowd: Crowd, s: State) -> Floats:
+def expected_squares(crowd: RatingMatrices, s: GaussianState) -> Floats:
     """S: E[(y - b - a u)^2] of every rating."""
     m, n = crowd.annotator, crowd.item
     u, v = s.u[n], s.v[n]
@@ -284,7 +284,7 @@ def expected_squares(crowd: Crowd, s: State) -> Floats:
     return np.asarray(gap * gap + spread + s.a[m] ** 2 * v + crowd.floor)
 
 
-def lower_bound(s: State, n: Floats, square: Floats, settings: Settings, extra: float) -> float:
+def lower_bound(s: GaussianState, n: Floats, square: Floats, settings: GaussianSettings, extra: float) -> float:
     """The bound; ``square`` are the (E l weighted) sums of squares, ``extra`` what the weights of ratings add.
 
     All but the divergence of the precisions counts ``settings.power`` times.
@@ -308,7 +308,9 @@ def lower_bound(s: State, n: Floats, square: Floats, settings: Settings, extra: 
     return settings.power * total + float((prior + entropy).sum())
 
 
-def eases(crowd: Crowd, weight: Floats, square: Floats, s: State) -> tuple[State, Floats, float]:
+def eases(
+    crowd: RatingMatrices, weight: Floats, square: Floats, s: GaussianState
+) -> tuple[GaussianState, Floats, float]:
     """E[d] of every item, kappa, and what they add to the bound. q(d) = Gamma(kappa + n / 2, kappa + Q / 2), n the
     ratings (their weight) of the item and Q the sum of w p E[r^2]."""
     from scipy.special import digamma, gammaln
@@ -323,7 +325,9 @@ def eases(crowd: Crowd, weight: Floats, square: Floats, s: State) -> tuple[State
     return replace(s, kappa=kappa), np.asarray(mean), float((n * log + own + entropy).sum())
 
 
-def rating_weights(crowd: Crowd, square: Floats, s: State, settings: Settings) -> tuple[State, Floats, float]:
+def rating_weights(
+    crowd: RatingMatrices, square: Floats, s: GaussianState, settings: GaussianSettings
+) -> tuple[GaussianState, Floats, float]:
     """E[l] of every rating under t noise, df where it is learned, and what they add to the bound. q(l) = Gamma((df + 1)
     / 2, (df + p d E[r^2]) / 2); ``square`` holds d E[r^2]."""
     from scipy.special import digamma, gammaln
@@ -367,7 +371,7 @@ def normal_spread(w: Floats, V: Floats) -> tuple[float, float]:
     return mu, tau2
 
 
-def item_sums(crowd: Crowd, weight: Floats, s: State) -> tuple[Floats, Floats, Floats, Floats]:
+def item_sums(crowd: RatingMatrices, weight: Floats, s: GaussianState) -> tuple[Floats, Floats, Floats, Floats]:
     """Of the ratings on each item, the sums of precisions and of precisions times numbers (N), and their parts (S)."""
     m = crowd.annotator
     part = weight * s.p[m] * s.a[m] ** 2
@@ -382,7 +386,9 @@ def between(h: Floats, top: Floats, mu: float, tau2: float, shrink: float) -> tu
     return shrink * posterior + (1.0 - shrink) * plain, posterior
 
 
-def shared_errors(crowd: Crowd, weight: Floats, s: State, u: Floats, c: float) -> tuple[Floats, Floats]:
+def shared_errors(
+    crowd: RatingMatrices, weight: Floats, s: GaussianState, u: Floats, c: float
+) -> tuple[Floats, Floats]:
     """The squared scale of each item's shared error, and the degrees of freedom of its t distribution."""
     m, n = crowd.annotator, crowd.item
     free = np.maximum(counts(n, crowd.weight, crowd.N) - 1.0, 0.0) / 2.0
@@ -399,7 +405,7 @@ HALF = 20.0
 """Annotators with so many ratings in each half have half of the weight that those with very many have."""
 
 
-def _rest(crowd: Crowd) -> tuple[Floats, Floats]:
+def _rest(crowd: RatingMatrices) -> tuple[Floats, Floats]:
     """The mean of the other ratings on each rating's item, and the share of the rating in all of them (at most 0.9)."""
     item, w = crowd.item, crowd.weight
     total, said = counts(item, w, crowd.N)[item], counts(item, w * crowd.y, crowd.N)[item]
@@ -407,7 +413,7 @@ def _rest(crowd: Crowd) -> tuple[Floats, Floats]:
     return (said - w * crowd.y) / rest, np.minimum(w / total, 0.9)
 
 
-def precision_power(crowd: Crowd, bias: bool) -> float:
+def precision_power(crowd: RatingMatrices, bias: bool) -> float:
     """f = 2 / (k - 1), at most 1: how much a rating counts for the precision of its annotator; k is the kurtosis.
 
     A variance that is estimated from n ratings has the relative variance (k - 1) / n, which is 2 / n for Normal noise
@@ -434,7 +440,7 @@ def precision_power(crowd: Crowd, bias: bool) -> float:
     return float(2.0 / (max(kurtosis, 3.0) - 1.0))
 
 
-def additive_part(crowd: Crowd) -> float:
+def additive_part(crowd: RatingMatrices) -> float:
     """The part of the variance of biases that shows on low and on high items alike; a standard error is added, so that
     biases are additive until the ratings say otherwise. At most 1.
 

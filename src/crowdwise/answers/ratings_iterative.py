@@ -62,7 +62,7 @@ def grid_of(y: Floats, item: Ints, weight: Floats, N: int) -> Floats:
     return np.asarray(max(within, MIN_VARIANCE) * np.geomspace(*REACH, POINTS))
 
 
-class Graph:
+class RatingGraph:
     """The ratings, in standard units, and the grid."""
 
     def __init__(self, ratings: Ratings, y: Floats, grid: Floats) -> None:
@@ -167,7 +167,7 @@ class BayesIterative(RatingModel):
             grid = grid_of(y, answers.item, answers.weights, len(answers))
         else:
             grid = np.sort(np.asarray(self.variances, dtype=np.float64)) / unit**2
-        graph = Graph(answers, y, grid)
+        graph = RatingGraph(answers, y, grid)
         G = len(grid)
         pi = np.full(G, 1.0 / G)
         if not isinstance(self.prior, str):
@@ -211,7 +211,7 @@ class BayesIterative(RatingModel):
         }  # fmt: skip
 
     @staticmethod
-    def _look(graph: Graph, message: Floats, u: Floats, h: Floats, pi: Floats) -> tuple[Floats, Any]:
+    def _look(graph: RatingGraph, message: Floats, u: Floats, h: Floats, pi: Floats) -> tuple[Floats, Any]:
         """Beliefs about annotators, and the likelihoods they rest on (computed twice where too many to keep)."""
         likelihoods = graph.likelihoods(message, u, h)
         belief = graph.beliefs(likelihoods, np.log(pi))

@@ -228,7 +228,7 @@ CLEAR = 2.0
 
 
 @dataclass(frozen=True)
-class Graph:
+class PairArrays:
     """Answers as arrays: pairs with their annotators, and the rows of the pair matrix by colour."""
 
     N: int
@@ -242,7 +242,7 @@ class Graph:
     """For each colour: its items, their rows of the pair matrix (to be filled), and the pairs of its entries."""
 
     @classmethod
-    def of(cls, answers: Similarities) -> Graph:
+    def of(cls, answers: Similarities) -> PairArrays:
         from scipy.sparse import csr_array
 
         N, P, pairs = len(answers), answers.n_pairs, answers.pairs.astype(np.int64)
@@ -306,7 +306,7 @@ def rates(counts: Floats, hyper: Floats) -> Floats:
     return np.asarray(digamma(post) - digamma(post.sum(axis=2, keepdims=True)))
 
 
-def sweep(graph: Graph, q: Floats, log_rate: Floats) -> None:
+def sweep(graph: PairArrays, q: Floats, log_rate: Floats) -> None:
     """One coordinate ascent over all items, in place."""
     from scipy.special import digamma
 
@@ -409,7 +409,7 @@ def soft(code: Ints, K: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Fit:
+class ClusteringRun:
     """Where one run of passes ended."""
 
     q: Floats
@@ -433,7 +433,7 @@ class Fit:
         return self.objective + float(gammaln(K + 1) - gammaln(K - used + 1))
 
 
-def better(one: Fit, other: Fit) -> Fit:
+def better(one: ClusteringRun, other: ClusteringRun) -> ClusteringRun:
     """The first of two fits with the same number of clusters, unless the second has answers that mean what they say and
     the first has not, or the larger objective."""
     return other if (other.meant, other.objective) > (one.meant, one.objective) else one
@@ -480,7 +480,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
     def _fit(self, answers: Similarities, callback: Callback | None) -> dict[str, Any]:
         if self.n_clusters is not None and self.n_clusters > len(answers):
             raise InputError(f"n_clusters={self.n_clusters} is more than the {len(answers)} items.")
-        graph = Graph.of(answers)
+        graph = PairArrays.of(answers)
         notes = []
         if self.n_clusters is not None:
             best = self._best(graph, answers, int(self.n_clusters), callback, self.restarts)
@@ -503,10 +503,12 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             "evidence": np.array(list(tried.values()), dtype=np.float64), "notes": notes, **best.rounds.outcome,
         }  # fmt: skip
 
-    def _search(self, graph: Graph, answers: Similarities, callback: Callback | None) -> tuple[Fit, dict[int, float]]:
+    def _search(
+        self, graph: PairArrays, answers: Similarities, callback: Callback | None
+    ) -> tuple[ClusteringRun, dict[int, float]]:
         """1, 2, 4, 8... clusters up to the maximum, then ever closer around the best of them."""
         most = min(self.max_clusters, len(answers))
-        fits: dict[int, Fit] = {}
+        fits: dict[int, ClusteringRun] = {}
 
         def evidence(K: int) -> tuple[bool, float]:
             if K not in fits:
@@ -528,7 +530,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             found = said if said.meant else found
         return found, {K: fits[K].evidence for K in sorted(fits)}
 
-    def _once(self, graph: Graph, code: Ints, callback: Callback | None) -> Fit:
+    def _once(self, graph: PairArrays, code: Ints, callback: Callback | None) -> ClusteringRun:
         """Given groups, with the rates that annotators have by these, estimated once."""
         q = np.eye(int(code.max()) + 1)[code]
         log_rate = rates(graph.counts(graph.together(q)), FIRST_HYPER)
@@ -537,9 +539,9 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             sweep(graph, q, log_rate)
             counts = graph.counts(graph.together(q))
             rounds.reached(bound(q, counts, FIRST_HYPER, bool(self.pool)), converged=True)
-        return Fit(q, counts, FIRST_HYPER, rounds, graph.meant(q))
+        return ClusteringRun(q, counts, FIRST_HYPER, rounds, graph.meant(q))
 
-    def _without_empty(self, graph: Graph, fit: Fit, callback: Callback | None) -> Fit:
+    def _without_empty(self, graph: PairArrays, fit: ClusteringRun, callback: Callback | None) -> ClusteringRun:
         """The fit with as many clusters as are in use: an item alone would be in either of two empty ones."""
         used, code = np.unique(fit.q.argmax(axis=1), return_inverse=True)
         if len(used) == fit.q.shape[1]:
@@ -548,7 +550,9 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         same = (again.q.argmax(axis=1) == code).all()
         return again if same and again.meant >= fit.meant else fit
 
-    def _best(self, graph: Graph, answers: Similarities, K: int, callback: Callback | None, restarts: int) -> Fit:
+    def _best(
+        self, graph: PairArrays, answers: Similarities, K: int, callback: Callback | None, restarts: int
+    ) -> ClusteringRun:
         x = embed(answers, K)
         best = self._run(graph, kmeans(x, K), K, callback, 0)
         rng = np.random.default_rng(self.random_state)
@@ -556,7 +560,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             best = better(best, self._run(graph, kmeans(x, K, rng), K, callback, restart))
         return best
 
-    def _run(self, graph: Graph, code: Ints, K: int, callback: Callback | None, restart: int) -> Fit:
+    def _run(self, graph: PairArrays, code: Ints, K: int, callback: Callback | None, restart: int) -> ClusteringRun:
         hyper = FIRST_HYPER
         # A rough start makes all annotators look unreliable, and all items would drift together: the first passes
         # hold the rates at their prior.
@@ -573,4 +577,4 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             if self.pool:
                 hyper = learn_hyper(counts, hyper)
             rounds.reached(bound(q, counts, hyper, bool(self.pool)), below=self.tol)
-        return Fit(q, counts, hyper, rounds, graph.meant(q))
+        return ClusteringRun(q, counts, hyper, rounds, graph.meant(q))

@@ -17,7 +17,7 @@ from crowdwise.cli.outputs import emit, say
 from crowdwise.errors import ExtraError, InputError, ParameterError
 
 if TYPE_CHECKING:
-    from crowdwise.active.budget_plan import Inputs, Measure, Plan
+    from crowdwise.active.budget_plan import LearningInputs, Measure, Plan
     from crowdwise.active.replays import Curve
     from crowdwise.data.dataset import Dataset
     from crowdwise.data.votes import Votes
@@ -165,11 +165,11 @@ def prices_of(votes: Votes, path: Path | None) -> Any:
     return [given[str(name)] for name in votes.annotators.tolist()]
 
 
-def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) -> Inputs:
+def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) -> LearningInputs:
     """Inputs with classes (the truth where it is known, else what the fit says); a fifth to test on, if need be."""
     import numpy as np
 
-    from crowdwise.active.budget_plan import Inputs
+    from crowdwise.active.budget_plan import LearningInputs
     from crowdwise.item_inputs import inputs_of
     from crowdwise.reading import Answers
 
@@ -177,8 +177,8 @@ def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) 
     X, truth = np.asarray(X.x), data.votes.truth
     codes = labels if truth is None else np.where(truth >= 0, truth, labels)
     if test is not None:
-        return Inputs(X, codes, np.asarray(test[0]), np.asarray(test[1]))
-    return Inputs.split(X, codes)
+        return LearningInputs(X, codes, np.asarray(test[0]), np.asarray(test[1]))
+    return LearningInputs.split(X, codes)
 
 
 def new_learner(key: str, epochs: int | None, seed: int) -> Any:

@@ -35,7 +35,7 @@ KeepOption = Annotated[bool, typer.Option("--keep", help="Keep earlier predictio
 
 
 @dataclass(frozen=True)
-class Work:
+class PulledProject:
     """A project, and the folder of what was pulled from it."""
 
     client: Any
@@ -43,11 +43,11 @@ class Work:
     out: Path
 
     @classmethod
-    def of(cls, url: str, project: int, out: Path) -> Work:
-        from crowdwise.label_studio.ls_client import Client
+    def of(cls, url: str, project: int, out: Path) -> PulledProject:
+        from crowdwise.label_studio.ls_client import LabelStudioClient
         from crowdwise.label_studio.ls_project import Project
 
-        client = Client(url)
+        client = LabelStudioClient(url)
         return cls(client, Project(client, project), out)
 
     def pull(self, whole: bool = False) -> Any:
@@ -109,7 +109,7 @@ def pull(
 
     `crowdwise label-studio pull --url http://localhost:8080 --project 7 --out reviews && crowdwise report reviews`
     """
-    found = Work.of(url, project, out).pull(whole)
+    found = PulledProject.of(url, project, out).pull(whole)
     if as_json:
         emit(json.dumps(asdict(found)))
     elif found.known_annotations:
@@ -126,7 +126,7 @@ def push(
 
     Example: `crowdwise label-studio push --url http://localhost:8080 --project 7 --out reviews`
     """
-    work = Work.of(url, project, out)
+    work = PulledProject.of(url, project, out)
     work.project.control(question)  # before anything is done
     work.pull()
     found = work.push(work.fit(question, method, set_, gold), version, keep)
@@ -157,7 +157,7 @@ def next_(
     import polars as pl
 
     check_outputs(table)
-    work = Work.of(url, project, out)
+    work = PulledProject.of(url, project, out)
     work.project.control(question)
     work.pull()
     found = [asdict(task) for task in work.say_next(work.fit(question, method, set_, gold), n, most, show)]
@@ -195,7 +195,7 @@ def watch(
     """
     from crowdwise.label_studio.ls_watch import Listener, listening_at, watch, webhook, when_changed
 
-    work = Work.of(url, project, out)
+    work = PulledProject.of(url, project, out)
     work.project.control(question)
 
     def update() -> None:

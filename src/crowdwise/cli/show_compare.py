@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdwise.cli.show import console, new_table, strong, whisker_cell
 from crowdwise.trust.method_comparison import Comparison
-from crowdwise.trust.posterior_checks import Check
+from crowdwise.trust.posterior_checks import PosteriorCheck
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -97,7 +97,7 @@ def agreement_table(found: Comparison, width: int) -> Table:
     return table
 
 
-def check_table(method: str, checks: tuple[Check, ...]) -> Table:
+def check_table(method: str, checks: tuple[PosteriorCheck, ...]) -> Table:
     """What was observed beside what the method would have given."""
     title = f"Votes as {method} would have drawn them"
     table = new_table("check", ">seen", ">drawn", ">p", "", title=title)

@@ -73,7 +73,7 @@ class PairBlocks:
 
 
 @dataclass(frozen=True)
-class Dependence:
+class PairDependence:
     """The residuals of the pairs once the truth is accounted for, and the groups in them."""
 
     pairs: PairBlocks
@@ -231,7 +231,7 @@ def _scale(T: Floats, n: Floats, U: Floats, both: tuple[Ints, Ints]) -> float:
 
 def dependence(
     votes: Votes, *, level: float = 0.05, min_common: int = MIN_COMMON, extra: int = 0, pairs: PairBlocks | None = None
-) -> Dependence:
+) -> PairDependence:
     """The dependent groups of annotators, as many as the test at ``level`` finds.
 
     ``pairs``: what :func:`pair_blocks` gave for the votes, where it has been called already.
@@ -251,7 +251,7 @@ def dependence(
     z = (z - max(middle, 0.0)) / spread
     threshold = float(-ndtri(level / max(len(z), 1)))
     group = cut(tree(pairs, z, threshold), M, 1) if (z > threshold).any() else np.arange(M)
-    return Dependence(pairs, rest, z, threshold, group)
+    return PairDependence(pairs, rest, z, threshold, group)
 
 
 def tree(pairs: PairBlocks, z: Floats, threshold: float | None = None) -> list[tuple[int, int]]:
@@ -316,7 +316,7 @@ def affinity(pairs: PairBlocks, z: Floats, candidate: Ints) -> tuple[Floats, Flo
     return total, count
 
 
-def spectral_groups(found: Dependence, groups: int, max_iter: int = 100) -> Ints:
+def spectral_groups(found: PairDependence, groups: int, max_iter: int = 100) -> Ints:
     """So many groups: the directions of the top eigenvectors of the scaled positive z, clustered by angle.
 
     The first centre is the annotator with most ties, each next one the annotator farthest from those before: nothing

@@ -215,8 +215,8 @@ def expect(
 def check_engine(engine: str = "auto") -> None:
     """Whether the engine exists, and runs on this machine."""
     name = kernels.asked_for(engine)
-    if name not in kernels.ENGINES:
-        raise ParameterError(f"CROWDWISE_ENGINE={name!r} is not known. Choose from {', '.join(kernels.ENGINES)}.")
+    if name not in kernels.KERNEL_SETS:
+        raise ParameterError(f"CROWDWISE_ENGINE={name!r} is not known. Choose from {', '.join(kernels.KERNEL_SETS)}.")
     if not kernels.available(engine):
         raise ParameterError(
             "engine 'cuda' cannot be used here: there is no torch that finds a CUDA device. "

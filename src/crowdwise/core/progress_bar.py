@@ -69,7 +69,7 @@ def shown(title: str, verbose: bool, callback: Callable[[Any], Any] | None) -> I
     from rich.console import Console
 
     screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    lines = Lines(screen, title)
+    lines = ProgressLines(screen, title)
     with drawn_bar(screen, title, "{task.fields[state]}", state="") as update:
 
         def report(step: Any) -> Any:
@@ -105,7 +105,7 @@ def shown_stages(
 @contextmanager
 def stage_bar(screen: Console, title: str, patience: float = 0.0, quiet: bool = False) -> Iterator[Callable[..., None]]:
     """A function that draws the stage of a work; where no bar can be drawn, lines, unless they are to be ``quiet``."""
-    lines = Lines(screen, title)
+    lines = ProgressLines(screen, title)
     with drawn_bar(screen, title, "{task.fields[state]}", patience, state="") as update:
 
         def report(stage: Stage) -> None:
@@ -116,7 +116,7 @@ def stage_bar(screen: Console, title: str, patience: float = 0.0, quiet: bool = 
         yield report
 
 
-class Lines:
+class ProgressLines:
     """Lines where no bar can be drawn: in a log file, say. The first and the last step always have one."""
 
     def __init__(self, screen: Console, title: str, every: float = LINE_EVERY) -> None:

@@ -14,7 +14,7 @@ MAX_TALLY = 2**26
 
 
 @dataclass(frozen=True)
-class Edges:
+class VoteEdges:
     """Votes as edges between N items and M annotators: raw arrays, one entry per vote."""
 
     item: Ints

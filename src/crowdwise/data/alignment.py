@@ -247,7 +247,7 @@ def named_rows(found: Any) -> RowNames | None:
     return names[0] if names else None
 
 
-class Pairs(NamedTuple):
+class RowsWithTruth(NamedTuple):
     """Rows beside true values."""
 
     rows: npt.NDArray[Any] | None
@@ -272,7 +272,7 @@ class Pairs(NamedTuple):
         return np.asarray(weights)[at]
 
 
-def pair(X: Rows, y: Any, what: str = "truth") -> Pairs:
+def pair(X: Rows, y: Any, what: str = "truth") -> RowsWithTruth:
     """Put true values beside rows. A mapping, or a Series with an index of names, is matched by name; anything else by
     position. Values of other rows are left out; so are rows without a value, where ``y`` is a mapping."""
     mapping = hasattr(y, "keys") and not is_frame(y) and not is_series(y)
@@ -289,7 +289,7 @@ def pair(X: Rows, y: Any, what: str = "truth") -> Pairs:
         same = is_pandas(X.x) and X.items is None and found is not None and X.x.index.equals(y.index)
         if found is None or not X.names or same:
             text = found is not None and found.values.dtype == object and not X.names
-            return Pairs(None, None, y, note=BY_POSITION.format(what) if text else "")
+            return RowsWithTruth(None, None, y, note=BY_POSITION.format(what) if text else "")
         theirs = found
         if not theirs.distinct:
             raise InputError(f"The index of the {what} names some rows more than once: give each one value.")
@@ -298,14 +298,14 @@ def pair(X: Rows, y: Any, what: str = "truth") -> Pairs:
     ours, place = X.names[best], places[best]
     known = place >= 0
     if not known.any() and not mapping and not any(names.sure for names in X.names):
-        return Pairs(None, None, y)  # numbers of a selection of rows, which name nothing
+        return RowsWithTruth(None, None, y)  # numbers of a selection of rows, which name nothing
     if not known.all() and not (mapping and known.any()):
         raise InputError(
             f"The {what} has no value for {int((~known).sum())} of the {len(known)} rows of X: "
             f"{listing(ours.values[~known])}. It names {listing(theirs.values, 3)}: name rows and values alike."
         )
     rows = np.flatnonzero(known)
-    return Pairs(rows, place[rows], np.asarray(values)[place[rows]], ours.values[rows])
+    return RowsWithTruth(rows, place[rows], np.asarray(values)[place[rows]], ours.values[rows])
 
 
 def _taken(x: Any, at: Codes) -> Any:

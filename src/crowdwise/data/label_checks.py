@@ -38,14 +38,14 @@ AS_NUMBERS = Remedy("Say {} for numbers on a scale, or {} for classes.", Option(
 
 
 @dataclass(frozen=True)
-class Scale:
+class NumberScale:
     """What numbers among labels look like; ``certain`` where the answers of different annotators were compared."""
 
     words: str
     certain: bool
 
 
-def scale_of(votes: Votes) -> Scale | None:
+def scale_of(votes: Votes) -> NumberScale | None:
     """What speaks for numbers on a scale in the labels of some votes; ``None`` where nothing does."""
     values = numbers_of(votes.classes.tolist())
     used = np.unique(votes.label)
@@ -61,12 +61,12 @@ def scale_of(votes: Votes) -> Scale | None:
     common = np.bincount(votes.label).argmax()
     apart = (first != common) | (second != common)
     if apart.sum() < PAIRS:
-        return Scale(words, certain=not whole) if gaps else None
+        return NumberScale(words, certain=not whole) if gaps else None
     same = float((first == second)[apart].mean())
     scaled = gaps or _round(values[votes.label[votes.label != common]]) > ROUND or _closeness(values, votes) < CLOSE
     if same >= SAME or not scaled:
         return None
-    return Scale(f"{words}, and two annotators rarely give the same ({same:.0%} of the time)", certain=True)
+    return NumberScale(f"{words}, and two annotators rarely give the same ({same:.0%} of the time)", certain=True)
 
 
 def numbers_of(names: Iterable[Any]) -> npt.NDArray[np.float64] | None:

@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 @dataclass
-class Question:
+class ExportQuestion:
     """A question and its answers. ``gold`` maps items to what is true of them; ``several``: any number of classes may
     be chosen, though nobody chose more than one."""
 
@@ -49,7 +49,7 @@ class Collector:
 
     def __init__(self, predictions: bool = False) -> None:
         self.predictions = predictions
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, ExportQuestion] = {}
         self.alone: dict[str, Counter[str]] = {}
         """Questions that no table is for -> what they hold, and how often."""
         self.left_out: Counter[str] = Counter()
@@ -145,19 +145,19 @@ class Collector:
     def gold(self, question: str, item: Any, labels: Any, kind: str = CHOICES) -> None:
         """What is true of an item."""
         if kind == SPANS:
-            self.questions.setdefault(question, Question(SPANS)).gold[item] = tuple(labels)
+            self.questions.setdefault(question, ExportQuestion(SPANS)).gold[item] = tuple(labels)
             return
         if kind == CHOICES:
             labels = [plain_label(label) for label in labels if label is not None]
         if labels not in ([], None) and named(item) is not None:
             self._question(question, kind).gold[named(item)] = labels
 
-    def _question(self, name: str, kind: str) -> Question:
+    def _question(self, name: str, kind: str) -> ExportQuestion:
         name = clean(name)
-        found = self.questions.setdefault(name, Question(kind))
+        found = self.questions.setdefault(name, ExportQuestion(kind))
         if found.kind == kind:
             return found
-        return self.questions.setdefault(f"{name} ({kind})", Question(kind))
+        return self.questions.setdefault(f"{name} ({kind})", ExportQuestion(kind))
 
     def _add(self, question: str, kind: str, item: Any, annotator: Any, said: Any, time: Any, duration: Any) -> None:
         item, annotator = named(item), named(annotator)
@@ -218,7 +218,7 @@ def once(answers: Sequence[Answer]) -> list[Answer]:
     return list(last.values())
 
 
-def columns_of_tags(found: Collector, question: Question, answers: Sequence[Answer]) -> dict[str, list[Any]]:
+def columns_of_tags(found: Collector, question: ExportQuestion, answers: Sequence[Answer]) -> dict[str, list[Any]]:
     """One row per token and annotator. Spans that are true cut tokens too."""
     every: dict[Any, list[Span]] = {item: list(spans) for item, spans in question.gold.items()}
     for answer in answers:

@@ -33,7 +33,7 @@ from crowdwise.data.tags import Tags
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
 from crowdwise.importers import collect
-from crowdwise.importers.collect import Answer, Collector, Question
+from crowdwise.importers.collect import Answer, Collector, ExportQuestion
 from crowdwise.importers.span_tokens import bio
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def build(found: Collector, tool: str, path: Path) -> Export:
     )  # fmt: skip
 
 
-def _made(found: Collector, question: Question, left_out: Counter[str]) -> tuple[Any, Any] | None:
+def _made(found: Collector, question: ExportQuestion, left_out: Counter[str]) -> tuple[Any, Any] | None:
     """The table of a question and its answers as a frame; ``None`` where there are none."""
     answers = collect.once(question.answers)
     left_out[collect.LAST] += len(question.answers) - len(answers)
@@ -269,7 +269,7 @@ def _for_table(frame: Any) -> Any:
     return frame.drop("duration", strict=False)
 
 
-def _with_gold(table: Any, question: Question) -> Any:
+def _with_gold(table: Any, question: ExportQuestion) -> Any:
     """The table with the truth of the items that it has, where their classes are known."""
     gold = {item: said for item, said in question.gold.items()}
     if isinstance(table, Votes):

@@ -141,12 +141,12 @@ class ExportFiles(contextlib.ExitStack):
         with reading(f"{self.path}/{name}", "JSON"):
             return json.loads(self.text(name))
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> CellRows:
         """The rows of a text table, which may be gone over more than once; a large one is not held whole."""
         packed = self.path.suffix.lower() in (".gz", ".zst")
         if self.single and self.path.suffix.lower() in TEXT and (packed or self.path.stat().st_size > LARGE):
-            return Rows(self)
-        return Rows(self.table(name))
+            return CellRows(self)
+        return CellRows(self.table(name))
 
     def table(self, name: str) -> pl.DataFrame:
         """A text table, every cell as text."""
@@ -158,7 +158,7 @@ class ExportFiles(contextlib.ExitStack):
             return pl.read_csv(self.text(name).encode(), infer_schema=False, null_values=[""])
 
 
-class Rows:
+class CellRows:
     """The rows of a table, every cell as text, with empty ones as ``None``; blank rows are left out."""
 
     def __init__(self, source: pl.DataFrame | ExportFiles) -> None:

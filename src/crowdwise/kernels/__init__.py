@@ -22,7 +22,7 @@ NATIVE_WORK = 600_000
 """Votes times classes from which a pass is worth compiled code, when that has yet to be loaded."""
 
 
-ENGINES = ("auto", "reference", "native", "cuda")
+KERNEL_SETS = ("auto", "reference", "native", "cuda")
 
 
 _chosen: ContextVar[str | None] = ContextVar("engine", default=None)

@@ -75,7 +75,7 @@ def over_http(method: str, address: str, headers: Mapping[str, str], body: bytes
         raise Unreached(str(error) or type(error).__name__, True) from error
 
 
-class Client:
+class LabelStudioClient:
     """A Label Studio server.
 
     Parameters

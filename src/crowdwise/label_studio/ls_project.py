@@ -19,7 +19,7 @@ from crowdwise.data.folders import write_text, write_whole
 from crowdwise.errors import InputError, OutputError, ParameterError, ReadError, ServiceError, listing
 from crowdwise.importers.export_files import json_objects
 from crowdwise.importers.label_studio import TASKS
-from crowdwise.label_studio.ls_client import Client
+from crowdwise.label_studio.ls_client import LabelStudioClient
 
 ANSWERED = {"Choices": "choices", "Taxonomy": "taxonomy", "Rating": "rating", "Number": "number"}
 """Controls whose consensus can be a prediction -> the type of their results."""
@@ -79,7 +79,7 @@ def find_control(config: Mapping[str, Any], question: str | None = None) -> Cont
 class Project:
     """A project on a server."""
 
-    def __init__(self, client: Client, number: int) -> None:
+    def __init__(self, client: LabelStudioClient, number: int) -> None:
         self.client, self.number = client, number
         self.path = f"/api/projects/{number}"
 

@@ -23,7 +23,7 @@ from crowdwise.importers.export import Export
 from crowdwise.importers.label_studio import TASKS
 from crowdwise.importers.read_export import read_export
 from crowdwise.importers.times import seconds
-from crowdwise.label_studio.ls_client import Client
+from crowdwise.label_studio.ls_client import LabelStudioClient
 from crowdwise.label_studio.ls_project import PREFIX, Control, Folder, Project, Pulled, kept
 
 OVERLAP = 5.0
@@ -31,7 +31,7 @@ OVERLAP = 5.0
 MARK = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-def pull(client: Client, project: int, path: Path, *, whole: bool = False) -> Pulled:
+def pull(client: LabelStudioClient, project: int, path: Path, *, whole: bool = False) -> Pulled:
     """Bring a folder up to date with a project: only tasks that changed since the last pull, or the whole of it."""
     folder, there = Folder(path), Project(client, project)
     folder.check(client.url, project)
@@ -46,7 +46,9 @@ def pull(client: Client, project: int, path: Path, *, whole: bool = False) -> Pu
     return found
 
 
-def _pulled(client: Client, there: Project, folder: Folder, since: str | None, began: float | None) -> Pulled:
+def _pulled(
+    client: LabelStudioClient, there: Project, folder: Folder, since: str | None, began: float | None
+) -> Pulled:
     query: dict[str, Any] = {"ordering": ["tasks:id"]}
     if since is not None:
         changed = {"filter": "filter:tasks:updated_at", "operator": "greater_or_equal", "type": "Datetime"}

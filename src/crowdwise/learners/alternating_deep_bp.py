@@ -45,7 +45,7 @@ from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
 from crowdwise.methods import messages_bp
 from crowdwise.methods.messages_bp import BeliefPropagation, gather, same_items, with_gold
-from crowdwise.methods.messages_sweeps import Graph
+from crowdwise.methods.messages_sweeps import LabelGraph
 
 COLD = 100
 """The most updates of messages that start from the prior, before and after training."""
@@ -68,7 +68,7 @@ class Messages(Alternating):
 
     def start(self, votes: Votes) -> None:
         super().start(votes)
-        self.problem = Beliefs(self.model, votes, self.gold)
+        self.problem = BeliefGraph(self.model, votes, self.gold)
         self._set("log_mu", np.zeros((len(self.problem.graph.item), votes.n_classes)))
 
     def begin_epoch(self, epoch: int, predict: Predict) -> None:
@@ -84,7 +84,7 @@ class Messages(Alternating):
 
     def conclude(self, votes: Votes, log_f: Floats) -> Floats:
         """Beliefs of the items of all votes, from messages that have converged and are stored for later."""
-        problem = Beliefs(self.model, votes, self.gold)
+        problem = BeliefGraph(self.model, votes, self.gold)
         log_pi = clipped(log_f, self.max_probability)
         first = np.zeros((len(problem.graph.item), self.n_classes))
         log_mu, q, theta = problem.solve(log_pi, starts.gold_weighted(votes, self.gold), first, cold=True)
@@ -108,12 +108,12 @@ class Messages(Alternating):
         )  # fmt: skip
 
 
-class Beliefs:
+class BeliefGraph:
     """Votes as a graph, and messages over it."""
 
     def __init__(self, model: BeliefPropagation, votes: Votes, gold: Any) -> None:
         self.model, self.gold = model, gold
-        self.graph = Graph.of(votes)
+        self.graph = LabelGraph.of(votes)
         self.source, _, self.adaptive = model.source(votes, self.graph)
 
     def solve(self, log_pi: Floats, q: Floats, log_mu: Floats, cold: bool) -> tuple[Floats, Floats, Floats]:

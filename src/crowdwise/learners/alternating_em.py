@@ -291,7 +291,7 @@ class MBEM(Learner):
         return HardPredictions(votes.n_annotators, votes.n_classes, self.prior, int(self.n_rounds), int(self.epochs))
 
 
-class MeanField(Maximising):
+class MeanFieldTheta(Maximising):
     """theta under Dirichlet distributions, independent of the truths."""
 
     def __init__(self, n_annotators: int, n_classes: int, max_probability: float, prior: Any) -> None:
@@ -332,7 +332,7 @@ class DeepMF(Learner):
     def _head(self, votes: Votes, hidden: int) -> Head:
         check_memory(votes)
         check_max_probability(self.max_probability, votes.n_classes)
-        return MeanField(votes.n_annotators, votes.n_classes, float(self.max_probability), self.prior)
+        return MeanFieldTheta(votes.n_annotators, votes.n_classes, float(self.max_probability), self.prior)
 
 
 def check_max_probability(value: float, n_classes: int) -> None:

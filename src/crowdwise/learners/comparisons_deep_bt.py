@@ -47,7 +47,7 @@ from crowdwise.data.comparisons import OUTCOMES, TIE, Comparisons
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners.head import Head
-from crowdwise.learners.inputs import Inputs, PairInputs, Scale, chunks
+from crowdwise.learners.inputs import Inputs, InputScale, PairInputs, chunks
 from crowdwise.learners.network_estimator import NetworkEstimator
 from crowdwise.learners.networks import Probe
 from crowdwise.learners.tensors import as_array
@@ -58,7 +58,7 @@ from crowdwise.learners.vote_edges import Batch
 class Siamese(nn.Module):
     """The same network on both items of a pair: logits of left, right and (with ties) tie."""
 
-    def __init__(self, scale: Scale, body: nn.Module, ties: bool) -> None:
+    def __init__(self, scale: InputScale, body: nn.Module, ties: bool) -> None:
         super().__init__()
         self.tau = nn.Parameter(torch.zeros(())) if ties else None
         self.scale, self.body = scale, body
@@ -159,7 +159,7 @@ class DeepBT(NetworkEstimator):
     def _n_outputs(self, votes: Votes) -> int:
         return 1
 
-    def _whole_network(self, scale: Scale, body: nn.Module, votes: Votes) -> nn.Module:
+    def _whole_network(self, scale: InputScale, body: nn.Module, votes: Votes) -> nn.Module:
         return Siamese(scale, body, votes.n_classes == 3)
 
     def _choices(self) -> Any:

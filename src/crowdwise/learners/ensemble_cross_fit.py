@@ -56,7 +56,7 @@ from crowdwise.learners.held_out_votes import (
     scored,
 )
 from crowdwise.learners.inference import Inference
-from crowdwise.learners.inputs import Inputs, Scale
+from crowdwise.learners.inputs import Inputs, InputScale
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.network_estimator import NetworkChoice
 from crowdwise.learners.tensors import probabilities
@@ -287,7 +287,7 @@ class Ensemble(Learner):
         votes = VoteList.of(data.votes)
         judges = votes.judges(data.votes.n_classes)
         if self.plain:
-            scale = Scale.of(data.inputs) if self.scale else Scale.identity(self.shape_)
+            scale = InputScale.of(data.inputs) if self.scale else InputScale.identity(self.shape_)
             self._plain = plain_members(data, gold, fold, scale)
         found = {key: self._unseen(key, data, gold, fold, turns) for key in self.candidates}
         network = self.candidates[0]
@@ -424,12 +424,12 @@ class Ensemble(Learner):
         learner: Learner = entry.create(**given)
         return learner
 
-    def _build(self, votes: Votes, shape: tuple[int, ...], scale: Scale) -> tuple[nn.Module, Head]:
+    def _build(self, votes: Votes, shape: tuple[int, ...], scale: InputScale) -> tuple[nn.Module, Head]:
         if not self._several:
             return super()._build(votes, shape, scale)
         made = [super(Ensemble, self)._build(votes, shape, scale) for _ in range(self.n_averaged_)]
         plain = [
-            nn.Sequential(Scale.identity(shape), networks.linear(shape, votes.n_classes)) for _ in self.weights_
+            nn.Sequential(InputScale.identity(shape), networks.linear(shape, votes.n_classes)) for _ in self.weights_
         ]  # fmt: skip
         return self._mean([*(network for network, _ in made), *plain[1:]]), made[0][1]
 

@@ -20,7 +20,7 @@ from crowdwise.core.numerics import Floats, Ints, clamp
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning
 from crowdwise.learners import networks
-from crowdwise.learners.inputs import ArrayInputs, Inputs, Scale
+from crowdwise.learners.inputs import ArrayInputs, Inputs, InputScale
 from crowdwise.learners.tabular import Softmax, flat_scale, log_softmax, scaled_rows
 from crowdwise.learners.training_data import TrainingData
 
@@ -60,7 +60,7 @@ def are_small(inputs: Inputs) -> bool:
     return bool((inputs.array.nnz if inputs.sparse else len(inputs) * math.prod(inputs.shape)) <= MAX_NUMBERS)
 
 
-def plain_members(data: TrainingData, gold: Ints | None, fold: Ints, scale: Scale) -> list[Plain]:
+def plain_members(data: TrainingData, gold: Ints | None, fold: Ints, scale: InputScale) -> list[Plain]:
     """The plain members, none for inputs that are large or not in memory."""
     if not are_small(data.inputs):
         return []
@@ -73,7 +73,7 @@ def plain_members(data: TrainingData, gold: Ints | None, fold: Ints, scale: Scal
 
 def member(
     name: str, make: Callable[[Votes, Ints | None], Floats], x: Any, data: TrainingData, gold: Ints | None, fold: Ints,
-    scale: Scale,
+    scale: InputScale,
 ) -> Plain:  # fmt: skip
     """One plain member, cross-fitted and fitted to all items, in one go."""
     votes, D, K = data.votes, x.shape[1], data.votes.n_classes

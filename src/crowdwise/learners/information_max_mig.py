@@ -187,7 +187,7 @@ class Aggregator(Head):
         at_h = log_h.exp() * at_h.sum(dim=1, keepdim=True) - at_h
         at_g = log_g.exp() * at_g.sum(dim=1, keepdim=True) - at_g
         rows = at_g.index_select(0, batch.row) * batch.weight[:, None]
-        grads: list[tuple[Tensor, Tensor | losses.Rows]] = [
+        grads: list[tuple[Tensor, Tensor | losses.GradientRows]] = [
             (batch.logits, at_h), (self.W, torch.zeros_like(W).put_(cell, rows, accumulate=True)),
         ]  # fmt: skip
         if self.p.requires_grad:

@@ -235,7 +235,7 @@ def _finite(x: Tensor, index: Index) -> Tensor:
     return x
 
 
-class Scale(nn.Module):
+class InputScale(nn.Module):
     """Standardises inputs to mean 0 and deviation 1: each feature, each channel of images; sparse data keep their mean,
     and inputs that are scaled stay as they are.
 
@@ -258,12 +258,12 @@ class Scale(nn.Module):
         return (x - self.mean) / self.deviation
 
     @classmethod
-    def identity(cls, shape: tuple[int, ...]) -> Scale:
+    def identity(cls, shape: tuple[int, ...]) -> InputScale:
         size = (shape[0], *(1 for _ in shape[1:]))
         return cls(torch.zeros(size), torch.ones(size))
 
     @classmethod
-    def of(cls, inputs: Inputs, device: torch.device | str = "cpu") -> Scale:
+    def of(cls, inputs: Inputs, device: torch.device | str = "cpu") -> InputScale:
         """From one pass over the inputs, on a device; of pairs, over the inputs of all items."""
         if isinstance(inputs, PairInputs):
             inputs = inputs.base

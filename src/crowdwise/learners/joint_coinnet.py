@@ -109,7 +109,7 @@ class Outliers(Volume):
         rows = theta * mine[:, :, None] * (g[:, None, :] - back[:, :, None])
         return losses.Mixture(value, losses.through_softmax(f, batch.total(back)), rows, f)
 
-    def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.Rows]) -> Tensor:
+    def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.GradientRows]) -> Tensor:
         """The loss, with the volume and the gradient at the vectors of the batch's votes in it."""
         e = torch.zeros_like(self.e, requires_grad=False).index_copy_(0, *self._own)
         return losses.with_gradients(fit.value, *gradients, (self.e, e))

@@ -196,11 +196,11 @@ class Volume(Confusions):
         if self.guard:
             strength *= min(1.0, max(0.0, (self.progress - WAIT) / (GROW - WAIT)))
         fit = self.fit(batch, keep=strength > 0.0 and self.of == "annotators" and self.many)
-        rho: Tensor | losses.Rows = losses.Rows(fit.rows, batch.annotator, self.rho.shape)
+        rho: Tensor | losses.GradientRows = losses.GradientRows(fit.rows, batch.annotator, self.rho.shape)
         if strength > 0.0:
             volume, of_volume = self.log_volume(batch, fit)
             of_votes = fit.logits
-            if isinstance(rho, losses.Rows) and self.of == "annotators":
+            if isinstance(rho, losses.GradientRows) and self.of == "annotators":
                 of_votes = rho = rho.dense()
             share: Tensor | float = strength
             if self.guard:
@@ -215,7 +215,7 @@ class Volume(Confusions):
         """The likelihood of the votes, with its gradients."""
         return losses.mixture(batch, self.vote_rho(batch), self.norm(batch), keep=keep)
 
-    def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.Rows]) -> Tensor:
+    def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.GradientRows]) -> Tensor:
         """The loss, with the volume in it."""
         return losses.with_gradients(fit.value, *gradients)
 
@@ -241,7 +241,7 @@ class Volume(Confusions):
         grad = size * grad.reshape(-1, K, K).transpose(1, 2)
         inner = theta * grad
         grad = inner - theta * inner.sum(dim=2, keepdim=True)
-        return volume, grad if fit.theta is None else losses.Rows(grad, batch.annotator, self.rho.shape).dense()
+        return volume, grad if fit.theta is None else losses.GradientRows(grad, batch.annotator, self.rho.shape).dense()
 
 
 @declared

@@ -109,7 +109,7 @@ class CommonNoise(AnnotatorTerms, Layer):
         norm = ((apart * apart).sum(dim=(1, 2)) + 1e-12).sqrt()
         share = -self.weight * (self.term_weights(batch) if self.many else torch.ones_like(norm))
         grad = apart * (share / norm)[:, None, None]
-        rows = losses.Rows(fit.rows + grad if self.many else fit.rows, batch.annotator, self.W.shape)
+        rows = losses.GradientRows(fit.rows + grad if self.many else fit.rows, batch.annotator, self.W.shape)
         at_common = found.mine.T @ through - grad.sum(dim=0)
         return losses.with_gradients(
             fit.value + (share * norm).sum(), (batch.logits, fit.logits), (gate, at_gate), (self.common, at_common),

@@ -42,7 +42,7 @@ RANGE = 30.0
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class GradientRows:
     """A gradient with one row per vote, summed by annotator when it is needed."""
 
     rows: Tensor
@@ -57,21 +57,21 @@ class _WithGradients(torch.autograd.Function):
     """A value whose gradients are computed already."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, grads: tuple[Tensor | Rows, ...], *at: Tensor) -> Tensor:
+    def forward(ctx: Any, value: Tensor, grads: tuple[Tensor | GradientRows, ...], *at: Tensor) -> Tensor:
         ctx.grads = grads
         return value.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Any:
-        grads = [grad.dense() if isinstance(grad, Rows) else grad for grad in ctx.grads]
+        grads = [grad.dense() if isinstance(grad, GradientRows) else grad for grad in ctx.grads]
         # The loss itself is what training goes back from; multiplying a large table by one would be half the cost.
         if upstream.device.type == "cpu" and float(upstream) == 1.0:
             return None, None, *grads
         return None, None, *(upstream * grad for grad in grads)
 
 
-def with_gradients(value: Tensor, *gradients: tuple[Tensor, Tensor | Rows]) -> Tensor:
+def with_gradients(value: Tensor, *gradients: tuple[Tensor, Tensor | GradientRows]) -> Tensor:
     """``value``, a number, with the gradient of each (tensor, gradient) pair.
 
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -100,7 +100,7 @@ def through_softmax(f: Tensor, grad: Tensor) -> Tensor:
 
 
 @dataclass(eq=False)
-class Fit:
+class VoteLoss:
     """A loss of votes: its value, and its gradients at the logits and at each vote's matrix of free numbers."""
 
     value: Tensor
@@ -112,14 +112,16 @@ class Fit:
     """B x K: the network's probabilities."""
 
 
-def annotator_loss(batch: Batch, fit: Fit, table: Tensor, *gradients: tuple[Tensor, Tensor | Rows]) -> Tensor:
+def annotator_loss(
+    batch: Batch, fit: VoteLoss, table: Tensor, *gradients: tuple[Tensor, Tensor | GradientRows]
+) -> Tensor:
     """A loss with its gradients at the logits and at an M x K x K table of the annotators, and further ones."""
-    rows = Rows(fit.rows, batch.annotator, table.shape)
+    rows = GradientRows(fit.rows, batch.annotator, table.shape)
     return with_gradients(fit.value, (batch.logits, fit.logits), (table, rows), *gradients)
 
 
 @dataclass(eq=False)
-class Mixture(Fit):
+class Mixture(VoteLoss):
     """The loss of a mixture, with its confusion matrices for penalties to use."""
 
     theta: Tensor | None = None
@@ -229,11 +231,11 @@ class Predictions:
         mine = f.index_select(0, batch.row)
         return cls(batch, f, mine, rows, mix(mine, rows))
 
-    def fit(self, value: Tensor, g: Tensor, more: Tensor | None = None) -> Fit:
+    def fit(self, value: Tensor, g: Tensor, more: Tensor | None = None) -> VoteLoss:
         """A loss with the gradient g at z (and at f, item by item, more)."""
         back = self.batch.total(unmix(self.rows, g))
         back = back if more is None else back + more
-        return Fit(value, through_softmax(self.f, back), self.mine[:, :, None] * g[:, None, :], self.f)
+        return VoteLoss(value, through_softmax(self.f, back), self.mine[:, :, None] * g[:, None, :], self.f)
 
 
 def log_probs(z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
@@ -245,7 +247,7 @@ def log_probs(z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
     return said - s.log(), p / s[:, None]
 
 
-def layer(batch: Batch, W: Tensor, norm: Tensor | float) -> Fit:
+def layer(batch: Batch, W: Tensor, norm: Tensor | float) -> VoteLoss:
     """Minus the log-likelihood of a batch's votes over ``norm``, under a softmax of free weights after the network."""
     found = Predictions.of(batch, W)
     said, p = log_probs(found.z, batch.label)

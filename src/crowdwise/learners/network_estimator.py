@@ -23,7 +23,7 @@ from crowdwise.learners.devices import find_device, seeded
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.head import Head
 from crowdwise.learners.inference import Inference
-from crowdwise.learners.inputs import Inputs, Scale
+from crowdwise.learners.inputs import Inputs, InputScale
 from crowdwise.learners.tensors import as_array
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.training_data import TrainingData
@@ -115,7 +115,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
     def _training_data(self, inputs: Inputs, answers: Any) -> tuple[Inputs, Any]:
         """Inputs and answers in the form of items and votes that the trainer takes."""
 
-    def _build(self, votes: Votes, shape: tuple[int, ...], scale: Scale) -> tuple[nn.Module, Head]:
+    def _build(self, votes: Votes, shape: tuple[int, ...], scale: InputScale) -> tuple[nn.Module, Head]:
         """Network and head, with their first weights."""
         body = networks.build(self.network, shape, self._n_outputs(votes))
         head = self._head(votes, networks.hidden_layer(body).in_features)
@@ -125,7 +125,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
         """How many numbers the network gives for an input."""
         return votes.n_classes
 
-    def _whole_network(self, scale: Scale, body: nn.Module, votes: Votes) -> nn.Module:
+    def _whole_network(self, scale: InputScale, body: nn.Module, votes: Votes) -> nn.Module:
         """The network from raw inputs to logits."""
         return nn.Sequential(scale, body)
 
@@ -165,7 +165,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
         device = find_device(self.device)
         with seeded(device):
             torch.manual_seed(self.seed_)
-            scale = Scale.of(data.inputs, device) if self.scale else Scale.identity(self.shape_)
+            scale = InputScale.of(data.inputs, device) if self.scale else InputScale.identity(self.shape_)
             network, head = self._build(data.votes, self.shape_, scale)
             self._trainer = trainer = Trainer(network, head, data, self._settings(), seed=self.seed_, device=device)
             return trainer
@@ -212,6 +212,6 @@ class NetworkEstimator(TrainingSettings, Estimator):
         votes = Votes.from_codes(
             zeros, np.arange(M), zeros, items=[0], annotators=self.annotators_, classes=self._choices()
         )
-        network, head = self._build(votes, self.shape_, Scale.identity(self.shape_))
+        network, head = self._build(votes, self.shape_, InputScale.identity(self.shape_))
         self._trainer = Inference(network, head, self._settings(), self.device)
         self._trainer.load_state(tensors)

@@ -42,7 +42,7 @@ from crowdwise.data.similarities import Similarities
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.head import FLOOR, Head
-from crowdwise.learners.inputs import Inputs, PairInputs, Scale, chunks
+from crowdwise.learners.inputs import Inputs, InputScale, PairInputs, chunks
 from crowdwise.learners.network_estimator import NetworkChoice, NetworkEstimator
 from crowdwise.learners.tensors import as_array, log_softmax, probabilities
 from crowdwise.learners.trainer import Trainer
@@ -179,7 +179,7 @@ class VolMaxDCC(NetworkEstimator):
     def _n_outputs(self, votes: Votes) -> int:
         return int(self.n_clusters)
 
-    def _whole_network(self, scale: Scale, body: nn.Module, votes: Votes) -> nn.Module:
+    def _whole_network(self, scale: InputScale, body: nn.Module, votes: Votes) -> nn.Module:
         return Twins(nn.Sequential(scale, body))
 
     def _choices(self) -> Any:

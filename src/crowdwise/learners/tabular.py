@@ -42,7 +42,7 @@ from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, OutputError
-from crowdwise.learners.inputs import ArrayInputs, Inputs, Scale, chunks
+from crowdwise.learners.inputs import ArrayInputs, Inputs, InputScale, chunks
 from crowdwise.learners.learner import VotesClassifier
 from crowdwise.learners.tensors import as_array, as_tensors, score_table
 from crowdwise.learners.training_settings import Callback
@@ -85,7 +85,7 @@ def softmax_loss(coef: Floats, x: Any, q: Floats, ridge: float) -> tuple[float, 
     return float(-(q * log_f).sum() + 0.5 * (precision * coef**2).sum()), gradient
 
 
-def flat_scale(scale: Scale, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+def flat_scale(scale: InputScale, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
     """Mean and deviation of every number of an input."""
     mean, deviation = (np.broadcast_to(t.double().numpy(), shape).ravel().copy() for t in (scale.mean, scale.deviation))
     return mean, deviation
@@ -255,7 +255,7 @@ class Tabular(VotesClassifier):
         return SklearnClassifier(self.classifier, K, self.seed_)
 
     def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Outcome:
-        scale = Scale.of(inputs) if self.scale else Scale.identity(inputs.shape)
+        scale = InputScale.of(inputs) if self.scale else InputScale.identity(inputs.shape)
         self.mean_, self.deviation_ = flat_scale(scale, inputs.shape)
         return self._fit_model(self._features(inputs), answers, gold, callback)
 

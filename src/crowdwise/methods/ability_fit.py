@@ -81,7 +81,7 @@ from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, so
 from crowdwise.core.priors import ClassPrior
 from crowdwise.core.shrinkage import one_coin_table
 from crowdwise.core.unseen import with_unseen
-from crowdwise.core.vote_sums import Edges
+from crowdwise.core.vote_sums import VoteEdges
 from crowdwise.methods.skills_precision import marginal_information
 
 NODES = np.polynomial.hermite_e.hermegauss(9)[0]
@@ -90,7 +90,7 @@ LOG_WEIGHTS = np.log(np.polynomial.hermite_e.hermegauss(9)[1])
 
 
 @dataclass(frozen=True)
-class State:
+class AbilityState:
     """The parameters of a fit: abilities, the b of every item, guesses (``irt``), class shares."""
 
     a: Floats
@@ -126,11 +126,11 @@ class AbilityModel(StartedModel, ABC):
         """The priors of a and b."""
 
     @abstractmethod
-    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
+    def _evidence(self, rows: VoteRows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
         """z_s and log P(l_s | another truth) of every vote."""
 
     @abstractmethod
-    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
+    def _credit(self, rows: VoteRows, x: Floats, guess: Floats, q: Floats) -> Floats:
         """c_s: the probability that the vote was right, or known."""
 
     @abstractmethod
@@ -141,28 +141,28 @@ class AbilityModel(StartedModel, ABC):
     def _mean_confusion(self, p: Floats, guess: Floats, K: int) -> Floats:
         """theta[m, k, l] of annotators who are right, or know, with probability p[m]."""
 
-    def _guesses(self, rows: Rows, c: Floats) -> Floats:
+    def _guesses(self, rows: VoteRows, c: Floats) -> Floats:
         """g[m, l] from the credits; a model without guesses has an empty table."""
         return np.empty((rows.M, 0))
 
     def _log_guess_prior(self, guess: Floats) -> float:
         return 0.0
 
-    def _problem(self, votes: Votes) -> Problem:
-        return Problem(Rows.of(votes), self._link, *self._gaussians())
+    def _problem(self, votes: Votes) -> AbilityProblem:
+        return AbilityProblem(VoteRows.of(votes), self._link, *self._gaussians())
 
     def _pass(
-        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None = None
+        self, to: AbilityProblem, state: AbilityState, log_prior: Floats, gold: Ints | None = None
     ) -> tuple[Floats, Floats, Floats]:
         """Posterior, credits, and each item's log-likelihood."""
         x, _, _ = to.x(state.a, state.b)
         q, evidence = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
         return q, self._credit(to.rows, x, state.guess, q), evidence
 
-    def _objective(self, to: Problem, state: State, evidence: Floats) -> float:
+    def _objective(self, to: AbilityProblem, state: AbilityState, evidence: Floats) -> float:
         return float(evidence.sum()) + to.log_priors(state.a, state.b) + self._log_guess_prior(state.guess)
 
-    def _height(self, to: Problem, state: State, log_prior: Floats, gold: Ints | None) -> Height:
+    def _height(self, to: AbilityProblem, state: AbilityState, log_prior: Floats, gold: Ints | None) -> Height:
         """Each item's part of J, and its slope, as functions of the b of every item."""
 
         def height(b: Floats) -> tuple[Floats, Floats]:
@@ -175,8 +175,13 @@ class AbilityModel(StartedModel, ABC):
         return height
 
     def _with_best_b(
-        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None = None, evidence: Floats | None = None
-    ) -> State:
+        self,
+        to: AbilityProblem,
+        state: AbilityState,
+        log_prior: Floats,
+        gold: Ints | None = None,
+        evidence: Floats | None = None,
+    ) -> AbilityState:
         """The state with the best b of every item; its own b where that is better by the ``evidence`` at it."""
         height = self._height(to, state, log_prior, gold)
         b = best_difficulty(height, to.on_b, to.rows.N)
@@ -192,12 +197,12 @@ class AbilityModel(StartedModel, ABC):
         fixed = priors.class_prior_counts(self.class_prior, votes)
         rounds = Rounds(self.max_iter, float(rows.weight.sum()), callback)
 
-        def log_prior(state: State) -> Floats:
+        def log_prior(state: AbilityState) -> Floats:
             return safe_log(state.pi)[None] if item_prior is None else safe_log(state.pi)[None] + item_prior
 
         pi = np.full(rows.K, 1.0 / rows.K) if fixed is None else fixed
         a, b = np.full(rows.M, float(to.on_a[0])), np.full(rows.N, float(to.on_b[0]))
-        state = State(a, b, self._guesses(rows, np.zeros(len(rows.item))), pi)
+        state = AbilityState(a, b, self._guesses(rows, np.zeros(len(rows.item))), pi)
         q, c, _ = self._pass(to, state, log_prior(state), gold)
         if gold is not None or not (isinstance(self.start, str) and self.start == "votes"):
             # Gold labels, or the start that was asked for, decide the reliability of annotators first.
@@ -208,7 +213,7 @@ class AbilityModel(StartedModel, ABC):
             for _ in rounds:
                 a, b = ascend(to, c, state.a, state.b)
                 pi = normalise(q.sum(axis=0), axis=0) if fixed is None else fixed
-                state = State(a, b, self._guesses(rows, c), pi)
+                state = AbilityState(a, b, self._guesses(rows, c), pi)
                 q, c, evidence = self._pass(to, state, log_prior(state), gold)
                 rounds.reached(self._objective(to, state, evidence), below=self.tol)
             # Some items may be at the lower of two maxima. If the higher one gains enough, EM goes on from there.
@@ -227,7 +232,7 @@ class AbilityModel(StartedModel, ABC):
         )  # fmt: skip
 
     def _slopes(
-        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None, width: Floats
+        self, to: AbilityProblem, state: AbilityState, log_prior: Floats, gold: Ints | None, width: Floats
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """The slopes of every vote's log-likelihood in a and in the guess of its label, b integrated out.
 
@@ -251,7 +256,7 @@ class AbilityModel(StartedModel, ABC):
         return in_a, in_guess, mean, (share * (at - mean[:, None]) ** 2).sum(axis=1)
 
     def _columns(
-        self, to: Problem, state: State, log_prior: Floats, gold: Ints | None
+        self, to: AbilityProblem, state: AbilityState, log_prior: Floats, gold: Ints | None
     ) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Columns of annotators and items, with intervals for abilities and difficulties, b integrated out.
 
@@ -276,15 +281,15 @@ class AbilityModel(StartedModel, ABC):
             with_interval("difficulty", self._difficulty(state.b), np.minimum(*hard), np.maximum(*hard)),
         )
 
-    def _information(self, rows: Rows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
+    def _information(self, rows: VoteRows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
         """The information about a in the votes of each annotator: sums of squared slopes."""
         return rows.per_annotator(rows.weight * in_a**2)
 
-    def _guess_slope(self, rows: Rows, c: Floats, guess: Floats) -> Floats:
+    def _guess_slope(self, rows: VoteRows, c: Floats, guess: Floats) -> Floats:
         """Of every vote's log-likelihood in the guess of its label."""
         return np.zeros(len(c))
 
-    def _mean_chance(self, to: Problem, state: State) -> Floats:
+    def _mean_chance(self, to: AbilityProblem, state: AbilityState) -> Floats:
         """The mean of p_s over the votes of every annotator; on a typical item for those without votes."""
         rows = to.rows
         seen = rows.per_annotator(rows.weight)
@@ -296,7 +301,7 @@ class AbilityModel(StartedModel, ABC):
         to, (ability, guess) = self._problem(votes), self._unseen
         M, log_prior = votes.n_annotators, safe_log(self.prior_)[None]
         a, g = with_unseen(self.ability_, M, ability), with_unseen(self.guess_, M, guess)
-        state = self._with_best_b(to, State(a, np.zeros(to.rows.N), g, self.prior_), log_prior)
+        state = self._with_best_b(to, AbilityState(a, np.zeros(to.rows.N), g, self.prior_), log_prior)
         return self._pass(to, state, log_prior)[0]
 
 
@@ -349,24 +354,24 @@ class ItemResponse(AbilityModel):
     def _gaussians(self) -> tuple[Gaussian, Gaussian]:
         return (self.ability_mean, self.ability_sd), (0.0, self.difficulty_sd)
 
-    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
+    def _evidence(self, rows: VoteRows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
         return own_guesses(x, safe_log(guess).ravel()[rows.cell])
 
-    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
+    def _credit(self, rows: VoteRows, x: Floats, guess: Floats, q: Floats) -> Floats:
         return np.asarray(rows.voted(q) * sigmoid(x - safe_log(guess).ravel()[rows.cell]))
 
-    def _guesses(self, rows: Rows, c: Floats) -> Floats:
+    def _guesses(self, rows: VoteRows, c: Floats) -> Floats:
         return normalise(self._per_cell(rows, 1.0 - c) + self.guess_smoothing / rows.K, axis=1)
 
-    def _per_cell(self, rows: Rows, values: Floats) -> Floats:
+    def _per_cell(self, rows: VoteRows, values: Floats) -> Floats:
         """M x K: the weighted sum over an annotator's votes for a label."""
         found = np.bincount(rows.cell, weights=rows.weight * values, minlength=rows.M * rows.K)
         return np.asarray(found.reshape(rows.M, rows.K), dtype=np.float64)
 
-    def _guess_slope(self, rows: Rows, c: Floats, guess: Floats) -> Floats:
+    def _guess_slope(self, rows: VoteRows, c: Floats, guess: Floats) -> Floats:
         return np.asarray((1.0 - c) / guess.ravel()[rows.cell])
 
-    def _information(self, rows: Rows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
+    def _information(self, rows: VoteRows, in_a: Floats, in_guess: Floats, guess: Floats) -> Floats:
         own = self._per_cell(rows, in_guess**2) + self.guess_smoothing / rows.K / guess**2
         along = self._per_cell(rows, in_a * in_guess)
         return marginal_information(super()._information(rows, in_a, in_guess, guess), along, own)
@@ -431,10 +436,10 @@ class GLAD(AbilityModel):
     def _gaussians(self) -> tuple[Gaussian, Gaussian]:
         return (self.ability_mean, self.ability_sd), (self.ease_mean, self.ease_sd)
 
-    def _evidence(self, rows: Rows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
+    def _evidence(self, rows: VoteRows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
         return even_errors(x, rows.K)
 
-    def _credit(self, rows: Rows, x: Floats, guess: Floats, q: Floats) -> Floats:
+    def _credit(self, rows: VoteRows, x: Floats, guess: Floats, q: Floats) -> Floats:
         return rows.voted(q)
 
     def _difficulty(self, b: Floats) -> Floats:
@@ -462,7 +467,7 @@ Height = Callable[[Floats], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
-class Rows(Edges):
+class VoteRows(VoteEdges):
     """Votes as raw arrays, with the places of their labels."""
 
     K: int
@@ -472,7 +477,7 @@ class Rows(Edges):
     """annotator * K + label."""
 
     @classmethod
-    def of(cls, votes: Votes) -> Rows:
+    def of(cls, votes: Votes) -> VoteRows:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
         item, annotator, label = (a.astype(np.int64) for a in (votes.item, votes.annotator, votes.label))
         weight, slot, cell = votes.weights.astype(np.float64), label * N + item, annotator * K + label
@@ -503,7 +508,7 @@ def dot(a: Floats, b: Floats) -> float:
 
 
 def expect(
-    rows: Rows, bonus: Floats, wrong: Floats, log_prior: Floats, gold: Ints | None = None
+    rows: VoteRows, bonus: Floats, wrong: Floats, log_prior: Floats, gold: Ints | None = None
 ) -> tuple[Floats, Floats]:
     """The posterior q[n, k] and each item's log-likelihood (with its true class, where that is known).
 
@@ -528,10 +533,10 @@ def log_gaussian(value: Floats, prior: Gaussian) -> Floats:
 
 
 @dataclass(frozen=True)
-class Problem:
+class AbilityProblem:
     """The constants of a fit: the votes, the link that gives x, and the priors of a and b."""
 
-    rows: Rows
+    rows: VoteRows
     link: Link
     on_a: Gaussian
     on_b: Gaussian
@@ -544,13 +549,13 @@ class Problem:
         return float(log_gaussian(a, self.on_a).sum() + log_gaussian(b, self.on_b).sum())
 
 
-def surrogate(to: Problem, c: Floats, a: Floats, b: Floats) -> float:
+def surrogate(to: AbilityProblem, c: Floats, a: Floats, b: Floats) -> float:
     """Q(a, b) = sum w_s ( c_s x_s - log(1 + exp x_s) ) + log priors."""
     x, _, _ = to.x(a, b)
     return dot(to.rows.weight, c * x - softplus(x)) + to.log_priors(a, b)
 
 
-def gradient(to: Problem, c: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
+def gradient(to: AbilityProblem, c: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """dQ/da and dQ/db: sums of w_s ( c_s - p_s ) times the slopes of x_s, and the slopes of the priors."""
     x, u, v = to.x(a, b)
     r = to.rows.weight * (c - sigmoid(x))
@@ -558,7 +563,7 @@ def gradient(to: Problem, c: Floats, a: Floats, b: Floats) -> tuple[Floats, Floa
     return to.rows.per_annotator(r * u) - (a - mean_a) / sd_a**2, to.rows.per_item(r * v) - (b - mean_b) / sd_b**2
 
 
-def direction(to: Problem, a: Floats, b: Floats, ga: Floats, gb: Floats) -> tuple[Floats, Floats]:
+def direction(to: AbilityProblem, a: Floats, b: Floats, ga: Floats, gb: Floats) -> tuple[Floats, Floats]:
     """The Fisher matrix's answer (da, db) to a gradient (ga, gb).
 
     The items are eliminated exactly, so the answer points upwards wherever the conjugate gradients end.
@@ -592,7 +597,7 @@ def direction(to: Problem, a: Floats, b: Floats, ga: Floats, gb: Floats) -> tupl
     return da, (gb - to_items(da)) / B
 
 
-def ascend(to: Problem, c: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
+def ascend(to: AbilityProblem, c: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """A few safeguarded Newton steps up Q, from (a, b): Q never falls."""
     now, first = surrogate(to, c, a, b), 0.0
     for step in range(STEPS):

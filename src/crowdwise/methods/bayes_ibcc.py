@@ -109,7 +109,7 @@ class DirichletFamily(Family):
 
 
 @dataclass(frozen=True)
-class Chain:
+class ChainMeans:
     """Averages over the draws of a chain."""
 
     posterior: Floats
@@ -123,7 +123,7 @@ class Chain:
 def gibbs(
     part: Part, family: DirichletFamily, state: Dirichlets, burn_in: int, samples: int, rng: np.random.Generator,
     rounds: Rounds | None = None,
-) -> Chain:  # fmt: skip
+) -> ChainMeans:  # fmt: skip
     """Draw parameters from ``state``, truths given them, the next state given those, and so on.
 
     The posterior is the average of P(z_n | parameters, votes) over the draws of the parameters, which is the average
@@ -156,7 +156,7 @@ def gibbs(
     q = total / samples
     # Var of the mean, by batch means: sum_b size_b (mean_b - mean)^2 / (batches - 1) / samples.
     error = np.sqrt(np.maximum(squares - samples * q * q, 0.0) / max(batches - 1, 1) / samples)
-    return Chain(q / q.sum(axis=1, keepdims=True), error, theta / samples, pi / pi.sum())
+    return ChainMeans(q / q.sum(axis=1, keepdims=True), error, theta / samples, pi / pi.sum())
 
 
 def drawn(votes: Votes, gold: Ints | None, rng: np.random.Generator, *size: int) -> Floats:

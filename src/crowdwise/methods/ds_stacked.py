@@ -182,8 +182,8 @@ class Stacked(Model):
     """The score per held-out vote of each model (NaN where nothing could be predicted)."""
     weights_: dict[str, float] = field(init=False)
     """The weight of each model in the average."""
-    _simplest: Fitted = field(init=False)
-    _kept: list[tuple[float, Fitted]] = field(init=False)
+    _simplest: FittedConfusion = field(init=False)
+    _kept: list[tuple[float, FittedConfusion]] = field(init=False)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
@@ -253,7 +253,7 @@ class Stacked(Model):
     def _fit_one(
         self, model: type[ConfusionModel], votes: Votes, gold: Ints | None, item_prior: Floats | None,
         callback: Callback | None, restart: int, items: Ints | None = None,
-    ) -> Fitted:  # fmt: skip
+    ) -> FittedConfusion:  # fmt: skip
         """A model fitted to all items, or to some."""
         pi = priors.class_prior_counts(self.class_prior, votes)
         past = None if self.history is None else priors.pseudo_counts(0.0, self.history, votes)
@@ -503,7 +503,7 @@ class ModelFamily(Family):
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedConfusion:
     """A confusion model, fitted."""
 
     model: ConfusionModel
@@ -523,7 +523,7 @@ def fit_confusion_model(
     model: type[ConfusionModel], votes: Votes, gold: Ints | None = None, item_prior: Floats | None = None, *,
     anchor: float, class_prior: Floats | None = None, past: Floats | None = None, max_iter: int = 200,
     tol: float = 1e-6, callback: Callback | None = None, restart: int = 0,
-) -> Fitted:  # fmt: skip
+) -> FittedConfusion:  # fmt: skip
     """A model with its prior and its anchor learned ``ROUNDS`` times, then one step without the anchor.
 
     ``past`` (M x L x K counts) is evidence like the votes: it counts for the prior, the anchor and every step.
@@ -541,4 +541,4 @@ def fit_confusion_model(
         passes += fit.iterations
     params = family.free(stats)
     stats, q = em.expect(part, params, posterior=True)
-    return Fitted(family.model, params, stats, q, passes, fit.converged)
+    return FittedConfusion(family.model, params, stats, q, passes, fit.converged)

@@ -94,7 +94,7 @@ def vote_likelihood(v: Canonical, y: Ints, phi: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Chain:
+class SamplerRun:
     """One run of the sampler: the mean of q, and the draws of log phi and eta."""
 
     cost: float
@@ -186,13 +186,13 @@ class CrowdSVM(MarginModel):
     def _likelihood(self, v: Canonical, fit: Any) -> float:
         return vote_likelihood(v, decide(fit.q, fit.q.sum(axis=0)), fit.phi)
 
-    def _fit_cost(self, v: Canonical, y: Ints, cost: float, restart: int, callback: Callback | None) -> Chain:
+    def _fit_cost(self, v: Canonical, y: Ints, cost: float, restart: int, callback: Callback | None) -> SamplerRun:
         """One run of the sampler from the classes y."""
         rounds = Rounds(self.burn_in + self.samples, len(v.item), callback, restart)
         with one_algebra_thread():
             return self._sample(v, y, cost, np.random.default_rng(self._seed), rounds)
 
-    def _sample(self, v: Canonical, y: Ints, c: float, rng: np.random.Generator, rounds: Rounds) -> Chain:
+    def _sample(self, v: Canonical, y: Ints, c: float, rng: np.random.Generator, rounds: Rounds) -> SamplerRun:
         from scipy.sparse import csr_array
 
         N, M, K = v.shape
@@ -216,7 +216,7 @@ class CrowdSVM(MarginModel):
                 mean += q / self.samples
                 kept_phi[t - self.burn_in], kept_eta[t - self.burn_in] = log_phi, eta
             rounds.reached()
-        return Chain(c, mean / mean.sum(axis=1, keepdims=True), kept_phi, kept_eta)
+        return SamplerRun(c, mean / mean.sum(axis=1, keepdims=True), kept_phi, kept_eta)
 
     def _predict(self, votes: Votes) -> Floats:
         some = self._classes

@@ -43,7 +43,7 @@ from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, 
 from crowdwise.core.numerics import Floats, Ints, normalise, one_algebra_thread, posterior_and_evidence
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_order import Canonical
-from crowdwise.core.vote_sums import Edges
+from crowdwise.core.vote_sums import VoteEdges
 from crowdwise.errors import InputError
 
 MAX_NUMBERS = 10_000_000
@@ -54,7 +54,7 @@ ITEM_ROUNDS = 1000
 """The most rounds between an item's truth distribution and its terms, with the annotators fixed."""
 
 
-def answers(e: Edges, sigma: Floats, tau: Floats, k: int) -> tuple[Floats, Floats]:
+def answers(e: VoteEdges, sigma: Floats, tau: Floats, k: int) -> tuple[Floats, Floats]:
     """For truth k: P of each label (K x S, the votes last), and the log-probability of the label given (S)."""
     z = sigma[:, k].T.copy()[:, e.annotator]  # labels first: numpy is slow along short last axes
     z += tau[:, k].T.copy()[:, e.item]
@@ -66,14 +66,14 @@ def answers(e: Edges, sigma: Floats, tau: Floats, k: int) -> tuple[Floats, Float
     return p, said - np.log(total)
 
 
-def residual(e: Edges, p: Floats, mass: Floats) -> Floats:
+def residual(e: VoteEdges, p: Floats, mass: Floats) -> Floats:
     """( P(l' | k) - [l = l'] ) times the mass of each vote, in place of P."""
     p[e.label, np.arange(len(e.label))] -= 1.0
     p *= mass
     return p
 
 
-def logits(e: Edges, sigma: Floats, tau: Floats, log_prior: Floats) -> Floats:
+def logits(e: VoteEdges, sigma: Floats, tau: Floats, log_prior: Floats) -> Floats:
     """log pi[n, k] + sum over n's votes of w log P(l | k)."""
     K = tau.shape[1]
     return log_prior + np.stack([e.per_item(e.weight * answers(e, sigma, tau, k)[1]) for k in range(K)], axis=1)
@@ -84,7 +84,7 @@ def penalty(sigma: Floats, tau: Floats, a: float, b: float) -> float:
     return 0.5 * (a * float(np.vdot(sigma, sigma)) + b * float(np.vdot(tau, tau)))
 
 
-def loss(e: Edges, q: Floats, sigma: Floats, tau: Floats, a: float, b: float) -> tuple[float, Floats, Floats]:
+def loss(e: VoteEdges, q: Floats, sigma: Floats, tau: Floats, a: float, b: float) -> tuple[float, Floats, Floats]:
     """The loss of the parameters given q, and its gradients.
 
     value = - sum_votes w sum_k q[n, k] log P(l | k) + penalty;
@@ -104,7 +104,7 @@ def loss(e: Edges, q: Floats, sigma: Floats, tau: Floats, a: float, b: float) ->
 
 
 def fit_terms(
-    e: Edges, q: Floats, sigma: Floats, tau: Floats, a: float, b: float, rounds: int, slack: float
+    e: VoteEdges, q: Floats, sigma: Floats, tau: Floats, a: float, b: float, rounds: int, slack: float
 ) -> tuple[Floats, Floats]:
     """sigma and tau that lower the loss given q: ``rounds`` iterations of L-BFGS, or until one gains under ``slack``.
 
@@ -133,7 +133,7 @@ def fit_terms(
     return split(np.asarray(found.x, dtype=np.float64))
 
 
-def item_terms(e: Edges, sigma: Floats, log_prior: Floats, gold: Ints, b: float) -> tuple[Floats, Floats]:
+def item_terms(e: VoteEdges, sigma: Floats, log_prior: Floats, gold: Ints, b: float) -> tuple[Floats, Floats]:
     """q and tau of items from their votes, given the annotators: from tau = 0, in turns until they converge.
 
     A turn moves tau[n, k] by gradient / ( b + W / 2 ), W the weight q[n, k] puts on the item's votes: the curvature of
@@ -207,7 +207,7 @@ class Minimax(StartedModel):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         c = Canonical.of(votes, gold, every_class=item_prior is not None)
         N, M, K = c.shape
-        e = Edges(c.item, c.annotator, c.label, c.weight, N, M)
+        e = VoteEdges(c.item, c.annotator, c.label, c.weight, N, M)
         total = max(float(c.weight.sum()), 1e-12)
         a = K * K / 4.0 if self.annotator_penalty is None else float(self.annotator_penalty)
         voted, labelled = len(np.unique(c.annotator)), len(np.unique(c.item))
@@ -252,7 +252,7 @@ class Minimax(StartedModel):
         q = np.zeros((N, K))
         code = np.searchsorted(some, votes.label)
         kept = np.isin(votes.label, some)
-        e = Edges(votes.item[kept], votes.annotator[kept], code[kept], votes.weights[kept], N, M)
+        e = VoteEdges(votes.item[kept], votes.annotator[kept], code[kept], votes.weights[kept], N, M)
         sub = np.ascontiguousarray(sigma[:, some][:, :, some])
         q[:, some], _ = item_terms(e, sub, log_prior, np.full(N, -1), self._penalty)
         return q

@@ -38,7 +38,15 @@ from typing import Annotated, Any
 import numpy as np
 
 from crowdwise.core import priors, shrinkage, starts
-from crowdwise.core.annotator_groups import MIN_COMMON, Dependence, cut, dependence, renumbered, spectral_groups, tree
+from crowdwise.core.annotator_groups import (
+    MIN_COMMON,
+    PairDependence,
+    cut,
+    dependence,
+    renumbered,
+    spectral_groups,
+    tree,
+)
 from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
@@ -81,7 +89,7 @@ def given_groups(groups: Any, votes: Votes) -> Ints:
     return renumbered(np.unique(given, return_inverse=True)[1])
 
 
-def likeliest_groups(votes: Votes, found: Dependence) -> Ints:
+def likeliest_groups(votes: Votes, found: PairDependence) -> Ints:
     """Of the groups that the pairs suggest, those under which the two-level model fits best.
 
     Tried are what the test found, and for numbers of groups up to that both the tree of joins cut there and spectral
@@ -416,7 +424,7 @@ def maximise(counts: Floats, opinions: Floats, mass: Floats, b: Floats, d: Float
 
 
 @dataclass(frozen=True)
-class Fit:
+class TwoLevelFit:
     """A two-level model, fitted."""
 
     levels: Levels
@@ -437,7 +445,7 @@ def first_opinions(cells: Cells, group: Ints, q: Floats, K: int) -> Floats:
 def fit_levels(
     votes: Votes, group: Ints, *, b: Floats, d: Floats, max_iter: int, tol: float, start: Floats | None = None,
     gold: Ints | None = None, log_prior: Floats | None = None, callback: Callback | None = None,
-) -> Fit:  # fmt: skip
+) -> TwoLevelFit:  # fmt: skip
     """EM from a posterior of the truths (by default one vote per group) and the groups' shares of labels."""
     K = votes.n_classes
     cells, single = Cells.of(votes, group), np.bincount(group) == 1
@@ -452,4 +460,4 @@ def fit_levels(
         value = evidence + float((b * levels.log_theta.reshape(-1, K, K)).sum())
         value += float((d * levels.log_xi[~single]).sum())
         rounds.reached(value, below=tol)
-    return Fit(levels, counts, q, evidence, rounds)
+    return TwoLevelFit(levels, counts, q, evidence, rounds)

@@ -63,7 +63,7 @@ from crowdwise.core.vote_sums import sum_rows
 from crowdwise.data import encoding
 from crowdwise.errors import ParameterError
 from crowdwise.methods.bayes_ibcc import divergence, expected_log
-from crowdwise.methods.messages_sweeps import Dice, Graph, Integrator, Nodes, exact_jobs, sampled_jobs
+from crowdwise.methods.messages_sweeps import Dice, Integrator, LabelGraph, Nodes, exact_jobs, sampled_jobs
 
 FOLLOW = 20
 """For so many sweeps at most draws follow the beliefs; then they stay, so that the messages can converge."""
@@ -86,12 +86,12 @@ def one_coin_parameters(prior: Any, history: Any, votes: Votes) -> Floats:
     return out if history is None else out + on_and_off(priors.pseudo_counts(0.0, history, votes))
 
 
-def gather(graph: Graph, log_mu: Floats, log_pi: Floats) -> Floats:
+def gather(graph: LabelGraph, log_mu: Floats, log_pi: Floats) -> Floats:
     """log pi[n, k] + sum over the edges e of n of log mu_e(k), N x K."""
     return log_pi + sum_rows(log_mu, graph.item, len(log_pi))
 
 
-def with_gold(nu: Floats, graph: Graph, gold: Ints | None) -> Floats:
+def with_gold(nu: Floats, graph: LabelGraph, gold: Ints | None) -> Floats:
     """Messages of items, which are certain for items with gold labels."""
     return nu if gold is None else clamp(nu, gold[graph.item])
 
@@ -163,7 +163,7 @@ class BeliefPropagation(Model):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         N, K = len(votes), votes.n_classes
-        graph = Graph.of(votes)
+        graph = LabelGraph.of(votes)
         fixed = priors.class_prior_counts(self.class_prior, votes)
         pi = np.full(K, 1.0 / K) if fixed is None else fixed
         source, sampled, adaptive = self.source(votes, graph)
@@ -202,7 +202,7 @@ class BeliefPropagation(Model):
             annotator_columns={"effective_samples": size} if sampled else {}, **rounds.outcome,
         )  # fmt: skip
 
-    def source(self, votes: Votes, graph: Graph) -> tuple[Callable[..., Integrator], bool, bool]:
+    def source(self, votes: Votes, graph: LabelGraph) -> tuple[Callable[..., Integrator], bool, bool]:
         """A function from beliefs (and the earlier integrator) to an integrator; whether it draws; whether the draws
         follow the beliefs."""
         K = votes.n_classes

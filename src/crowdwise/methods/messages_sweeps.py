@@ -93,7 +93,7 @@ class Dice:
 class Integrator:
     """The jobs of a graph under a prior, and their sum: one sweep of messages from annotators to items."""
 
-    graph: Graph
+    graph: LabelGraph
     jobs: list[Job] = field(default_factory=list)
     idle: list[tuple[Ints, Floats]] = field(default_factory=list)
     """Annotators without votes, and the mean of their prior."""
@@ -138,7 +138,7 @@ class Integrator:
         return safe_log(mu / mu.max(axis=1, keepdims=True)), theta, log_z, size
 
 
-def exact_jobs(graph: Graph, coins: Floats, K: int) -> Integrator:
+def exact_jobs(graph: LabelGraph, coins: Floats, K: int) -> Integrator:
     """Gauss-Jacobi rules for annotators with Beta coins (M or 1) x D x 2."""
     out = Integrator(graph)
     M, D = len(graph.votes), coins.shape[1]
@@ -155,7 +155,7 @@ def exact_jobs(graph: Graph, coins: Floats, K: int) -> Integrator:
 
 
 def sampled_jobs(
-    graph: Graph, alpha: Floats, counts: Floats, dice: Dice, earlier: Integrator | None = None
+    graph: LabelGraph, alpha: Floats, counts: Floats, dice: Dice, earlier: Integrator | None = None
 ) -> Integrator:  # fmt: skip
     """Draws for annotators with Dirichlet rows: from the prior for few votes, else from near the posterior.
 
@@ -191,7 +191,7 @@ SLACK = {9: 50.0, 3: 11.0}
 
 
 @dataclass(frozen=True)
-class Graph:
+class LabelGraph:
     """The edges, sorted by annotator and pattern: the weight of each label in an annotator's votes on one item."""
 
     item: Ints
@@ -202,7 +202,7 @@ class Graph:
     """The weight of each annotator's votes."""
 
     @classmethod
-    def of(cls, votes: Votes) -> Graph:
+    def of(cls, votes: Votes) -> LabelGraph:
         """Several votes of an annotator on one item make one edge: they share their item's truth."""
         M, N, K = votes.n_annotators, len(votes), votes.n_classes
         pair, edge = np.unique(votes.annotator.astype(np.int64) * N + votes.item, return_inverse=True)

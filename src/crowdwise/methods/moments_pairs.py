@@ -118,7 +118,7 @@ def corners(blocks: Floats, smoothing: float, rank: int) -> Floats:
     return np.asarray(points[:, chosen])
 
 
-def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> shared.Solution:
+def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> shared.MomentSolution:
     """``multispa``."""
     K = counts.shape[2]
     rank = int((counts.sum(axis=(0, 2)) > 0).sum())  # a class that nobody names has no column to be found
@@ -130,12 +130,12 @@ def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> shared
             classes, places = shared.match(found, counts[m])
             table[m][:, classes] = found[:, places]
             solved[m] = True
-    return shared.Solution(table, shared.marginal_prior(counts, table), solved)
+    return shared.MomentSolution(table, shared.marginal_prior(counts, table), solved)
 
 
 def solve_coupled(
     votes: Votes, gold: Ints | None, strength: float, weighting: shared.Weighting, rounds: Rounds, tol: float
-) -> shared.Solution:
+) -> shared.MomentSolution:
     """``cnmf``: the KL fit of all pairs, from the corners."""
     M, K = votes.n_annotators, votes.n_classes
     counts, pairs = shared.vote_counts(votes, gold), pair_counts(votes, gold)
@@ -146,7 +146,7 @@ def solve_coupled(
         return first
     table, d = fit_pairs(pairs, first.table, first.d, shared.vote_table(counts), strength, weighting, rounds, tol)
     table[~paired] = first.table[~paired]
-    return shared.Solution(table, d, paired, **rounds.outcome)
+    return shared.MomentSolution(table, d, paired, **rounds.outcome)
 
 
 def fit_pairs(
@@ -209,7 +209,7 @@ class MultiSPA(shared.MomentModel):
 
     smoothing: NonNegative = SMOOTHING
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.MomentSolution]:
         return [solve_corners(pair_counts(votes, gold), shared.vote_counts(votes, gold), self.smoothing)]
 
 
@@ -229,6 +229,6 @@ class CNMF(shared.WeightedMomentModel):
     max_sweeps: Count = 1000
     sweep_tol: NonNegative = 1e-7
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.MomentSolution]:
         rounds = Rounds(self.max_sweeps, 1.0)
         return [solve_coupled(votes, gold, self.prior_strength, self.weighting, rounds, self.sweep_tol)]

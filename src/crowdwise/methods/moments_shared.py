@@ -53,7 +53,7 @@ Weighting = Literal["counts", "blocks"]
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class MomentSolution:
     """A[m, l, k] and d[k], and how the fit of the moments went."""
 
     table: Floats
@@ -64,13 +64,13 @@ class Solution:
     iterations: int = 0
     converged: bool = True
 
-    def replaced(self, solved: Ints, classes: Ints, columns: Floats, share: Floats, rounds: Rounds) -> Solution:
+    def replaced(self, solved: Ints, classes: Ints, columns: Floats, share: Floats, rounds: Rounds) -> MomentSolution:
         """This one with the columns of some classes replaced, for annotators who were solved for, and with their d."""
         K = len(self.d)
         table, d = self.table.copy(), np.full(K, FLOOR)
         table[np.ix_(solved, np.arange(K), classes)] = columns
         d[classes] = np.maximum(share, FLOOR)
-        return Solution(table, normalise(d, axis=0), solved, **rounds.outcome)
+        return MomentSolution(table, normalise(d, axis=0), solved, **rounds.outcome)
 
 
 def vote_counts(votes: Votes, gold: Ints | None) -> Floats:
@@ -151,13 +151,13 @@ def as_params(table: Floats, d: Floats) -> Params:
     return Params(safe_log(table).reshape(-1, len(d)), safe_log(d)[None])
 
 
-def vote_solution(counts: Floats) -> Solution:
+def vote_solution(counts: Floats) -> MomentSolution:
     """The matrices of the counts, where there are no moments to solve."""
     table = vote_table(counts)
-    return Solution(table, marginal_prior(counts, table), np.zeros(len(counts), dtype=bool))
+    return MomentSolution(table, marginal_prior(counts, table), np.zeros(len(counts), dtype=bool))
 
 
-def likeliest(part: Part, solutions: list[Solution]) -> Solution:
+def likeliest(part: Part, solutions: list[MomentSolution]) -> MomentSolution:
     """The solution that makes the votes most probable; the first of equals."""
     if len(solutions) == 1:
         return solutions[0]
@@ -203,11 +203,11 @@ class MomentModel(EMModel):
     class_prior: priors.ClassPrior = "learned"
     start: starts.Start = field(default="votes", init=False)
     restarts: CountFromZero = field(default=0, init=False)
-    solution_: Solution = field(init=False)
+    solution_: MomentSolution = field(init=False)
     """The start of EM."""
 
     @abstractmethod
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[MomentSolution]:
         """One or more solutions of the moment equations."""
 
     def initial_confusion(self, votes: Votes, gold: Ints | None = None) -> Floats:
@@ -219,7 +219,7 @@ class MomentModel(EMModel):
         pseudo = priors.pseudo_counts(self.prior, None, parts.names, counts=partial(majority_counts, parts))
         return ConfusionFamily(full, pseudo, priors.class_prior_counts(self.class_prior, parts.names))
 
-    def _params(self, solution: Solution, votes: Votes) -> Params:
+    def _params(self, solution: MomentSolution, votes: Votes) -> Params:
         fixed = priors.class_prior_counts(self.class_prior, votes)
         return as_params(solution.table, solution.d if fixed is None else fixed)
 

@@ -136,7 +136,7 @@ def solve_view(Z: Floats, view: int) -> tuple[Floats, Floats] | None:
 
 def solve_groups(
     votes: Votes, gold: Ints | None, smoothing: float, splits: int, random_state: RandomState
-) -> list[shared.Solution]:
+) -> list[shared.MomentSolution]:
     """``spectral-ds``: a solution for each split into groups that has one; that of the counts where none has."""
     check_triples(len(votes), votes.n_classes, splits)
     rng = np.random.default_rng(random_state)
@@ -153,7 +153,7 @@ def check_triples(N: int, K: int, splits: int) -> None:
     check_cost(f"spectral-ds solves for a tensor of {K:,} x {K:,} x {K:,} over {N:,} items", need, steps, advice)
 
 
-def solve_split(votes: Votes, counts: Floats, group: Ints, smoothing: float) -> shared.Solution | None:
+def solve_split(votes: Votes, counts: Floats, group: Ints, smoothing: float) -> shared.MomentSolution | None:
     """The three groups' mean confusion and the prior, then every annotator by regression on the other two groups."""
     K = votes.n_classes
     Z = group_shares(votes, group)
@@ -170,7 +170,7 @@ def solve_split(votes: Votes, counts: Floats, group: Ints, smoothing: float) -> 
     d = normalise(np.maximum(d, shared.FLOOR), axis=0)
     table, solved = regress(votes, Z, group, means, d, smoothing)
     table[~solved] = shared.vote_table(counts)[~solved]
-    return shared.Solution(table, d, solved)
+    return shared.MomentSolution(table, d, solved)
 
 
 def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smoothing: float) -> tuple[Floats, Ints]:
@@ -219,5 +219,5 @@ class SpectralDS(shared.MomentModel):
     splits: Count = 10
     smoothing: NonNegative = 10.0
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.MomentSolution]:
         return solve_groups(votes, gold, self.smoothing, self.splits, self.random_state)

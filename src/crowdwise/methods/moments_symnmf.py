@@ -107,7 +107,7 @@ def rotate(U: Floats, max_turns: int = 500) -> Floats:
     return np.asarray(np.maximum(U @ Q, 0.0))
 
 
-def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Rounds, tol: float) -> shared.Solution:
+def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Rounds, tol: float) -> shared.MomentSolution:
     """``symnmf``."""
     M, K = votes.n_annotators, votes.n_classes
     counts = shared.vote_counts(votes, gold)
@@ -146,5 +146,5 @@ class SymNMF(shared.SweptMomentModel):
 
     ridge: NonNegative = 30.0
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.MomentSolution]:
         return [solve_symmetric(votes, gold, self.ridge, Rounds(self.max_sweeps, 1.0), self.sweep_tol)]

@@ -150,7 +150,7 @@ def fit_moments(
 def solve_tensor(
     votes: Votes, gold: Ints | None, min_votes: float | None, weighting: shared.Weighting, strength: float, inner: int,
     rounds: Rounds, tol: float,
-) -> shared.Solution:  # fmt: skip
+) -> shared.MomentSolution:  # fmt: skip
     """``tensor``: the fit of all moments, from the matrices of the counts."""
     K = votes.n_classes
     counts, able = shared.vote_counts(votes, gold), shared.enough(votes, min_votes)
@@ -203,6 +203,6 @@ class TensorDS(shared.WeightedMomentModel):
     inner_iter: Count = 10
     min_votes: NonNegative | None = None
 
-    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.Solution]:
+    def _solutions(self, votes: Votes, gold: Ints | None) -> list[shared.MomentSolution]:
         how = self.min_votes, self.weighting, self.prior_strength, self.inner_iter
         return [solve_tensor(votes, gold, *how, Rounds(self.max_sweeps, 1.0), self.sweep_tol)]

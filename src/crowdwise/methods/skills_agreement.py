@@ -71,11 +71,11 @@ from crowdwise.core.starts import GOLD_WEIGHT, log_odds, tested_and_right
 from crowdwise.core.vote_sums import per_annotator, tally
 from crowdwise.methods import skills_graph as graph
 from crowdwise.methods import skills_precision as fallback
-from crowdwise.methods.skills_graph import Pairs, by_group, groups_of, leading, like, near_zero
+from crowdwise.methods.skills_graph import AgreementPairs, by_group, groups_of, leading, like, near_zero
 from crowdwise.methods.skills_precision import pair_variance, triangle_variance
 
 
-def ratio_weights(found: Pairs) -> tuple[Floats, Floats]:
+def ratio_weights(found: AgreementPairs) -> tuple[Floats, Floats]:
     """v1 / v2 and the skills it stands for, group by group (up to sign).
 
     c = s s^T on the graph G of common items (both with ones on the diagonal); if G is about l2 v2 v2^T, then
@@ -95,7 +95,7 @@ def ratio_weights(found: Pairs) -> tuple[Floats, Floats]:
     return weight, weight * scale
 
 
-def pair_scale(found: Pairs, skill: Floats) -> Floats:
+def pair_scale(found: AgreementPairs, skill: Floats) -> Floats:
     """The factor, one for each group, by which skills fit the agreement of pairs best.
 
     The ones on the diagonal, in the place of s^2, make skills too large as a whole.
@@ -145,7 +145,7 @@ class EigenRatio(fallback.FallsBack):
         columns |= with_interval("skill", at, *around(at * pair_scale(found, turned)[:M], variance, *ends))
         return Outcome(posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns)
 
-    def _alike(self, votes: Votes, gold: Ints | None, found: Pairs, low: float, high: float) -> Outcome:
+    def _alike(self, votes: Votes, gold: Ints | None, found: AgreementPairs, low: float, high: float) -> Outcome:
         """The outcome with one weight for all annotators."""
         skill, unknown = equal_skills(found, votes.n_annotators, high)
         self.skill_ = skill
@@ -174,7 +174,7 @@ def bounds(N: int, K: int) -> tuple[float, float]:
     return -1.0 / (K - 1.0) + edge, 1.0 - edge
 
 
-def equal_skills(found: Pairs, M: int, high: float) -> tuple[Floats, Floats]:
+def equal_skills(found: AgreementPairs, M: int, high: float) -> tuple[Floats, Floats]:
     """One skill for all annotators, and a variance that says that nothing is known of each."""
     return np.full(M, fallback.equal_skill(found.n.data, found.c.data, 1.0 - high, high)), np.full(M, np.inf)
 
@@ -187,7 +187,9 @@ class PairSkills(fallback.FallsBack, ABC):
     used_: Ints = field(init=False)
 
     @abstractmethod
-    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
+    def _skills(
+        self, found: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
+    ) -> Floats:
         """The skills of the annotators (and of the gold labels, where they are one of them)."""
 
     def _rounds(self, votes: Votes, callback: Callback | None) -> Rounds:
@@ -196,7 +198,7 @@ class PairSkills(fallback.FallsBack, ABC):
         rounds.converged = True
         return rounds
 
-    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+    def _variance(self, found: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
         """The variance of the skills (and of that of the gold labels, where they are one of the annotators)."""
         return pair_variance(votes, gold, skill)
 
@@ -261,7 +263,7 @@ def misfit(x: Floats, n: Any, nc: Any, ncc: float) -> tuple[float, Floats]:
     return float(ncc - 2.0 * (x @ across) + x**2 @ square) / 4.0, x * square - across
 
 
-def descend(found: Pairs, x: Floats, low: Floats, high: Floats, rounds: Rounds, tol: float) -> Floats:
+def descend(found: AgreementPairs, x: Floats, low: Floats, high: Floats, rounds: Rounds, tol: float) -> Floats:
     """Projected gradient steps, each coordinate on the scale of its annotator's common items.
 
     A step that does not lower f enough is halved, so f never rises; the next one begins twice as long.
@@ -306,7 +308,9 @@ class PGD(IteratedSkills):
 
     key = "pgd"
 
-    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
+    def _skills(
+        self, found: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
+    ) -> Floats:
         M, K = votes.n_annotators, votes.n_classes
         size = found.n.shape[0]
         x, lows, highs = np.full(size, 0.5), np.full(size, low), np.full(size, high)
@@ -348,7 +352,7 @@ def trimmed(value: Floats, current: Floats, sheets: list[tuple[Ints, Ints, Ints]
     return out
 
 
-def subsequence(found: Pairs, trim: int, floor: float, fixed: int, rounds: Rounds, tol: float) -> Floats:
+def subsequence(found: AgreementPairs, trim: int, floor: float, fixed: int, rounds: Rounds, tol: float) -> Floats:
     """|s| by alternating trimmed means (M-MSR); from ``fixed`` on, annotators have skill 1.
 
     No skill falls under ``floor`` while others are divided by it: 1/sqrt(N), which is not distinguishable from 0.
@@ -371,7 +375,7 @@ def subsequence(found: Pairs, trim: int, floor: float, fixed: int, rounds: Round
     return skill
 
 
-def graph_signs(found: Pairs, fixed: int) -> Floats:
+def graph_signs(found: AgreementPairs, fixed: int) -> Floats:
     """Signs that explain who agrees and who disagrees: the top eigenvector of n c, degrees taken out.
 
     In every group most annotators are given the sign +, however many votes the others have; where as many have the
@@ -416,19 +420,21 @@ class MMSR(IteratedSkills):
     max_iter: Count = 1000
     tol: NonNegative = 1e-10
 
-    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
+    def _skills(
+        self, found: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
+    ) -> Floats:
         M = votes.n_annotators
         degree = np.diff(found.n.indptr)[:M]
         fewest = int(degree[degree > 0].min()) if (degree > 0).any() else 0
         trim = max(fewest // 2 - 1, 0) if self.trim is None else int(self.trim)
         return subsequence(found, trim, 1.0 - high, M, rounds, self.tol) * graph_signs(found, M)
 
-    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+    def _variance(self, found: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
         # The trimmed mean is near the median of the estimates, whose variance is pi / 2 of their mean's.
         return 0.5 * np.pi * super()._variance(found, votes, gold, skill)
 
 
-def best_triangles(found: Pairs, width: int) -> tuple[Floats, Ints, Ints]:
+def best_triangles(found: AgreementPairs, width: int) -> tuple[Floats, Ints, Ints]:
     """s_k^2 from the best pair of partners (i, j) of each k: greatest |c_ij| sqrt(min(n_ij, n_ik, n_jk)).
 
     That is |c_ij| where all share equally many items. Pairs that are equally good are averaged. NaN: no triangle.
@@ -462,7 +468,7 @@ def best_triangles(found: Pairs, width: int) -> tuple[Floats, Ints, Ints]:
     return square, one, two
 
 
-def triangle_signs(found: Pairs, size: Floats) -> Floats:
+def triangle_signs(found: AgreementPairs, size: Floats) -> Floats:
     """The annotator k* with most evidence gets the sign of s^2 + sum of c; others that of their c[k, k*].
 
     Those who share nothing with k* get it from the ones who have a sign already. In the end every sign is decided once
@@ -511,7 +517,9 @@ class Triangular(PairSkills):
     max_partners: Annotated[int, Bounds(minimum=2)] = 64
     _partners: list[Ints] = field(init=False)
 
-    def _skills(self, found: Pairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds) -> Floats:
+    def _skills(
+        self, found: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
+    ) -> Floats:
         M = votes.n_annotators
         square, *self._partners = best_triangles(found, self.max_partners)
         size = np.sqrt(np.minimum(square, high**2))
@@ -521,5 +529,5 @@ class Triangular(PairSkills):
             size[unknown] = np.sqrt(np.abs(np.average(found.c.data, weights=found.n.data))) if found.n.nnz else 0.5
         return size * triangle_signs(found, size)
 
-    def _variance(self, found: Pairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+    def _variance(self, found: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
         return triangle_variance(votes, gold, found, np.abs(skill), *self._partners)

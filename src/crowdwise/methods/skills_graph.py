@@ -47,7 +47,7 @@ def signed(votes: Votes, k: int) -> Any:
     return A
 
 
-class Pairs(NamedTuple):
+class AgreementPairs(NamedTuple):
     """Pairs of annotators: n, the common (weighted) items, and c, the agreement above chance (sparse, CSR)."""
 
     n: Any
@@ -65,7 +65,7 @@ def with_gold(votes: Votes, gold: Ints | None) -> tuple[Ints, Ints, Ints, Floats
     return item, who, label, w, M
 
 
-def pairs(votes: Votes, gold: Ints | None) -> Pairs:
+def pairs(votes: Votes, gold: Ints | None) -> AgreementPairs:
     """c[i, j] = (K * agreement - 1) / (K - 1) over common items, without the diagonal.
 
     In expectation it is s_i s_j for annotators of one accuracy, s = (K p - 1) / (K - 1). Gold labels
@@ -78,7 +78,7 @@ def pairs(votes: Votes, gold: Ints | None) -> Pairs:
     n = common(csr_matrix((w, (item, who)), shape=(N, M)))
     cells = csr_matrix((w, (item * K + label, who)), shape=(N * K, M))
     share = on_pattern(cells.T @ cells, n) / n.data
-    return Pairs(n, like(n, (K * share - 1.0) / (K - 1.0)))
+    return AgreementPairs(n, like(n, (K * share - 1.0) / (K - 1.0)))
 
 
 def common(size: Any) -> Any:

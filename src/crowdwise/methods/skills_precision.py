@@ -54,7 +54,7 @@ from crowdwise.core.model import Model, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, decide
 from crowdwise.core.vote_sums import tally
 from crowdwise.data.votes import Votes
-from crowdwise.methods.skills_graph import Pairs, with_gold
+from crowdwise.methods.skills_graph import AgreementPairs, with_gold
 
 
 def pair_variance(votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
@@ -82,7 +82,9 @@ def pair_variance(votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
     return np.asarray(np.divide(top, total**2, out=np.full(M, np.inf), where=total > 1e-12))
 
 
-def triangle_variance(votes: Votes, gold: Ints | None, found: Pairs, size: Floats, first: Ints, second: Ints) -> Floats:
+def triangle_variance(
+    votes: Votes, gold: Ints | None, found: AgreementPairs, size: Floats, first: Ints, second: Ints
+) -> Floats:
     """The variance of skills that each rest on one pair of partners (-1: on none, infinite).
 
     What varies evenly is s^2, with variance V. For s it is V / 4 s^2, but near s = 0, where the interval of s^2 reaches

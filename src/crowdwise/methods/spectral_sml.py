@@ -35,11 +35,11 @@ from crowdwise.core.numerics import Floats, Ints, clamp, maximise_1d
 from crowdwise.kernels import reference
 from crowdwise.methods import skills_graph as graph
 from crowdwise.methods import skills_precision as fallback
-from crowdwise.methods.skills_graph import Pairs
+from crowdwise.methods.skills_graph import AgreementPairs
 from crowdwise.methods.spectral_vectors import evidence, influence_variance, mean_log_odds, posterior
 
 
-def covariances(A: Any) -> tuple[Floats, Pairs]:
+def covariances(A: Any) -> tuple[Floats, AgreementPairs]:
     """mu[m], the mean vote, and n and the covariance of votes on common items, off the diagonal."""
     size = abs(A)
     total = np.asarray(size.sum(axis=0)).ravel()
@@ -47,10 +47,10 @@ def covariances(A: Any) -> tuple[Floats, Pairs]:
     centred = A.copy()
     centred.data -= mu[A.indices] * np.abs(A.data)
     n = graph.common(size)
-    return mu, Pairs(n, graph.like(n, graph.on_pattern(centred.T @ centred, n) / n.data))
+    return mu, AgreementPairs(n, graph.like(n, graph.on_pattern(centred.T @ centred, n) / n.data))
 
 
-def rank_one(found: Pairs, bound: Floats, max_iter: int = 500, tol: float = 1e-11) -> Floats:
+def rank_one(found: AgreementPairs, bound: Floats, max_iter: int = 500, tol: float = 1e-11) -> Floats:
     """v with v_i v_j = c_ij off the diagonal, by least squares weighted with n, and |v| <= bound; sign open.
 
     Alternating u_i = sum_j n_ij c_ij v_j / sum_j n_ij v_j^2, cut off at the bound, and the same for v. With equal n

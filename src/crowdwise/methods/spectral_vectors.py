@@ -90,7 +90,7 @@ def mean_log_odds(z: Floats, g: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Question:
+class ClassQuestion:
     """The question "class k or not?": weights and offsets of annotators, and the log-odds of an effective vote."""
 
     k: int
@@ -103,26 +103,26 @@ class Question:
     sign: float = 1.0
 
 
-def alike(A: Any, k: int) -> Question:
+def alike(A: Any, k: int) -> ClassQuestion:
     """The question with one weight for all annotators."""
     M = A.shape[1]
-    return Question(k, np.ones(M), np.zeros(M), np.zeros(A.nnz))
+    return ClassQuestion(k, np.ones(M), np.zeros(M), np.zeros(A.nnz))
 
 
 class OneVsRest(fallback.FallsBack, ABC):
     """Methods for yes-or-no questions: one for two classes, else one per class. A subclass gives ``_learn``."""
 
-    questions_: list[Question]
+    questions_: list[ClassQuestion]
     used_: Ints
 
     @abstractmethod
-    def _learn(self, A: Any, k: int) -> Question:
+    def _learn(self, A: Any, k: int) -> ClassQuestion:
         """The weights of the annotators, with the sign that the method gives them."""
 
     def _rounds(self) -> int:
         return 0
 
-    def _edge_weight(self, A: Any, votes: Votes, question: Question) -> Floats:
+    def _edge_weight(self, A: Any, votes: Votes, question: ClassQuestion) -> Floats:
         return np.asarray(question.weight[A.indices])
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
@@ -145,7 +145,7 @@ class OneVsRest(fallback.FallsBack, ABC):
         )
 
     def _ask(
-        self, votes: Votes, gold: Ints | None, learn: Callable[[Any, int], Question], common: bool = False
+        self, votes: Votes, gold: Ints | None, learn: Callable[[Any, int], ClassQuestion], common: bool = False
     ) -> tuple[Floats, Any]:
         """The posterior from all questions, which are kept, and the matrix of the last one.
 
@@ -169,7 +169,7 @@ class OneVsRest(fallback.FallsBack, ABC):
         logits = [question.worth * score for question, score in zip(asked, scores, strict=True)]
         return posterior(np.column_stack(logits), self.used_), A
 
-    def _first_edges(self, A: Any, question: Question) -> Floats:
+    def _first_edges(self, A: Any, question: ClassQuestion) -> Floats:
         return np.asarray(question.weight[A.indices]) if question.edge is None else question.edge
 
     def _predict(self, votes: Votes) -> Floats:
@@ -272,12 +272,12 @@ class Ghosh(OneVsRest):
 
     key = "ghosh"
 
-    def _learn(self, A: Any, k: int) -> Question:
+    def _learn(self, A: Any, k: int) -> ClassQuestion:
         v, offset, group = top_right(A, centre=False)
         t = A @ v
         support = np.where(np.abs(t) > 1e-9, np.sign(t), 0.0) * np.asarray(A.sum(axis=1)).ravel()
         v, offset = orient(v, offset, group, graph.by_first(A.indptr, A.indices, support, A.shape[1]))
-        return Question(k, v, offset, influences(A, v, np.zeros(A.shape[1]), group))
+        return ClassQuestion(k, v, offset, influences(A, v, np.zeros(A.shape[1]), group))
 
 
 class KOSSVD(OneVsRest):
@@ -295,10 +295,10 @@ class KOSSVD(OneVsRest):
 
     key = "kos-svd"
 
-    def _learn(self, A: Any, k: int) -> Question:
+    def _learn(self, A: Any, k: int) -> ClassQuestion:
         v, offset, group = top_right(A, centre=True)
         v, offset = orient(v, offset, group, np.where(v >= 0.0, v**2, -(v**2)))
-        return Question(k, v, offset, influences(A, v, offset, group))
+        return ClassQuestion(k, v, offset, influences(A, v, offset, group))
 
 
 def first_messages(A: Any, rng: np.random.Generator) -> Floats:
@@ -389,12 +389,12 @@ class KOS(OneVsRest):
     def _rounds(self) -> int:
         return int(self.rounds)
 
-    def _learn(self, A: Any, k: int) -> Question:
+    def _learn(self, A: Any, k: int) -> ClassQuestion:
         rng = np.random.default_rng(self.random_state)
         edge, total = pass_messages(A, first_messages(A, rng), self.rounds)
-        return Question(k, total, np.zeros(A.shape[1]), centred(A, total[A.indices] - edge), edge=edge)
+        return ClassQuestion(k, total, np.zeros(A.shape[1]), centred(A, total[A.indices] - edge), edge=edge)
 
-    def _edge_weight(self, A: Any, votes: Votes, question: Question) -> Floats:
+    def _edge_weight(self, A: Any, votes: Votes, question: ClassQuestion) -> Floats:
         if question.edge is None:
             return super()._edge_weight(A, votes, question)
         items, keys = self.edges_

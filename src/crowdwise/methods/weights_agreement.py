@@ -175,7 +175,7 @@ class WeightedVote(Model, ABC):
 
 
 @declared
-class Alternating(WeightedVote):
+class AlternatingWeights(WeightedVote):
     """The base of methods that alternate between labels and weights, with :func:`alternate`.
 
     Parameters
@@ -256,7 +256,7 @@ class ZeroBasedSkill(WeightedVote):
         return skill, rounds
 
 
-class IWMV(Alternating):
+class IWMV(AlternatingWeights):
     """Iterative weighted majority voting: a vote weighs K w - 1, with w the rate of agreement with the outcome.
 
     Votes of annotators at chance count nothing, votes of those below it count against their label.

@@ -54,7 +54,7 @@ from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.core.vote_sums import per_annotator
-from crowdwise.methods.weights_agreement import Alternating, alternate, votes_of
+from crowdwise.methods.weights_agreement import AlternatingWeights, alternate, votes_of
 
 FLOOR = 1e-6
 """The least scale b / a of ``bwa``: where everybody agrees, votes would have infinite precision."""
@@ -106,7 +106,7 @@ def log_posterior(
 
 
 @declared
-class PM(Alternating):
+class PM(AlternatingWeights):
     """Labels and weights that together minimise the weighted number of contradicted votes (also called CRH).
 
     Parameters
@@ -164,7 +164,7 @@ class PM(Alternating):
 
 
 @declared
-class CATD(Alternating):
+class CATD(AlternatingWeights):
     """Weights that are one over an upper confidence bound of each annotator's error: few votes, little weight.
 
     Parameters

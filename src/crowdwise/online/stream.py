@@ -60,7 +60,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError
 from crowdwise.online.annotator_tables import AnnotatorTables
 from crowdwise.online.stream_files import SavedStream
-from crowdwise.online.vote_store import Batch, Index, Names, OnDuplicate, VoteStore, grown
+from crowdwise.online.vote_store import CodedBatch, Index, Names, OnDuplicate, VoteStore, grown
 
 BLOCK = (20, 1000)
 """The fewest and the most items that are visited under the same parameters; in between a tenth of those so far."""
@@ -172,7 +172,7 @@ class Online(SavedStream):
         self.item_names.check_kind(new_items, "items")
         self.annotator_names.check_kind(new_annotators, "annotators")
         self.class_names.check_kind(new_classes, "classes")
-        batch = Batch(items, annotators, votes.item, votes.annotator, classes[votes.label], votes.weight)
+        batch = CodedBatch(items, annotators, votes.item, votes.annotator, classes[votes.label], votes.weight)
         said = [*self.class_names.names, *new_classes]
         known = {} if gold is None else self._known(gold, votes.items[:1].tolist(), said, votes)
         self._refuse_repeats(batch)
@@ -183,7 +183,7 @@ class Online(SavedStream):
         self._learn(batch)
         return self._keep({name: known[name] for name in known if name in self.waiting})
 
-    def learn(self, batch: Batch) -> Self:
+    def learn(self, batch: CodedBatch) -> Self:
         """Learn from votes in the codes of ``item_names``, ``annotator_names`` and ``class_names``."""
         names = self.item_names, self.annotator_names, self.class_names
         limits = zip((batch.items, batch.annotators, batch.label), names, strict=True)
@@ -192,7 +192,7 @@ class Online(SavedStream):
         self._refuse_repeats(batch)
         return self._learn(batch)
 
-    def _refuse_repeats(self, batch: Batch) -> None:
+    def _refuse_repeats(self, batch: CodedBatch) -> None:
         """Raise an error about second votes where they are errors, before anything is changed."""
         if self.on_duplicate == "error" and (found := self.store.first_repeat(batch)) is not None:
             item, who, number = found
@@ -201,7 +201,7 @@ class Online(SavedStream):
                 "such votes). Say what should count: on_duplicate='first', 'last' or 'all'."
             )
 
-    def _learn(self, batch: Batch) -> Self:
+    def _learn(self, batch: CodedBatch) -> Self:
         store, before = self.store, len(self.store.items)
         self._make_room()
         if self.step is None:

@@ -35,7 +35,7 @@ NO_CODES = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class CodedBatch:
     """Votes in codes, sorted by item and annotator."""
 
     items: Ints
@@ -127,7 +127,7 @@ class VoteStore:
         """N: the known class of each item, -1 where there is none."""
         return self.per_item["truth"][: len(self.items)]
 
-    def repeats(self, batch: Batch) -> tuple[npt.NDArray[np.bool_], Ints]:
+    def repeats(self, batch: CodedBatch) -> tuple[npt.NDArray[np.bool_], Ints]:
         """Which votes of a batch are of annotators who voted on the item before, and the rows of those earlier votes.
 
         Nothing is added.
@@ -144,7 +144,7 @@ class VoteStore:
         repeat[repeat] = held[order[at[repeat]]] == key[repeat]
         return repeat, old[order[at[repeat]]]
 
-    def first_repeat(self, batch: Batch) -> tuple[int, int, int] | None:
+    def first_repeat(self, batch: CodedBatch) -> tuple[int, int, int] | None:
         """Where annotators vote on an item again: the codes of the first such item and annotator, and how many do."""
         repeat, _ = self.repeats(batch)
         if not repeat.any():
@@ -152,7 +152,7 @@ class VoteStore:
         row = int(np.flatnonzero(repeat)[0])
         return int(batch.items[batch.item[row]]), int(batch.annotators[batch.annotator[row]]), int(repeat.sum())
 
-    def add(self, batch: Batch, on_duplicate: OnDuplicate = "all") -> tuple[Ints, Ints]:
+    def add(self, batch: CodedBatch, on_duplicate: OnDuplicate = "all") -> tuple[Ints, Ints]:
         """Add votes; the places of their items (each once, in order) and the new rows.
 
         A second vote of an annotator on an item: the ``"first"`` stays, the ``"last"`` replaces it, or ``"all"`` count.

@@ -35,7 +35,7 @@ WITHOUT = (
 )
 
 
-class Tables:
+class WrittenTables:
     """The tables of a result, as :func:`shown_table` takes them."""
 
     def __init__(self, **tables: dict[str, Any]) -> None:
@@ -64,16 +64,16 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
     people = files.annotator_table
     first, classes = _least_sure(files.item_table), _classes(files.item_table)
     tables = [
-        shown_table(Tables(items=first), "items")
+        shown_table(WrittenTables(items=first), "items")
         | {"key": "review", "title": "Items to review", "total": total},
-        shown_table(Tables(labels=classes), "labels")
+        shown_table(WrittenTables(labels=classes), "labels")
         | {"words": "How many items have each label, and how sure these labels are on average."},
     ]  # fmt: skip
     columns = (
         {} if people is None else {n: people[n].to_numpy() for n in people.columns if not people[n].dtype.is_nested()}
     )
     if columns:
-        tables.append(shown_table(Tables(annotators=columns), "annotators"))
+        tables.append(shown_table(WrittenTables(annotators=columns), "annotators"))
     inexact = _inexact(columns)
     with reading(files.path, "a consensus in files"):
         measured = {name: Estimate.of(stored) for name, stored in files.about.get("measured", {}).items()}

@@ -37,7 +37,7 @@ def example(**fields: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", json_schema_extra={"examples": [fields]})
 
 
-class Scale(Message):
+class ScaleMessage(Message):
     """The scale of ratings."""
 
     min: Annotated[float, Field(allow_inf_nan=False)] = 0.0
@@ -77,7 +77,7 @@ class CampaignMade(Changeable):
     strategy: str | None = None
     unknown: Literal["error", "add"] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    scale: Scale | None = None
+    scale: ScaleMessage | None = None
     ties: bool | None = None
 
 
@@ -95,7 +95,7 @@ class StateChanged(Message):
     state: Literal["open", "paused", "closed"]
 
 
-class Campaign(BaseModel):
+class CampaignMessage(BaseModel):
     """A campaign."""
 
     id: str
@@ -156,7 +156,7 @@ class Invitation(Message):
     days: Annotated[float, Field(gt=0, le=3650)] = 30.0
 
 
-class Vote(Message):
+class VoteMessage(Message):
     """A vote. ``id`` makes it count once, however often it is sent; annotators give no ``annotator`` but the ``ticket``
     of their question. Of a lead's the ticket may be left out; with it, the order in which a pair was shown is kept."""
 
@@ -172,10 +172,10 @@ class Vote(Message):
 class Ballot(Message):
     """Votes that are added all or none."""
 
-    votes: Annotated[list[Vote], Field(min_length=1, max_length=10_000)]
+    votes: Annotated[list[VoteMessage], Field(min_length=1, max_length=10_000)]
 
 
-class Receipt(BaseModel):
+class ReceiptMessage(BaseModel):
     """What became of votes: all of it is on the disk. ``feedback`` is there where the campaign gives it."""
 
     added: int

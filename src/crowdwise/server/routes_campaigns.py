@@ -10,9 +10,9 @@ from crowdwise.server.access_tokens import make_token
 from crowdwise.server.api_messages import (
     Annotator,
     AnnotatorChanged,
-    Campaign,
     CampaignChanged,
     CampaignMade,
+    CampaignMessage,
     Invitation,
     ItemsChanged,
     StateChanged,
@@ -34,15 +34,15 @@ router = APIRouter(prefix="/api/v1", responses=responses(409))
 
 
 @router.get("/campaigns", tags=["campaigns"])
-async def campaigns_list(service: ServiceOf, caller: Reader) -> list[Campaign]:
+async def campaigns_list(service: ServiceOf, caller: Reader) -> list[CampaignMessage]:
     """All campaigns that the caller may see."""
     found = await service.read_now(list_campaigns)
     mine = caller.token.campaign
-    return [Campaign(**row.shown()) for row in found if mine in (None, row.id)]
+    return [CampaignMessage(**row.shown()) for row in found if mine in (None, row.id)]
 
 
 @router.post("/campaigns", status_code=201, tags=["campaigns"])
-async def campaigns_create(service: ServiceOf, caller: Admin, made: CampaignMade) -> Campaign:
+async def campaigns_create(service: ServiceOf, caller: Admin, made: CampaignMade) -> CampaignMessage:
     """Make a campaign."""
 
     def create(conn: Any) -> Any:
@@ -50,13 +50,13 @@ async def campaigns_create(service: ServiceOf, caller: Admin, made: CampaignMade
         caller.audit(conn, "create campaign", row.id, name=row.name)
         return row
 
-    return Campaign(**(await service.write_now(create)).shown())
+    return CampaignMessage(**(await service.write_now(create)).shown())
 
 
 @router.get("/campaigns/{campaign}", tags=["campaigns"])
-async def campaigns_get(service: ServiceOf, caller: Reader, campaign: str) -> Campaign:
+async def campaigns_get(service: ServiceOf, caller: Reader, campaign: str) -> CampaignMessage:
     """A campaign with its settings."""
-    return Campaign(**(await service.read_now(lambda conn: find_campaign(conn, campaign))).shown())
+    return CampaignMessage(**(await service.read_now(lambda conn: find_campaign(conn, campaign))).shown())
 
 
 @router.patch("/campaigns/{campaign}", tags=["campaigns"])
@@ -73,7 +73,7 @@ async def campaigns_change(service: ServiceOf, caller: Lead, campaign: str, give
 
 
 @router.put("/campaigns/{campaign}/state", tags=["campaigns"])
-async def campaigns_state(service: ServiceOf, caller: Lead, campaign: str, given: StateChanged) -> Campaign:
+async def campaigns_state(service: ServiceOf, caller: Lead, campaign: str, given: StateChanged) -> CampaignMessage:
     """Pause, close or open a campaign."""
 
     def change(conn: Any) -> Any:
@@ -81,7 +81,7 @@ async def campaigns_state(service: ServiceOf, caller: Lead, campaign: str, given
         caller.audit(conn, "state of campaign", campaign, state=given.state)
         return find_campaign(conn, campaign)
 
-    return Campaign(**(await service.write_now(change, campaign)).shown())
+    return CampaignMessage(**(await service.write_now(change, campaign)).shown())
 
 
 @router.delete("/campaigns/{campaign}", tags=["campaigns"])

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Query, Request
 
 from crowdwise.active.end_state import ENDS
-from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, Receipt, Released, Undone, Vote
+from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, ReceiptMessage, Released, Undone, VoteMessage
 from crowdwise.server.caller import Caller, Lead, ServiceOf, Voter
 from crowdwise.server.http_problems import responses
 from crowdwise.server.service import Service
@@ -69,7 +69,7 @@ async def questions_next(
 
 
 @router.post("/votes", status_code=201, tags=["votes"])
-async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: Vote | Ballot) -> Receipt:
+async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: VoteMessage | Ballot) -> ReceiptMessage:
     """Add a vote, or several all or none. What is answered is on the disk. A vote with an ``id`` that is there with the
     same content is counted as repeated."""
     some = given.votes if isinstance(given, Ballot) else [given]
@@ -79,10 +79,10 @@ async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: Vot
         if any(vote.annotator is None for vote in some):
             raise HTTPException(422, "Say whose vote it is: annotator.")
         votes = [await _for_another(service, campaign, vote) for vote in some]
-    return Receipt(**await service.vote_now(campaign, votes))
+    return ReceiptMessage(**await service.vote_now(campaign, votes))
 
 
-async def _for_another(service: Service, campaign: str, vote: Vote) -> VoteGiven:
+async def _for_another(service: Service, campaign: str, vote: VoteMessage) -> VoteGiven:
     """A vote that a lead sends for an annotator; with the ticket of a question, the order of its sides is kept."""
     shown = None
     if vote.ticket is not None:
@@ -93,7 +93,7 @@ async def _for_another(service: Service, campaign: str, vote: Vote) -> VoteGiven
     return VoteGiven(vote.item, vote.annotator, vote.label, vote.id, vote.seconds, shown)
 
 
-def _own(service: Service, caller: Caller, campaign: str, vote: Vote) -> VoteGiven:
+def _own(service: Service, caller: Caller, campaign: str, vote: VoteMessage) -> VoteGiven:
     """A vote of an annotator, who must have been asked."""
     if vote.annotator is not None and vote.annotator != caller.token.name:
         raise HTTPException(403, "Annotators answer for themselves: leave the annotator out.")

@@ -32,7 +32,7 @@ from crowdwise.data.blocks import KnownClasses, Repeated, packed, unpacked
 from crowdwise.data.boundary import reason
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.errors import CrowdwiseError, ExtraError, InputError, ParameterError, ReadError
-from crowdwise.spark.spark_table import BLOCK, Names, Table, as_batch, packed_blocks, to_polars
+from crowdwise.spark.spark_table import BLOCK, CodedNames, SparkTable, as_batch, packed_blocks, to_polars
 
 FILE_BYTES = 1_000_000
 """Parameters of more bytes travel in a file, where there is a folder for it."""
@@ -209,8 +209,8 @@ class SparkParts(VoteParts):
 
 
 def pack_parts(
-    table: Table, names: Names, gold: KnownClasses | None, *, rows_per_block: int, tasks: int | None, on_duplicate: str,
-    staging: str | None,
+    table: SparkTable, names: CodedNames, gold: KnownClasses | None, *, rows_per_block: int, tasks: int | None,
+    on_duplicate: str, staging: str | None,
 ) -> SparkParts:  # fmt: skip
     """The votes of a Spark table in blocks, packed now."""
     if rows_per_block < 1:

@@ -20,7 +20,7 @@ from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.errors import LabelError, OutputError
 from crowdwise.spark.spark_parts import VOTES, SparkParts, parts_in, running
-from crowdwise.spark.spark_table import Names, check_frame, find_names, from_polars, packed_blocks, read_table
+from crowdwise.spark.spark_table import CodedNames, check_frame, find_names, from_polars, packed_blocks, read_table
 
 KINDS = {"i": "bigint", "b": "boolean", "O": "string", "U": "string"}
 """The types of Spark for names."""
@@ -94,8 +94,8 @@ class SparkConsensus:
         }
         parts = self._parts()
         blocks = packed_blocks(
-            table, Names(names, self.classes, codes), None, blocks=max(parts.tasks, len(parts.ids)), tasks=parts.tasks,
-            on_duplicate=on_duplicate,
+            table, CodedNames(names, self.classes, codes), None, blocks=max(parts.tasks, len(parts.ids)),
+            tasks=parts.tasks, on_duplicate=on_duplicate,
         )  # fmt: skip
         light, predict = _light(self.fitted), self.fitted.predictor()
         return item_table(

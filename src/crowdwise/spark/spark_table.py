@@ -49,7 +49,7 @@ BLOCK = (
 
 
 @dataclass(frozen=True)
-class Names:
+class CodedNames:
     """What the codes of annotators and classes stand for, and the values of the columns that have these codes."""
 
     annotators: Vocabulary
@@ -58,7 +58,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Table:
+class SparkTable:
     """A Spark table of votes with the columns item, annotator, label (weight, gold, row), and flags of bad cells."""
 
     frame: Any
@@ -95,7 +95,7 @@ def check_frame(df: Any, what: str = "df") -> Any:
 
 def read_table(
     df: Any, given: dict[str, str | None], *, on_missing: str = "error", order: bool = False, gold: str | None = None
-) -> Table:
+) -> SparkTable:
     """The votes of a Spark table, checked. ``order``: with a column ``row``, the place of each row."""
     if on_missing not in ("error", "drop"):
         raise ParameterError(f"on_missing={on_missing!r}: expected 'error' or 'drop'.")
@@ -120,7 +120,7 @@ def read_table(
     whole = frame.filter("incomplete = 0")
     labels = to_polars(whole.select("label").distinct())["label"].sort()
     kinds = {part: "bigint" if kind in (*WHOLE, *FRACTIONS) else kind for part, kind in kinds.items()}
-    return Table(whole, kinds, n_rows, people, labels)
+    return SparkTable(whole, kinds, n_rows, people, labels)
 
 
 def _kind(df: Any, part: str, column: str) -> str:
@@ -192,14 +192,14 @@ def _counted(frame: Any, used: dict[str, str], on_missing: str) -> tuple[int, pl
     return left, counted.filter(pl.col("one") > pl.col("incomplete"))["annotator"].drop_nulls().sort()
 
 
-def find_names(table: Table, classes: Any, normalise_labels: bool) -> Names:
+def find_names(table: SparkTable, classes: Any, normalise_labels: bool) -> CodedNames:
     """The names of annotators and classes, as they would be in memory but for the order of annotators: sorted."""
     who, annotators = names_of(table.annotators, "annotator")
     said, names = names_of(table.labels, "label", classes=classes, normalise_labels=normalise_labels)
-    return Names(annotators, names, {"annotator": (table.annotators, who), "label": (table.labels, said)})
+    return CodedNames(annotators, names, {"annotator": (table.annotators, who), "label": (table.labels, said)})
 
 
-def find_gold(table: Table, gold: Any, classes: Vocabulary) -> KnownClasses | None:
+def find_gold(table: SparkTable, gold: Any, classes: Vocabulary) -> KnownClasses | None:
     """Gold labels from a mapping, a table (of Spark, too), or the name of a column of the votes."""
     if isinstance(gold, str):
         rows = table.frame.filter("truth is not null").select("item", "truth").distinct()
@@ -217,7 +217,7 @@ def find_gold(table: Table, gold: Any, classes: Vocabulary) -> KnownClasses | No
     return KnownClasses.of(gold, classes)
 
 
-def coded(table: Table, names: Names) -> Any:
+def coded(table: SparkTable, names: CodedNames) -> Any:
     """The rows of a table with codes in the place of annotators and labels."""
     frame, spark = table.frame, table.frame.sparkSession
     for part, (values, codes) in names.codes.items():
@@ -229,7 +229,7 @@ def coded(table: Table, names: Names) -> Any:
 
 
 def packed_blocks(
-    table: Table, names: Names, gold: KnownClasses | None, *, blocks: int, tasks: int, on_duplicate: str,
+    table: SparkTable, names: CodedNames, gold: KnownClasses | None, *, blocks: int, tasks: int, on_duplicate: str,
     token: str = "",
 ) -> Any:  # fmt: skip
     """A Spark table with a row per block, in ``tasks`` partitions; nothing is computed yet."""

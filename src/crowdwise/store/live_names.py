@@ -18,7 +18,7 @@ from crowdwise.store.store_tables import annotators, answers, items, leases, ski
 from crowdwise.store.vote_stream import CHUNK
 
 
-class Vote(NamedTuple):
+class CodedVote(NamedTuple):
     """A vote in codes, with its answer as JSON text; ``retracts`` is the number of the vote that it takes back."""
 
     seq: int
@@ -116,11 +116,11 @@ def read_open(conn: sa.Connection, campaign: str, now: float) -> tuple[tuple[Int
     return asked, read_pairs(conn, skips, campaign), float(conn.execute(cost).scalar_one())
 
 
-def read_votes(conn: sa.Connection, campaign: str, after: int, upto: int) -> list[Vote]:
+def read_votes(conn: sa.Connection, campaign: str, after: int, upto: int) -> list[CodedVote]:
     """The next votes in their order; a number that is missing is an error, since followers must not skip a vote."""
     columns = (votes.c.seq, votes.c.item - 1, votes.c.annotator - 1, votes.c.answer, votes.c.retracts)
     query = sa.select(*columns).where(votes.c.campaign == campaign, votes.c.seq > after, votes.c.seq <= upto)
-    found = [Vote(*row) for row in conn.execute(query.order_by(votes.c.seq).limit(CHUNK))]
+    found = [CodedVote(*row) for row in conn.execute(query.order_by(votes.c.seq).limit(CHUNK))]
     if found and (found[0].seq != after + 1 or found[-1].seq != after + len(found)):
         raise ReadError(f"Votes of campaign {campaign} after number {after} are missing from the store.")
     return found

@@ -26,7 +26,7 @@ from crowdwise.errors import NotFittedError
 from crowdwise.online.stream import Online
 from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import CampaignRow
-from crowdwise.store.live_names import LiveNames, Vote, read_open, read_votes
+from crowdwise.store.live_names import CodedVote, LiveNames, read_open, read_votes
 from crowdwise.store.store_tables import votes
 from crowdwise.store.vote_stream import BLOCK, Snapshots, VoteStream
 
@@ -160,7 +160,9 @@ class LiveVotes:
         )
         return VotesView(row, online, situation, names.priority, dict(names.gold), now)
 
-    def _take(self, found: list[Vote], code: dict[str, int], gold: dict[int, int], gone: frozenset[int] | None) -> None:
+    def _take(
+        self, found: list[CodedVote], code: dict[str, int], gold: dict[int, int], gone: frozenset[int] | None
+    ) -> None:
         """Learn from votes; ``gone``: the numbers of all that were taken back, where none was learned before."""
         assert self.stream is not None
         if gone is None:

@@ -27,7 +27,7 @@ from crowdwise.data import folders
 from crowdwise.errors import CrowdwiseError, OutputError
 from crowdwise.online import stream_files
 from crowdwise.online.stream import Online
-from crowdwise.online.vote_store import Batch, Names
+from crowdwise.online.vote_store import CodedBatch, Names
 from crowdwise.store.journal import Journal
 from crowdwise.store.roster import Roster
 
@@ -90,7 +90,7 @@ class VoteStream:
 
 def _learn(online: Online, rows: Ints, gold: dict[int, int]) -> None:
     _, item, annotator, label = rows.T
-    online.learn(Batch.of(item, annotator, label, gold=gold))
+    online.learn(CodedBatch.of(item, annotator, label, gold=gold))
 
 
 def _is_known(online: Online, gold: dict[int, int]) -> bool:

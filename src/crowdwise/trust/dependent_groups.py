@@ -27,7 +27,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.core.annotator_groups import MIN_COMMON, Dependence, dependence, spectral_groups
+from crowdwise.core.annotator_groups import MIN_COMMON, PairDependence, dependence, spectral_groups
 from crowdwise.core.constraints import Bounds, Count, Fraction, checked
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints
@@ -119,7 +119,7 @@ def find_groups(
     )  # fmt: skip
 
 
-def _confirmed(found: Dependence, beyond: Dependence) -> Ints:
+def _confirmed(found: PairDependence, beyond: PairDependence) -> Ints:
     """The groups, if any pair inside one stands out beyond one more shared factor; else everybody is on their own."""
     i, j = found.pairs.i, found.pairs.j
     sure = (found.group[i] == found.group[j]) & (beyond.surprise > beyond.threshold)

@@ -143,7 +143,7 @@ def _share(p: float, n: int, level: float) -> Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class ThresholdCurve:
     """What every possible cut of one group gives; position 0 takes no item as positive."""
 
     items: int
@@ -156,7 +156,7 @@ class Curve:
     """The position of the cut at one half."""
 
 
-def cut_curve(score: Floats, y: Floats) -> Curve:
+def cut_curve(score: Floats, y: Floats) -> ThresholdCurve:
     """The cuts of a group: between distinct scores only, since equal scores are decided alike."""
     order = np.argsort(-score, kind="stable")
     s, t = score[order], y[order]
@@ -165,7 +165,7 @@ def cut_curve(score: Floats, y: Floats) -> Curve:
     j = np.concatenate([[0], ends])
     positives = np.concatenate([[0.0], np.cumsum(t)])[j]
     all_positive, all_else = float(t.sum()), float((1.0 - t).sum())
-    return Curve(
+    return ThresholdCurve(
         n, np.concatenate([[np.inf], s[ends - 1]]), j / max(n, 1),
         positives / all_positive if all_positive > 0 else np.zeros(len(j)),
         (j - positives) / all_else if all_else > 0 else np.zeros(len(j)), positives + (all_else - (j - positives)),
@@ -173,13 +173,13 @@ def cut_curve(score: Floats, y: Floats) -> Curve:
     )  # fmt: skip
 
 
-def _one_window(curves: list[Curve], rates: list[Floats], gap: float) -> list[int]:
+def _one_window(curves: list[ThresholdCurve], rates: list[Floats], gap: float) -> list[int]:
     """The best cut of each group inside the best window of rates; windows begin where some group can be."""
     starts = np.unique(np.concatenate(rates))
     return _best_cuts(curves, [_inside(rate, starts, gap) for rate in rates])
 
 
-def _best_cuts(curves: list[Curve], ranges: list[tuple[Ints, Ints]]) -> list[int]:
+def _best_cuts(curves: list[ThresholdCurve], ranges: list[tuple[Ints, Ints]]) -> list[int]:
     """The best cut of each group in the window that is best for all together; ``ranges`` has those of a group's cuts,
     one for every window."""
     found = [range_argmax(curve.right, *inside) for curve, inside in zip(curves, ranges, strict=True)]
@@ -206,7 +206,7 @@ def range_argmax(x: Floats, first: Ints, last: Ints) -> Ints:
     return out
 
 
-def _two_windows(curves: list[Curve], gap: float) -> list[int]:
+def _two_windows(curves: list[ThresholdCurve], gap: float) -> list[int]:
     """As :func:`_one_window`, with a window for the rate among the positive and one for that among the others.
 
     Both rates grow with the cut, so the cuts of a group inside both windows are a range again. Up to ``STARTS`` windows
@@ -237,7 +237,7 @@ def _inside(rate: Floats, starts: Floats, gap: float) -> tuple[Ints, Ints]:
     return np.searchsorted(rate, starts - 1e-12, side="left"), np.searchsorted(rate, starts + gap + 1e-12, side="right")
 
 
-def _gap_of(curves: list[Curve], rows: list[int], constraint: str) -> float:
+def _gap_of(curves: list[ThresholdCurve], rows: list[int], constraint: str) -> float:
     names = {"demographic parity": ("selection",), "equal opportunity": ("true_positive",)}
     used = names.get(constraint, ("true_positive", "false_positive"))
     values = [[getattr(c, name)[i] for c, i in zip(curves, rows, strict=True)] for name in used]

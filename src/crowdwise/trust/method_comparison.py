@@ -50,7 +50,7 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError
 from crowdwise.trust.evidence import sample_items
-from crowdwise.trust.posterior_checks import Check, predictive_checks
+from crowdwise.trust.posterior_checks import PosteriorCheck, predictive_checks
 from crowdwise.trust.result_tables import Tables
 
 BINS = 10
@@ -102,7 +102,7 @@ class Comparison(Tables):
     agreement: Floats
     reliability: Floats
     calibration: Floats
-    checks: tuple[tuple[Check, ...], ...]
+    checks: tuple[tuple[PosteriorCheck, ...], ...]
     accuracy: Floats | None
     problems: dict[str, str]
     n_votes: int
@@ -247,7 +247,7 @@ class _Row:
     gain: Floats
     weight: Floats
     reliability: Floats
-    checks: tuple[Check, ...] = field(default=())
+    checks: tuple[PosteriorCheck, ...] = field(default=())
 
     @property
     def score(self) -> float:
@@ -270,7 +270,7 @@ def _row(
         )
         weight += np.bincount(hidden.item, weights=hidden.weights, minlength=len(votes))
         table += reliability_sums(p, hidden.label, hidden.weights)
-    checks: tuple[Check, ...] = ()
+    checks: tuple[PosteriorCheck, ...] = ()
     if replicates:
         own = consensus.confusion
         theta = predictive.read_out(votes, consensus.independent_posterior) if own is None else own.transpose(0, 2, 1)

@@ -40,7 +40,7 @@ CHECKS = ("disagreement", "uneven", "marginals", "dependence")
 
 
 @dataclass(frozen=True)
-class Check:
+class PosteriorCheck:
     """One statistic: what was seen, what the fit leads to expect (mean of the drawn ones), and the p-value."""
 
     name: str
@@ -51,14 +51,14 @@ class Check:
 
 def predictive_checks(
     votes: Votes, q: Floats, theta: Floats, *, replicates: int, rng: np.random.Generator
-) -> tuple[Check, ...]:
+) -> tuple[PosteriorCheck, ...]:
     """All four checks. ``theta[m, l, k]`` and the posterior q are the fit's."""
     votes, q = _sample(votes, q, rng)
     state = _State.of(votes, q, theta)
     seen = state.statistics(votes.label)
     drawn = np.array([state.statistics(state.draw(rng)) for _ in range(replicates)])
     return tuple(
-        Check(name, float(x), float(d.mean()), _p_value(x, d, both=name == "disagreement"))
+        PosteriorCheck(name, float(x), float(d.mean()), _p_value(x, d, both=name == "disagreement"))
         for name, x, d in zip(CHECKS, seen, drawn.T, strict=True)
     )
 
