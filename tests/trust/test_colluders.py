@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest, false_discovery_control
 
 import crowdwise as cw
+from crowdwise.core.collusion import find_rings, paired_votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust import colluders as null
 from crowdwise.trust import find_colluders, shared_mistakes
@@ -94,10 +96,78 @@ def test_no_false_alarms_of_shared_mistakes():
     assert binomtest(alarms, 48, 0.05, alternative="greater").pvalue > 0.05
 
 
-def test_rings_too_large_a_crowd_and_wrong_names_are_refused():
-    sim = cw.simulate.one_coin(30, n_annotators=600, votes_per_item=5, random_state=0)
-    with pytest.raises(InputError, match="shared_mistakes"):
-        find_colluders(sim.votes)
+def with_ring(votes, members, script, copies=1.0, seed=0):
+    """The votes with those of some annotators replaced by one answer per item, copied with a probability."""
+    rng = np.random.default_rng(seed)
+    inside = np.isin(votes.annotator, members)
+    copied = rng.random(votes.n_votes) < copies
+    other = (script[votes.item] + rng.integers(1, votes.n_classes, votes.n_votes)) % votes.n_classes
+    label = np.where(inside, np.where(copied, script[votes.item], other), votes.label)
+    return replace(votes, label=label.astype(votes.label.dtype))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("what", ["mistakes", "random labels", "noisy copies"])
+def test_a_ring_of_eleven_in_bluebird_does_not_capture_the_default(real, what, seed):
+    votes = cw.read_dataset(real("bluebird")).votes
+    rng = np.random.default_rng(seed)
+    members = np.sort(rng.choice(39, 11, replace=False))
+    wrong = rng.random(108) < (0.5 if what == "random labels" else 0.9)
+    attacked = with_ring(votes, members, np.where(wrong, 1 - votes.truth, votes.truth), 0.9 if "noisy" in what else 1.0)
+    found = find_colluders(attacked)
+    assert np.flatnonzero(found.flagged).tolist() == members.tolist()
+    consensus = cw.aggregate(attacked)
+    honest = attacked.without(attacked.annotators[members].tolist())
+    assert consensus.score(votes.truth) >= max(0.85, cw.aggregate(honest).score(votes.truth) - 0.02)
+    assert consensus.notes[0].startswith("11 annotators with 28% of the votes agree with each other")
+    ignored = cw.aggregate(attacked, collusion="ignore")
+    assert not any("agree with each other" in note for note in ignored.notes)
+
+
+def test_without_a_ring_nothing_changes(real):
+    for name in ("bluebird", "rte", "ducks", "temp"):
+        votes = cw.read_dataset(real(name)).votes
+        assert find_rings(votes) == []
+        looked, ignored = cw.aggregate(votes), cw.aggregate(votes, collusion="ignore")
+        assert np.array_equal(looked.posterior, ignored.posterior)
+        assert looked.notes == ignored.notes
+
+
+def test_copies_that_agree_with_the_rest_are_not_accused():
+    sim = cw.simulate.one_coin(400, n_annotators=20, n_classes=3, a=16.0, b=4.0, random_state=0)
+    copied = sim.votes.label.reshape(400, 20)[:, 0]
+    votes = with_ring(sim.votes, np.arange(6), copied.astype(np.int64))
+    assert not find_colluders(votes).flagged.any()
+    assert cw.aggregate(votes).score(sim.truth) >= 0.95
+
+
+def test_timestamps_show_who_was_copied():
+    sim = cw.simulate.colluders(300, n_annotators=20, share=0.25, random_state=1)
+    ring = np.flatnonzero(sim.parameters["colluders"])
+    time = np.where(sim.votes.annotator == ring[2], 0.0, 1.0 + sim.votes.annotator)
+    found = find_colluders(replace(sim.votes, timestamp=time))
+    assert found.first[ring[2]] == 1.0
+    assert np.all(found.first[ring] >= 0.0) and int(np.nanargmax(found.first)) == ring[2]
+    assert np.isnan(np.delete(found.first, ring)).all()
+    assert np.isnan(find_colluders(sim.votes).first).all()
+
+
+def test_several_labels_of_an_annotator_on_an_item_do_no_harm():
+    rng = np.random.default_rng(0)
+    item, who = np.repeat(np.arange(200), 16), np.tile(np.repeat(np.arange(8), 2), 200)
+    votes = cw.Votes.from_codes(
+        item, who, rng.integers(0, 4, 3200), items=np.arange(200), annotators=np.arange(8), classes=np.arange(4),
+        on_duplicate="all",
+    )  # fmt: skip
+    for _ in range(3):  # answers to an item counted twice once wrote over the table of votes
+        assert not cw.trust.find_groups(votes).flagged.any()
+        assert not find_colluders(votes).flagged.any()
+
+
+def test_large_crowds_are_looked_at_and_wrong_names_are_refused():
+    sim = cw.simulate.colluders(1500, n_annotators=600, share=0.1, votes_per_item=60, random_state=0)
+    found = find_colluders(sim.votes)
+    assert found.flagged.any() and not found.flagged[~sim.parameters["colluders"]].any()
     small = cw.simulate.one_coin(30, n_annotators=5, random_state=0).votes
     with pytest.raises(InputError, match="nobody"):
         find_colluders(small, trusted="nobody")
@@ -206,7 +276,7 @@ def test_adjusted_p_values_are_benjamini_hochbergs():
 
 def test_pairs_of_votes_are_all_pairs():
     indptr = np.array([0, 3, 3, 4, 9])
-    first, second = null.paired_votes(indptr, np.array([0, 2, 3]))
+    first, second = paired_votes(indptr, np.array([0, 2, 3]))
     expected = [pair for lo, hi in ((0, 3), (3, 4), (4, 9)) for pair in itertools.combinations(range(lo, hi), 2)]
     assert sorted(zip(first.tolist(), second.tolist(), strict=True)) == expected
 

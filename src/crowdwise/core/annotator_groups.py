@@ -119,7 +119,7 @@ def common_items(X: Any, M: int, K: int, min_common: int = MIN_COMMON) -> tuple[
     """The pairs i < j of annotators with at least ``min_common`` common items, and how many these are."""
     from scipy.sparse import csr_matrix
 
-    seen = csr_matrix((np.ones(len(X.data)), X.indices // K, X.indptr), shape=(X.shape[0], M))
+    seen = csr_matrix((np.ones(len(X.data)), X.indices // K, X.indptr.copy()), shape=(X.shape[0], M))
     seen.sum_duplicates()
     seen.data[:] = 1.0
     busy = np.flatnonzero(np.bincount(seen.indices, minlength=M) >= min_common)  # nobody else has so many in common

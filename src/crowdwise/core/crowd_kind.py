@@ -65,6 +65,8 @@ def own_options(votes: Votes) -> int | None:
     """The number of options of an item where most labels belong to one item each, as answers in free text do: the
     different labels of the item that has most of them. ``None`` where labels are classes of all items."""
     K = votes.n_classes
+    if K < OWN_LABELS * (np.diff(votes.indptr) > 0).sum():  # more items than labels of their own
+        return None
     item, label = np.divmod(np.unique(votes.item.astype(np.int64) * K + votes.label), max(K, 1))
     once = np.bincount(label, minlength=K)[label] == 1
     if len(votes) < ITEMS or not len(label) or once.mean() < OWN_LABELS:

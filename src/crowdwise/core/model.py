@@ -121,6 +121,7 @@ class Model(Parameterised, ABC):
         known = None if gold is None else votes.encode_truth(gold)
         self._check_votes(votes, known)
         log_prior = self._log_item_prior(votes, item_prior)
+        votes, seen = self._weighed(votes, log_prior)
         with shown(self.key, verbose, callback) as report:
             outcome = self._fit(votes, known, log_prior, report)
         found = resolve(
@@ -136,7 +137,7 @@ class Model(Parameterised, ABC):
         fields = consensus_fields(votes, outcome, labels, known, log_prior, found)
         why = [] if found.source == "none" else [found.reason]
         remarks = self._remarks(votes, fields["posterior"], labels, known)
-        fields["notes"] = [*outcome.notes, *why, *remarks, *copied_note(agreeing_items(votes))]
+        fields["notes"] = [*seen, *outcome.notes, *why, *remarks, *copied_note(agreeing_items(votes))]
         self.consensus_ = self.result.of(
             self, votes, answer_type=self.answer_type, vote_shares=self.vote_shares,
             seconds=time.perf_counter() - began, **fields,
@@ -191,6 +192,10 @@ class Model(Parameterised, ABC):
         q = self.predict_proba(votes)
         fitted = self._fitted()
         return fitted.classes[decide(q, fitted.prior, self.ties, np.random.default_rng(self.random_state))]
+
+    def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
+        """The votes with the weights that they are fitted by, and why."""
+        return votes, []
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         """The fit of all votes; of a class that says ``in_parts`` it is a fit of one part."""

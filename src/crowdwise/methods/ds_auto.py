@@ -59,6 +59,11 @@ probability 1/K, counts in pi (and (1/K) sum_k log pi_k is a part of J). Among a
 (:mod:`crowdwise.core.gold_regression`); labels go by that. Where they show that the crowd is worse than chance, the
 anchor is dropped, and votes mean what the gold labels say they mean.
 
+**Collusion.** The likelihood prefers a camp that agrees with itself, so that a ring with a third of the votes decides
+what all others are taken for. Rings are looked for first (:mod:`crowdwise.core.collusion`, which needs no truth), and
+a ring has one vote on an item: each member's vote has the weight 1 / the ring's votes there. Where none is seen nothing
+changes. Rules and items with options of their own are not looked at.
+
 **Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`, on by default), so
 that a probability of 0.9 is right about nine times in ten on real crowds. Without gold no label changes by it.
 
@@ -71,14 +76,15 @@ With so many classes that tables over pairs of them are out of proportion (``MAX
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, priors
+from crowdwise.core.collusion import Ring, discounted, find_rings
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
-from crowdwise.core.crowd_kind import CrowdKind, own_options, rates
+from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of, own_options, rates
 from crowdwise.core.dependence import SHARES, Setting, correct, votes_per_item
 from crowdwise.core.em import EMFit, Engine, Family, Stats
 from crowdwise.core.gold_regression import without_own
@@ -90,7 +96,7 @@ from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.starts import shares
 from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
-from crowdwise.errors import ParameterError, SizeError
+from crowdwise.errors import ParameterError, SizeError, listing
 from crowdwise.methods.bayes_mace import MACE
 from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene
@@ -130,6 +136,9 @@ class Auto(Anchored):
     exchangeable
         Each item has options of its own, as in a quiz: labels mean nothing across items. A number says how many
         options an item has. Without it, this is looked for where labels are as many as items.
+    collusion
+        ``"discount"``: a ring of annotators who agree with each other and not with the rest counts as one vote.
+        ``"ignore"``: not looked for. Votes in parts and streams are not looked at.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
@@ -153,7 +162,20 @@ class Auto(Anchored):
     tol: NonNegative = 1e-6
     abstains: bool = False
     exchangeable: bool | Annotated[int, Bounds(minimum=2)] = False
+    collusion: Literal["discount", "ignore"] = "discount"
+    rings_: list[Ring] = field(init=False, default_factory=list)
+    _crowd: CrowdKind = field(init=False)
     _sparse: SparseCoin | None = field(init=False)
+
+    def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
+        self.rings_ = []
+        sparse = self._options(votes, item_prior) or self._too_many_classes(votes, item_prior is not None)
+        if self.collusion == "ignore" or sparse:
+            return votes, []
+        self._crowd = self._kind(kind_of(crowd_sums(votes), votes.n_classes))
+        self.rings_ = find_rings(votes) if self._crowd != "rules" else []
+        notes = [ring_note(ring, votes) for ring in self.rings_]
+        return discounted(votes, self.rings_) if notes else votes, notes
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         options = self._options(votes, item_prior)
@@ -169,7 +191,7 @@ class Auto(Anchored):
                 "Use majority."
             )
         self._sparse = None
-        kind = self._kind(parts.kind)
+        kind = self._crowd if self.rings_ else self._kind(parts.kind)  # members of a ring are annotators
         fitted = self._people(parts, callback) if kind == "people" else self._plainer(kind, parts, callback)
         params, fit, others, by_votes = fitted
         known = parts.gold_items()
@@ -359,6 +381,17 @@ class Auto(Anchored):
         if gold is None and share >= GOLD_HELPS and len(votes) >= 2 * GOLD_ASKED:
             said += f" {GOLD_ASKED} gold labels would show which to go by (crowdwise gold names the items)."
         return [said]
+
+
+def ring_note(ring: Ring, votes: Votes) -> str:
+    """A sentence on a ring that counts as one vote."""
+    names = listing(votes.annotators[ring.members])
+    against = "and mostly against the others" if ring.outside < 0.0 else "and hardly with the others"
+    return (
+        f"{len(ring.members)} annotators with {ring.share:.0%} of the votes agree with each other, {against} "
+        f"({names}): they count as one vote on an item. Only gold labels show which side is right; collusion='ignore' "
+        "counts every vote."
+    )
 
 
 def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:

@@ -25,6 +25,7 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.collusion import paired_votes
 from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
@@ -39,7 +40,6 @@ from crowdwise.trust.agreement_coefficients import (
     ratio,
     weights_of,
 )
-from crowdwise.trust.colluders import paired_votes
 from crowdwise.trust.result_tables import Tables
 
 

@@ -46,6 +46,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.annotator_groups import PairBlocks, cut, tree
+from crowdwise.core.collusion import paired_votes
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, Fraction, RandomState, checked
 from crowdwise.core.intervals import Z
@@ -297,19 +298,6 @@ def ascended(beta: Floats, c: Floats, pseudo: Floats, steps: int = 3) -> Floats:
             - beta.max(axis=1, keepdims=True)
         )
     return beta
-
-
-def paired_votes(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """All pairs (first, second) of different votes on the same item, for some items."""
-    size = np.diff(indptr)[rows]
-    count = size * (size - 1) // 2
-    base = np.repeat(indptr[rows], count)
-    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    # The pair number t is (a, b), a < b, counted by b: t = b (b - 1) / 2 + a.
-    b = np.floor((1.0 + np.sqrt(8.0 * within + 1.0)) / 2.0).astype(np.int64)
-    b -= (b * (b - 1) // 2 > within).astype(np.int64)
-    b += ((b + 1) * b // 2 <= within).astype(np.int64)
-    return base + within - b * (b - 1) // 2, base + b
 
 
 def moments(votes: Votes, log_p: Floats, logit: Floats, weight: Floats, rows: Ints) -> dict[str, Floats]:

@@ -1,0 +1,434 @@
+"""Rings: annotators who agree with each other and not with the rest. No model of the truth is fitted.
+
+For a pair of annotators with common items only agreement is counted. Agreement beyond what both label habits make,
+kappa, is s_i s_j between independent annotators, whatever the truth and however hard the items are. Inside a ring it
+is not: members agree because they copy. What tells a ring is the gap between the two,
+
+    kappa inside the ring - skill of the ring as everybody *outside* it sees it,
+
+which is 1 for exact copies of random labels, more for copied mistakes, and at most 0.5 in real crowds, where
+annotators who are alike also agree with the rest. So the test is whether the agreement inside exceeds the skill by more
+than ``MARGIN``.
+
+===============  ============  =======  ===============================================================================
+symbol           code          shape    equation
+===============  ============  =======  ===============================================================================
+n[i, j], a       ``common``,   M x M    pairs of votes of i and j on one item, and how many of them agree
+                 ``agree``
+c[i, j]          ``chance``    M x M    sum_l share of l among i's votes * share of l among j's (two more votes by all)
+kappa[i, j]                    M x M    (a - c n) / ((1 - c) n)
+s[m]             ``skills``    M        argmin sum over j in H of (1 - c) n (kappa - s_m s_j)^2, 0 <= s <= 1; H: outside
+g[m]             ``seen``      M        the same without the limits, so that a ring of mistakes has g < 0
+z(C)             ``test``      1        sum over pairs in C of (a - n p) / sqrt(sum n p (1 - p)), p by g + MARGIN
+===============  ============  =======  ===============================================================================
+
+**Candidates** grow from the pairs that stand out most. The skill of an annotator is first taken from the median of the
+partners, which a ring of less than half does not move: the mean, and the likelihood, follow a ring that agrees with
+itself. An annotator joins who agrees with the candidate ``BAR`` times as much as its members do, surely (a binomial
+test at level / M); then the skills are learned again from everybody outside, until nothing changes. So the ring does
+not poison the null that it is tested by.
+
+**Which side is the ring** cannot be seen from votes: the two sides could change roles. A candidate with whose answers
+half of the crowd agrees is none. Where two candidates contradict each other, the one with fewer supporters is the ring;
+with ``trusted`` annotators, the one with which they agree less. At the end each ring is tested again without the others
+in the reference.
+
+**Level.** z is compared with the Normal quantile of level / pairs, in units of the spread of the z of all pairs outside
+(at least 1), so that hard items and habits that the model lacks make it harder to be accused, not easier.
+
+When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
+others guess, of half of those who do not; copies of somebody good, whose gap is small and which do no harm; a pact on a
+few items (:func:`crowdwise.trust.shared_mistakes`).
+
+Agreement of honest annotators as s_i s_j: Y. Ma, A. Olshevsky, C. Szepesvari and V. Saligrama, ICML 2018. The agreement
+matrix with adversaries: P. A. Traganitis and G. B. Giannakis, ICDM 2021. The gap, the search and the test are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.core.numerics import Floats, Ints, binomial_tail
+from crowdwise.data.votes import Votes
+
+Mask = npt.NDArray[np.bool_]
+
+MARGIN = 0.5
+"""By how much agreement inside a ring has to exceed what its skill, as the others see it, explains."""
+BAR = 0.65
+"""An annotator joins who agrees with a ring this many times as much as its members do with each other."""
+MIN_VOTES, MIN_COMMON = 8, 5
+"""The fewest votes of an annotator, and common items of a pair, that are looked at."""
+MOST_ANNOTATORS, MOST_PAIRS = 500, 3_000_000
+"""The annotators with the most votes are looked at, and, of items with many pairs of votes, a sample."""
+FEWEST = 6
+"""The fewest annotators among whom a ring can be told from the rest."""
+SEEDS, ROUNDS, STEPS = 30, 8, 15
+"""Pairs from which candidates grow, rounds in which rings are set apart, and steps in which a candidate grows."""
+ITERATIONS = 20
+OUTSIDE = 3
+"""The fewest annotators outside a ring."""
+LEAST_SKILL = 0.05
+"""The mean skill of those outside a ring under which they know no truth that it could contradict."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """Annotators who agree with each other and not with the rest.
+
+    Attributes
+    ----------
+    members
+        Positions in ``votes.annotators``.
+    inside, outside
+        Agreement beyond chance of the members with each other, and their skill as the others see it (below 0: they
+        contradict the others).
+    share
+        Their share of the votes.
+    p_value
+        Of the test, corrected for the number of pairs.
+    """
+
+    members: Ints
+    inside: float
+    outside: float
+    share: float
+    p_value: float
+
+
+def paired_votes(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """All pairs (first, second) of different votes on the same item, for some items."""
+    size = np.diff(indptr)[rows]
+    count = size * (size - 1) // 2
+    base = np.repeat(indptr[rows], count)
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    # The pair number t is (a, b), a < b, counted by b: t = b (b - 1) / 2 + a.
+    b = np.floor((1.0 + np.sqrt(8.0 * within + 1.0)) / 2.0).astype(np.int64)
+    b -= (b * (b - 1) // 2 > within).astype(np.int64)
+    b += ((b + 1) * b // 2 <= within).astype(np.int64)
+    return base + within - b * (b - 1) // 2, base + b
+
+
+@dataclass(frozen=True, eq=False)
+class PairAgreement:
+    """Agreement of all pairs of the annotators with the most votes.
+
+    Attributes
+    ----------
+    annotator
+        Their positions in ``votes.annotators``.
+    agree, common, chance
+        Pairs of votes on one item that agree, all of them, and the share that label habits alone make agree.
+    votes
+        How many votes each has.
+    item, place
+        The votes: codes of items, and positions in ``annotator``.
+    """
+
+    annotator: Ints
+    agree: Floats
+    common: Floats
+    chance: Floats
+    votes: Floats
+    item: Ints
+    place: Ints
+
+    @classmethod
+    def of(cls, votes: Votes) -> PairAgreement:
+        M, K = votes.n_annotators, votes.n_classes
+        counts = np.bincount(votes.annotator, minlength=M)
+        busy = np.argsort(-counts, kind="stable")[:MOST_ANNOTATORS]
+        busy = np.sort(busy[counts[busy] >= MIN_VOTES])
+        place = np.full(M, -1, dtype=np.int64)
+        place[busy] = np.arange(len(busy))
+        keep = place[votes.annotator] >= 0
+        item, who, label = votes.item[keep].astype(np.int64), place[votes.annotator[keep]], votes.label[keep]
+        size = np.bincount(item, minlength=len(votes))
+        indptr = np.append(0, np.cumsum(size))
+        cost = size * (size - 1) // 2
+        rows = np.arange(len(size))
+        if cost.sum() > MOST_PAIRS:
+            rows = np.random.default_rng(0).permutation(rows)
+            rows = np.sort(rows[: max(int(np.searchsorted(np.cumsum(cost[rows]), MOST_PAIRS)), 1)])
+        B = len(busy)
+        agree, common = np.zeros(B * B), np.zeros(B * B)
+        a, b = paired_votes(indptr, rows)
+        cell = who[a] * B + who[b]
+        common += np.bincount(cell, minlength=B * B)
+        agree += np.bincount(cell[label[a] == label[b]], minlength=B * B)
+        both = []
+        for table in (agree.reshape(B, B), common.reshape(B, B)):
+            table = table + table.T
+            np.fill_diagonal(table, 0.0)
+            both.append(table)
+        habit = np.bincount(who * K + label, minlength=B * K).reshape(B, K).astype(np.float64)
+        total = habit.sum(axis=1)
+        habit += 2.0 * habit.sum(axis=0) / max(float(total.sum()), 1.0)
+        habit /= habit.sum(axis=1, keepdims=True)
+        return cls(busy, both[0], both[1], habit @ habit.T, total, item, who)
+
+    def __len__(self) -> int:
+        return len(self.annotator)
+
+    @cached_property
+    def beyond(self) -> Floats:
+        """Agreements beyond chance."""
+        return self.agree - self.chance * self.common
+
+    @cached_property
+    def room(self) -> Floats:
+        """The agreements beyond chance that there could be."""
+        return (1.0 - self.chance) * self.common
+
+    @cached_property
+    def pairs(self) -> tuple[Ints, Ints]:
+        """The pairs i < j with enough common items, whose labels could differ."""
+        i, j = np.nonzero(np.triu((self.common >= MIN_COMMON) & (self.chance < 0.95), 1))
+        return i, j
+
+    def mask(self, members: Ints) -> Mask:
+        mask = np.zeros(len(self), dtype=bool)
+        mask[members] = True
+        return mask
+
+    def kappa(self, members: Ints, prior: float = 0.0) -> Floats:
+        """Every annotator's agreement beyond chance with some members; 0 without common items."""
+        room = self.room[:, members].sum(axis=1) + prior
+        beyond = self.beyond[:, members].sum(axis=1)
+        return np.asarray(np.divide(beyond, room, out=np.zeros(len(self)), where=room > 0.0))
+
+    def inside(self, members: Ints) -> float:
+        """The members' agreement beyond chance with each other."""
+        block = np.ix_(members, members)
+        return float(self.beyond[block].sum() / max(float(self.room[block].sum()), 1e-9))
+
+    def typical(self) -> Floats:
+        """g by the median of the partners, as a share of the typical skill: a minority does not move it."""
+        n = np.where(self.common >= MIN_COMMON, self.common, 0.0)
+        kappa = np.divide(self.beyond, self.room, out=np.zeros_like(n), where=(n > 0.0) & (self.room > 0.0))
+        order = np.argsort(kappa, axis=1, kind="stable")
+        upto = np.cumsum(np.take_along_axis(n, order, axis=1), axis=1)
+        total = upto[:, -1]
+        at = order[np.arange(len(n)), (upto >= 0.5 * total[:, None]).argmax(axis=1)]
+        middle = np.where(total > 0.0, kappa[np.arange(len(n)), at], 0.0)
+        mean = float((np.maximum(middle, 0.0) * total).sum() / max(float(total.sum()), 1e-9))
+        return np.asarray(np.clip(middle / np.sqrt(max(mean, 1e-4)), -1.0, 1.0))
+
+    def skills(self, reference: Mask) -> Floats:
+        """s of everybody, by agreement with the reference."""
+        at = np.flatnonzero(reference)
+        beyond, room = self.beyond[:, at], self.room[:, at]
+        s = np.full(len(self), 0.6)
+        for _ in range(ITERATIONS):
+            w = s[at]
+            s = 0.5 * (s + np.clip((beyond @ w) / np.maximum(room @ (w * w), 1e-9), 0.0, 1.0))
+        return s
+
+    def seen(self, reference: Mask, skill: Floats) -> tuple[Floats, Floats]:
+        """g of everybody, by agreement with the reference, and the room there was for it."""
+        w = reference * skill
+        room = self.room @ (w * w)
+        return np.divide(self.beyond @ w, room, out=np.zeros(len(self)), where=room > 1e-6), room
+
+    def excess(self, i: Any, j: Any, kappa: Any) -> tuple[Floats, Floats]:
+        """Agreements of pairs beyond those that kappa makes, and their variance."""
+        c, n = self.chance[i, j], self.common[i, j]
+        p = np.clip(c + (1.0 - c) * np.clip(kappa, -1.0, 0.98), 0.02, 0.98)
+        return self.agree[i, j] - n * p, n * p * (1.0 - p)
+
+    def surprise(self, members: Ints, skill: Floats) -> Floats:
+        """p-value of every annotator's agreement with the members, where skill explains it; an item counts once."""
+        cross = np.outer(skill, skill[members])
+        c, n = self.chance[:, members], self.common[:, members]
+        expected = (n * np.clip(c + (1.0 - c) * cross, 0.02, 0.98)).sum(axis=1)
+        pairs = np.maximum(n.sum(axis=1), 1e-9)
+        own = self.mask(members)
+        on_item = np.bincount(self.item, weights=own[self.place], minlength=int(self.item.max(initial=-1)) + 1)
+        shared = (on_item[self.item] - own[self.place]) > 0.0
+        items = np.minimum(np.bincount(self.place[shared], minlength=len(self)), pairs)
+        return binomial_tail(items * self.agree[:, members].sum(axis=1) / pairs, items, expected / pairs)
+
+    def support(self, members: Ints, free: Mask) -> float:
+        """The share of the votes, among those compared with the members, that are theirs or agree with them."""
+        compared = free & ~self.mask(members) & (self.common[:, members].sum(axis=1) > 0.0)
+        own = float(self.votes[members].sum())
+        along = np.clip(self.kappa(members, prior=2.0), 0.0, 1.0)
+        return (own + float((self.votes * along)[compared].sum())) / (own + float(self.votes[compared].sum()))
+
+    def lead(self, one: Ints, other: Ints, free: Mask, trusted: Mask | None) -> float:
+        """Votes of one side and of those who agree with it more, less those of the other side; or what the trusted
+        say."""
+        for_one, for_other = self.kappa(one), self.kappa(other)
+        lean = (for_one - for_other) / (np.abs(for_one) + np.abs(for_other) + 0.1)
+        if trusted is not None:
+            return float((self.votes * lean)[trusted].sum())
+        rest = free & ~self.mask(np.append(one, other))
+        return float(self.votes[one].sum() - self.votes[other].sum() + (self.votes * lean)[rest].sum())
+
+
+@dataclass(eq=False)
+class _Search:
+    pairs: PairAgreement
+    trusted: Mask | None
+    level: float
+
+    def __post_init__(self) -> None:
+        self.i, self.j = self.pairs.pairs
+        self.bar = -NormalDist().inv_cdf(self.level / max(len(self.i), 1))
+
+    def rings(self) -> list[Ints]:
+        ring: Ints = np.full(len(self.pairs), -1, dtype=np.int64)
+        number = 0
+        for _ in range(ROUNDS):
+            free = ring < 0
+            chosen = self.chosen(self.candidates(free), free)
+            for members in chosen:
+                ring[members] = number
+                number += 1
+            if not chosen:
+                break
+        rings = [np.flatnonzero(ring == r) for r in range(number)]
+        while rings:  # each without the others in its reference
+            free = ~self.pairs.mask(np.concatenate(rings))
+            z = [self.test(members, free)[0] for members in rings]
+            if min(z) >= self.bar:
+                break
+            rings.pop(int(np.argmin(z)))
+        return rings
+
+    def candidates(self, free: Mask) -> list[tuple[float, Ints]]:
+        """Groups that pass the test, with their z."""
+        pairs, out = self.pairs, list[tuple[float, Ints]]()
+        at = np.flatnonzero(free)
+        part = replace(
+            pairs, annotator=pairs.annotator[at], **{
+                name: getattr(pairs, name)[np.ix_(at, at)] for name in ("agree", "common", "chance")
+            },
+        )  # fmt: skip
+        middle = np.zeros(len(pairs))
+        middle[at] = part.typical()
+        skill = pairs.skills(free)
+        for known in (middle, np.clip(pairs.seen(free, skill)[0], -1.0, 1.0)):
+            s = np.maximum(known, 0.0)
+            excess, variance = pairs.excess(self.i, self.j, np.maximum(s[self.i], s[self.j]) + MARGIN)
+            z = excess / np.sqrt(variance)
+            seeds = np.flatnonzero(free[self.i] & free[self.j] & (z >= 1.0))
+            used, tried = np.zeros(len(pairs), dtype=bool), 0
+            for seed in seeds[np.argsort(-z[seeds], kind="stable")].tolist():
+                pair = np.array([self.i[seed], self.j[seed]])
+                if used[pair].any():
+                    continue
+                if tried == SEEDS:
+                    break
+                tried += 1
+                members = self.grown(pair, free, s)
+                used[pair] = used[members] = True
+                if len(members) < 2 or (len(members) == 2 and z[seed] < self.bar - 1.0):
+                    continue
+                if any(np.array_equal(members, other) for _, other in out) or not self.may_be(members, free):
+                    continue
+                value = self.test(members, free & ~pairs.mask(members))[0]
+                if value >= self.bar:
+                    out.append((value, members))
+        return out
+
+    def may_be(self, members: Ints, free: Mask) -> bool:
+        """Whether the votes allow that this side is the ring."""
+        if self.trusted is not None:
+            return not self.trusted[members].any()
+        return self.pairs.support(members, free) < 0.5
+
+    def grown(self, members: Ints, free: Mask, skill: Floats) -> Ints:
+        """A candidate with all who agree with it, and without those who do not."""
+        pairs = self.pairs
+        for step in range(STEPS):
+            p = pairs.surprise(members, skill)
+            joins = free & (pairs.kappa(members) >= BAR * pairs.inside(members)) & (p <= self.level / len(pairs))
+            new = np.flatnonzero(joins)
+            if step == 0:
+                new = np.union1d(new, members)
+            if len(new) > 2 * len(members) + 1:
+                new = np.union1d(members, new[np.argsort(p[new], kind="stable")][: len(members) + 1])
+            same = np.array_equal(new, members)
+            members = new
+            if len(members) < 2 or same:
+                break
+            if len(members) > 2:
+                skill = pairs.skills(free & ~pairs.mask(members))
+        return members
+
+    def test(self, members: Ints, outside: Mask) -> tuple[float, float, float]:
+        """z, and the agreement inside and the skill as seen from outside; z is -inf where there is no gap."""
+        pairs, nothing = self.pairs, (-np.inf, 0.0, 0.0)
+        if outside.sum() < OUTSIDE:
+            return nothing
+        skill = pairs.skills(outside)
+        g, room = pairs.seen(outside, skill)
+        votes = pairs.votes[outside]
+        if room[members].sum() < 1.0 or (skill[outside] * votes).sum() < LEAST_SKILL * votes.sum():
+            return nothing
+        own = float((g * room)[members].sum() / room[members].sum())
+        inside = pairs.inside(members)
+        if inside - own < MARGIN:
+            return -np.inf, inside, own
+        i, j = (members[at] for at in np.triu_indices(len(members), 1))
+        excess, variance = pairs.excess(i, j, own + MARGIN)
+        both = outside[self.i] & outside[self.j]
+        i, j = self.i[both], self.j[both]
+        rest, spread = pairs.excess(i, j, skill[i] * skill[j])
+        z = rest / np.sqrt(spread)
+        scale = max(1.0, 1.4826 * float(np.median(np.abs(z - np.median(z))))) if len(z) > 20 else 1.0
+        return float(excess.sum() / np.sqrt(variance.sum()) / scale), inside, own
+
+    def chosen(self, candidates: list[tuple[float, Ints]], free: Mask) -> list[Ints]:
+        """Of the candidates those that no rival with fewer supporters contradicts, without overlaps."""
+        out: list[Ints] = []
+        for _, members in sorted(candidates, key=lambda entry: -entry[0]):
+            if all(
+                np.intersect1d(members, other).size or self.pairs.lead(other, members, free, self.trusted) >= 0.0
+                for _, other in candidates
+                if self.pairs.room[np.ix_(members, other)].sum() > 0.0
+            ) and not any(np.intersect1d(members, other).size for other in out):
+                out.append(members)
+        return out
+
+
+def find_rings(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05) -> list[Ring]:
+    """The rings of a crowd, the largest first; none where there are fewer than ``FEWEST`` annotators."""
+    if votes.n_classes < 2 or votes.n_annotators < FEWEST:
+        return []
+    pairs = PairAgreement.of(votes)
+    if len(pairs) < FEWEST or not len(pairs.pairs[0]):
+        return []
+    search = _Search(pairs, None if trusted is None else trusted[pairs.annotator], level)
+    rings = search.rings()
+    free = ~pairs.mask(np.concatenate(rings)) if rings else None
+    out = []
+    for members in rings:
+        assert free is not None
+        z, inside, own = search.test(members, free)
+        p = min(NormalDist().cdf(-z) * len(search.i), 1.0)
+        share = float(pairs.votes[members].sum()) / votes.n_votes
+        out.append(Ring(pairs.annotator[members], inside, own, share, p))
+    return sorted(out, key=lambda ring: (-len(ring.members), ring.members[0]))
+
+
+def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
+    """The votes with weights by which each ring has one vote on an item."""
+    group = np.full(votes.n_annotators, -1, dtype=np.int64)
+    for r, ring in enumerate(rings):
+        group[ring.members] = r
+    of = group[votes.annotator]
+    inside = of >= 0
+    cell = votes.item[inside].astype(np.int64) * len(rings) + of[inside]
+    _, code, size = np.unique(cell, return_inverse=True, return_counts=True)
+    weight = votes.weights.astype(np.float64).copy()
+    weight[inside] /= size[code]
+    return replace(votes, weight=weight)
