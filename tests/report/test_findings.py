@@ -96,13 +96,33 @@ def test_names_and_row_order_do_not_matter():
 
 def test_a_captured_crowd_convicts_nobody():
     crowd = cw.simulate.colluders(800, n_annotators=30, share=0.4, n_classes=3, random_state=0)
-    found = cw.diagnose(crowd.votes)
+    found = cw.diagnose(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene"))
     assert found.inspection.captured
-    assert {f.kind for f in found.findings} == {"captured", "copiers"}
+    assert {f.kind for f in found.findings} == {"captured", "camps"}
     assert found.by_verdict("drop") == []
     assert np.isnan(found.expected)
     honest = set(crowd.votes.annotators[~crowd.parameters["colluders"]].tolist())
-    assert honest & set(found.by_verdict("unclear")) == honest - set(found.names("copiers"))
+    assert honest & set(found.by_verdict("unclear")) == honest
+
+
+def test_two_camps_are_named_and_gold_is_asked_for():
+    crowd = cw.simulate.colluders(800, n_annotators=30, share=0.4, n_classes=3, random_state=0)
+    found = cw.diagnose(crowd.votes)
+    assert not found.inspection.captured
+    (camps,) = found.of_kind("camps")
+    ring = set(crowd.votes.annotators[crowd.parameters["colluders"]].tolist())
+    assert set(camps.annotators) == ring
+    assert set(found.by_verdict("look")) >= ring and found.by_verdict("drop") == []
+    assert camps.numbers["others"] == 18 and camps.numbers["outside"] < 0.0 < 0.9 < camps.numbers["inside"]
+    place = {name: n for n, name in enumerate(crowd.votes.items.tolist())}
+    asked = [place[name] for name in camps.items]
+    assert len(asked) == 50 and crowd.parameters["attacked"][asked].mean() > 0.9
+    said = to_dict(camps, FINDINGS[camps.kind])
+    assert said["sentence"].startswith("12 annotators with 40% of the votes agree with each other and contradict")
+    assert "gold" in said["advice"] and "m-msr" in said["advice"]
+    gold = {name: crowd.votes.classes[crowd.truth[place[name]]] for name in camps.items}
+    decided = cw.diagnose(crowd.votes, gold=gold)
+    assert set(decided.by_verdict("drop")) == ring
 
 
 def test_known_truth_frees_a_captured_crowd():
@@ -234,24 +254,6 @@ def test_findings_that_say_the_same_are_one_line_with_a_count():
 def test_names_that_are_numbers_say_what_they_are():
     assert [named("class", c) for c in (0, "3", -1, 2.5, "dog", "v2", "12:5")] == [
         "class 0", "class 3", "class -1", "class 2.5", "dog", "v2", "class 12:5",
-    ]  # fmt: skip
-
-
-def test_rings_join_the_groups_they_overlap():
-    votes = planted(0, votes_per_item=5)[0][:100]
-    seen = inspect(votes, cw.aggregate(votes, "anchored"))
-
-    class Shared:
-        groups = (["a0", "a1"], ["a5", "a6"])
-
-    class Rings:
-        groups = (["a1", "a2"], ["a8", "a9"])
-        annotators = ("a1", "a2", "a8", "a9")
-
-    object.__setattr__(seen, "shared", Shared())
-    object.__setattr__(seen, "rings", Rings())
-    assert [(set(m), why) for m, why in seen.groups] == [
-        ({"a0", "a1", "a2"}, "agreement and mistakes"), ({"a5", "a6"}, "mistakes"), ({"a8", "a9"}, "agreement"),
     ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import DOUBT, GUESSING, AnswerRules, Figures, Frame, line, where
+from crowdwise.core.collusion import paired_votes
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.data.rankings import Rankings
@@ -29,7 +30,6 @@ from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 from crowdwise.trust import agreement_coefficients as coefficients
 from crowdwise.trust.agreement_coefficients import Patterns, check_unweighted, ratio
-from crowdwise.trust.colluders import paired_votes
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import begun, named, percent
 

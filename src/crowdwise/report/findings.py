@@ -9,7 +9,9 @@ kind               condition                                                    
                    classes for others (``swaps``)
 ``spammer``        no better than guessing at their label rates                      drop
 ``constant``       always says the same class, and skill is not above 0              drop
-``copiers``        a group that makes the same mistakes, or agrees too much          look
+``camps``          a ring: agrees with itself, not with the rest (``core.collusion``);  look
+                   no other verdict on its members without gold
+``copiers``        a group that makes the same mistakes                              look
 ``drift``          got worse over time                                               look
 ``confusion``      takes one class for another, far more often than the others do    look
 ``bias``           names a class too often, by ``MATTERS`` of their votes or more    look
@@ -43,6 +45,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise import registry
+from crowdwise.core.collusion import Ring
 from crowdwise.core.crowd_kind import crowd_sums, kind_of, rules_in
 from crowdwise.core.numerics import Floats, binomial_tail
 from crowdwise.core.result import Result
@@ -186,7 +189,10 @@ def concluded(seen: Inspection) -> Diagnosis:
     found = [*_about_annotators(seen), *_about_groups(seen), *_about_pairs(seen), *_about_items(seen)]
     found += _about_panel(seen)
     if seen.captured:  # a captured consensus convicts the innocent: no verdict rests on it
-        found = [finding for finding in found if finding.kind in (FindingKind.CAPTURED, FindingKind.COPIERS)]
+        kept = (FindingKind.CAPTURED, FindingKind.CAMPS, FindingKind.COPIERS)
+        found = [finding for finding in found if finding.kind in kept]
+    elif seen.ring and not seen.with_gold:  # which camp is right only gold shows
+        found = [finding for finding in found if len(finding.annotators) != 1 or finding.annotators[0] not in seen.ring]
     start = Verdict.KEEP if seen.people is not None and not seen.captured else Verdict.UNCLEAR
     value, *ends = UNKNOWN if seen.captured else seen.consensus.expected_accuracy()
     return _judged(seen.consensus, found, FINDINGS, start, value, (ends[0], ends[1]), seen)
@@ -302,18 +308,35 @@ def _kinds(
 
 
 def _about_groups(seen: Inspection) -> list[Finding]:
-    out = []
-    for members, why in seen.groups:
-        numbers = {"mistakes": float("mistakes" in why), "agreement": float("agreement" in why)}
+    out = [_camps(seen.votes, ring) for ring in (seen.rings.rings if seen.rings is not None else [])]
+    for members in seen.groups:
         inside = set(members)
         shared = [x for a, b, x in (seen.shared.edges if seen.shared is not None else []) if {a, b} <= inside]
-        if shared and "mistakes" in why:
-            numbers["shared"] = max(shared)
-        out.append(Finding(FindingKind.COPIERS, tuple(members), numbers=numbers))
+        if not inside <= seen.ring:
+            out.append(Finding(FindingKind.COPIERS, tuple(members), numbers={"shared": max(shared)} if shared else {}))
     if seen.captured:
-        size = max((len(members) for members, _ in seen.groups), default=0)
+        size = max((len(members) for members in seen.groups), default=0)
         out.append(Finding(FindingKind.CAPTURED, numbers={"size": size, "annotators": seen.votes.n_annotators}))
     return out
+
+
+def _camps(votes: Votes, ring: Ring) -> Finding:
+    """A ring and the rest, with the items on which they differ, those first that most votes speak about."""
+    inside = np.isin(votes.annotator, ring.members)
+    tables = [
+        np.bincount(votes.item[at] * votes.n_classes + votes.label[at], minlength=len(votes) * votes.n_classes)
+        .reshape(len(votes), -1) for at in (inside, ~inside)
+    ]  # fmt: skip
+    one, other = tables
+    differ = (one.argmax(axis=1) != other.argmax(axis=1)) & (one.any(axis=1)) & (other.any(axis=1))
+    items = np.flatnonzero(differ)
+    items = items[np.argsort(-np.minimum(one.max(axis=1), other.max(axis=1))[items], kind="stable")]
+    numbers = {
+        "share": ring.share, "inside": ring.inside, "outside": ring.outside, "items": len(items),
+        "others": len(np.unique(votes.annotator[~inside])),
+    }  # fmt: skip
+    names = tuple(votes.annotators[ring.members].tolist())
+    return Finding(FindingKind.CAMPS, names, items=tuple(votes.items[items[:NAMED]].tolist()), numbers=numbers)
 
 
 def _about_pairs(seen: Inspection) -> list[Finding]:

@@ -17,8 +17,8 @@ field          from                                                 holds
 =============  ===================================================  ==================================================
 
 Large crowds: shared mistakes are looked for in a sample of the items (votes x classes up to ``MOST_WORK``), rings among
-at most 500 annotators, groups among those with the most votes (pairs x classes³ up to ``MOST_PAIRED``), shared mistakes
-and groups with at most ``MANY`` classes, and capacities are left out, or go without intervals, where annotators x
+the 500 annotators with the most votes, groups also (pairs x classes³ up to ``MOST_PAIRED``), shared mistakes and groups
+with at most ``MANY`` classes, and capacities are left out, or go without intervals, where annotators x
 classes² are too many. ``notes`` says so.
 """
 
@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.annotator_groups import answers, common_items
+from crowdwise.core.collusion import discounted
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Fraction, checked
 from crowdwise.core.leave_one_out import LeaveOneOut
@@ -42,7 +43,6 @@ from crowdwise.trust.colluders import SharedMistakes, shared_mistakes
 from crowdwise.trust.collusion_rings import Colluders, find_colluders
 from crowdwise.trust.dependent_groups import DependentGroups, find_groups
 from crowdwise.trust.evidence import check_match, read_evidence, sample_items
-from crowdwise.trust.flags import FlagKind
 from crowdwise.trust.item_review import ItemReport, assess_items
 from crowdwise.trust.spammers import Spammers, capacity_spammers, channel_capacity
 
@@ -75,45 +75,38 @@ class Inspection:
     shared: SharedMistakes | None = None
     rings: Colluders | None = None
     dependent: DependentGroups | None = None
+    with_gold: bool = False
+    """Whether gold labels were given."""
     notes: dict[str, str] = field(default_factory=dict)
     """Step -> why it was left out, or what it looked at."""
+
+    @property
+    def ring(self) -> set[Any]:
+        """The members of rings."""
+        return set(self.rings.annotators) if self.rings is not None else set()
 
     @property
     def captured(self) -> bool:
         """Whether those who repeat each other may have decided the consensus, so that it convicts the others.
 
-        A group of half of the annotators or more; or a ring that most of the others look random, or worse, beside.
+        A group of half of the annotators or more; or a ring whose votes are the labels more often than those of the
+        others are.
         """
-        M = self.votes.n_annotators
-        if any(2 * len(members) >= M for members, _ in self.groups):
+        if any(2 * len(members) >= self.votes.n_annotators for members in self.groups):
             return True
-        ring = set(self.rings.annotators) if self.rings is not None else set()
-        if not ring or self.people is None:
+        if self.rings is None or not self.rings.flagged.any() or self.with_gold:
             return False
-        bad = {*self.people.flagged(FlagKind.WORSE_THAN_CHANCE), *self.people.flagged(FlagKind.RANDOM)} - ring
-        return 2 * len(bad) > M - len(ring)
+        agrees = self.votes.label == self.consensus.label_codes[self.votes.item]
+        inside = self.rings.flagged[self.votes.annotator]
+        return bool(agrees[inside].mean() >= agrees[~inside].mean())
 
     @property
-    def groups(self) -> list[tuple[list[Any], str]]:
-        """Annotators who repeat each other, the largest group first: members, and what shows it.
-
-        Groups that share mistakes; rings join the group they overlap, or stand for themselves.
-        """
-        found: list[tuple[set[Any], set[str]]] = []
-        if self.shared is not None:
-            found = [(set(members), {"mistakes"}) for members in self.shared.groups if len(members) > 1]
-        for ring in self.rings.groups if self.rings is not None else []:
-            touched = [entry for entry in found if entry[0] & set(ring)]
-            members, why = set(ring), {"agreement"}
-            for entry in touched:
-                members |= entry[0]
-                why |= entry[1]
-                found.remove(entry)
-            if len(members) > 1:
-                found.append((members, why))
+    def groups(self) -> list[list[Any]]:
+        """Annotators who repeat each other, the largest group first: rings, and those who share mistakes."""
+        out = [*(self.rings.groups if self.rings is not None else [])]
+        out += [members for members in (self.shared.groups if self.shared is not None else []) if len(members) > 1]
         place = {name: m for m, name in enumerate(self.votes.annotators.tolist())}
-        ordered = [(sorted(members, key=place.__getitem__), " and ".join(sorted(why))) for members, why in found]
-        return sorted(ordered, key=lambda entry: (-len(entry[0]), place[entry[0][0]]))
+        return sorted(out, key=lambda members: (-len(members), place[members[0]]))
 
 
 @checked
@@ -135,8 +128,12 @@ def inspect(
             notes[step] = str(error)
             return None
 
+    rings = attempt("rings", lambda: _rings(votes, level))
+    every = votes
+    if rings is not None and rings.rings:  # a ring is one voice where votes judge each other
+        votes = discounted(votes, rings.rings)
     evidence = attempt("evidence", lambda: read_evidence(votes, consensus, gold))
-    found: dict[str, Any] = {"evidence": evidence}
+    found: dict[str, Any] = {"evidence": evidence, "rings": rings, "with_gold": gold is not None}
     if evidence is not None:
         judge = {"level": level, "evidence": evidence}
         capacity = _capacity if M * K * K <= MOST_CELLS else None
@@ -152,10 +149,11 @@ def inspect(
     some, q = (votes, posterior) if all_items else (votes[rows], posterior[rows])
     if not all_items:
         notes["shared mistakes"] = f"Looked for in {len(rows):,} of {len(votes):,} items, drawn at random."
+    if rings is not None and rings.rings:  # their mistakes in common are known
+        some = some.select(~rings.flagged[some.annotator])
     found["shared"] = attempt("shared mistakes", lambda: _shared(some, q, level))
-    found["rings"] = attempt("rings", lambda: _rings(votes, level))
-    found["dependent"] = attempt("groups", lambda: _dependent(votes, level, notes))
-    return Inspection(votes, consensus, level, notes=notes, **found)
+    found["dependent"] = attempt("groups", lambda: _dependent(every, level, notes))
+    return Inspection(every, consensus, level, notes=notes, **found)
 
 
 def _capacity(theta: Floats) -> Floats:

@@ -49,7 +49,7 @@ def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]
     names = votes.annotators.tolist()
     # A captured consensus convicts the innocent, so its flags are not shown.
     flags = seen.people.flags if seen.people is not None and not seen.captured else ((),) * len(names)
-    group = {name: g + 1 for g, (members, _) in enumerate(seen.groups) for name in members}
+    group = {name: g + 1 for g, members in enumerate(seen.groups) for name in members}
     rank = np.array([RANK[found.verdicts[name]] for name in names])
     order = np.lexsort((-consensus.votes_per_annotator, -columns["suspicion"], rank))
     kinds: dict[Any, list[str]] = {}
@@ -140,12 +140,13 @@ GAP, CLOSE, LABEL = 40.0, 14.0, 84.0
 def group_section(found: Diagnosis) -> dict[str, Any]:
     """Groups with their members, links and sentences, and the layout of the drawing."""
     seen = found.inspection
-    said = [sentence(finding) for finding in found.of_kind(FindingKind.COPIERS)]
+    kinds = (FindingKind.CAMPS, FindingKind.COPIERS)
+    words = {finding.annotators: sentence(finding) for kind in kinds for finding in found.of_kind(kind)}
     groups: list[dict[str, Any]] = []
-    for (members, why), words in zip(seen.groups, said, strict=True):
+    for members in seen.groups:
         names, links = [str(name) for name in members], _links(seen, members)
         groups.append(
-            {"members": names, "why": why, "sentence": words, "links": links, "drawing": layout(names, links)}
+            {"members": names, "sentence": words[tuple(members)], "links": links, "drawing": layout(names, links)}
         )
     repeated = {frozenset(group["members"]) for group in groups}
     innocent = [

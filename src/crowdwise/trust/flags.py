@@ -53,6 +53,7 @@ class FindingKind(StrEnum):
     """What a diagnosis can find, the most pressing first (see :mod:`crowdwise.report.findings`)."""
 
     CAPTURED = "captured"
+    CAMPS = "camps"
     RULES = "rules"
     ADVERSARY = "adversary"
     SPAMMER = "spammer"

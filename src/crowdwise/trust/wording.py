@@ -16,6 +16,12 @@ FINDINGS: Mapping[str, FindingWords] = {
         "One group may decide the consensus",
         "Label a few items yourself and pass them as gold, or fit again without the group.",
     ),
+    FindingKind.CAMPS: FindingWords(
+        "Two camps",
+        "Label some of these items yourself and pass them as gold: that decides. Robust fits to compare with: m-msr, "
+        "grouped-dawid-skene.",
+        Verdict.LOOK,
+    ),
     FindingKind.RULES: FindingWords(
         "Rules", "Label some items that they cover, and pass them as gold.", Verdict.UNCLEAR
     ),
@@ -232,6 +238,15 @@ def sentence(finding: Finding) -> str:
             f"{x['size']:.0f} of {x['annotators']:.0f} annotators repeat each other and may have decided the "
             "consensus: then the others look wrong and are not. Nobody is judged before that is resolved."
         )
+    if kind is FindingKind.CAMPS:
+        against = "contradict" if x["outside"] < 0.0 else "hardly agree with"
+        asked = joined([named("item", item) for item in finding.items[:3]])
+        where = f" They differ on {counted(round(x['items']), 'item')}, first {asked}." if finding.items else ""
+        members = joined([named("annotator", m) for m in finding.annotators], 12)
+        return (
+            f"{len(finding.annotators)} annotators with {percent(x['share'])} of the votes agree with each other and "
+            f"{against} the other {x['others']:,.0f}: {members}. Votes do not show which camp is right.{where}"
+        )
     if kind is FindingKind.RULES:
         return (
             f"{len(finding.annotators):,} of {x['annotators']:,.0f} annotators name one class or nothing, as rules do. "
@@ -239,9 +254,7 @@ def sentence(finding: Finding) -> str:
         )
     if kind is FindingKind.COPIERS:
         shared = f" ({percent(x['shared'])} of them in common)" if "shared" in x else ""
-        reasons = [f"make the same mistakes{shared}"] if x["mistakes"] else []
-        reasons += ["agree more than independent annotators would"] if x["agreement"] else []
-        return begun(f"{joined(named('annotator', m) for m in finding.annotators)} {joined(reasons)}.")
+        return begun(f"{joined(named('annotator', m) for m in finding.annotators)} make the same mistakes{shared}.")
     if kind is FindingKind.PAIR:
         return pair_words(finding.classes, x)
     if kind is FindingKind.PANEL:
