@@ -90,7 +90,7 @@ def _stream(folder: Path) -> Any:
         if "item_names" not in facts:
             raise ReadError(f"{folder} was saved without names: open it with crowdwise.Online.load.")
         model = registry.create(facts["method"], **facts["params"])
-    return Online.load(folder, model)
+    return Online.of_files(saved, model)
 
 
 def _campaign(folder: Path) -> Campaign:

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crowdwise as cw
-from crowdwise import registry
+from crowdwise import registry, saved
+from crowdwise.data.saved_files import read_saved
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError, ReadError
+from crowdwise.online import stream_files
 from crowdwise.online.annotator_tables import remaining_share
 from crowdwise.online.stream import PASSES
 from crowdwise.online.vote_store import CodedBatch, Index, VoteStore
@@ -475,3 +477,13 @@ def test_a_copy_goes_its_own_way() -> None:
     assert np.array_equal(online.consensus().posterior[:, :], before)
     online = online.copy().partial_fit(some[1])
     assert np.array_equal(online.consensus().posterior, twin.consensus().posterior)
+
+
+def test_a_saved_stream_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    votes = cw.simulate.one_coin(20, n_annotators=4, random_state=0).votes
+    cw.Online(cw.OneCoin()).partial_fit(votes).save(tmp_path / "stream")
+    read: list[Path] = []
+    for module in (saved, stream_files):
+        monkeypatch.setattr(module, "read_saved", lambda folder, kind: read.append(folder) or read_saved(folder, kind))
+    assert len(cw.load(tmp_path / "stream").item_names) == 20
+    assert read == [tmp_path / "stream"]

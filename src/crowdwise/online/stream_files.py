@@ -69,13 +69,17 @@ class SavedStream(Parameterised):
     @classmethod
     def load(cls, folder: str | os.PathLike[str], model: EMModel) -> Self:
         """Read what :meth:`save` wrote; ``model`` must be the model that it was made with."""
-        saved = read_saved(folder, "stream")
+        return cls.of_files(read_saved(folder, "stream"), model)
+
+    @classmethod
+    def of_files(cls, saved: SavedFiles, model: EMModel) -> Self:
+        """As :meth:`load`, from the files that were read."""
         facts = read_facts(saved)
         with saved.reading():
             params = _params(model)
             if (facts["method"], facts["params"]) != (model.key, params):
                 raise ParameterError(
-                    f"{folder} holds a stream of {facts['method']} with {facts['params']}: "
+                    f"{saved.folder} holds a stream of {facts['method']} with {facts['params']}: "
                     f"give that model, not {model.key} with {params}."
                 )
             online = cls(model, classes=facts["classes"], **facts["options"])  # type: ignore[call-arg]

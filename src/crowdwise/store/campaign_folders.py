@@ -4,6 +4,7 @@ order, with their ids, prices and times, so the same labels."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 
 from crowdwise.errors import ParameterError
 from crowdwise.store.campaign import Campaign
-from crowdwise.store.campaign_rows import RULE, CampaignRow, bump, campaigns_update, create_campaign, find_campaign
+from crowdwise.store.campaign_rows import CampaignRow, bump, campaigns_update, create_campaign, find_campaign
 from crowdwise.store.database import close_to_others
 from crowdwise.store.store_tables import annotators, answers, items, skips, votes
 
@@ -100,15 +101,14 @@ def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:
     settings, code = row.settings, {json.dumps(c): k for k, c in enumerate(row.classes)}
     things = conn.execute(sa.select(items).where(items.c.campaign == id_).order_by(items.c.number)).all()
     people = conn.execute(sa.select(annotators).where(annotators.c.campaign == id_).order_by(annotators.c.number)).all()
-    strategy = dict(settings["strategy"]) | {"gold_rate": settings["gold_rate"]}
     with Campaign.create(
         folder, row.model(), classes=row.classes, items=[json.loads(one.name) for one in things],
         annotators={json.loads(one.name): one.price for one in people}, price=settings["price"],
-        rule=type(row.rule)(**{name: settings[name] for name in RULE}),
+        rule=row.rule,
         gold={json.loads(one.name): json.loads(one.gold) for one in things if one.gold is not None},
         groups={json.loads(one.name): json.loads(one.grp) for one in things if one.grp is not None},
-        strategy=type(row.strategy)(**strategy), unknown=settings["unknown"], patience=settings["patience"],
-        random_state=settings["seed"],
+        strategy=replace(row.strategy, gold_rate=settings["gold_rate"]), unknown=settings["unknown"],
+        patience=settings["patience"], random_state=settings["seed"],
     ) as made:  # fmt: skip
         shut = [json.loads(one.name) for one in things if one.closed]
         if shut:

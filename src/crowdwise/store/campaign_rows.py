@@ -20,7 +20,7 @@ from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing
 from crowdwise.online.stream import Online
 from crowdwise.store import steady_clock
 from crowdwise.store.canonical import name_text
-from crowdwise.store.settings import CHANGEABLE, Classes, kept_params
+from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, kept_params
 from crowdwise.store.store_tables import campaigns, events
 
 CLASS_TYPES = ("votes", "ordinal", "label-sets")
@@ -201,13 +201,9 @@ def _check(kind: str, out: dict[str, Any]) -> None:
 
 def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Change settings: name -> (before, now) of those that differ."""
-    for name in given:
-        if name not in LATER:
-            raise ParameterError(f"{name} cannot be changed. What can be: {', '.join(LATER)}.{suggestion(name, LATER)}")
     if "name" in given and given["name"] is None:
         raise ParameterError("name: a campaign has one. Leave it out to keep it.")
-    before = {**row.settings, "name": row.name}
-    changed = {name: (before[name], value) for name, value in given.items() if value != before[name]}
+    changed = changed_settings({**row.settings, "name": row.name}, given, LATER)
     if changed:
         settings = {**row.settings, **{name: value for name, value in given.items() if name != "name"}}
         if row.answer_type != "votes" and settings["max_votes"] is None:

@@ -25,6 +25,7 @@ NOT_NOW = {
     "strategy": "The model learns as its strategy says",
     "unknown": "Votes came in under this rule",
     "model": "The model has learned from the votes",
+    "method": "The model has learned from the votes",
     "random_state": "Questions were drawn with this seed",
 }
 """What stays as it was made, and why."""
@@ -77,16 +78,24 @@ class Settings:
         return self.price if self.unknown == "add" else None
 
 
+def changed_settings(
+    before: Mapping[str, Any], given: Mapping[str, Any], changeable: Sequence[str]
+) -> dict[str, tuple[Any, Any]]:
+    """Name -> (before, now) of the settings that differ; an error about one that cannot be changed."""
+    for name in given:
+        if name not in changeable:
+            why = f"{NOT_NOW[name]}: make a new campaign for that." if name in NOT_NOW else "There is no such setting."
+            near = "" if name in NOT_NOW else suggestion(name, changeable)
+            raise ParameterError(f"{name} cannot be changed. {why}{near} What can be: {', '.join(changeable)}.")
+    return {name: (before[name], value) for name, value in given.items() if value != before[name]}
+
+
 def change_settings(journal: Journal, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Change settings: name -> (before, now) of those that differ; inside :meth:`Journal.writing`."""
-    for name in given:
-        if name not in CHANGEABLE:
-            why = f"{NOT_NOW[name]}: make a new campaign for that." if name in NOT_NOW else "There is no such setting."
-            near = "" if name in NOT_NOW else suggestion(name, CHANGEABLE)
-            raise ParameterError(f"{name} cannot be changed. {why}{near} What can be: {', '.join(CHANGEABLE)}.")
     given = {name: x.item() if isinstance(x, np.generic) else x for name, x in given.items()}
     facts = journal.facts()
     before = {**facts["rule"], **{name: facts.get(name) for name in OWN}}
+    changed = changed_settings(before, given, CHANGEABLE)
     for name, allowed in OWN.items():
         if name in given and (found := constraint_of(allowed)) is not None:
             found.check(name, given[name])
@@ -95,7 +104,6 @@ def change_settings(journal: Journal, given: Mapping[str, Any]) -> dict[str, tup
         groups = journal.read("SELECT count(DISTINCT grp) FROM items")[0][0]
         if groups < 2:
             raise ParameterError("A gap is between groups: two groups of items at least are needed (add_items).")
-    changed = {name: (before[name], x) for name, x in given.items() if x != before[name]}
     if changed:
         own = {name: x if x is None else float(x) for name, x in given.items() if name in OWN}
         journal.note(rule=rule.get_params(), **own)
