@@ -312,7 +312,7 @@ def _prepared(
     """All that can be wrong with a method or a file is an error here, before the work begins."""
     method, answer_type = opened.method, opened.answer_type
     if graph is not None and method is None and answer_type == registry.VOTES:
-        answer_type = "graph"
+        answer_type = registry.LINKED
     auto = is_auto(inputs)
     if auto and (method is not None or graph is not None or answer_type != registry.VOTES):
         inputs = None
@@ -322,13 +322,13 @@ def _prepared(
     found = opened.answers
     if select is not None:
         found = replace(found, table=select(found.table))
-    if answer_type == "graph":  # votes, with what links their items
+    if answer_type == registry.LINKED:  # votes, with what links their items
         found = replace(found, answer_type=answer_type)
     answer_type = found.answer_type
     if entry is None:
         entry = registry.find(registry.default_method(answer_type, len(found.table.annotators)), answer_type)
         model = entry.create(**(params or {}))
-    if graph is not None and entry.answer_type != "graph":
+    if graph is not None and entry.answer_type != registry.LINKED:
         raise ParameterError(f"{entry.key} does not look at a graph: leave it out, or use graph-crowd.")
     if isinstance(graph, (str, os.PathLike)):
         from crowdwise.data.graph import read_graph

@@ -154,7 +154,7 @@ class Opened:
         are an error; ``"auto"`` takes the numbers for ratings."""
         answer_type, options = self.answer_type, dict(self.reading)
         if self.export is not None:
-            asked = self.asked or (None if answer_type in (registry.VOTES, "graph") else answer_type)
+            asked = self.asked or (None if answer_type in (registry.VOTES, registry.LINKED) else answer_type)
             return _exported(self.export, asked, options.pop("question", None), options)
         if self.asked or was_read(self.source) or answer_type != registry.VOTES or "classes" in options:
             return self._read(answer_type)
@@ -164,9 +164,9 @@ class Opened:
         except LabelError:  # true numbers that no annotator gave are no classes either
             if not check_labels(self._labels_alone(), self.method, named, scales=self.scales):
                 raise
-            return self._read("ratings")
+            return self._read(registry.NUMBERS)
         scaled = check_labels(found.table, self.method, named, scales=self.scales)
-        return self._read("ratings") if scaled else found
+        return self._read(registry.NUMBERS) if scaled else found
 
     @property
     def has_columns(self) -> bool:
@@ -262,7 +262,7 @@ def _exported(
     fit = [name for name, table in export.tables.items() if kind in (None, table.answer_type)]
     name = fit[0] if question is None and len(fit) == 1 else export.question(question)
     table = export.tables[name]
-    if kind == "ratings" and table.answer_type == registry.VOTES:
+    if kind == registry.NUMBERS and table.answer_type == registry.VOTES:
         return Answers(kind, export.as_ratings(name))
     if asked is None and table.answer_type == registry.VOTES:
         check_labels(table, None, named=True)

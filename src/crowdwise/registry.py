@@ -21,7 +21,10 @@ MAX_SECONDS = 300.0
 """How long a method for votes may learn from inputs, by default."""
 COMPARED = ("auto", "anchored", "majority", "wawa", "one-coin", "dawid-skene", "ibcc", "mace", "glad")
 """The methods that are compared by default: the default method, and a quick one of each family."""
-VOTES = "votes"
+VOTES, NUMBERS, LINKED = "votes", "ratings", "graph"
+"""The answer types that labels, numbers on a scale, and votes with a graph are taken for where no type is named."""
+ONE_CLASS, CLASSES, NUMBER, PAIR = "one class", "classes", "number", "pair"
+"""Forms of a question on the server."""
 
 
 def load(target: Any) -> Any:
@@ -40,8 +43,7 @@ class AnswerType(NamedTuple):
     function that makes such answers with known truth. ``single`` is the default method where there is one annotator:
     reliability cannot be estimated from one. ``column`` is what the table calls the answer; ``guessed`` lists columns
     that show, beside an item and an annotator, that a file holds such answers. ``scores``: the truth is a score for
-    each item, not an answer. ``form``: how the server asks for it (``one class``, ``classes``, ``number``, ``pair``);
-    empty where it does not. ``linked``: items come with a graph.
+    each item, not an answer. ``form``: how the server asks for it; empty where it does not.
     """
 
     name: str
@@ -57,7 +59,6 @@ class AnswerType(NamedTuple):
     guessed: tuple[str, ...] = ()
     scores: bool = False
     form: str = ""
-    linked: bool = False
 
     @property
     def prefix(self) -> str:
@@ -77,23 +78,23 @@ class AnswerType(NamedTuple):
 _TYPES = (
     AnswerType(
         "votes", "one class of a few", "data.votes:Votes", "core.consensus:Consensus", "answer_types.votes:VoteRules",
-        "simulate.vote_crowds:dirichlet", DEFAULT, ("classes",), form="one class",
+        "simulate.vote_crowds:dirichlet", DEFAULT, ("classes",), form=ONE_CLASS,
     ),
     AnswerType(
         "ratings", "a number on a scale", "data.ratings:Ratings", "core.result:Estimates",
         "answer_types.ratings:RatingRules", "simulate.rating_crowds:ratings", "gaussian", ("numbers",), column="value",
-        form="number",
+        form=NUMBER,
     ),
     AnswerType(
         "ordinal", "one class of an ordered few", "data.votes:Votes", "core.consensus:Consensus",
         "answer_types.votes:OrdinalRules", "simulate.rating_crowds:ordinal", "ordinal-dawid-skene", ("grades",),
-        form="one class",
+        form=ONE_CLASS,
     ),
     AnswerType(
         "comparisons", "which of two is better", "data.comparisons:Comparisons",
         "answers.comparisons_leaderboard:Ranking", "answer_types.comparisons:ComparisonRules",
         "simulate.comparison_crowds:comparisons", "crowd-bt", ("pairs",), single="bradley-terry", column="outcome",
-        scores=True, form="pair",
+        scores=True, form=PAIR,
     ),
     AnswerType(
         "rankings", "several items in order", "data.rankings:Rankings", "answers.comparisons_leaderboard:Ranking",
@@ -107,7 +108,7 @@ _TYPES = (
     AnswerType(
         "label-sets", "any number of classes", "data.label_sets:LabelSets",
         "answers.label_sets_binary_relevance:LabelSetConsensus", "answer_types.label_sets:LabelSetRules",
-        "simulate.label_set_crowds:label_sets", "binary-relevance", ("sets",), form="classes",
+        "simulate.label_set_crowds:label_sets", "binary-relevance", ("sets",), form=CLASSES,
     ),
     AnswerType(
         "tags", "a tag for every token of a sequence", "data.tags:Tags", "answers.tags_result:TagConsensus",
@@ -115,7 +116,7 @@ _TYPES = (
     ),
     AnswerType(
         "graph", "one class of a few, for linked items", "data.votes:Votes", "answers.graph_crowd:GraphConsensus",
-        "answer_types.votes:VoteRules", "simulate.graph_crowds:graph", "graph-crowd", ("linked",), linked=True,
+        "answer_types.votes:VoteRules", "simulate.graph_crowds:graph", "graph-crowd", ("linked",),
     ),
 )  # fmt: skip
 ANSWER_TYPES: dict[str, AnswerType] = {kind.name: kind for kind in _TYPES}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crowdwise import registry
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, emit_table, say, write_table
@@ -53,7 +54,7 @@ def certify(
     check_outputs(out)
     check_apart([path, gold], [out])
     fitted = opt.fitted(opt.opened(path, reading, method), opt.assignments(set_, seed))
-    if fitted.answer_type != "votes":
+    if fitted.answer_type != registry.VOTES:
         raise ParameterError(f"certify: expected votes, and {path} has {fitted.answer_type}.")
     consensus = fitted.result
     if ask is not None:

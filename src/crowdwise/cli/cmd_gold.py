@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crowdwise import registry
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, emit_table, say, write_table
@@ -42,7 +43,7 @@ def gold(
     check_outputs(out)
     check_apart([path, known], [out])
     fitted = opt.fitted(opt.opened(path, reading, method), opt.assignments(set_, seed), gold=known)
-    if fitted.answer_type != "votes":
+    if fitted.answer_type != registry.VOTES:
         raise ParameterError(f"gold: expected votes, and {path} has {fitted.answer_type}.")
     given: dict[str, Any] = {} if seed is None else {"random_state": seed}
     found = ask_for_gold(fitted.result, ask, **given)

@@ -110,7 +110,7 @@ def _lines(rows: list[dict[str, Any]]) -> str:
 
 def labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[Labelled]:
     """The items of a result with their labels; ``about`` maps items, as text, to what is known of them."""
-    if result.answer_type not in KINDS:
+    if not hasattr(result, "sets") and getattr(result, "UNIT", "") != "items":
         raise InputError(f"Labels of votes and label sets can be written for tools, not {type(result).__name__}.")
     names, posterior = result.items.tolist(), result.posterior
     _check_names(names, about)
@@ -218,7 +218,6 @@ def _coco(rows: list[Labelled], to: Target) -> dict[str, Any]:
     }  # fmt: skip
 
 
-KINDS = ("votes", "ordinal", "graph", "label-sets")
 ARRAYS = ("label-studio", "argilla")
 WRITERS: dict[str, Callable[[Labelled, Target], dict[str, Any]]] = {
     "label-studio": _label_studio, "argilla": _argilla, "prodigy": _prodigy, "doccano": _doccano,

@@ -16,6 +16,7 @@ import numpy as np
 
 from crowdwise import api
 from crowdwise.core.numerics import Floats
+from crowdwise.core.result import Estimates
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.exporters.write_labels import described, labelled
@@ -82,7 +83,7 @@ class ProjectConsensus:
 
     def answers(self) -> Iterator[tuple[str, list[Any], float | None]]:
         """Item, labels (or one number) and score, item by item; numbers have no score."""
-        if self.result.answer_type == "ratings":
+        if isinstance(self.result, Estimates):
             for item, value in zip(self.result.items.tolist(), self.result.values.tolist(), strict=True):
                 yield str(item), [value], None
         else:
@@ -199,7 +200,7 @@ def next_tasks(consensus: ProjectConsensus, n: int, *, most: int | None = None) 
 
 def _uncertainty(result: Any) -> tuple[Floats, float]:
     """N: how uncertain each item is, and a task without answers."""
-    if result.answer_type == "ratings":
+    if isinstance(result, Estimates):
         return np.asarray(result.deviations, dtype=float), float("inf")
     p = np.clip(np.asarray(result.posterior, dtype=float), 1e-12, 1.0)
     if hasattr(result, "sets"):  # every label may be there or not

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
+from crowdwise import registry
+
 
 def _storable(text: str) -> str:
     """Text that PostgreSQL and UTF-8 can hold."""
@@ -70,7 +72,7 @@ class CampaignMade(Changeable):
 
     model_config = example(name="birds", classes=["wren", "robin"], budget=500, target=0.95, instructions="Which bird?")
     name: Annotated[Plain, Field(min_length=1, max_length=200)]
-    answer_type: str = "votes"
+    answer_type: str = registry.VOTES
     classes: Annotated[list[Name | StrictBool], Field(max_length=1000)] | None = None
     method: str | None = None
     params: dict[str, Any] | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise import registry
 from crowdwise.server.live_refit import LiveRefit
 from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import CampaignRow, NotThere, find_campaign, read_marks
@@ -38,7 +39,7 @@ class LiveCampaign:
     def __init__(self, database: Database, row: CampaignRow, snapshots: Path) -> None:
         self.database, self.id = database, row.id
         self.model: LiveVotes | LiveRefit
-        self.model = LiveVotes(snapshots / row.id) if row.answer_type == "votes" else LiveRefit()
+        self.model = LiveVotes(snapshots / row.id) if row.answer_type == registry.VOTES else LiveRefit()
         self.view: Any = None
         self.lock, self.asked = threading.Lock(), threading.Lock()
         self.used = time.monotonic()

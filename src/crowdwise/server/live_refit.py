@@ -111,10 +111,10 @@ class RefitView:
             raise NotFittedError(NO_VOTES)
         kind = registry.ANSWER_TYPES[self.row.answer_type].load()
         said = [(n, self.annotators[m], json.loads(text)) for (n, m), text in self.answers.items()]
-        if self.row.answer_type == "comparisons":
+        if self.row.form == registry.PAIR:
             return kind.from_records([(*self.pairs[n], who, answer) for n, who, answer in said])
         records = [(self.items[n], who, answer) for n, who, answer in said]
-        if self.row.answer_type == "ratings":
+        if self.row.form == registry.NUMBER:
             return kind.from_records(records)
         return kind.from_records(records, classes=self.row.classes)
 
@@ -172,7 +172,7 @@ class LiveRefit:
         """The campaign as it is now."""
         names, version = self.names, self.names.version
         names.follow(conn, row)
-        if row.answer_type == "comparisons":
+        if row.form == registry.PAIR:
             self._read_pairs(conn, row, version)
         while self.read < row.last_vote:
             found = read_votes(conn, row.id, self.read, row.last_vote)

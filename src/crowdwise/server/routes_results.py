@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
+from crowdwise import registry
 from crowdwise.data.spreadsheets import safe_table
 from crowdwise.errors import ParameterError
 from crowdwise.server.caller import Reader, ServiceOf
@@ -30,7 +31,7 @@ def consensus_rows(view: Any, probabilities: bool = False) -> Any:
     each, where that is asked for."""
     if not probabilities:
         return view.consensus.to_frame("items", kind="polars")
-    if view.row.answer_type not in ("votes", "ordinal"):
+    if view.row.form != registry.ONE_CLASS:
         raise ParameterError(f"probabilities: of classes only; this campaign is of {view.row.answer_type}.")
     return view.consensus.to_frame("items", kind="polars", probabilities=True)
 

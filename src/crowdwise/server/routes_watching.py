@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
+from crowdwise import registry
 from crowdwise.errors import NotFittedError, ParameterError
 from crowdwise.report.build import build_report
 from crowdwise.report.page import check_extra, page
@@ -126,7 +127,7 @@ def _votes_with_times(conn: sa.Connection, view: Any) -> Any:
 
 
 def _classes_only(view: Any, what: str) -> None:
-    if view.row.answer_type != "votes":
+    if view.row.answer_type != registry.VOTES:
         raise ParameterError(f"{what}: of campaigns of votes (classes) only; this one is of {view.row.answer_type}.")
     if not view.row.n_answers:
         raise NotFittedError(NO_VOTES)

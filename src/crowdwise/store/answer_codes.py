@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+from crowdwise import registry
 from crowdwise.core.constraints import is_number
 from crowdwise.errors import LabelError
 from crowdwise.store.campaign_rows import CampaignRow
@@ -30,14 +31,14 @@ def blind(payload: dict[str, Any]) -> dict[str, Any]:
 
 def answer_text(row: CampaignRow, answer: Any, item: Any, about: str = VOTE) -> str:
     """The JSON text of an answer on an item; an error where it is none that the campaign takes."""
-    if row.answer_type in ("votes", "ordinal"):
+    if row.form == registry.ONE_CLASS:
         return json.dumps(row.classes[class_code(answer, item, row.classes, about)])
-    if row.answer_type == "label-sets":
+    if row.form == registry.CLASSES:
         if not isinstance(answer, (list, tuple)):
             raise LabelError(f"{about.format(item)} {answer!r}: expected a list of classes. Nothing was added.")
         codes = sorted({class_code(one, item, row.classes, about) for one in answer})
         return json.dumps([row.classes[k] for k in codes])
-    if row.answer_type == "ratings":
+    if row.form == registry.NUMBER:
         scale = row.settings["scale"]
         if not (is_number(answer) and math.isfinite(answer) and scale["min"] <= answer <= scale["max"]):
             raise LabelError(

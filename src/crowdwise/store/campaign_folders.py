@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise import registry
 from crowdwise.errors import ParameterError
 from crowdwise.store.campaign import Campaign
 from crowdwise.store.campaign_rows import CampaignRow, bump, campaigns_update, create_campaign, find_campaign
@@ -96,7 +97,7 @@ def _insert(conn: sa.Connection, table: sa.Table, rows: Any) -> None:
 def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:
     """Make a campaign folder of a campaign of classes; how many votes it has. Payloads are not part of a folder."""
     row = find_campaign(conn, id_)
-    if row.answer_type != "votes":
+    if row.answer_type != registry.VOTES:
         raise ParameterError(f"Folders hold campaigns of classes; {row.name!r} is of {row.answer_type}.")
     settings, code = row.settings, {json.dumps(c): k for k, c in enumerate(row.classes)}
     things = conn.execute(sa.select(items).where(items.c.campaign == id_).order_by(items.c.number)).all()

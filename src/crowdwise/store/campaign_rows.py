@@ -23,10 +23,6 @@ from crowdwise.store.canonical import name_text
 from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, kept_params
 from crowdwise.store.store_tables import campaigns, events
 
-CLASS_TYPES = ("votes", "ordinal", "label-sets")
-"""Answer types with classes."""
-TYPES = ("votes", "ordinal", "ratings", "comparisons", "label-sets")
-"""Answer types that a campaign behind the server may have; classes are followed by a stream, the others refitted."""
 STATES = ("open", "paused", "closed")
 DEFAULT_METHOD = "one-coin"
 RULE = tuple(StopRule.parameters())
@@ -58,6 +54,11 @@ class CampaignRow:
     n_answers: int
     spent: float
     created: float
+
+    @property
+    def form(self) -> str:
+        """How questions are asked: a form of ``registry``. Votes are followed by a stream, other answers refitted."""
+        return registry.ANSWER_TYPES[self.answer_type].form
 
     @cached_property
     def rule(self) -> StopRule:
@@ -126,9 +127,10 @@ def read_marks(conn: sa.Connection) -> dict[str, tuple[int, int]]:
 def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | None = None) -> CampaignRow:
     """Make a campaign; settings that are not given have their defaults."""
     given = {name: value for name, value in given.items() if value is not None}
-    name, kind = given.pop("name"), registry.answer_type(given.pop("answer_type", "votes"))
-    if kind not in TYPES:
-        raise ParameterError(f"Campaigns of {kind} cannot be served yet: there are {', '.join(TYPES)}.")
+    name, kind = given.pop("name"), registry.answer_type(given.pop("answer_type", registry.VOTES))
+    if not registry.ANSWER_TYPES[kind].form:
+        served = ", ".join(name for name, other in registry.ANSWER_TYPES.items() if other.form)
+        raise ParameterError(f"Campaigns of {kind} cannot be served yet: there are {served}.")
     classes = given.pop("classes", [])
     _check_classes(kind, classes)
     settings = _settings(kind, classes, given)
@@ -143,7 +145,7 @@ def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | No
 
 
 def _check_classes(kind: str, classes: list[Any]) -> None:
-    if kind in CLASS_TYPES:
+    if registry.ANSWER_TYPES[kind].form in (registry.ONE_CLASS, registry.CLASSES):
         found = constraint_of(Classes)
         assert found is not None
         found.check("classes", classes)
@@ -159,10 +161,10 @@ def _settings(kind: str, classes: list[Any], given: dict[str, Any]) -> dict[str,
     out = {**StopRule().get_params(), **OWN, **{name: given[name] for name in given if name in (*RULE, *OWN)}}
     _check(kind, out)
     strategy = find_strategy(given.get("strategy", DEFAULT))
-    default = DEFAULT_METHOD if kind == "votes" else registry.default_method(kind, 2)
+    default = DEFAULT_METHOD if kind == registry.VOTES else registry.default_method(kind, 2)
     entry = registry.find(given.get("method", default), kind)
     model = entry.create(**given.get("params", {}))
-    if kind == "votes":
+    if kind == registry.VOTES:
         Online(model, classes=classes)  # raises an error where the model cannot follow a stream
     else:
         out["max_votes"] = out["max_votes"] or 3
@@ -182,7 +184,7 @@ def _check(kind: str, out: dict[str, Any]) -> None:
         raise ParameterError(f"gold_rate={out['gold_rate']!r}: expected a number from 0 up to, not including, 1.")
     if out["unknown"] not in ("error", "add"):
         raise ParameterError(f"unknown={out['unknown']!r}: expected 'error' or 'add'.")
-    if kind != "votes":
+    if kind != registry.VOTES:
         for name in ("target", "stake"):
             if out[name] is not None:
                 raise ParameterError(
@@ -190,7 +192,7 @@ def _check(kind: str, out: dict[str, Any]) -> None:
                 )
     if out["gap"] is not None:
         raise ParameterError("gap: groups of items are not balanced by the server; use a campaign folder for that.")
-    if kind == "ratings":
+    if registry.ANSWER_TYPES[kind].form == registry.NUMBER:
         scale = out["scale"] = out["scale"] or {"min": 0.0, "max": 100.0, "step": 1.0}
         if not (scale.get("min", 0.0) < scale.get("max", 100.0) and scale.get("step", 1.0) > 0.0):
             raise ParameterError("scale: expected min below max, and a step above 0.")
@@ -206,7 +208,7 @@ def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, A
     changed = changed_settings({**row.settings, "name": row.name}, given, LATER)
     if changed:
         settings = {**row.settings, **{name: value for name, value in given.items() if name != "name"}}
-        if row.answer_type != "votes" and settings["max_votes"] is None:
+        if row.answer_type != registry.VOTES and settings["max_votes"] is None:
             raise ParameterError(f"max_votes: a campaign of {row.answer_type} needs a number, which finishes an item.")
         _check(row.answer_type, settings)
         name = given.get("name", row.name)

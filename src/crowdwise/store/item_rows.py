@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise import registry
 from crowdwise.core.constraints import is_number
 from crowdwise.errors import InputError, ParameterError, SizeError
 from crowdwise.store.answer_codes import SIDES, answer_text, side_name
@@ -76,7 +77,7 @@ def _checked_priority(priority: Any) -> float:
 
 
 def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
-    if row.answer_type == "comparisons":
+    if row.form == registry.PAIR:
         names = [side_name(one.payload.get(side)) for side in SIDES]
         if None in names or names[0] == names[1]:
             raise InputError(

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise import registry
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_codes import SIDES
 from crowdwise.store.campaign_rows import CampaignRow, find_campaign
@@ -69,7 +70,7 @@ def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAske
                 break
             if item not in free or (item, one.annotator) in done:
                 continue
-            shown = SIDES[secrets.randbelow(2)] if row.answer_type == "comparisons" else None
+            shown = SIDES[secrets.randbelow(2)] if row.form == registry.PAIR else None
             mine[item] = Lease(item, expires, shown)
             new.append(
                 {
