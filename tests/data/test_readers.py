@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crowdwise as cw
-from crowdwise.data import encoding, plain_files
+from crowdwise.data import encoding, plain_files, spellings
 from crowdwise.data.files import TableFile
 from crowdwise.data.schema import NULLS
 from crowdwise.data.votes import Votes, read_truth, read_votes
@@ -508,3 +509,38 @@ def test_lines_of_wide_tables_truths_and_other_answers(write: Write):
     frame = {"task": ["a", "b"], "worker": ["u", "u"], "label": ["x", None]}
     with pytest.raises(LabelError, match=r"row 1, counted from 0\."):
         cw.Votes.from_frame(frame)
+
+
+MESSY = "task,worker,label\na,ann,1\nb, ,2\nc,bob,2\nd,NA,1\n e,bob,1\nf,ann,\n  ,ann,2\na,bob,2\n"
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_large_tables_are_read_as_small_ones(write: Any, monkeypatch: pytest.MonkeyPatch, mapped: bool) -> None:
+    path = write("a.csv", MESSY)
+    with pytest.warns(InputWarning):
+        small = read_votes(path, on_missing="drop")
+    monkeypatch.setattr(encoding, "NATIVE_ROWS", 1)
+    monkeypatch.setattr(plain_files, "LARGE", 0 if mapped else plain_files.LARGE)
+    with pytest.warns(InputWarning):
+        large = read_votes(path, on_missing="drop")
+    assert named(large) == named(small) and large.items.tolist() == ["a", "c", " e"]
+    with pytest.raises(LabelError, match=r"1 row has no item .* line 8"):
+        read_votes(path)
+
+
+def test_names_become_python_strings_when_they_are_asked_for(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "NATIVE_ROWS", 1)
+    path = write("a.csv", "item,annotator,label\nx,ann,1\ny,ann,2\nx,bob,2\nz,bob,1\n")
+    monkeypatch.setattr(spellings, "MOST_NAMES", 2)
+    made: list[Any] = []
+    monkeypatch.setattr(
+        vars(encoding.TextNames)["array"], "func", lambda self: made.append(self) or self.column.to_numpy()
+    )
+    votes = read_votes(path)
+    of_items = [names for names in made if len(names) == 3]
+    assert len(votes) == 3 and votes.n_annotators == 2 and votes.shape == (3,) and of_items == []
+    assert "Votes(4 votes: 3 items x 2 annotators x 2 classes)" in repr(votes)
+    again = pickle.loads(pickle.dumps(votes))
+    assert again.items.tolist() == votes.items.tolist() == ["x", "y", "z"]
+    assert votes.items is votes.items and votes[[2]].items.tolist() == ["z"]
+    assert not hasattr(votes, "nothing")

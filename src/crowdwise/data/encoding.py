@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,34 @@ NATIVE_ROWS = sys.maxsize if os.environ.get("CROWDWISE_ENGINE") == "reference" e
 """From this many rows on, text is coded by the compiled hash table: below it, loading it costs more."""
 
 
+FEW_NAMES = 2**16
+"""So many names at most do not share 64 bits of a hash (the odds are 1e-10); of more a second hash is looked at."""
+KEPT_ROWS = 8
+"""From so many rows per name on, names are copied: they would keep the text of all rows in memory."""
+
+
+class TextNames:
+    """Distinct texts, kept as a polars column until Python strings are asked for."""
+
+    dtype: Any = np.dtype(object)
+
+    def __init__(self, column: pl.Series) -> None:
+        self.column = column
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.array[index]
+
+    @cached_property
+    def array(self) -> Vocabulary:
+        """The names as a frozen array of Python strings."""
+        found = self.column.to_numpy(writable=True)
+        found.setflags(write=False)
+        return found
+
+
 def to_vocabulary(values: Any) -> Vocabulary:
     """An array of distinct names: integers, booleans or text (as objects, so that nothing is cut off).
 
@@ -38,6 +67,8 @@ def to_vocabulary(values: Any) -> Vocabulary:
     """
     if isinstance(values, np.ndarray) and values.dtype == object and not values.flags.writeable:
         return values  # a vocabulary already: they are frozen when they are made
+    if isinstance(values, TextNames):
+        return values  # type: ignore[return-value]  # as names of a table, which are an array once they are asked for
     if isinstance(values, np.ndarray) and values.dtype.kind in "bi":
         return values.astype(np.int64 if values.dtype.kind == "i" else bool)
     plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
@@ -58,6 +89,12 @@ def to_vocabulary(values: Any) -> Vocabulary:
 
 def encode(column: pl.Series) -> tuple[Codes, Vocabulary]:
     """Codes and vocabulary of a column; missing values are coded -1."""
+    codes, names = encode_lazily(column)
+    return codes, names.array if isinstance(names, TextNames) else names
+
+
+def encode_lazily(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
+    """The same; of a large column of text, the vocabulary is :class:`TextNames`."""
     import polars as pl
 
     dtype = column.dtype
@@ -84,12 +121,15 @@ def encode(column: pl.Series) -> tuple[Codes, Vocabulary]:
     )
 
 
-def integers_in_text(codes: Codes, vocabulary: Vocabulary) -> tuple[Codes, Vocabulary]:
+def integers_in_text(codes: Codes, vocabulary: Any) -> tuple[Codes, Any]:
     """Text that is nothing but integers, written the usual way, becomes integers (in sorted order). ``'007'`` or
     ``'+7'`` keep the whole column text: a name must come back as it was written."""
     if vocabulary.dtype != object:
         return codes, vocabulary
     try:
+        if isinstance(vocabulary, TextNames):
+            int(vocabulary.column[0])  # most often a text: the others are not needed
+            vocabulary = vocabulary.array
         numbers = np.array([int(v) for v in vocabulary], dtype=np.int64)
     except (ValueError, OverflowError):
         return codes, vocabulary
@@ -231,23 +271,31 @@ def _code_range(values: npt.NDArray[Any], low: int, high: int) -> tuple[Codes, n
     return rank[values - np.int64(low)], vocabulary
 
 
-def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary]:
+def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
     import polars as pl
 
     if len(column) >= NATIVE_ROWS:
-        from crowdwise.kernels import table_sort
-
-        # 64 bits of one hash and 32 of another: the odds that two of ten million names share both are 1e-15.
-        check = column.hash(seed=2).to_numpy().view(np.uint32)[::2].copy()
-        codes, first = table_sort.code([column.hash(seed=1).to_numpy(), check])
+        codes, first = _code_text(column, column.head(FEW_NAMES).n_unique() > FEW_NAMES // 8)
         names = column.gather(first)
         if column.null_count():
             empty = names.is_null().to_numpy()
             codes = recode(codes, np.where(empty, -1, np.cumsum(~empty) - 1))
             names = names.drop_nulls()
-        vocabulary = names.to_numpy(writable=True)
-        vocabulary.setflags(write=False)
-        return codes, vocabulary
+        return codes, TextNames(
+            pl.Series(column.name, names.to_arrow()) if len(names) * KEPT_ROWS < len(column) else names
+        )
     names = column.drop_nulls().unique(maintain_order=True)
     codes = column.cast(pl.Enum(names)).to_physical().cast(pl.Int32).fill_null(-1).to_numpy()
     return codes, to_vocabulary(names.to_list())
+
+
+def _code_text(column: pl.Series, many: bool) -> tuple[Codes, npt.NDArray[Any]]:
+    """Codes, and the rows where each first appears. Of ``many`` names 64 bits of one hash and 32 of another are looked
+    at: the odds that two of ten million share both are 1e-15."""
+    from crowdwise.kernels import table_sort
+
+    check = column.hash(seed=2).to_numpy().view(np.uint32)[::2].copy() if many else np.zeros(len(column), np.uint32)
+    parts = [column.hash(seed=1).to_numpy(), check]
+    del check  # what the list holds is freed on the way
+    codes, rows = table_sort.code(parts)
+    return (codes, rows) if many or len(rows) <= FEW_NAMES else _code_text(column, True)

@@ -12,6 +12,7 @@ import numpy as np
 from crowdwise.data import columns, files, schema
 from crowdwise.data.boundary import guarded
 from crowdwise.data.column_content import named_like_an_id
+from crowdwise.data.encoding import TextNames
 from crowdwise.data.files import PathLike
 from crowdwise.data.places import Lines
 from crowdwise.data.rows import columns_of
@@ -21,15 +22,29 @@ from crowdwise.errors import ReadError, listing
 
 
 class Frozen:
-    """The base of frozen dataclasses that hold arrays."""
+    """The base of frozen dataclasses that hold arrays. Names that were read as text become an array of Python strings
+    when they are first asked for."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
+            value = self.__dict__.get(field.name)
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+            elif isinstance(value, TextNames):
+                self.__dict__[f"lazy {field.name}"] = self.__dict__.pop(field.name)
+
+    def __getattr__(self, name: str) -> Any:
+        lazy = self.__dict__.pop(f"lazy {name}", None)
+        if lazy is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        self.__dict__[name] = lazy.array
+        return lazy.array
+
+    def _size(self, name: str) -> int:
+        """The length of an array, without a look at what is in it."""
+        return len(self.__dict__.get(f"lazy {name}") or getattr(self, name))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -6,7 +6,7 @@ place, and messages name the rows of the user's own table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ EVERYONE = "everyone"
 """Who answered, where a table does not name annotators."""
 NAMED = {"annotator": "annotators"} | dict.fromkeys(("item", "item_a", "left", "chosen"), "items")
 """Parts whose names may be spelled in two ways -> what they name."""
+CODED = ("item", "annotator", "label")
+"""Parts of large tables whose names are looked at once each."""
 DROP = Remedy("Fill them in, or leave them out with {}.", Option("on_missing", "drop"))
 
 
@@ -48,7 +50,12 @@ class Source:
         if self.table.width == 0 or self.table.height == 0:
             raise InputError(f"No {what}: the table has {self.table.height} rows and {self.table.width} columns.")
         self.parts = dict(columns.resolve(self.table.columns, given) if parts is None else parts)
-        self.table = _without_blanks(self.table, [name for part, name in self.parts.items() if name and part != "word"])
+        self._codes: dict[str, tuple[Codes, Any]] = {}
+        """Columns that were coded already."""
+        blank = _blank_in([self._values(name, part) for part, name in self.parts.items() if name and part != "word"])
+        if blank:
+            self._codes.clear()
+            self.table = _without_blanks(self.table, list(dict.fromkeys(blank)))
         self.lines = lines
         self.skipped = ""
         """Which columns were taken for no answers, for a message."""
@@ -56,6 +63,16 @@ class Source:
         """Whether the table had a column for each annotator."""
         self.rows: Counts | None = None
         """The row of the user's table behind each row that is left; ``None`` where they are the same."""
+
+    def _values(self, name: str, part: str) -> pl.Series:
+        """A column; of names and labels in a large table each once, which is quicker to look at."""
+        import polars as pl
+
+        column = self.table[name]
+        if part not in CODED or column.dtype != pl.String or len(column) < encoding.NATIVE_ROWS:
+            return column
+        found = self._codes[name] = encoding.encode_lazily(column)
+        return found[1].column  # type: ignore[union-attr]
 
     @property
     def kind(self) -> str:
@@ -82,6 +99,7 @@ class Source:
 
     def keep(self, rows: npt.NDArray[Any]) -> None:
         """Go on with some of the rows, by position."""
+        self._codes.clear()
         self.table = self.table[rows]
         self.rows = rows.astype(np.int64) if self.rows is None else self.rows[rows]
 
@@ -149,6 +167,7 @@ class Source:
     def _unpivot(self, answer: str, odd: Sequence[str], keep_empty: bool) -> None:
         """Wide to long, without the columns that belong to no annotator; what is left out is said."""
         height = len(self)
+        self._codes.clear()
         table = self.table.drop(odd) if len(odd) < self.table.width else self.table
         self.table, self.parts, self.rows = _unpivoted(table, self.parts, answer, self.what, keep_empty)
         self.unpivoted = True
@@ -175,6 +194,7 @@ class Source:
         if not bool(silent.any()):
             warn(f"No {part} is {abstain!r}, which abstain names: the {part}s are {listing(self[part].unique())}.")
         name = str(self.parts[part])
+        self._codes.pop(name, None)
         self.table = self.table.with_columns(pl.when(~silent.fill_null(False)).then(pl.col(name)).alias(name))
 
     def answered(self, part: str) -> Counts:
@@ -208,8 +228,13 @@ class Source:
 
     def coded(self, *parts: str) -> tuple[Codes, Vocabulary]:
         """Codes and names of a column; of several, one below the other, with the same names."""
+        code, names = self.coded_lazily(*parts)
+        return code, names.array if isinstance(names, encoding.TextNames) else names
+
+    def coded_lazily(self, *parts: str) -> tuple[Codes, Any]:
+        """The same; many names of text are :class:`~crowdwise.data.encoding.TextNames`."""
         column = self[parts[0]] if len(parts) == 1 else _stacked([self[part] for part in parts])
-        code, names = encoding.encode(column)
+        code, names = self._codes.pop(column.name if len(parts) == 1 else "", None) or encoding.encode_lazily(column)
         code, names = encoding.integers_in_text(code, names) if self.from_text else (code, names)
         if parts[0] in NAMED:
             point_out_names(names, NAMED[parts[0]])
@@ -288,12 +313,17 @@ def _empty(column: pl.Series) -> pl.Series:
     return column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
 
 
-def _without_blanks(table: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Cells that hold blanks alone are empty."""
+def _blank_in(columns: Iterable[pl.Series]) -> list[str]:
+    """The columns with cells that hold blanks alone."""
     import polars as pl
 
-    text = [name for name in dict.fromkeys(names) if table[name].dtype == pl.String]
-    blank = [name for name in text if bool(table[name].str.contains(BLANK).any())]
+    return [c.name for c in columns if c.dtype == pl.String and bool(c.str.contains(BLANK).any())]
+
+
+def _without_blanks(table: pl.DataFrame, blank: Sequence[str]) -> pl.DataFrame:
+    """Cells of these columns that hold blanks alone are empty."""
+    import polars as pl
+
     return table.with_columns(pl.when(~pl.col(name).str.contains(BLANK)).then(pl.col(name)) for name in blank)
 
 
@@ -341,7 +371,7 @@ def _unpivoted(
     if parts["item"] is None:
         parts = {**parts, "item": "item"}
         table = table.with_row_index("item")
-    table = _without_blanks(table, cells)
+    table = _without_blanks(table, _blank_in([table[name] for name in cells]))
     kinds = {table[c].dtype for c in cells} - {pl.Null()}
     if len(kinds) > 1:
         if all(kind.is_numeric() for kind in kinds):

@@ -98,13 +98,13 @@ def _in_pairs(found: list[list[Any]]) -> tuple[str, str]:
     return pairs + more, " (or in signs of Unicode that look alike)" if unseen else ""
 
 
-def point_out_names(names: Vocabulary, what: str) -> None:
+def point_out_names(names: Any, what: str) -> None:
     """Say which names of annotators differ only in case or blanks, and which of items only in blanks (their case may
     matter: ``dQw4`` and ``dqw4`` are two videos)."""
     if names.dtype != object or len(names) > MOST_NAMES:
         return
     groups: dict[str, list[str]] = {}
-    for name in names.tolist():
+    for name in (names.array if isinstance(names, encoding.TextNames) else names).tolist():
         if isinstance(name, str):
             groups.setdefault(folded(name) if what == "annotators" else _tidy(name), []).append(name)
     found = [spelled for spelled in groups.values() if len(spelled) > 1]

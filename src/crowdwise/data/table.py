@@ -96,7 +96,7 @@ class Table(Readable, ABC):
         return made if truth is None else made.with_truth(truth)
 
     def __len__(self) -> int:
-        return len(self.items)
+        return self._size("items")
 
     @property
     def shape(self) -> tuple[int]:
@@ -111,7 +111,7 @@ class Table(Readable, ABC):
     @property
     def n_annotators(self) -> int:
         """M, the number of annotators."""
-        return len(self.annotators)
+        return self._size("annotators")
 
     @property
     def n_answers(self) -> int:
@@ -258,7 +258,7 @@ class Table(Readable, ABC):
         for column in self.columns:
             values = getattr(self, column.name, None) if column.per else None
             if values is not None:
-                values = values[self.item] if column.per == "item" else values  # type: ignore[attr-defined]
+                values = values[self.item] if column.per == "item" else values
                 out[column.name] = named(values, getattr(self, column.of)) if column.of else values
         return out
 

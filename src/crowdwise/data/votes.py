@@ -98,9 +98,10 @@ class Votes(ByItem):
         if abstain is not None:
             source.silence("label", abstain)
         source.complete(cls._needed() if abstain is None else ("item", "annotator"), options["on_missing"])
-        item, items = source.coded("item")
+        has_truth = "truth" in source
+        item, items = source.coded("item") if has_truth else source.coded_lazily("item")
         annotator, annotators = source.coded("annotator")
-        truth = classes_in(source, "truth", item, items) if "truth" in source else None
+        truth = classes_in(source, "truth", item, items) if has_truth else None
         if abstain is not None:
             voted = source.answered("label")
             item, annotator = item[voted], annotator[voted]

@@ -33,7 +33,7 @@ def arrange(item: Ints, annotator: Ints, n_items: int) -> tuple[Ints | None, Int
     start = _run_sizes(item, CACHED_BITS, P)
     items, packed = np.empty(S, dtype=np.int32), np.empty(S, dtype=np.int64)
     _deal_votes(item, annotator, CACHED_BITS, start[:-1].copy(), items, packed)
-    order, who = np.empty(S, dtype=np.int32 if S < 2**31 else np.int64), np.empty(S, dtype=np.int32)
+    order, who = items if S < 2**31 else np.empty(S, dtype=np.int64), np.empty(S, dtype=np.int32)  # over the items
     T = min(P, threads_for(S, 0))
     cuts = even_cuts(P, T)
     in_threads(lambda t: _sort_runs(cuts[t], cuts[t + 1], CACHED_BITS, start, items, packed, indptr, order, who), T)
