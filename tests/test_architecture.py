@@ -14,10 +14,12 @@ from typing import NamedTuple
 import pytest
 
 import crowdwise
+from crowdwise.registry import ANSWER_TYPES, VOTES
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "crowdwise"
 FILES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = {file.relative_to(PACKAGE): file.read_text(encoding="utf-8") for file in FILES}
+KEYS = set(ANSWER_TYPES) - {VOTES}
 HEAVY = ["jinja2", "narwhals", "numba", "pandas", "polars", "pyspark", "scipy", "sklearn", "torch", "typer"]
 
 # A part is a module or a folder right under src/crowdwise; "__init__" is the package's own face
@@ -139,6 +141,33 @@ def test_public_class_names_are_unique() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(str(path))
     assert not {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def compared_types(source: str) -> list[int]:
+    """The lines that compare an answer type with the name of one."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            words = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+            names = {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(node)}
+            if ("answer_type" in names and words & set(ANSWER_TYPES)) or ("kind" in names and words & KEYS):
+                lines.append(node.lineno)
+    return lines
+
+
+def test_answer_types_are_asked_not_named() -> None:
+    """What depends on the type of answers is in its record: only the registry, a type's own files and the tables of
+    ``data`` know a type by its name."""
+    own = tuple(f"{kind.prefix}_" for kind in ANSWER_TYPES.values())
+    found = [
+        f"{path}:{line}"
+        for path, source in SOURCES.items()
+        if path.parts[0] not in ("registry.py", "data", "answer_types") and not path.name.startswith(own)
+        for line in compared_types(source)
+    ]
+    assert not found, f"{found}: ask registry.ANSWER_TYPES[...] or its rules."
+    assert compared_types('if row.answer_type == "ratings":\n    pass') == [1]
+    assert compared_types('x = 1\ny = kind in ("tags", "ordinal")') == [2]
 
 
 def test_imports_follow_the_plan() -> None:

@@ -23,10 +23,17 @@ def _listed() -> dict[str, str]:
 
 
 def _methods() -> dict[str, str]:
-    """Class -> module of every method and learner, from the registry."""
-    from crowdwise.registry import ANSWER_METHODS, LEARNERS, METHODS
+    """Name -> module of every method, learner and table of answers with its reader and result, from the registry."""
+    from crowdwise.registry import ANSWER_METHODS, ANSWER_TYPES, LEARNERS, METHODS
 
-    return {entry.class_name: entry.module for part in (METHODS, LEARNERS, ANSWER_METHODS) for entry in part.values()}
+    names = {entry.class_name: entry.module for part in (METHODS, LEARNERS, ANSWER_METHODS) for entry in part.values()}
+    for kind in ANSWER_TYPES.values():
+        if kind.package != __name__:
+            continue
+        names |= {target.partition(":")[2]: target.partition(":")[0] for target in (kind.table, kind.result)}
+        if kind.table.startswith(f"data.{kind.prefix}:"):
+            names[f"read_{kind.prefix}"] = f"data.{kind.prefix}"
+    return names
 
 
 _LISTED = _listed()

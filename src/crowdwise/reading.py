@@ -127,7 +127,8 @@ class Opened:
         if self.head is None:
             return None
         given = {part: self.reading.get(part) for part in ("item", "annotator", "label")}
-        found = guess(self.head.columns, {name: self.head[name].to_list() for name in self.head.columns}, given)
+        rows = {name: self.head[name].to_list() for name in self.head.columns}
+        found = guess(self.head.columns, rows, given, {k.name: k.guessed for k in registry.ANSWER_TYPES.values()})
         if folder and found.kind != registry.VOTES:  # a dataset folder is taken for votes
             return replace(found, kind=registry.VOTES, doubt=found.kind)
         return found

@@ -27,12 +27,10 @@ ONE_CLASS, CLASSES, NUMBER, PAIR = "one class", "classes", "number", "pair"
 """Forms of a question on the server."""
 
 
-def load(target: Any) -> Any:
-    """The object behind ``module:name``, below ``crowdwise``; another object is what it is."""
-    if not isinstance(target, str):
-        return target
+def load(target: str, package: str = "crowdwise") -> Any:
+    """The object behind ``module:name``, below a package."""
     module, _, name = target.partition(":")
-    return getattr(import_module(f"crowdwise.{module}"), name)
+    return getattr(import_module(f"{package}.{module}"), name)
 
 
 class AnswerType(NamedTuple):
@@ -43,7 +41,8 @@ class AnswerType(NamedTuple):
     function that makes such answers with known truth. ``single`` is the default method where there is one annotator:
     reliability cannot be estimated from one. ``column`` is what the table calls the answer; ``guessed`` lists columns
     that show, beside an item and an annotator, that a file holds such answers. ``scores``: the truth is a score for
-    each item, not an answer. ``form``: how the server asks for it; empty where it does not.
+    each item, not an answer. ``form``: how the server asks for it; empty where it does not. ``package`` is what the
+    targets are below.
     """
 
     name: str
@@ -59,6 +58,7 @@ class AnswerType(NamedTuple):
     guessed: tuple[str, ...] = ()
     scores: bool = False
     form: str = ""
+    package: str = "crowdwise"
 
     @property
     def prefix(self) -> str:
@@ -67,12 +67,12 @@ class AnswerType(NamedTuple):
 
     def load(self) -> Any:
         """The class of its table."""
-        return load(self.table)
+        return load(self.table, self.package)
 
     @property
     def rules(self) -> Any:
         """What is particular to it: agreement, measures, findings, its part of a report."""
-        return load(self.traits)()
+        return load(self.traits, self.package)()
 
 
 _TYPES = (
@@ -143,9 +143,9 @@ def default_method(answer_type: str, n_annotators: int | None = None) -> str:
     return kind.single if n_annotators == 1 and kind.single else kind.default
 
 
-def results() -> dict[str, str]:
-    """Where the class of each result is, by the name that a saved one bears."""
-    return {kind.result.partition(":")[2]: kind.result for kind in ANSWER_TYPES.values()}
+def results() -> dict[str, Any]:
+    """The record of a type whose result bears a name, by the name, as saved ones do."""
+    return {kind.result.partition(":")[2]: kind for kind in ANSWER_TYPES.values()}
 
 
 class Importer(NamedTuple):
@@ -253,7 +253,7 @@ class Entry(NamedTuple):
 
 
 class Plugin(Entry):
-    """A method for votes of another installed package. Its ``target`` is absolute, its ``reference`` the package.
+    """A method of another installed package. Its ``target`` is absolute, its ``reference`` the package.
 
     Its summary is the first line of its docstring. A plugin that cannot be used is a :class:`ParameterError`.
     """
@@ -292,7 +292,10 @@ class Plugin(Entry):
 
     @property
     def answer_type(self) -> str:
-        return VOTES
+        try:
+            return str(self.load().answer_type)
+        except ParameterError:
+            return VOTES
 
     @property
     def family(self) -> str:

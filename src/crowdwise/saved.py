@@ -58,7 +58,8 @@ def _consensus(folder: Path) -> Any:
 
     saved = read_saved(folder, "consensus")
     with saved.reading():
-        found = registry.load(registry.results()[saved.json(result.FACTS)["type"]])
+        kind = registry.results()[saved.json(result.FACTS)["type"]]
+        found = registry.load(kind.result, kind.package)
     return found.of_files(saved)
 
 

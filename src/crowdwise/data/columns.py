@@ -77,7 +77,7 @@ def find(columns: Sequence[str], part: str) -> str | None:
     by_name: dict[str, list[str]] = {}
     for column in columns:
         by_name.setdefault(normal(column), []).append(column)
-    for alias in ALIASES[part]:
+    for alias in ALIASES.get(part, (part,)):
         matches = by_name.get(alias, [])
         if len(matches) > 1:
             which = Remedy("Say which: {}.", Option(part, matches[0]))

@@ -58,11 +58,13 @@ class Guess:
 
 
 def guess(
-    columns: Sequence[str], rows: Mapping[str, Sequence[Any]], given: Mapping[str, str | None] | None = None
-) -> Guess:
+    columns: Sequence[str], rows: Mapping[str, Sequence[Any]], given: Mapping[str, str | None] | None = None,
+    shown_by: Mapping[str, tuple[str, ...]] | None = None,
+) -> Guess:  # fmt: skip
     """The kind of answers in a table with such columns, whose first values are ``rows[column]``.
 
-    ``given`` maps ``item``, ``annotator`` and ``label`` to the columns that the user named for them.
+    ``given`` maps ``item``, ``annotator`` and ``label`` to the columns that the user named for them; ``shown_by`` kinds
+    to columns that show them, beside an item and an annotator and without a label.
 
     >>> guess(["item_a", "item_b", "worker", "same"], {}).kind
     'similarities'
@@ -114,6 +116,10 @@ def guess(
             return Guess("ratings", f"{value!r} holds numbers with fractions")
         if numbers and not label:
             return Guess("ratings", f"{value!r} holds numbers, and no column is called a label")
+    if item and who and not label:
+        for kind, needed in (shown_by or {}).items():
+            if needed and all(name in names for name in needed):
+                return Guess(kind, f"{names[needed[0]]!r} is there, and no column is called a label")
     if doubts and "label" not in named:
         return Guess("votes", doubts[0].reason, doubts[0].kind)
     return Guess("votes", "nothing speaks for another kind")

@@ -140,7 +140,9 @@ def documented(
     options = list(options)
     parameters += [make(o.name, keyword, default=o.default, annotation=o.type) for o in options]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    usual = "; ".join(f"{c.name}: {', '.join(ALIASES[c.name][1:4])}..." for c in columns if c.needed)
+    usual = "; ".join(
+        f"{c.name}: {', '.join(ALIASES[c.name][1:4])}..." for c in columns if c.needed and c.name in ALIASES
+    )
     where = f"The columns, where their names are not among the usual ones ({usual})."
     lines = [summary, "", "Parameters", "----------"]
     for name, doc in (first, (", ".join(c.name for c in columns), where), *((o.name, o.doc) for o in options)):

@@ -143,7 +143,7 @@ def answer_sections(
     out = {
         "summary": {
             "headline": rules.headline(result), "picture": rules.picture(result, tables),
-            "figures": _figures(answers, result, measured), "actions": actions(found), "whom": whom(found),
+            "figures": _figures(rules.noun, result, measured), "actions": actions(found), "whom": whom(found),
         },
         "data": _facts(answers.describe()),
         "measured": measured_facts(measured),
@@ -298,11 +298,11 @@ def measured_tiles(measured: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _figures(answers: Any, result: Any, measured: Mapping[str, Any]) -> list[dict[str, str]]:
+def _figures(noun: str, result: Any, measured: Mapping[str, Any]) -> list[dict[str, str]]:
     """What the tiles show."""
     M = len(result.annotators)
     out = measured_tiles(measured)
-    out.append(("Tokens" if "tokens" in answers.describe() else "Items", f"{len(result.items):,}", ""))
+    out.append((f"{noun.capitalize()}s", f"{len(result.items):,}", ""))
     out.append(("Annotators", f"{M:,}", ""))
     out.append(("Answers", f"{result.n_answers:,}", f"{figure(result.n_answers / max(M, 1))} per annotator"))
     return [dict(zip(("name", "value", "note"), figure, strict=True)) for figure in out]
