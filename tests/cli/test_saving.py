@@ -48,3 +48,16 @@ def test_the_current_folder_is_not_emptied(command: str, crowd: Path, tmp_path: 
     done = run(*words, cwd=tmp_path)
     assert done.returncode == 1 and "'notes.txt'" in done.stderr
     assert contents(tmp_path) == before
+
+
+def test_without_a_home_or_a_place_for_temporary_files(tmp_path):
+    import os
+    import subprocess
+    import sys
+
+    (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\na,y,1\nb,x,0\n")
+    missing = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NUMBA_CACHE_DIR"), "/nonexistent")
+    command = [sys.executable, "-m", "crowdwise", "aggregate", "labels.csv", "--out", "out.csv"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | missing, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert (tmp_path / "out.csv").read_text().startswith("item,label,probability")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import socket
 import threading
 import time
 import zipfile
@@ -215,6 +216,32 @@ def test_receivers_cannot_hold_up_the_sender(receiver: tuple[str, list[str]], mo
     assert sender.send({**facts, "url": f"{url}/redirect"}) == "It answered 302."
     assert "InvalidURL" in str(sender.send({**facts, "url": f"{url}/\x01"}))
     assert got == ["/endless", "/slow", "/redirect"]
+
+
+def test_a_name_that_changes_its_address_is_not_followed(
+    receiver: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS rebinding: the first answer is a public address, every later one is this machine."""
+    url, got = receiver
+    port, asked, find = int(url.rpartition(":")[2]), list[Any](), socket.getaddrinfo
+    answers = {"mixed.test": ["93.184.216.34", "127.0.0.1"], "rebound.test": ["192.0.2.1"]}
+
+    def lookup(host: Any, *given: Any, **more: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name in answers:
+            asked.append(name)
+            found = answers[name] if asked.count(name) == 1 else ["127.0.0.1"]
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+        return find(host, *given, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    monkeypatch.setattr(webhook_sender, "SECONDS", 0.5)
+    monkeypatch.setattr(webhook_sender, "is_inside", lambda address: address == "127.0.0.1")
+    sender = WebhookSender(nothing, nothing, private=False, start=False)
+    facts = {"id": "x", "secret": "s", "body": "{}"}
+    assert "inside the network" in str(sender.send({**facts, "url": f"http://mixed.test:{port}/"}))
+    assert sender.send({**facts, "url": f"http://rebound.test:{port}/"}) is not None  # 192.0.2.1 answers nothing
+    assert asked == ["mixed.test", "rebound.test"] and got == []
 
 
 def test_webhooks_are_few_and_their_addresses_plain(site: Site) -> None:

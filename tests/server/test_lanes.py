@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +74,32 @@ def test_a_slow_webhook_holds_up_itself_alone(tmp_path: Any, monkeypatch: pytest
         site.votes(two, ("p0", "ann", "wren"))
         wait_until(lambda: came)
         assert len(tried) == 1
+
+
+def test_names_that_are_never_found_hold_up_themselves_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_sender, "SECONDS", 600.0)
+    hung, end, find = list[str](), threading.Event(), socket.getaddrinfo
+
+    def lookup(host: Any, *given: Any, **more: Any) -> Any:
+        if str(host).endswith(".invalid"):
+            hung.append(host)
+            end.wait()
+        return find(host, *given, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    given = {"data": str(tmp_path), "rate_limit": 0.0, "private_webhooks": True}
+    with running(load_configuration(given, environment={})) as site, receiver() as (quick, came):
+        try:
+            bad, good = site.campaign(), site.campaign()
+            for i in range(15):  # more than asyncio has threads
+                site.call("POST", f"/campaigns/{bad}/webhooks", 201, json={"url": f"http://x{i}.invalid/"})
+            site.votes(bad, ("p0", "ann", "wren"))
+            wait_until(lambda: len(set(hung)) == 15)
+            site.call("POST", f"/campaigns/{good}/webhooks", 201, json={"url": quick, "kinds": ["votes"]})
+            site.votes(good, ("p0", "ann", "wren"))
+            wait_until(lambda: came)
+        finally:
+            end.set()
 
 
 def test_each_webhook_gets_its_share_of_what_is_claimed(site: Site) -> None:

@@ -116,7 +116,7 @@ def test_nothing_is_written_and_no_campaign_looked_for_where_nothing_is_due(
 def test_addresses_that_cannot_be_are_refused(site: Site, url: str) -> None:
     campaign = site.campaign()
     found = site.call("POST", f"/campaigns/{campaign}/webhooks", 422, json={"url": url})
-    assert "address for a webhook" in found["detail"] or "at least 8" in found["detail"]
+    assert "URL for a webhook" in found["detail"] or "at least 8" in found["detail"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.1", "169.254.169.254", "[::1]"])

@@ -17,6 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,6 +32,9 @@ from crowdwise.store.webhook_rows import CLAIMED, claim_due, drop_old, hooks_beh
 PAUSE = 1.0
 SECONDS = 10.0
 """How long a receiver may take."""
+LOOKUPS = 100
+"""Names that are looked up at a time: one whose server does not answer holds its thread for longer than it is waited
+for, and all others share those of asyncio."""
 SPECIAL = tuple(map(ipaddress.ip_network, (
     "192.0.0.0/24", "192.88.99.0/24", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/23", "2002::/16", "3fff::/20", "::/96",
 )))  # fmt: skip
@@ -56,6 +60,7 @@ class WebhookSender:
         self.read, self.write, self.private = read, write, private
         self._stop = threading.Event()
         self._cleaned = 0.0
+        self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="names")
         self._thread = threading.Thread(target=self._loop, name="webhooks", daemon=True)
         if start:
             self._thread.start()
@@ -64,6 +69,7 @@ class WebhookSender:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=SECONDS + 1.0)
+        self._lookups.shutdown(wait=False, cancel_futures=True)
 
     def _loop(self) -> None:
         asyncio.run(self._rounds())
@@ -156,8 +162,9 @@ class WebhookSender:
 
     async def _resolve(self, host: str, port: int) -> str:
         """An address of a host, which must not lie inside the network where that is not allowed."""
-        loop = asyncio.get_running_loop()
-        found = [str(info[4][0]) for info in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        answer = await asyncio.get_running_loop().run_in_executor(self._lookups, find)
+        found = [str(info[4][0]) for info in answer]
         if not self.private and any(is_inside(one) for one in found):
             raise ValueError("The address is inside the network of the server (private_webhooks allows that).")
         return found[0]
