@@ -82,13 +82,14 @@ acceleration. "Same objective": the time until both have reached the lower of th
 start. "Defaults": a whole fit as it comes; for `mace` these are three starts of ours and ten of theirs. `m-msr` has no
 objective, and "defaults" is the whole way to skills that no longer move.
 
-| method | names | | crowdwise | crowd-kit | |
-|---|---|---|---:|---:|---:|
+| method | | crowdwise | crowd-kit | |
+|---|---|---:|---:|---:|
 {rows}
 
 A fit of crowd-kit was stopped at the end of the first iteration past {limit:.0f} s where a row says "over" (the ratio
-is then a lower bound, and of fewer iterations than the fit would have); of its `glad` only text names were run.
-Its rows were sorted by annotator and label, without which its `mace` mixes annotators up.
+is then a lower bound, and of fewer iterations than the fit would have). Names are text; runs with
+integers are in `benchmarks/results/peers.json`. Its rows were sorted by annotator and label, without which its `mace`
+mixes annotators up.
 """
 
 LINEAR = """
@@ -190,26 +191,20 @@ def reading(r: dict[str, Any]) -> str:
 def peers(r: dict[str, Any]) -> str:
     rows = []
 
-    def row(key: str, names: str, what: str, ours: float, theirs: float, stopped: bool = False) -> None:
+    def row(key: str, what: str, ours: float, theirs: float, stopped: bool = False) -> None:
         shown = f"over {theirs:.0f} s" if stopped else seconds(theirs)
-        ratio = theirs / ours
-        rows.append(
-            f"| `{key}` | {names} | {what} | {seconds(ours)} | {shown} | {'over ' if stopped else ''}{ratio:.0f}x |"
-        )
+        over = "over " if stopped else ""
+        rows.append(f"| `{key}` | {what} | {seconds(ours)} | {shown} | {over}{theirs / ours:.0f}x |")
 
     for key in ("glad", "mace", "one-coin", "m-msr"):
-        mine = r[key]
-        for names in ("text", "integers"):
-            if names not in mine:
-                continue
-            x = mine[names]
-            row(key, names, "one iteration", mine["iteration_seconds"], x["iteration_seconds"])
-            if "goal" in x:
-                a, b = x["crowdwise_to_goal"], x["crowd_kit_to_goal"]
-                what = f"same objective ({a['iterations']} and {b['iterations']} iterations)"
-                row(key, names, what, a["seconds"], b["seconds"])
-            what = f"defaults ({mine['default_iterations']} and {x['default_iterations']} iterations)"
-            row(key, names, what, mine["default_seconds"], x["default_seconds"], x.get("default_stopped", False))
+        mine, x = r[key], r[key]["text"]
+        row(key, "one iteration", mine["iteration_seconds"], x["iteration_seconds"])
+        if "goal" in x:
+            a, b = x["crowdwise_to_goal"], x["crowd_kit_to_goal"]
+            what = f"same objective ({a['iterations']} and {b['iterations']} iterations)"
+            row(key, what, a["seconds"], b["seconds"])
+        what = f"defaults ({mine['default_iterations']} and {x['default_iterations']} iterations)"
+        row(key, what, mine["default_seconds"], x["default_seconds"], x.get("default_stopped", False))
     return PEERS.format(
         **r["shapes"]["many"], few=r["shapes"]["few"]["annotators"], limit=r["limit_seconds"], rows="\n".join(rows)
     )
@@ -224,10 +219,11 @@ NOISE = 0.01
 
 
 def at_size(r: dict[str, Any]) -> str:
-    rows, costs = [], []
+    rows: list[str] = []
+    costs: dict[tuple[str, ...], list[str]] = {}
     for key, x in r["rows"].items():
         if key in COSTS:
-            costs.append(f"| `{key}` | {' | '.join(COSTS[key])} |")
+            costs.setdefault(tuple(COSTS[key]), []).append(f"`{key}`")
         if "problem" in x:
             rows.append(f"| `{key}` | | | | | | | refused |")
             continue
@@ -241,7 +237,9 @@ def at_size(r: dict[str, Any]) -> str:
         votes=r["votes"],
         annotators=r["annotators"],
         rows="\n".join(rows),
-        costs=NOT_LINEAR.format(rows="\n".join(costs)).strip(),
+        costs=NOT_LINEAR.format(
+            rows="\n".join(f"| {', '.join(keys)} | {' | '.join(cost)} |" for cost, keys in costs.items())
+        ).strip(),
     )
 
 

@@ -197,7 +197,7 @@ def answer_table() -> str:
 def shared_parameters(module: str, name: str) -> str:
     """The parameters of a base of learners."""
     base = getattr(import_module(f"crowdwise.learners.{module}"), name)
-    return parameter_table([entry for owner in base.__mro__ for entry in section(owner)], base.parameters())
+    return parameter_line(base, base.parameters())
 
 
 def learner_parameters(key: str) -> str:
@@ -211,14 +211,6 @@ def learner_parameters(key: str) -> str:
     network = base.__name__ != "Tabular"
     link = "[all networks](learners.md#parameters)" if network else "[its kind](learners.md#without-a-network)"
     return parameter_line(model, mine).removesuffix(".") + f"; and those of {link}."
-
-
-def parameter_table(entries: list[tuple[tuple[str, ...], str]], known: dict[str, Any]) -> str:
-    rows = [
-        (", ".join(f"`{n}`" for n in names), ", ".join(f"`{known[n]!r}`" for n in names), markdown(text))
-        for names, text in entries
-    ]
-    return table(("parameter", "default", "meaning"), rows)
 
 
 def route_table() -> str:

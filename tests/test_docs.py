@@ -304,6 +304,16 @@ def test_every_field_of_the_json_is_described() -> None:
     assert [name for name in fields if f"`{name}`" not in page] == []
 
 
+def test_the_summary_of_benchmarks_has_the_figures_of_their_pages() -> None:
+    folder = DOCS / "benchmarks"
+    for line in (folder / "summary.md").read_text(encoding="utf-8").splitlines():
+        pages = re.findall(r"\]\(([\w-]+\.md)\)", line)
+        if pages:
+            there = "\n".join((folder / page).read_text(encoding="utf-8") for page in pages)
+            figures = re.findall(r"(?<![\w.])\d*\.\d+", line)
+            assert [figure for figure in figures if figure not in there] == [], line
+
+
 def test_every_page_is_in_the_menu() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 
