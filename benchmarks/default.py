@@ -47,8 +47,8 @@ page.
 ## Votes
 
 Accuracy in %, ties split, on items with known truth. *Kind* is what `auto` took the crowd for, by the votes alone
-([how](../methods.md#auto)). *Best* is the best of {single} on that set, chosen by its truth: nobody can know it
-beforehand.
+([how](../methods.md#auto)). *Best* is the best of {single} on that set, chosen by its truth, which is
+not known otherwise.
 
 {table}
 

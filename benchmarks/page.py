@@ -1,4 +1,4 @@
-"""results/*.json -> docs/benchmarks/index.md and its picture, docs/benchmarks/labels.md."""
+"""results/*.json -> docs/benchmarks/speed.md and its picture, docs/benchmarks/labels.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from linear import COSTS
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 
-HEAD = """# Benchmarks
+HEAD = """# Speed and memory
 
 Written by `make bench`, each part measured in a run of its own on one machine: {machine}. Times are the least of
 several repeats; what carries over to other machines is the ratios. How well methods do on real crowds is on a page of
@@ -133,7 +133,7 @@ def write() -> None:
         peers(load("peers")["result"]),
         at_size(load("linear")["result"]),
     ]
-    (DOCS / "benchmarks" / "index.md").write_text("".join(parts), encoding="utf-8")
+    (DOCS / "benchmarks" / "speed.md").write_text("".join(parts), encoding="utf-8")
     facts = tables.read_facts(HERE / "results" / "labels.json", "labels")
     published = tables.read_published(HERE / "published.csv")
     if facts["cells"]:

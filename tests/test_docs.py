@@ -306,7 +306,7 @@ def test_every_field_of_the_json_is_described() -> None:
 
 def test_the_summary_of_benchmarks_has_the_figures_of_their_pages() -> None:
     folder = DOCS / "benchmarks"
-    for line in (folder / "summary.md").read_text(encoding="utf-8").splitlines():
+    for line in (folder / "index.md").read_text(encoding="utf-8").splitlines():
         pages = re.findall(r"\]\(([\w-]+\.md)\)", line)
         if pages:
             there = "\n".join((folder / page).read_text(encoding="utf-8") for page in pages)
