@@ -17,10 +17,10 @@ from __future__ import annotations
 from crowdwise.core.lazy import lazily
 
 _WHERE = {
-    "budget_plan": ("Inputs", "Plan", "PlanRow", "make_plan"),
+    "budget_plan": ("LearningInputs", "Plan", "PlanRow", "make_plan"),
     "fair_assignment": ("FairProposal", "expected_errors", "propose_fairly"),
     "replays": ("Curve", "bands", "replay", "replay_strategies", "summary"),
-    "state": ("Pairs", "Proposal", "State"),
+    "state": ("AskablePairs", "Proposal", "State"),
     "stopping": ("AccuracyEstimate", "StopRule", "estimate_accuracy"),
     "strategies": ("STRATEGIES", "Strategy", "find_strategy"),
 }
