@@ -486,3 +486,12 @@ def test_another_version(tmp_path: Path) -> None:
         campaign.journal.note(format=99)
     with pytest.raises(ReadError, match="another version"):
         Journal.open(tmp_path / "campaign" / "campaign.db")
+
+
+@pytest.mark.parametrize("classes", [["x"], ["x", {"y": 1}], ["x", "x"], "xy", 5, ["x", 1]])
+def test_classes_that_are_not_as_they_were_written(tmp_path: Path, classes: Any) -> None:
+    campaign = make(tmp_path)
+    with campaign.journal.writing():
+        campaign.journal.note(classes=classes)
+    with pytest.raises(ReadError, match="is damaged"):
+        again(tmp_path)

@@ -37,7 +37,7 @@ from crowdwise.store.canonical import name_text
 from crowdwise.store.intake import UNKNOWN, Receipt, add_votes, class_codes
 from crowdwise.store.journal import Journal
 from crowdwise.store.roster import Roster
-from crowdwise.store.settings import Classes, Settings, change_settings, kept_params
+from crowdwise.store.settings import Classes, Settings, are_classes, change_settings, kept_params
 from crowdwise.store.vote_stream import JournalStream, Snapshots
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,6 +77,9 @@ class Campaign:
     def __init__(self, folder: Path, journal: Journal, model: EMModel) -> None:
         self.folder, self.journal, self.model = folder, journal, model
         self.classes: list[Any] = journal.facts()["classes"]
+        with journal.decoding():
+            if not are_classes(self.classes):
+                raise ValueError("its classes are not as they were written")
         strategy = self.settings.strategy  # it never changes
         self.roster = Roster(journal)
         self.asking = Asking(journal, self.roster)

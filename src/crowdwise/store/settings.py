@@ -31,7 +31,8 @@ NOT_NOW = {
 """What stays as it was made, and why."""
 
 
-def _differ(names: Any) -> bool:
+def are_classes(names: Any) -> bool:
+    """Whether names can be the classes of a campaign: two or more, all different and of one kind."""
     if isinstance(names, (str, bytes)):  # a text has letters, not classes
         return False
     try:
@@ -42,7 +43,7 @@ def _differ(names: Any) -> bool:
     return len(texts) >= 2 and len(set(texts)) == len(texts)
 
 
-Classes = Annotated[Sequence[Any], Check(_differ, "two or more different classes, all text, integers or booleans")]
+Classes = Annotated[Sequence[Any], Check(are_classes, "two or more different classes, all text, integers or booleans")]
 
 CHANGEABLE = (*StopRule.parameters(), *OWN)
 """The names of all settings that may be changed."""
