@@ -24,15 +24,15 @@ from crowdwise.core.limits import free_memory
 from crowdwise.core.progress_bar import Passes, Stage, Timetable, shown_stages
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data import encoding
-from crowdwise.data.boundary import guarded, reading
+from crowdwise.data.boundary import foreign, guarded, reading
 from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS, PART, ConsensusFiles, write_about
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
 from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays
-from crowdwise.data.vote_files import PARQUET, SMALL_FILE, TEXT, bytes_in, memory_needed, several
+from crowdwise.data.vote_files import PARQUET, SMALL_FILE, TEXT, bytes_in, files_of, memory_needed, scan, several
 from crowdwise.data.votes import Votes
-from crowdwise.errors import Option, OutputError, ParameterError, ReadError, Remedy, SizeError
-from crowdwise.reading import check_labels
+from crowdwise.errors import InputError, Option, OutputError, ParameterError, ReadError, Remedy, SizeError
+from crowdwise.reading import Opened, check_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +55,8 @@ PASS, PASSES = 0.3, 20
 STAGES = {"names": "finding names", "rows": "sorting rows", "parts": "packing parts"}
 BASE_BYTES, VOTE_BYTES, FEWEST = 3e8, 150.0, 100_000
 """Memory of the program, and of each vote of the part that is in memory; the fewest votes of a part."""
+LOOKED_AT = 200
+"""Rows that show what type of answers files hold."""
 ACCURACY = ("accuracy", "accuracy_low", "accuracy_high")
 ENDINGS = {".parquet": "sink_parquet", ".csv": "sink_csv", ".jsonl": "sink_ndjson"}
 
@@ -284,7 +286,31 @@ def to_files(
     kind = None if answer_type is None else registry.answer_type(answer_type)
     if kind not in (None, registry.VOTES) or (method in registry.ANSWER_METHODS):
         raise ParameterError(f"{kind or method}: engine 'stream' takes votes alone. Use engine 'memory'.")
+    if kind is None and method is None:
+        _check_votes(files_of(source), options)
     return aggregate_files(source, out, method, answer_type=kind, **options)
+
+
+def _check_votes(files: list[Path], options: dict[str, Any]) -> None:
+    """An error where the first rows show an export of a tool, or answers of another type, as in memory."""
+    tool = Opened(files[0]).tool
+    if tool is not None:
+        raise InputError(
+            f"{files[0]} is an export of {registry.IMPORTERS[tool].title}, which is not read part by part. Import it "
+            "first (crowdwise import), and aggregate the table that this makes."
+        )
+    try:
+        head = scan(files)[0].head(LOOKED_AT).collect()
+    except BaseException as error:
+        if foreign(error) or isinstance(error, InputError):
+            return  # reading all of it says what is wrong
+        raise
+    guess = Opened(head, reading=options).guess
+    if guess is not None and guess.kind != registry.VOTES:
+        raise InputError(
+            f"{files[0]} holds {guess.kind}, since {guess.reason}: only votes are read part by part.",
+            remedy=Remedy("If these are votes, say {}.", Option("answer_type", registry.VOTES)),
+        )
 
 
 def check_fits(source: Any) -> None:

@@ -90,17 +90,24 @@ class Opened:
         return None if was_read(self.source) else glance_at(self.source)
 
     @cached_property
-    def export(self) -> Export | None:
-        """The export of an annotation tool that a file, an archive or a folder is; ``None`` where it is none."""
+    def tool(self) -> str | None:
+        """The annotation tool that a file, an archive or a folder is an export of; ``None`` where it is none."""
         if self.path is None or not self.path.exists() or (self.path.is_dir() and self.file is not None):
             return None
         if self._has_plain_columns:
             return None
-        from crowdwise.importers.read_export import read_export, recognise
+        from crowdwise.importers.read_export import recognise
 
-        source = self.file or self.path
-        tool = recognise(source)
-        return None if tool is None else read_export(source, tool)
+        return recognise(self.file or self.path)
+
+    @cached_property
+    def export(self) -> Export | None:
+        """The export, read."""
+        if self.tool is None:
+            return None
+        from crowdwise.importers.read_export import read_export
+
+        return read_export(self.file or self.path, self.tool)
 
     @property
     def _has_plain_columns(self) -> bool:

@@ -13,6 +13,7 @@ import crowdwise as cw
 from command_line import run
 from crowdwise import reading
 from crowdwise.data import guess, plain_files
+from crowdwise.errors import InputError
 
 EXPORTS = Path(__file__).parents[1] / "exports"
 WATCHED: list[tuple[str, list[str]]] = []
@@ -177,3 +178,15 @@ def test_an_export_is_opened_at_most_twice(sample: str) -> None:
         opened = reading.Opened(EXPORTS / sample)
         assert opened.export is not None and opened.answers.table.n_answers > 0
     assert len(calls) <= 2 and made == ["decision"]
+
+
+def test_files_in_parts_follow_the_rules_of_files_in_memory(battles: Path, votes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    with pytest.raises(InputError, match=r"battles.csv holds comparisons, since .* answer_type='votes'"):
+        cw.aggregate(battles, out=out)
+    with pytest.raises(InputError, match=r"mturk_batch_results.csv is an export of Mechanical Turk"):
+        cw.aggregate(EXPORTS / "mturk_batch_results.csv", out=out)
+    done = run("aggregate", battles, "--engine", "stream", "--out", out)
+    assert done.returncode != 0 and "say --answers votes" in " ".join(done.stderr.split())
+    whole = cw.aggregate(votes, "majority").labels
+    assert cw.aggregate(votes, "majority", out=out).n_items == len(whole) == pl.read_csv(out).height

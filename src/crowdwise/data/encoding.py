@@ -281,9 +281,7 @@ def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
             empty = names.is_null().to_numpy()
             codes = recode(codes, np.where(empty, -1, np.cumsum(~empty) - 1))
             names = names.drop_nulls()
-        return codes, TextNames(
-            pl.Series(column.name, names.to_arrow()) if len(names) * KEPT_ROWS < len(column) else names
-        )
+        return codes, TextNames(names + "" if len(names) * KEPT_ROWS < len(column) else names)  # a copy
     names = column.drop_nulls().unique(maintain_order=True)
     codes = column.cast(pl.Enum(names)).to_physical().cast(pl.Int32).fill_null(-1).to_numpy()
     return codes, to_vocabulary(names.to_list())
