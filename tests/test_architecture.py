@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exporters": BASE,
     "reading": BASE | {"registry", "importers"},
     "item_inputs": BASE | {"registry", "importers", "reading", "learners"},
-    "api": BELOW - {"api"},
+    "api": (BELOW - {"api"}) | {"spark"},
     "label_studio": BELOW,
     "out_of_core": FITS | {"reading", "importers", "metrics"},
     "spark": FITS,

@@ -27,6 +27,7 @@ from crowdwise.api import compare as compare
 from crowdwise.api import fit as fit
 from crowdwise.client import Client as Client
 from crowdwise.core.consensus import Consensus as Consensus
+from crowdwise.core.fitted_parts import ConsensusInParts as ConsensusInParts
 from crowdwise.core.result import Estimates as Estimates
 from crowdwise.data.comparisons import Comparisons as Comparisons
 from crowdwise.data.comparisons import read_comparisons as read_comparisons
@@ -65,7 +66,6 @@ from crowdwise.methods.ds_stacked import Stacked as Stacked
 from crowdwise.methods.votes_majority import GoldWeighted as GoldWeighted
 from crowdwise.methods.votes_majority import MajorityVote as MajorityVote
 from crowdwise.online.stream import Online as Online
-from crowdwise.out_of_core import WrittenConsensus as WrittenConsensus
 from crowdwise.registry import ANSWER_METHODS as ANSWER_METHODS
 from crowdwise.registry import ANSWER_TYPES as ANSWER_TYPES
 from crowdwise.registry import LEARNERS as LEARNERS

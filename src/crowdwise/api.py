@@ -43,14 +43,15 @@ def aggregate(
     """The consensus of some answers: a :class:`~crowdwise.Consensus` of votes, and its like for other answer types.
 
     With ``out``, votes may be more than memory holds: they are read from files, part by part, and the consensus is
-    written to a file or a folder. What was written is a :class:`~crowdwise.WrittenConsensus`.
+    written to a file or a folder. What was written is a :class:`~crowdwise.ConsensusInParts`.
 
     Parameters
     ----------
     answers
         A table of answers (:class:`~crowdwise.Votes`, :class:`~crowdwise.Ratings`, ...); a file or a dataset folder; or
-        a dataframe that :meth:`~crowdwise.Votes.from_frame` (or its like of another answer type) takes. With ``out``: a
-        Parquet or CSV file of votes, a pattern (``"votes/*.parquet"``), a folder of such files, or a list of them.
+        a dataframe that :meth:`~crowdwise.Votes.from_frame` (or its like of another answer type) takes; or a Spark
+        table of votes, with the options of :func:`crowdwise.spark.aggregate`. With ``out``: a Parquet or CSV file of
+        votes, a pattern (``"votes/*.parquet"``), a folder of such files, or a list of them.
     method
         A key of ``crowdwise methods``; by default that of the answer type.
     answer_type
@@ -100,6 +101,18 @@ def aggregate(
     >>> cw.aggregate(votes, "dawid-skene").labels.tolist()
     [0, 1, 1, 0]
     """
+    if is_spark_table(answers):
+        from crowdwise.spark import aggregate as on_spark
+
+        others = {
+            "answer_type": answer_type if answer_type != registry.VOTES else None, "graph": graph, "out": out,
+            "inputs": None if is_auto(inputs) else inputs, "engine": engine if engine != "auto" else None,
+            "max_memory": max_memory, "scratch": scratch,
+        }  # fmt: skip
+        if useless := [name for name, value in others.items() if value is not None]:
+            raise ParameterError(f"{', '.join(useless)}: not with a Spark table. Leave it out.")
+        with shown(method or registry.DEFAULT, verbose, callback) as report:
+            return on_spark(answers, method, gold=gold, callback=report, **options)
     if engine not in ENGINES:
         raise ParameterError(f"engine={engine!r}: expected {either(ENGINES)}.{suggestion(engine, ENGINES)}")
     if engine == "stream" or (engine == "auto" and (out is not None or several(answers))):
@@ -128,6 +141,11 @@ def aggregate(
             opened, params=params, gold=gold, graph=graph, inputs=inputs, max_seconds=max_seconds, callback=callback,
             verbose=verbose,
         ).result  # fmt: skip
+
+
+def is_spark_table(answers: Any) -> bool:
+    """Whether it is a DataFrame of Spark, or of Spark Connect; pyspark is not imported for it."""
+    return any(f"{cls.__module__}.".startswith("pyspark.") for cls in type(answers).__mro__)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,17 +18,21 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import registry
+from crowdwise.core.consensus import item_columns
 from crowdwise.core.dependence import Dependence
-from crowdwise.core.fitted_parts import accuracies_in_parts
+from crowdwise.core.fitted_parts import ARRAYS, FORMAT, KIND, ConsensusInParts, without_votes
+from crowdwise.core.leave_one_out import matrices_fit
 from crowdwise.core.limits import free_memory
+from crowdwise.core.numerics import Floats
 from crowdwise.core.progress_bar import Passes, Stage, Timetable, shown_stages
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data import encoding
 from crowdwise.data.boundary import foreign, guarded, reading
-from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS, PART, ConsensusFiles, write_about
+from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS, PART, ConsensusFiles
 from crowdwise.data.folders import check_target, replacing, write_whole
+from crowdwise.data.frames import make_frame
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
-from crowdwise.data.saved_files import SavedFiles, read_saved, write_arrays
+from crowdwise.data.saved_files import read_saved
 from crowdwise.data.vote_files import PARQUET, SMALL_FILE, TEXT, bytes_in, files_of, memory_needed, scan, several
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, OutputError, ParameterError, ReadError, Remedy, SizeError
@@ -40,11 +44,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from crowdwise.core.loop import Callback, Progress
-    from crowdwise.metrics.bootstrap import Estimate
 
-KIND = "consensus in parts"
-FORMAT = 2
-ARRAYS = "arrays.npz"
 READING = (
     "item", "annotator", "label", "weight", "timestamp", "classes", "on_duplicate", "on_missing", "normalise_labels",
 )  # fmt: skip
@@ -61,131 +61,63 @@ ACCURACY = ("accuracy", "accuracy_low", "accuracy_high")
 ENDINGS = {".parquet": "sink_parquet", ".csv": "sink_csv", ".jsonl": "sink_ndjson"}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class WrittenConsensus:
-    """What was written, and what a fit found out about the crowd. :func:`crowdwise.load` makes it of a folder again.
+def read_written(folder: str | os.PathLike[str]) -> ConsensusInParts:
+    """What lies in a folder that was written as ``out`` or ``save``.
 
-    Attributes
-    ----------
-    out
-        The file or folder with the consensus: item, label, probability, entropy (bits), votes; and, where it was asked
-        for, the probability of every class.
-    n_items, n_votes
-        How many there are.
-    annotators, votes_per_annotator, agreement
-        The names of annotators, the number of their votes, and the share that says what the consensus says.
-    items_per_class
-        K: how many items have each label.
-    measured
-        Figures against the truth by name, with confidence intervals; none where no truth was given.
-    method, classes, prior, confusion, dependence, trace, iterations, converged, notes
-        As in :class:`~crowdwise.Consensus`.
+    Its files are compared with the manifest, those of the items by their size alone: items are read when they are
+    asked for, part by part.
     """
+    import polars as pl
 
-    out: Path
-    method: str
-    n_items: int
-    n_votes: int
-    annotators: npt.NDArray[Any]
-    votes_per_annotator: npt.NDArray[np.int64]
-    agreement: npt.NDArray[np.float64]
-    classes: npt.NDArray[Any]
-    items_per_class: npt.NDArray[np.int64]
-    prior: npt.NDArray[np.float64]
-    confusion: npt.NDArray[np.float64] | None
-    dependence: Dependence
-    trace: npt.NDArray[np.float64]
-    iterations: int
-    converged: bool
-    notes: list[str] = field(default_factory=list)
-    accuracy: tuple[npt.NDArray[np.float64], ...] | None = None
-    """M each: the accuracy of annotators as in memory, and the ends of its interval, where it was asked for."""
-    measured: dict[str, Estimate] = field(default_factory=dict)
+    saved = read_saved(folder, KIND, by_size=f"{ITEMS}/")
+    facts = saved.json(f"{ABOUT}/{ABOUT_FILE}")
+    if facts.pop("format", None) != FORMAT:
+        raise ReadError(f"{saved.folder} was written by another version of crowdwise, which this one does not read.")
+    with saved.reading():
+        arrays = saved.arrays(ARRAYS) if ARRAYS in saved.files else {}
+        people = pl.read_parquet(io.BytesIO(saved.files[f"{ANNOTATORS}/{PART}"]))
+        return _of_facts(saved.folder, facts, people, **arrays)
 
-    def about(self) -> dict[str, Any]:
-        """What is not in the tables, as JSON."""
-        return {
-            "method": self.method, "classes": self.classes.tolist(), "prior": self.prior.tolist(),
-            "n_items": self.n_items, "n_votes": self.n_votes, "dependence": self.dependence.plain(),
-            "trace": self.trace.tolist(), "iterations": self.iterations, "converged": self.converged,
-            "notes": self.notes, "format": FORMAT, "items_per_class": self.items_per_class.tolist(),
-            "measured": {name: _plain(asdict(found)) for name, found in self.measured.items()},
-        }  # fmt: skip
 
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> WrittenConsensus:
-        """What lies in a folder that was written as ``out`` or ``save``.
+def read_spark(files: ConsensusFiles) -> ConsensusInParts:
+    """The consensus that Spark has written, which has no manifest: its items are counted instead."""
+    import polars as pl
 
-        Its files are compared with the manifest, those of the items by their size alone: items are read when they are
-        asked for, part by part.
-        """
-        return cls.of_files(read_saved(folder, KIND, by_size=f"{ITEMS}/"))
+    with reading(files.path, "a consensus of Spark's"):
+        people = pl.DataFrame() if files.annotator_table is None else files.annotator_table
+        counted = dict(files.item_table.group_by("label").len().collect(engine="streaming").iter_rows())
+        confusion = None
+        if "confusion" in people.columns:
+            confusion = np.array(people["confusion"].cast(pl.List(pl.List(pl.Float64))).to_list())
+        n_items, per_class = files.about["n_items"], [counted.get(k, 0) for k in files.about["classes"]]
+        about = files.about | {"items_per_class": per_class}
+        found = _of_facts(files.path, about, people.drop("confusion", strict=False), confusion=confusion)
+    if sum(counted.values()) != n_items:
+        raise ReadError(
+            f"{files.path} holds {sum(counted.values()):,} of the {n_items:,} items that Spark has labelled: copy the "
+            "whole folder."
+        )
+    return found
 
-    @classmethod
-    def of_files(cls, saved: SavedFiles) -> WrittenConsensus:
-        """The consensus in saved files."""
-        import polars as pl
 
-        from crowdwise.metrics.bootstrap import Estimate
+def _of_facts(place: Path, facts: dict[str, Any], people: pl.DataFrame, **arrays: Any) -> ConsensusInParts:
+    """A consensus from what lies beside the items, and a table of annotators."""
+    from crowdwise.metrics.bootstrap import Estimate
 
-        facts = saved.json(f"{ABOUT}/{ABOUT_FILE}")
-        if facts.pop("format", None) != FORMAT:
-            raise ReadError(
-                f"{saved.folder} was written by another version of crowdwise, which this one does not read."
-            )
-        with saved.reading():
-            arrays = saved.arrays(ARRAYS) if ARRAYS in saved.files else {}
-            people = pl.read_parquet(io.BytesIO(saved.files[f"{ANNOTATORS}/{PART}"]))
-            accuracy = [people[name].to_numpy() for name in ACCURACY if name in people.columns]
-            measured = {name: Estimate.of(stored) for name, stored in facts.pop("measured").items()}
-            facts["items_per_class"] = np.asarray(facts["items_per_class"], dtype=np.int64)
-            return cls(
-                out=saved.folder, confusion=arrays.get("confusion"), accuracy=tuple(accuracy) or None,
-                measured=measured, **_typed(facts, people),
-            )  # fmt: skip
-
-    @classmethod
-    def of_spark(cls, files: ConsensusFiles) -> WrittenConsensus:
-        """The consensus that Spark has written, which has no manifest: its items are counted instead."""
-        import polars as pl
-
-        with reading(files.path, "a consensus of Spark's"):
-            people = pl.DataFrame() if files.annotator_table is None else files.annotator_table
-            facts = _typed(files.about, people)
-            counted = dict(files.item_table.group_by("label").len().collect(engine="streaming").iter_rows())
-            per_class = np.array([counted.get(k, 0) for k in facts["classes"].tolist()], dtype=np.int64)
-            confusion = None
-            if "confusion" in people.columns:
-                confusion = np.array(people["confusion"].cast(pl.List(pl.List(pl.Float64))).to_list())
-            found = cls(out=files.path, items_per_class=per_class, confusion=confusion, **facts)
-        if sum(counted.values()) != found.n_items:
-            raise ReadError(
-                f"{files.path} holds {sum(counted.values()):,} of the {found.n_items:,} items that Spark has labelled: "
-                "copy the whole folder."
-            )
-        return found
-
-    @property
-    def item_table(self) -> pl.LazyFrame:
-        """What was written, one row per item: a lazy polars frame."""
-        import polars as pl
-
-        if self.out.is_dir():
-            return pl.scan_parquet(self.out / ITEMS / "*.parquet")
-        if self.out.suffix.lower() == ".csv":
-            return pl.scan_csv(self.out)
-        return (pl.scan_ndjson if self.out.suffix.lower() == ".jsonl" else pl.scan_parquet)(self.out)
-
-    @property
-    def annotator_table(self) -> pl.DataFrame:
-        """One row per annotator: annotator, votes, agreement, and accuracy with its interval where it was asked for."""
-        from crowdwise.data.frames import make_frame
-
-        columns = {"annotator": self.annotators, "votes": self.votes_per_annotator, "agreement": self.agreement}
-        if self.accuracy is not None:
-            columns |= dict(zip(ACCURACY, self.accuracy, strict=True))
-        frame: pl.DataFrame = make_frame(columns, "polars")
-        return frame
+    votes = people["votes"].to_numpy()
+    own = {"annotator", "votes", "agreement"} | ({*ACCURACY} if arrays.get("judged") is not None else set())
+    return ConsensusInParts(
+        method=facts["method"], params={}, n_answers=facts["n_votes"], iterations=facts["iterations"],
+        converged=facts["converged"], notes=facts["notes"], known=facts.get("known", 0),
+        prior=np.asarray(facts["prior"], dtype=np.float64), trace=np.asarray(facts["trace"], dtype=np.float64),
+        classes=encoding.to_vocabulary(facts["classes"]), dependence=Dependence.of(facts["dependence"]),
+        expected_right=facts.get("expected_right"), items_per_class=np.asarray(facts["items_per_class"]),
+        measured={name: Estimate.of(stored) for name, stored in facts.get("measured", {}).items()},
+        annotators=encoding.to_vocabulary(people["annotator"].to_list()), votes_per_annotator=votes,
+        agreement=people["agreement"].to_numpy(), out=place,
+        annotator_columns={name: people[name].to_numpy() for name in people.columns if name not in own},
+        **{"total": votes.astype(np.float64)} | arrays,
+    )  # fmt: skip
 
 
 @guarded
@@ -195,7 +127,7 @@ def aggregate_files(
     scratch: str | os.PathLike[str] | None = None, rows_per_part: int | None = None, probabilities: bool = False,
     annotator_accuracy: bool = False, callback: Callback | None = None,
     progress: Callable[[Stage], None] | None = None, verbose: bool = False, **options: Any,
-) -> WrittenConsensus:  # fmt: skip
+) -> ConsensusInParts:  # fmt: skip
     """What :func:`crowdwise.aggregate` does with ``out``: from files of votes to files of labels.
 
     Parameters
@@ -214,7 +146,8 @@ def aggregate_files(
     probabilities
         Write a column with the probability of every class, too.
     annotator_accuracy
-        Estimate the accuracy of annotators as in memory. It takes about as long as a fit.
+        Estimate the accuracy of annotators as in memory. ``auto`` does so in any case; with other methods it takes
+        about as long as a fit.
     progress
         Called with a :class:`crowdwise.core.progress_bar.Stage`, many times.
     **options
@@ -240,34 +173,22 @@ def aggregate_files(
         stages.at("fitting", 0.0)
         passes = Passes(stages, "fitting", PASS, PASSES, float(getattr(model, "tol", 0.0)))
         load = [partial(_load, packed, i) for i in range(len(packed.sizes))]
-        found = model.fit_in_parts(
-            VoteParts(load, packed.annotators, packed.classes), callback=partial(_both, passes, callback)
-        )
-        M = len(packed.annotators)
-        counted, agrees = np.zeros(M, dtype=np.int64), np.zeros(M, dtype=np.int64)
-        per_class, against = np.zeros(len(packed.classes), dtype=np.int64), MeasuredParts()
-        made = folder / "consensus"
+        made, against, n_parts = folder / "consensus", MeasuredParts(), len(packed.sizes)
         made.mkdir()
-        for i, (part, codes, q) in enumerate(found.consensus()):
-            stages.at("writing", i / len(packed.sizes))
-            votes = part.votes
-            same = votes.label == np.repeat(codes, np.diff(votes.indptr))
-            counted += np.bincount(votes.annotator, minlength=M)
-            agrees += np.bincount(votes.annotator[same], minlength=M)
-            per_class += np.bincount(codes, minlength=len(per_class))
+        places = iter(range(n_parts))
+
+        def write(part: VotePart, codes: npt.NDArray[np.int32], q: Floats) -> None:
+            i = next(places)
+            stages.at("writing", i / n_parts)
             against.add(q, packed.truth(i))
-            table = found.table(packed.load(i, names=True)[0], codes, q, probabilities)
-            _write(table, made / f"part-{i:05d}.parquet")
-        agreement = np.divide(agrees, counted, out=np.full(M, np.nan), where=counted > 0)
-        accuracy = accuracies_in_parts(found, agreement) if annotator_accuracy else None
-        written = WrittenConsensus(
-        out=target, method=model.key, n_items=sum(packed.sizes), n_votes=int(counted.sum()),
-        annotators=packed.annotators, votes_per_annotator=counted, classes=packed.classes, prior=found.prior,
-        items_per_class=per_class, measured=against.measured(),
-        agreement=agreement, confusion=found.confusion,
-        dependence=found.dependence, trace=found.trace, iterations=found.iterations, converged=found.converged,
-        notes=found.notes, accuracy=accuracy,
-        )  # fmt: skip
+            table = item_columns(packed.load(i, names=True)[0], codes, q, probabilities)
+            make_frame(table, "polars").write_parquet(made / f"part-{i:05d}.parquet")
+
+        parts = VoteParts(load, packed.annotators, packed.classes)
+        found = model.fit_in_parts(parts, callback=partial(_both, passes, callback), each=write)
+        estimated = annotator_accuracy and found.judged is None and matrices_fit(parts.names)
+        found = replace(found, judged=np.stack([found.right, found.unsure])) if estimated else found
+        written = without_votes(found, out=target, measured=against.measured())
         _publish(made, written, kept)
         stages.at("writing", 1.0)
     return written
@@ -275,7 +196,7 @@ def aggregate_files(
 
 def to_files(
     source: Any, out: str | os.PathLike[str] | None, method: str | None, answer_type: str | None, **options: Any
-) -> WrittenConsensus:
+) -> ConsensusInParts:
     """What :func:`crowdwise.aggregate` does for engine stream: its arguments, checked."""
     paths = isinstance(source, (str, os.PathLike)) or several(source)
     if not paths:
@@ -389,18 +310,12 @@ def _load(packed: Packed, i: int) -> VotePart:
     return VotePart(*packed.load(i))
 
 
-def _write(columns: dict[str, Any], path: Path) -> None:
-    from crowdwise.data.frames import make_frame
-
-    make_frame(columns, "polars").write_parquet(path)
-
-
-def _publish(made: Path, written: WrittenConsensus, kept: Path | None) -> None:
-    """The parts as one file, and as a folder with annotators and the rest beside them: whichever was asked for."""
+def _publish(made: Path, written: ConsensusInParts, kept: Path | None) -> None:
+    """The parts as one file, and as a folder with annotators and the rest beside them, as far as they are asked for."""
     import polars as pl
 
     files = sorted(made.glob("*.parquet"))
-    if written.out != kept:
+    if written.out is not None and written.out != kept:
         write_whole(getattr(pl.scan_parquet(files), ENDINGS[written.out.suffix.lower()]), written.out)
     if kept is None:
         return
@@ -408,21 +323,4 @@ def _publish(made: Path, written: WrittenConsensus, kept: Path | None) -> None:
         (temporary / ITEMS).mkdir()
         for file in files:
             shutil.move(file, temporary / ITEMS / file.name)
-        write_about(temporary, written.annotator_table, written.about())
-        if written.confusion is not None:
-            write_arrays(temporary / ARRAYS, {"confusion": written.confusion})
-
-
-def _typed(facts: dict[str, Any], people: pl.DataFrame) -> dict[str, Any]:
-    """What lies beside the items, and a table of annotators, as attributes of a consensus."""
-    arrays = {name: np.asarray(facts[name], dtype=np.float64) for name in ("prior", "trace")}
-    return facts | arrays | {
-        "classes": encoding.to_vocabulary(facts["classes"]), "dependence": Dependence.of(facts["dependence"]),
-        "annotators": encoding.to_vocabulary(people["annotator"].to_list()),
-        "votes_per_annotator": people["votes"].to_numpy(), "agreement": people["agreement"].to_numpy(),
-    }  # fmt: skip
-
-
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """As JSON can hold it: ``None`` for what is not finite."""
-    return {name: None if isinstance(x, float) and not np.isfinite(x) else x for name, x in found.items()}
+        written.write_beside(temporary)

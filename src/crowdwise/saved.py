@@ -20,7 +20,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
     """Whatever was saved to a folder: a consensus of any answer type, a learner, a stream, a campaign, or a data set.
 
     Of votes that were read part by part, and of what :meth:`crowdwise.spark.SparkConsensus.save` wrote, it is a
-    :class:`~crowdwise.WrittenConsensus`, whose items stay on the disk.
+    :class:`~crowdwise.ConsensusInParts`, whose items stay on the disk.
 
     >>> import crowdwise as cw, tempfile
     >>> votes = cw.Votes.from_dense([[0, 0, 1], [1, 1, 1]])
@@ -64,15 +64,15 @@ def _consensus(folder: Path) -> Any:
 
 
 def _written(folder: Path) -> Any:
-    from crowdwise.out_of_core import WrittenConsensus
+    from crowdwise.out_of_core import read_written
 
-    return WrittenConsensus.load(folder)
+    return read_written(folder)
 
 
 def _of_spark(files: ConsensusFiles) -> Any:
-    from crowdwise.out_of_core import WrittenConsensus
+    from crowdwise.out_of_core import read_spark
 
-    return WrittenConsensus.of_spark(files)
+    return read_spark(files)
 
 
 def _learner(folder: Path) -> Any:

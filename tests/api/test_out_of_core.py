@@ -193,7 +193,7 @@ def test_the_engine_is_chosen_by_out_and_by_size(tmp_path, monkeypatch):
     out = tmp_path / "c.csv"
     found = cw.aggregate(pattern, "majority", out=out, max_memory="400MB", rows_per_part=None)
     assert (
-        isinstance(found, cw.WrittenConsensus) and found.item_table.collect().height == pl.read_csv(out).height == 400
+        isinstance(found, cw.ConsensusInParts) and found.item_table.collect().height == pl.read_csv(out).height == 400
     )
     assert (
         found.annotator_table.columns == ["annotator", "votes", "agreement"]
@@ -337,10 +337,10 @@ def test_a_folder_is_opened_by_load(tmp_path, text):
         rows_per_part=500, truth=truth, annotator_accuracy=True,
     )  # fmt: skip
     again = cw.load(tmp_path / "kept")
-    assert isinstance(again, cw.WrittenConsensus) and again.out == tmp_path / "kept"
+    assert isinstance(again, cw.ConsensusInParts) and again.out == tmp_path / "kept"
     assert again.about() == found.about() and again.measured == found.measured and len(found.measured) == 2
     assert again.dependence == found.dependence and again.items_per_class.sum() == found.n_items == 400
-    for name in ("annotators", "votes_per_annotator", "agreement", "classes", "prior", "confusion", "accuracy"):
+    for name in ("annotators", "votes_per_annotator", "agreement", "classes", "prior", "confusion", "judged", "total"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name), err_msg=name)
         assert np.asarray(getattr(again, name)).dtype.kind == np.asarray(getattr(found, name)).dtype.kind
     assert again.item_table.sort("item").collect().equals(found.item_table.sort("item").collect())

@@ -232,7 +232,7 @@ def hard_votes(spark, folder, monkeypatch):
             in_spark(spark, frame, 5), "dawid-skene", gold=gold, staging=str(folder), tasks=3, rows_per_block=250,
             **reading, **params,
         )  # fmt: skip
-    assert len(found.fitted.parts.ids) < 13 and len(written) == 4  # of 15 blocks
+    assert len(found.parts.ids) < 13 and len(written) == 4  # of 15 blocks
     compare(found, model.consensus_)
     assert list(folder.iterdir()) == []
 
@@ -292,9 +292,17 @@ def blocks_in_files(spark, folder, monkeypatch):
 
 def default_method(spark, folder, monkeypatch):
     frame = real_votes()
-    found = cw.spark.aggregate(in_spark(spark, frame), rows_per_block=3000)
-    assert found.method == "auto" and found.note.startswith("Votes on an item") and len(found.fitted.parts.ids) == 4
-    compare(found, cw.aggregate(frame))
+    with pytest.raises(ParameterError, match="out, engine: not with a Spark table"):
+        cw.aggregate(in_spark(spark, frame), out="labels.csv", engine="stream")
+    found = cw.aggregate(in_spark(spark, frame), rows_per_block=3000)
+    assert found.method == "auto" and found.note.startswith("Votes on an item") and len(found.parts.ids) == 4
+    whole = cw.aggregate(frame)
+    compare(found, whole)
+    place = encoding.locate(found.annotators, whole.annotators)
+    for mine, theirs in zip(found.accuracy(), whole.accuracy(), strict=True):
+        assert np.allclose(mine, theirs[place], atol=1e-8, equal_nan=True)
+    assert np.allclose(found.expected_accuracy(), whole.expected_accuracy())
+    assert found.score(dict(zip(whole.items.tolist(), whole.labels.tolist(), strict=True))) == 1.0
     found.unpersist()
 
 

@@ -18,6 +18,7 @@ import typer
 
 import crowdwise as cw
 from command_line import run, wait_for_work
+from crowdwise import kernels
 from crowdwise.bench.digits import SHOWN
 from crowdwise.cli.main import COMMANDS, app
 from crowdwise.cli.options import GROUPS, assignments
@@ -582,3 +583,22 @@ def test_bench_shows_a_table_and_names_what_is_missing(sets):
     assert run("bench", "--data", sets, "--sets", "third").returncode == 1
     assert run("bench", "--data", sets, "--methods", "majorty").returncode == 2
     assert "set CROWDWISE_DATA" in run("bench", "--data", sets / "none").stderr
+
+
+def test_what_is_printed_costs_no_pass_over_the_votes_beyond_those_of_the_fit(labels, tmp_path, monkeypatch):
+    """The posterior of ``auto`` judges the annotators: their table, the interval of the labels and a saved result need
+    no passes of their own."""
+    calls = []
+    expect = kernels.expect
+    monkeypatch.setattr(kernels, "expect", lambda *given, **more: calls.append(1) or expect(*given, **more))
+    consensus = cw.aggregate(cw.read_votes(labels))
+    fitted = len(calls)
+    assert 0 < fitted < 20
+    consensus.to_frame("annotators")
+    consensus.accuracy(0.9), consensus.expected_accuracy(), consensus.save(tmp_path / "saved")
+    assert len(calls) == fitted
+    words = ("aggregate", labels, "--out", tmp_path / "c.csv", "--annotators", tmp_path / "people.csv", "--verbose")
+    done = run(*words)
+    assert done.returncode == 0 and "accuracy" in done.stderr and len(calls) == 2 * fitted
+    table = pl.read_csv(tmp_path / "people.csv")
+    assert np.allclose(table["accuracy"].to_numpy(), consensus.accuracy()[0])

@@ -104,7 +104,7 @@ def test_save_writes_a_folder_that_load_opens(votes):
     assert again.annotator_table.equals(pl.read_csv(folder / "people.csv").cast(again.annotator_table.schema))
     alone = run(*words, "--save", folder / "kept", "--json")  # replaces the earlier one
     assert alone.exit_code == 0 and json.loads(alone.stdout)["out"] == str(folder / "kept")
-    assert cw.load(folder / "kept").accuracy is None
+    assert cw.load(folder / "kept").judged is None
     page = run("report", folder / "kept", "--out", folder / "page.html")
     assert page.exit_code == 0, page.output
 

@@ -11,6 +11,7 @@ import crowdwise as cw
 from crowdwise.core import leave_one_out
 from crowdwise.core.dependence import NONE
 from crowdwise.core.leave_one_out import LeaveOneOut, moved_classes, renamed_share
+from crowdwise.core.vote_sums import per_annotator
 from crowdwise.errors import InputError
 from crowdwise.trust.annotators import assess_annotators
 
@@ -138,13 +139,16 @@ def test_passes_that_rename_classes_are_not_made_and_those_that_mend_labels_are(
 # -------------------------------------------------------------------- one accuracy
 
 
-@pytest.mark.parametrize("method", ["majority", "dawid-skene", "glad"])
+@pytest.mark.parametrize("method", ["majority", "dawid-skene", "glad", "auto"])
 def test_consensus_table_and_report_say_the_same(method):
     votes = sparse(seed=5).votes
     c = cw.aggregate(votes, method)
     table, report = c.to_frame("annotators", kind="dict"), assess_annotators(votes, c).columns
     for name in ("accuracy", "accuracy_low", "accuracy_high"):
         assert np.array_equal(table[name], report[name])
+    if method == "auto":  # its own posterior judges
+        assert np.allclose(c.right, per_annotator(votes, c.posterior[votes.item, votes.label]))
+        return
     again = leave_one_out.accuracies(votes, c.posterior)
     mine = leave_one_out.accuracy_with_interval(again[0], c.total, again[1], c.agreement, 0)
     for a, b in zip(mine, c.accuracy(), strict=True):

@@ -10,7 +10,6 @@ import pytest
 import crowdwise as cw
 from crowdwise import registry
 from crowdwise.core import em
-from crowdwise.core.fitted_parts import accuracies_in_parts
 from crowdwise.core.vote_parts import VotePart, VoteParts, usual
 from crowdwise.errors import InputError, LabelError, ParameterError
 
@@ -29,6 +28,11 @@ def split(votes, gold=None, cuts=(0, 1, 1, 50, 51)):
         VotePart(votes[np.arange(lo, hi)], None if gold is None else gold[lo:hi])
         for lo, hi in pairwise(ends)
     ])  # fmt: skip
+
+
+def posterior(found):
+    """The posterior of all parts."""
+    return np.concatenate([found.decision(part)[1] for part in found.parts])
 
 
 def crowds():
@@ -83,12 +87,20 @@ def test_a_fit_in_parts_is_the_fit(key, with_gold):
         whole = registry.create(key, "votes", **params).fit(votes, gold).consensus_
         model = registry.create(key, "votes", **params)
         found = model.fit_in_parts(split(votes, gold))
-        q = np.concatenate([rows for _, _, rows in found.consensus()])
+        q = posterior(found)
         assert np.abs(q - whole.posterior).max() < 1e-8, (name, key)
-        tables = list(found.tables())
-        assert len(tables) == 4  # of five parts one has no items
-        assert np.array_equal(np.concatenate([t["label"] for t in tables]), whole.labels)
-        assert np.array_equal(np.concatenate([t["item"] for t in tables]), whole.items)
+        assert np.array_equal(found.labels, whole.labels) and np.array_equal(found.items, whole.items)
+        mine, theirs = (c.to_frame("items", kind="polars") for c in (found, whole))
+        assert mine.columns == theirs.columns[: len(mine.columns)] and mine["votes"].equals(theirs["votes"])
+        assert np.array_equal(found.votes_per_annotator, whole.votes_per_annotator) and found.n_votes == whole.n_votes
+        assert np.allclose(found.total, whole.total) and found.n_gold == whole.n_gold and found.n_items == whole.n_items
+        assert np.allclose(found.agreement, whole.agreement, equal_nan=True)
+        assert found.annotator_columns.keys() == whole.annotator_columns.keys()
+        for column, values in whole.annotator_columns.items():
+            if values.dtype.kind == "f":
+                assert np.allclose(found.annotator_columns[column], values, atol=1e-6, equal_nan=True), (key, column)
+        if found.expected_right is not None:
+            assert np.allclose(found.expected_accuracy(), whole.expected_accuracy())
         assert np.allclose(found.prior, whole.prior) and found.iterations == whole.iterations
         assert np.isclose(found.dependence.rho, whole.dependence.rho)
         assert found.dependence.source == whole.dependence.source
@@ -155,8 +167,7 @@ def test_auto_in_parts_reads_a_crowd_backwards_that_gold_shows_to_be_mostly_wron
     gold = np.where(np.arange(300) < 40, sim.truth, -1).astype(np.int32)
     parts = VoteParts.of([VotePart(sim.votes[lo : lo + 100], gold[lo : lo + 100]) for lo in (0, 100, 200)])
     found, whole = cw.Auto().fit_in_parts(parts), cw.Auto().fit(sim.votes, gold).consensus_
-    q = np.concatenate([rows for _, _, rows in found.consensus()])
-    assert np.abs(q - whole.posterior).max() < 1e-8 and whole.score(sim.truth) > 0.9
+    assert np.abs(posterior(found) - whole.posterior).max() < 1e-8 and whole.score(sim.truth) > 0.9
     assert found.notes[0] == whole.notes[0] and "most annotators are mostly wrong" in found.notes[0]
 
 
@@ -166,9 +177,9 @@ def test_the_accuracy_of_annotators_is_that_of_memory(key):
         gold = np.full(len(votes), -1, dtype=np.int32)
         gold[::7] = truth[::7]
         whole = registry.create(key, "votes").fit(votes, gold).consensus_
-        found = accuracies_in_parts(registry.create(key, "votes").fit_in_parts(split(votes, gold)), whole.agreement)
-        assert found is not None
-        for mine, theirs in zip(found, whole.accuracy(), strict=True):
+        found = registry.create(key, "votes").fit_in_parts(split(votes, gold))
+        assert (found.judged is None) == (key != "auto")
+        for mine, theirs in zip(found.accuracy(), whole.accuracy(), strict=True):
             assert np.allclose(mine, theirs, atol=1e-8, equal_nan=True), name
 
 
@@ -185,5 +196,5 @@ def test_real_crowds_in_parts_are_those_in_one_piece(name, real):
         params = {"restarts": 0} if "restarts" in known else {}
         whole = registry.create(key, "votes", **params).fit(votes, gold).consensus_
         found = registry.create(key, "votes", **params).fit_in_parts(parts)
-        for at, (_, codes, q) in zip(rows, found.consensus(), strict=True):
+        for at, (codes, q) in zip(rows, map(found.decision, parts), strict=True):
             assert np.abs(q - whole.posterior[at]).max() < 1e-8 and np.array_equal(codes, whole.label_codes[at]), key

@@ -101,7 +101,7 @@ def test_a_folder_as_spark_writes_it(written, tmp_path):
     about = {k: v for k, v in found.about().items() if k not in ("format", "measured", "items_per_class")}
     (tmp_path / "about" / "part-0.txt").write_text(json.dumps(about), encoding="utf-8")
     again = cw.load(tmp_path)
-    assert isinstance(again, cw.WrittenConsensus) and again.item_table.collect().height == 400 and again.measured == {}
+    assert isinstance(again, cw.ConsensusInParts) and again.item_table.collect().height == 400 and again.measured == {}
     assert (again.confusion == found.confusion).all() and (again.items_per_class == found.items_per_class).all()
     assert run("report", tmp_path, "--json").returncode == 0
     next((tmp_path / "items").glob("*.parquet")).unlink()

@@ -74,6 +74,7 @@ class Ranking(Result):
     }  # fmt: skip
 
     answer_type: str = "comparisons"
+    items: npt.NDArray[Any]
     scores: Floats
     errors: Floats
     draws: npt.NDArray[np.float32]

@@ -79,6 +79,7 @@ class LabelSetConsensus(Result):
     }  # fmt: skip
 
     answer_type: str = "label-sets"
+    items: npt.NDArray[Any]
     labels: npt.NDArray[Any]
     posterior: Floats
     member: npt.NDArray[np.bool_]

@@ -97,6 +97,7 @@ class Clustering(Result):
     }  # fmt: skip
 
     answer_type: str = "similarities"
+    items: npt.NDArray[Any]
     posterior: Floats
     cluster_codes: npt.NDArray[np.int32]
     prior: Floats

@@ -15,7 +15,7 @@ from crowdwise.errors import ParameterError
 
 if TYPE_CHECKING:
     from crowdwise.api import Fitted
-    from crowdwise.out_of_core import WrittenConsensus
+    from crowdwise.core.fitted_parts import ConsensusInParts
 
 OutOption = Annotated[
     Path | None, option("--out", "-o", help="The page to write: .html; or .json. [default: report.html]")
@@ -143,11 +143,12 @@ def write_page(found: Fitted, path: Path, out: Path) -> None:
     write_text(page(reported(found, path)), out)
 
 
-def write_report_of(found: WrittenConsensus, title: str, out: Path) -> None:
+def write_report_of(found: ConsensusInParts, title: str, out: Path) -> None:
     """The page of ``aggregate --report`` on what a stream has written."""
     from crowdwise.data.consensus_files import ConsensusFiles
     from crowdwise.report.page import page
     from crowdwise.report.written_consensus import written_report
 
+    assert found.out is not None
     files = ConsensusFiles(found.out, found.item_table, found.annotator_table, found.about())
     write_text(page(written_report(files, title)), out)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from crowdwise.api import Fitted
     from crowdwise.core.consensus import Consensus
-    from crowdwise.out_of_core import WrittenConsensus
+    from crowdwise.core.fitted_parts import ConsensusInParts
 
 WIDTH = 36
 """Characters of a drawn interval."""
@@ -75,19 +75,19 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def show_written(found: WrittenConsensus, paths: list[Any], *, verbose: bool = False) -> None:
+def show_written(found: ConsensusInParts, paths: list[Any], *, verbose: bool = False) -> None:
     """A summary of a consensus that was written part by part, for people, to standard error."""
     screen = _begun(labels_line(found, found.n_items, found.n_votes))
     if not found.dependence.pairs and found.dependence.source != "gold":
         _say(screen, ALONE)
     measures(screen, found.measured)
     _say(screen, *brief_notes(found))
-    if found.accuracy is not None:
-        _say(screen, weakest(found.annotators, found.votes_per_annotator, found.accuracy[0]))
+    if found.judged is not None:
+        _say(screen, weakest(found.annotators, found.votes_per_annotator, found.accuracy()[0]))
     if verbose:
         tables = [class_table(found.classes, found.items_per_class)]
-        if found.accuracy is not None:
-            tables.append(annotator_table(found.annotators, found.votes_per_annotator, found.accuracy))
+        if found.judged is not None:
+            tables.append(annotator_table(found.annotators, found.votes_per_annotator, found.accuracy()))
         _show_how(screen, [counted(found.iterations, "pass"), *found.notes], tables)
     written(screen, paths)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise import kernels
 from crowdwise.core.dependence import (
     NONE,
     SHARES,
@@ -39,6 +39,7 @@ from crowdwise.core.numerics import (
 )  # fmt: skip
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.vote_parts import Posterior, VoteParts, usual
+from crowdwise.core.vote_sums import agreement_counts
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_classes
 from crowdwise.data.votes import Votes
@@ -49,7 +50,106 @@ MAX_CELLS = 2**27
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Consensus(Result):
+class VoteResult(Result):
+    """What every result of votes says about the crowd, wherever the items are: in memory (:class:`Consensus`), or in
+    files and on a cluster (:class:`~crowdwise.core.fitted_parts.ConsensusInParts`)."""
+
+    NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators", "classes")
+    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "confusion")
+    UNIT: ClassVar[str] = "items"
+
+    answer_type: str = "votes"
+    classes: npt.NDArray[Any]
+    prior: Floats
+    total: Floats
+    """The number (weight) of each annotator's votes."""
+    agreement: Floats
+    """The share of each annotator's votes that say what the consensus says."""
+    votes_per_annotator: Ints
+    confusion: Floats | None = None
+    log_likelihood: float | None = None
+    dependence: Dependence = NONE
+    judged: Floats | None = None
+    """2 x M: :attr:`right` and :attr:`unsure`, where they have been computed."""
+    expected_right: float | None = None
+    """The mean probability that labels of items without a gold label are right, where it has been computed."""
+    annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.method}: {self.n_items:,} {self.UNIT}, {len(self.annotators):,} annotators, "
+            f"{len(self.classes)} classes; {self.iterations} iterations)"
+        )
+
+    @property
+    @abstractmethod
+    def n_items(self) -> int:
+        """The number of items."""
+
+    @property
+    @abstractmethod
+    def n_gold(self) -> int:
+        """The number of gold labels."""
+
+    @property
+    def n_votes(self) -> int:
+        """The number of votes."""
+        return self.n_answers
+
+    @property
+    def note(self) -> str:
+        """The notes, one per line."""
+        return "\n".join(self.notes)
+
+    def expected_accuracy(self, level: float = 0.95) -> tuple[float, float, float]:
+        """The share of labels that are expected to be right, and an interval for it. Labels that were given as gold are
+        left out; NaN without others.
+
+        It goes by the method's own probabilities, corrected for votes that err together; where these are shares of
+        votes, by matrices read off the votes (:mod:`crowdwise.core.leave_one_out`). The interval is as wide as crowds
+        differ (see :mod:`crowdwise.core.dependence`), and narrower with gold labels.
+        """
+        return accuracy_interval(self._expected_right, self.n_gold, level)
+
+    @cached_property
+    def _expected_right(self) -> float:
+        return float("nan") if self.expected_right is None else self.expected_right
+
+    @abstractmethod
+    def _judge(self) -> tuple[Floats, Floats]:
+        """:attr:`right` and :attr:`unsure`, where the fit did not leave them."""
+
+    @cached_property
+    def _judged(self) -> Floats:
+        return np.stack(self._judge()) if self.judged is None else self.judged
+
+    @property
+    def right(self) -> Floats:
+        """M: the expected number (weight) of each annotator's right votes, by the corrected posterior."""
+        return np.asarray(self._judged[0])
+
+    @property
+    def unsure(self) -> Floats:
+        """M: the posterior variance of ``right``."""
+        return np.asarray(self._judged[1])
+
+    def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
+        """Each annotator's accuracy and the ends of its interval, by the corrected posterior.
+
+        The interval allows for the error that the crowd has in common (:mod:`crowdwise.core.leave_one_out`).
+        """
+        return accuracy_with_interval(self.right, self.total, self.unsure, self.agreement, self.n_gold, level)
+
+    def _accuracy_columns(self, level: float) -> dict[str, Any]:
+        return dict(zip(("accuracy", "accuracy_low", "accuracy_high"), self.accuracy(level), strict=True))
+
+    def _annotator_table(self, level: float) -> dict[str, Any]:
+        own = {"annotator": self.annotators, "votes": self.votes_per_annotator}
+        return own | self._accuracy_columns(level) | {"agreement": self.agreement} | self.annotator_columns
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Consensus(VoteResult):
     """What a fit to votes found out. Frozen; saves to and loads from a plain folder.
 
     The fields that all results have are those of :class:`~crowdwise.core.result.Result`.
@@ -73,9 +173,6 @@ class Consensus(Result):
         Of the votes, at the end.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators", "classes")
-    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "confusion")
-    UNIT: ClassVar[str] = "items"
     SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
         "posterior": "NK", "prior": "K", "label_codes": "N<K", "total": "M", "agreement": "M", "counts": "MKK",
         "spread": "MKK", "votes_per_item": "N", "votes_per_annotator": "M", "weight_per_item": "N", "confusion": "MKK",
@@ -83,42 +180,27 @@ class Consensus(Result):
         "item_columns": "N",
     }  # fmt: skip
 
-    answer_type: str = "votes"
-    classes: npt.NDArray[Any]
+    items: npt.NDArray[Any]
     posterior: Floats
-    prior: Floats
     label_codes: npt.NDArray[np.int32]
-    total: Floats
-    """The number (weight) of each annotator's votes."""
-    agreement: Floats
-    """The share of each annotator's votes that say what the consensus says."""
     counts: Floats | None = None
     spread: Floats | None = None
     """The posterior variance of the counts."""
     votes_per_item: Ints
-    votes_per_annotator: Ints
     weight_per_item: Floats | None = None
     """The weight of the votes on each item, where votes have weights."""
-    confusion: Floats | None = None
-    log_likelihood: float | None = None
     gold: Ints | None = None
     """N class codes of the items whose truth was given, -1 for the others; ``None`` where none was."""
     item_prior: Floats | None = None
     """N x K: log P(class of item n) before any vote, where a classifier or the user gave one."""
-    dependence: Dependence = NONE
     uncorrected: Floats | None = None
     """N x K: the posterior before the correction; ``None`` where there was none, or too little room to keep both."""
     vote_shares: bool = False
     """Whether the posterior is vote shares, not the product of what votes say."""
     measured: Dependence | None = None
     """The dependence with what gold labels say, where the posterior was not corrected by it."""
-    judged: Floats | None = None
-    """2 x M: :attr:`right` and :attr:`unsure`, where they have been computed."""
-    expected_right: float | None = None
-    """The mean probability that labels of items without a gold label are right, where it has been computed."""
     votes: Votes | None = field(default=None, repr=False)
     """The votes that they are computed from; not saved."""
-    annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -170,16 +252,6 @@ class Consensus(Result):
         parts = VoteParts.whole(self.votes, self.gold, self.item_prior)
         return usual(parts, lambda _: self.independent_posterior, shared_prior=shared)
 
-    def expected_accuracy(self, level: float = 0.95) -> tuple[float, float, float]:
-        """The share of labels that are expected to be right, and an interval for it. Labels that were given as gold are
-        left out; NaN without others.
-
-        It goes by the method's own probabilities, corrected for votes that err together; where these are shares of
-        votes, by matrices read off the votes (:mod:`crowdwise.core.leave_one_out`). The interval is as wide as crowds
-        differ (see :mod:`crowdwise.core.dependence`), and narrower with gold labels.
-        """
-        return accuracy_interval(self._expected_right, self._n_gold(), level)
-
     @cached_property
     def _expected_right(self) -> float:
         if self.expected_right is not None:
@@ -195,31 +267,18 @@ class Consensus(Result):
         q = self.independent_posterior
         return LeaveOneOut.of(self._own_votes(), q, self.gold, self.item_prior, self.shown_dependence)
 
-    @cached_property
-    def _judged(self) -> Floats:
+    def _judge(self) -> tuple[Floats, Floats]:
         # Computed when first asked for: it costs as much as twenty passes over the votes.
-        if self.judged is not None:
-            return self.judged
         if "leave_one_out" in vars(self):
-            return np.stack(self.leave_one_out.expected_right())
+            return self.leave_one_out.expected_right()
         votes = self._own_votes()
         q = self.posterior if is_sparse(votes, self.item_prior) else self.independent_posterior
-        return np.stack(accuracies(votes, q, self.gold, self.item_prior, self.shown_dependence))
+        return accuracies(votes, q, self.gold, self.item_prior, self.shown_dependence)
 
     def _own_votes(self) -> Votes:
         if self.votes is None:
             raise InputError("This consensus has neither its votes nor its annotators' right votes: fit it again.")
         return self.votes
-
-    @property
-    def right(self) -> Floats:
-        """M: the expected number (weight) of each annotator's right votes, by the corrected posterior."""
-        return np.asarray(self._judged[0])
-
-    @property
-    def unsure(self) -> Floats:
-        """M: the posterior variance of ``right``."""
-        return np.asarray(self._judged[1])
 
     @property
     def labels(self) -> npt.NDArray[Any]:
@@ -264,14 +323,14 @@ class Consensus(Result):
             return self._item_table(False)
         return self._annotator_table(level) if table == "annotators" else self._confusion_table(level)
 
-    def accuracy(self, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
-        """Each annotator's accuracy and the ends of its interval, by the corrected posterior.
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return len(self.items)
 
-        The interval allows for the error that the crowd has in common (:mod:`crowdwise.core.leave_one_out`).
-        """
-        return accuracy_with_interval(self.right, self.total, self.unsure, self.agreement, self._n_gold(), level)
-
-    def _n_gold(self) -> int:
+    @property
+    def n_gold(self) -> int:
+        """The number of gold labels."""
         return 0 if self.gold is None else int((self.gold >= 0).sum())
 
     def confusion_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -338,22 +397,10 @@ class Consensus(Result):
         return correct(q, self._weight_per_item()[known], found), self.gold[known]
 
     def _item_table(self, probabilities: bool) -> dict[str, Any]:
-        N = len(self.items)
-        columns: dict[str, Any] = {
-            "item": self.items, "label": self.labels,
-            "probability": self.posterior[np.arange(N), self.label_codes], "entropy": entropy(self.posterior),
-            "votes": self.votes_per_item, **self.item_columns,
-        }  # fmt: skip
-        if probabilities:
-            columns |= probability_columns(self.classes, self.posterior)
-        return columns
-
-    def _annotator_table(self, level: float) -> dict[str, Any]:
-        accuracy, low, high = self.accuracy(level)
-        return {
-            "annotator": self.annotators, "votes": self.votes_per_annotator, "accuracy": accuracy,
-            "accuracy_low": low, "accuracy_high": high, "agreement": self.agreement, **self.annotator_columns,
-        }  # fmt: skip
+        columns = _table_of_items(self.items, self.labels, self.label_codes, self.posterior, self.votes_per_item)
+        return (
+            columns | self.item_columns | (probability_columns(self.classes, self.posterior) if probabilities else {})
+        )
 
     def _confusion_table(self, level: float) -> dict[str, Any]:
         if self.confusion is None:
@@ -406,6 +453,17 @@ def probability_columns(classes: npt.NDArray[Any], q: Floats) -> dict[str, Float
     return {f"p({name})": q[:, k] for k, name in enumerate(classes.tolist())}
 
 
+def item_columns(votes: Votes, codes: npt.NDArray[np.int32], q: Floats, probabilities: bool = False) -> dict[str, Any]:
+    """The table of the items of some votes, from their class codes and posterior (all of it where asked for)."""
+    columns = _table_of_items(votes.items, votes.classes[codes], codes, q, np.diff(votes.indptr))
+    return columns | (probability_columns(votes.classes, q) if probabilities else {})
+
+
+def _table_of_items(items: Any, labels: Any, codes: npt.NDArray[np.int32], q: Floats, votes: Ints) -> dict[str, Any]:
+    p = q[np.arange(len(codes)), codes]
+    return {"item": items, "label": labels, "probability": p, "entropy": entropy(q), "votes": votes}
+
+
 def consensus_fields(
     votes: Votes, outcome: Outcome, labels: npt.NDArray[np.int32], gold: Ints | None = None,
     item_prior: Floats | None = None, found: Dependence = NONE,
@@ -425,7 +483,7 @@ def consensus_fields(
     counts = spread = None
     if M * K * K <= MAX_CELLS:
         counts, spread = count_moments(Part.of(votes), sure)
-    per_annotator, agrees = kernels.agreements(votes.indptr, votes.annotator, votes.label, labels, M)
+    per_annotator, agrees = agreement_counts(votes, labels)
     fitted = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name not in ("more", "gold_by_votes")}
     return fitted | outcome.more | {
         "posterior": q, "uncorrected": uncorrected, "dependence": found,

@@ -10,8 +10,10 @@ probabilities, and likelihood alone is too sure of itself where votes are few. W
 what the classes mean. Nor are they made in a crowd of rules, whose votes are read by how often a rule speaks
 (:func:`crowdwise.core.crowd_kind.rates`): by what it says when it speaks, each is a constant annotator.
 
-The passes cost twenty times what one look at the votes costs, so whoever needs several of the figures makes one
-:class:`LeaveOneOut` (``LeaveOneOut.of(votes, q)``, or ``consensus.leave_one_out``) and hands it on.
+The passes cost twenty times what one look at the votes costs, so that one :class:`LeaveOneOut` is made
+(``LeaveOneOut.of(votes, q)``, or ``consensus.leave_one_out``) and passed on. A method whose own posterior is fit to
+judge (``judges_annotators``: ``auto``, whose matrices are shrunk by a prior that is learned from its labels, and whose
+probabilities are corrected) needs none of them for how often annotators are right: p below is by its own posterior.
 
 ==============  =====================  =============================================================================
 symbol          code                   equation
@@ -65,7 +67,7 @@ from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, sh
 from crowdwise.core.shrinkage import expit, learned_prior
 from crowdwise.core.shrinkage import logit as log_odds
 from crowdwise.core.sparse_coin import SparseCoin
-from crowdwise.core.vote_parts import VoteParts, usual
+from crowdwise.core.vote_parts import VotePart, VoteParts, usual
 from crowdwise.core.vote_sums import per_annotator, single_annotator_items
 from crowdwise.data.votes import Votes
 
@@ -160,17 +162,30 @@ class LeaveOneOut:
 
     def expected_right(self) -> tuple[Floats, Floats]:
         """Each annotator's expected number (weight) of right votes, judged by all, and its variance; M each."""
-        p = self.posterior()[self.item, self.votes.label]
-        if self.item_prior is None:
-            single = single_annotator_items(self.votes)[self.item] & (self.gold[self.item] < 0)
-            taught = per_annotator(self.votes, ~single)
-            mean = (per_annotator(self.votes, np.where(single, 0.0, p)) + 0.5) / (taught + 1.0)
-            p = np.where(single, mean[self.votes.annotator], p)
-        return per_annotator(self.votes, p), per_annotator(self.votes, p * (1.0 - p))
+        return judged(judgement_sums(VotePart(self.votes, self.gold, item_prior=self.item_prior), self.posterior()))
 
     def per_annotator(self, x: Floats) -> Floats:
         """The sum of a quantity over each annotator's votes."""
         return np.bincount(self.votes.annotator, weights=x, minlength=self.votes.n_annotators).astype(np.float64)
+
+
+def judgement_sums(part: VotePart, q: Floats) -> Floats:
+    """4 x M, by the posterior of all votes: the expected right votes, their variance and their weight, without the only
+    votes on items; the weight of these."""
+    votes, p = part.votes, q[part.votes.item, part.votes.label]
+    single = single_annotator_items(votes) & (part.item_prior is None)
+    if part.gold is not None:
+        single &= part.gold < 0
+    alone = single[votes.item]
+    p = np.where(alone, 0.0, p)
+    return np.stack([per_annotator(votes, x) for x in (p, p * (1.0 - p), ~alone, alone)])
+
+
+def judged(sums: Floats) -> tuple[Floats, Floats]:
+    """Each annotator's expected number (weight) of right votes, and its variance, from :func:`judgement_sums`."""
+    right, unsure, taught, single = sums
+    mean = (right + 0.5) / (taught + 1.0)
+    return right + mean * single, unsure + mean * (1.0 - mean) * single
 
 
 def refined(

@@ -21,7 +21,8 @@ from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
 from crowdwise.core.dependence import Setting, agreeing_items, copied_note, corrected
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
-from crowdwise.core.fitted_parts import FittedParts
+from crowdwise.core.fitted_parts import ConsensusInParts, Each
+from crowdwise.core.leave_one_out import judged, judgement_sums
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
@@ -79,6 +80,10 @@ class Model(Parameterised, ABC):
     """The label of an item where no item has two votes: the vote, for certain; the vote, in doubt; or any."""
     vote_shares: ClassVar[bool] = False
     """Whether its posterior is (weighted) vote shares, which are no probabilities given the votes."""
+    judges_annotators: ClassVar[bool] = False
+    """Whether its own posterior judges annotators: their matrices are shrunk as the votes ask for, and its
+    probabilities corrected, so that no further passes over the votes are made for it
+    (:mod:`crowdwise.core.leave_one_out`)."""
     columns_without_interval: ClassVar[tuple[str, ...]] = ()
     """Columns that the method adds to the table of annotators and that are no estimates, so have no interval."""
 
@@ -135,6 +140,9 @@ class Model(Parameterised, ABC):
             q = corrected(q, votes, found, log_prior, known)
         labels = decide(q, outcome.prior, self.ties, rng)
         fields = consensus_fields(votes, outcome, labels, known, log_prior, found)
+        if self.judges_annotators and found.source in ("crowds", "gold"):
+            sums = judgement_sums(VotePart(votes, known, item_prior=log_prior), fields["posterior"])
+            fields["judged"] = np.stack(judged(sums))
         why = [] if found.source == "none" else [found.reason]
         remarks = self._remarks(votes, fields["posterior"], labels, known)
         fields["notes"] = [*seen, *outcome.notes, *why, *remarks, *copied_note(agreeing_items(votes))]
@@ -146,10 +154,13 @@ class Model(Parameterised, ABC):
         return self
 
     @guarded
-    def fit_in_parts(self, parts: VoteParts, *, callback: Callback | None = None) -> FittedParts:
+    def fit_in_parts(
+        self, parts: VoteParts, *, callback: Callback | None = None, each: Each | None = None
+    ) -> ConsensusInParts:
         """Learn from votes in parts, gold labels with them, in the memory of one part and of the annotators.
 
-        The numbers are those of :meth:`fit` on all votes, up to rounding.
+        The numbers are those of :meth:`fit` on all votes, up to rounding. ``each`` is called with every part, the class
+        codes of its items and their posterior, in the last pass.
         """
         self.check_in_parts()
         if parts.n_votes == 0:
@@ -159,7 +170,7 @@ class Model(Parameterised, ABC):
             raise self._no_gold()
         if not self.single_annotator and not parts.sizes[2]:
             check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
-        return FittedParts.of(self, parts, self._fit_in_parts(parts, callback))
+        return ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
 
     def check_in_parts(self) -> None:
         """Raise an error where the model cannot be fitted to votes in parts."""

@@ -68,7 +68,6 @@ class Result(Frozen, ABC):
     method: str
     params: dict[str, Any]
     answer_type: str
-    items: npt.NDArray[Any]
     annotators: npt.NDArray[Any]
     n_answers: int = 0
     trace: Floats = field(default_factory=lambda: np.empty(0))
@@ -82,17 +81,22 @@ class Result(Frozen, ABC):
     @classmethod
     def of(cls, model: Any, answers: Any, **found: Any) -> Self:
         """The result of a model that was fitted to some answers: what it ``found``, and how it was made."""
+        return cls(**{
+            "items": answers.items, "annotators": answers.annotators, "n_answers": answers.n_answers,
+            "kind": answers.kind,
+        } | cls.made_by(model, found))  # fmt: skip
+
+    @classmethod
+    def made_by(cls, model: Any, found: dict[str, Any]) -> dict[str, Any]:
+        """What a model found, checked, and how it was made."""
         for name in cls.FINITE:
             if isinstance(array := found.get(name), np.ndarray) and not np.isfinite(array).all():
                 raise DivergedError(
                     f"{model.key} broke down on these answers: its {name} is not finite. Extreme answers or weights "
                     "may be the cause: check them, or take another method."
                 )
-        return cls(**{
-            "method": model.key, "params": {name: plain(value) for name, value in model.get_params(deep=False).items()},
-            "items": answers.items, "annotators": answers.annotators, "n_answers": answers.n_answers,
-            "seed": seed_of(model.random_state), "kind": answers.kind,
-        } | found)  # fmt: skip
+        params = {name: plain(value) for name, value in model.get_params(deep=False).items()}
+        return {"method": model.key, "params": params, "seed": seed_of(model.random_state)} | found
 
     @property
     def objective(self) -> float | None:
@@ -291,6 +295,7 @@ class Estimates(Result):
     }  # fmt: skip
 
     answer_type: str = "ratings"
+    items: npt.NDArray[Any]
     values: Floats
     deviations: Floats
     ratings_per_item: npt.NDArray[Any]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crowdwise import kernels
 from crowdwise.core.numerics import Floats, Ints, effective_votes
 from crowdwise.data.votes import Votes
 
@@ -42,6 +43,11 @@ def per_annotator(votes: Votes, value: Floats | Ints | None = None) -> Floats:
     """M: the weighted sum of a value of each vote over an annotator's votes; by default their total weight."""
     weights = votes.weights if value is None else votes.weights * value
     return np.bincount(votes.annotator, weights=weights, minlength=votes.n_annotators).astype(np.float64)
+
+
+def agreement_counts(votes: Votes, decided: Ints) -> tuple[Ints, Ints]:
+    """M each: the number of each annotator's votes, and of those that say what was decided."""
+    return kernels.agreements(votes.indptr, votes.annotator, votes.label, decided, votes.n_annotators)
 
 
 def right_votes(votes: Votes, q: Floats) -> tuple[Floats, Floats, Floats]:

@@ -152,6 +152,7 @@ class Auto(Anchored):
     key = "auto"
     reads_backwards = True
     single_votes = "doubted"
+    judges_annotators = True
     _quick = True
     _even_items = 1.0
 

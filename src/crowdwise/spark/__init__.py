@@ -8,6 +8,7 @@ Workers need crowdwise installed (``pip install 'crowdwise[spark]'``).
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
@@ -15,7 +16,7 @@ from crowdwise.data.blocks import ROWS
 from crowdwise.data.boundary import guarded
 from crowdwise.errors import ParameterError
 from crowdwise.spark.spark_parts import pack_parts
-from crowdwise.spark.spark_result import SparkConsensus, consensus_of
+from crowdwise.spark.spark_result import SparkConsensus
 from crowdwise.spark.spark_table import check_frame, find_gold, find_names, read_table
 
 if TYPE_CHECKING:
@@ -77,10 +78,10 @@ def aggregate(
         table, names, known, rows_per_block=rows_per_block, tasks=tasks, on_duplicate=on_duplicate, staging=staging
     )
     try:
-        fitted = model.fit_in_parts(parts, callback=callback)
-        found = consensus_of(fitted, table.item_kind)
+        found = model.fit_in_parts(parts, callback=callback)
     except BaseException:
         parts.store.release()
         raise
     parts.store.release(but=parts.blocks)
-    return found
+    facts = {field.name: getattr(found, field.name) for field in fields(found)}
+    return SparkConsensus(**facts, item_kind=table.item_kind)

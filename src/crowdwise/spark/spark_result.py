@@ -10,25 +10,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.constraints import fixed_seed
-from crowdwise.core.dependence import Dependence
-from crowdwise.core.fitted_parts import FittedParts
-from crowdwise.core.numerics import Floats
-from crowdwise.core.vote_parts import VotePart, VoteParts
+from crowdwise.core.consensus import item_columns
+from crowdwise.core.fitted_parts import ConsensusInParts, Decision
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.errors import LabelError, OutputError
 from crowdwise.spark.spark_parts import VOTES, SparkParts, parts_in, running
-from crowdwise.spark.spark_table import CodedNames, check_frame, find_names, from_polars, packed_blocks, read_table
+from crowdwise.spark.spark_table import (
+    CodedNames,
+    check_frame,
+    find_names,
+    from_polars,
+    packed_blocks,
+    read_table,
+    to_polars,
+)
 
 KINDS = {"i": "bigint", "b": "boolean", "O": "string", "U": "string"}
 """The types of Spark for names."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SparkConsensus:
-    """The consensus of votes in a Spark table.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SparkConsensus(ConsensusInParts):
+    """The consensus of votes in a Spark table: its tables are those of Spark.
 
     Attributes
     ----------
@@ -36,34 +41,33 @@ class SparkConsensus:
         A Spark table: item, label, probability, entropy (bits), votes. It is computed from the packed votes when it is
         used: write it, or persist it, before :meth:`unpersist`.
     annotator_table
-        A Spark table: annotator, votes, agreement (the share of votes that say what the consensus says), and confusion
-        (rows: the true class; columns: the label) where the method has it.
-    n_items, n_votes
-        How many there are.
-    method, classes, prior, confusion, dependence, trace, iterations, converged, notes
-        As in :class:`~crowdwise.Consensus`.
+        A Spark table: annotator, votes, accuracy with its interval where the method estimates it, agreement (the share
+        of votes that say what the consensus says), what the method adds, and confusion (rows: the true class; columns:
+        the label) where the method has it.
     """
 
-    item_table: Any
-    annotator_table: Any
-    method: str
-    n_items: int
-    n_votes: int
-    annotators: Vocabulary
-    classes: Vocabulary
-    prior: Floats
-    confusion: Floats | None
-    dependence: Dependence
-    trace: Floats
-    iterations: int
-    converged: bool
-    notes: list[str]
-    fitted: FittedParts
+    item_kind: str = "string"
+    """The type of Spark of the names of items."""
 
     @property
-    def note(self) -> str:
-        """The notes, one per line."""
-        return "\n".join(self.notes)
+    def item_table(self) -> Any:
+        """One row per item, computed when it is used."""
+        parts, decision = self._parts(), self._decision()
+        return labelled_blocks(parts.blocks, parts.shape, self.item_kind, self.classes, decision)
+
+    @property
+    def annotator_table(self) -> Any:
+        """One row per annotator."""
+        columns = self._annotator_table(0.95)
+        if self.confusion is not None:
+            columns["confusion"] = self.confusion.tolist()
+        plain = {name: column.tolist() if hasattr(column, "tolist") else column for name, column in columns.items()}
+        return from_polars(self._parts().blocks.sparkSession, plain)
+
+    def _read(self, *names: str) -> dict[str, npt.NDArray[Any]]:
+        with running():
+            table = to_polars(self.item_table.select(*(names or "*")))
+        return {name: table[name].to_numpy() for name in table.columns}
 
     @guarded
     def predict(
@@ -97,25 +101,21 @@ class SparkConsensus:
             table, CodedNames(names, self.classes, codes), None, blocks=max(parts.tasks, len(parts.ids)),
             tasks=parts.tasks, on_duplicate=on_duplicate,
         )  # fmt: skip
-        light, predict = _light(self.fitted), self.fitted.predictor()
-        return item_table(
+        decision, predict = self._decision(), self.predictor()
+        return labelled_blocks(
             blocks, (len(names), len(self.classes)), table.item_kind, self.classes,
-            replace(light, independent=lambda part: predict(part.votes)), strict=True,
+            replace(decision, independent=lambda part: predict(part.votes)), strict=True,
         )  # fmt: skip
 
     @guarded
-    def save(self, path: str, *, overwrite: bool = False) -> None:
+    def save(self, path: str, *, overwrite: bool = False) -> None:  # type: ignore[override]
         """Write items and annotators as Parquet, and the rest as JSON, below a folder that Spark can write.
 
         ``items`` and ``annotators`` are folders of Parquet files, ``about`` is a folder with one line of JSON.
         """
         mode, base = "overwrite" if overwrite else "error", path.rstrip("/")
-        about = {
-            "method": self.method, "classes": self.classes.tolist(), "prior": self.prior.tolist(),
-            "n_items": self.n_items, "n_votes": self.n_votes, "dependence": self.dependence.plain(),
-            "trace": self.trace.tolist(), "iterations": self.iterations, "converged": self.converged,
-            "notes": self.notes,
-        }  # fmt: skip
+        about = self.about()
+        del about["format"]  # that of a folder with a manifest
         with running(f"write {base}", OutputError):
             self.item_table.write.mode(mode).parquet(f"{base}/items")
             self.annotator_table.write.mode(mode).parquet(f"{base}/annotators")
@@ -127,46 +127,16 @@ class SparkConsensus:
         self._parts().store.release()
 
     def _parts(self) -> SparkParts:
-        assert isinstance(self.fitted.parts, SparkParts)
-        return self.fitted.parts
+        assert isinstance(self.parts, SparkParts)
+        return self.parts
+
+    def _decision(self) -> Decision:
+        assert self.decision is not None
+        return self.decision
 
 
-def consensus_of(fitted: FittedParts, item_kind: str) -> SparkConsensus:
-    """The result of a fit, with its tables."""
-    parts = fitted.parts
-    assert isinstance(parts, SparkParts)
-    names, spark = parts.names, parts.blocks.sparkSession
-    counted, agrees = annotator_sums(fitted)
-    columns: dict[str, Any] = {
-        "annotator": names.annotators.tolist(), "votes": counted,
-        "agreement": np.divide(agrees, counted, out=np.full(len(counted), np.nan), where=counted > 0),
-    }  # fmt: skip
-    if fitted.confusion is not None:
-        columns["confusion"] = fitted.confusion.tolist()
-    return SparkConsensus(
-        item_table=item_table(parts.blocks, parts.shape, item_kind, names.classes, _light(fitted)),
-        annotator_table=from_polars(spark, columns), method=fitted.method, n_items=parts.n_items,
-        n_votes=int(counted.sum()), annotators=names.annotators, classes=names.classes, prior=fitted.prior,
-        confusion=fitted.confusion, dependence=fitted.dependence, trace=fitted.trace,
-        iterations=fitted.iterations, converged=fitted.converged, notes=fitted.notes, fitted=fitted,
-    )  # fmt: skip
-
-
-def annotator_sums(fitted: FittedParts) -> npt.NDArray[np.int64]:
-    """2 x M: the votes of each annotator, and those that say what the consensus says."""
-    light, M = _light(fitted), fitted.parts.names.n_annotators
-
-    def counts(part: VotePart) -> npt.NDArray[np.int64]:
-        codes, _ = light.decided(part, light.independent(part), np.random.default_rng(light.random_state))
-        same = part.votes.label == np.repeat(codes, np.diff(part.votes.indptr))
-        of_all = np.bincount(part.votes.annotator, minlength=M)
-        return np.stack([of_all, np.bincount(part.votes.annotator[same], minlength=M)])
-
-    return np.asarray(fitted.parts.total(counts, np.zeros((2, M), dtype=np.int64)))
-
-
-def item_table(
-    blocks: Any, shape: tuple[int, int], item_kind: str, classes: Vocabulary, fitted: FittedParts, strict: bool = False
+def labelled_blocks(
+    blocks: Any, shape: tuple[int, int], item_kind: str, classes: Vocabulary, decision: Decision, strict: bool = False
 ) -> Any:
     """A Spark table of items, computed when it is used. ``strict``: duplicated votes are an error."""
 
@@ -174,9 +144,8 @@ def item_table(
         import pyarrow as pa
 
         for _, part in parts_in(batches, shape, names=True):
-            rng = np.random.default_rng(fitted.random_state)
-            codes, q = fitted.decided(part, fitted.independent(part), rng)
-            found = fitted.table(part.votes, codes, q) | {"label": classes[codes]}
+            codes, q = decision(part)
+            found = item_columns(part.votes, codes, q) | {"label": classes[codes]}
             yield pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in found.items()})
 
     kind = KINDS[classes.dtype.kind]
@@ -186,9 +155,3 @@ def item_table(
         blocks = blocks.selectExpr(checked, *used[1:])
     schema = f"item {item_kind}, label {kind}, probability double, entropy double, votes bigint"
     return blocks.select(*used).mapInArrow(table, schema)
-
-
-def _light(fitted: FittedParts) -> FittedParts:
-    """The result without the votes and the model, as it travels to workers."""
-    none = VoteParts([], np.empty(0, dtype=object), fitted.parts.names.classes)
-    return replace(fitted, parts=none, model=None, random_state=fixed_seed(fitted.random_state))

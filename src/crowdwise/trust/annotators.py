@@ -151,7 +151,8 @@ def assess_annotators(
     evidence = evidence or read_evidence(votes, consensus, gold)
     M = votes.n_annotators
     n = np.bincount(votes.annotator, minlength=M)
-    right, unsure = evidence.expected_right()
+    same = evidence is vars(consensus).get("leave_one_out")  # its own table of annotators then says the same
+    right, unsure = (consensus.right, consensus.unsure) if same else evidence.expected_right()
     known = int((evidence.gold >= 0).sum())
     accuracy = accuracy_with_interval(right, consensus.total, unsure, consensus.agreement, known, interval)
     low, high = share_interval(right, consensus.total, unsure, interval)
