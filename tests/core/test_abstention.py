@@ -10,7 +10,6 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.core.crowd_kind import RULES, one_sided
-from crowdwise.core.fitted_parts import accuracies_in_parts
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.methods.ds_auto import Auto
 
@@ -64,5 +63,4 @@ def test_rules_are_judged_by_how_often_they_speak() -> None:
     assert (np.abs(consensus.right / consensus.total - real) < 0.15).all()  # shares are smoothed: a little too low
     assert consensus.dependence.rho == 0.0 and "err together" not in consensus.dependence.reason
     parts = Auto().fit_in_parts(VoteParts.of([votes[:1000], votes[1000:]]))
-    accuracies = accuracies_in_parts(parts, consensus.agreement)
-    assert accuracies is not None and np.allclose(accuracies[0], consensus.right / consensus.total, atol=1e-6)
+    assert np.allclose(parts.accuracy()[0], consensus.right / consensus.total, atol=1e-6)
