@@ -27,7 +27,7 @@ from crowdwise.api import compare as compare
 from crowdwise.api import fit as fit
 from crowdwise.client import Client as Client
 from crowdwise.core.consensus import Consensus as Consensus
-from crowdwise.core.fitted_parts import ConsensusInParts as ConsensusInParts
+from crowdwise.core.consensus_in_parts import ConsensusInParts as ConsensusInParts
 from crowdwise.core.result import Estimates as Estimates
 from crowdwise.data.comparisons import Comparisons as Comparisons
 from crowdwise.data.comparisons import read_comparisons as read_comparisons

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from crowdwise import registry
 from crowdwise.core.consensus import item_columns
+from crowdwise.core.consensus_in_parts import ARRAYS, FORMAT, KIND, ConsensusInParts, without_votes
 from crowdwise.core.dependence import Dependence
-from crowdwise.core.fitted_parts import ARRAYS, FORMAT, KIND, ConsensusInParts, without_votes
 from crowdwise.core.leave_one_out import matrices_fit
 from crowdwise.core.limits import free_memory
 from crowdwise.core.numerics import Floats
@@ -32,7 +32,7 @@ from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS,
 from crowdwise.data.folders import check_target, replacing, write_whole
 from crowdwise.data.frames import make_frame
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
-from crowdwise.data.saved_files import read_saved
+from crowdwise.data.saved_files import check_shapes, read_saved
 from crowdwise.data.vote_files import PARQUET, SMALL_FILE, TEXT, bytes_in, files_of, memory_needed, scan, several
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, OutputError, ParameterError, ReadError, Remedy, SizeError
@@ -105,8 +105,9 @@ def _of_facts(place: Path, facts: dict[str, Any], people: pl.DataFrame, **arrays
     from crowdwise.metrics.bootstrap import Estimate
 
     votes = people["votes"].to_numpy()
+    arrays = {name: array for name, array in arrays.items() if name in ("confusion", "judged", "total")}
     own = {"annotator", "votes", "agreement"} | ({*ACCURACY} if arrays.get("judged") is not None else set())
-    return ConsensusInParts(
+    found = ConsensusInParts(
         method=facts["method"], params={}, n_answers=facts["n_votes"], iterations=facts["iterations"],
         converged=facts["converged"], notes=facts["notes"], known=facts.get("known", 0),
         prior=np.asarray(facts["prior"], dtype=np.float64), trace=np.asarray(facts["trace"], dtype=np.float64),
@@ -118,6 +119,8 @@ def _of_facts(place: Path, facts: dict[str, Any], people: pl.DataFrame, **arrays
         annotator_columns={name: people[name].to_numpy() for name in people.columns if name not in own},
         **{"total": votes.astype(np.float64)} | arrays,
     )  # fmt: skip
+    check_shapes(vars(found), found.SHAPES, {"M": len(found.annotators), "K": len(found.classes)})
+    return found
 
 
 @guarded

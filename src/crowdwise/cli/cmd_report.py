@@ -15,7 +15,7 @@ from crowdwise.errors import ParameterError
 
 if TYPE_CHECKING:
     from crowdwise.api import Fitted
-    from crowdwise.core.fitted_parts import ConsensusInParts
+    from crowdwise.core.consensus_in_parts import ConsensusInParts
 
 OutOption = Annotated[
     Path | None, option("--out", "-o", help="The page to write: .html; or .json. [default: report.html]")

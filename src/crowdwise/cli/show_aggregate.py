@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from crowdwise.api import Fitted
     from crowdwise.core.consensus import Consensus
-    from crowdwise.core.fitted_parts import ConsensusInParts
+    from crowdwise.core.consensus_in_parts import ConsensusInParts
 
 WIDTH = 36
 """Characters of a drawn interval."""

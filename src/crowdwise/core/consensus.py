@@ -52,7 +52,7 @@ MAX_CELLS = 2**27
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class VoteResult(Result):
     """What every result of votes says about the crowd, wherever the items are: in memory (:class:`Consensus`), or in
-    files and on a cluster (:class:`~crowdwise.core.fitted_parts.ConsensusInParts`)."""
+    files and on a cluster (:class:`~crowdwise.core.consensus_in_parts.ConsensusInParts`)."""
 
     NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators", "classes")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "confusion")

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
+from crowdwise.core.consensus_in_parts import ConsensusInParts, Each
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
 from crowdwise.core.dependence import Setting, agreeing_items, copied_note, corrected
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
-from crowdwise.core.fitted_parts import ConsensusInParts, Each
 from crowdwise.core.leave_one_out import judged, judgement_sums
 from crowdwise.core.limits import check_memory
 from crowdwise.core.loop import Callback, Rounds

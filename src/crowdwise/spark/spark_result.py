@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import item_columns
-from crowdwise.core.fitted_parts import ConsensusInParts, Decision
+from crowdwise.core.consensus_in_parts import ConsensusInParts, Decision
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Vocabulary

@@ -84,6 +84,10 @@ class ConsensusInParts(VoteResult):
 
     NAMES: ClassVar[tuple[str, ...]] = ("annotators", "classes")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators")
+    SHAPES: ClassVar[dict[str, str]] = VoteResult.SHAPES | {
+        "prior": "K", "confusion": "MKK", "judged": "2M", "total": "M", "agreement": "M", "votes_per_annotator": "M",
+        "items_per_class": "K",
+    }  # fmt: skip
 
     items_per_class: Ints
     known: int = 0
