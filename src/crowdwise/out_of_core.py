@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import registry
-from crowdwise.core.consensus import item_columns
-from crowdwise.core.consensus_in_parts import ARRAYS, FORMAT, KIND, ConsensusInParts, without_votes
+from crowdwise.core.consensus import item_columns, probability_columns
+from crowdwise.core.consensus_in_parts import ARRAYS, FORMAT, KIND, ConsensusInParts
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.leave_one_out import matrices_fit
 from crowdwise.core.limits import free_memory
@@ -184,14 +184,17 @@ def aggregate_files(
             i = next(places)
             stages.at("writing", i / n_parts)
             against.add(q, packed.truth(i))
-            table = item_columns(packed.load(i, names=True)[0], codes, q, probabilities)
+            names = packed.load(i, names=True)[0].items
+            table = item_columns(names, packed.classes, codes, q, np.diff(part.votes.indptr))
+            table |= probability_columns(packed.classes, q) if probabilities else {}
             make_frame(table, "polars").write_parquet(made / f"part-{i:05d}.parquet")
 
         parts = VoteParts(load, packed.annotators, packed.classes)
-        found = model.fit_in_parts(parts, callback=partial(_both, passes, callback), each=write)
+        found: ConsensusInParts = model.fit_in_parts(parts, callback=partial(_both, passes, callback), each=write)
         estimated = annotator_accuracy and found.judged is None and matrices_fit(parts.names)
         found = replace(found, judged=np.stack([found.right, found.unsure])) if estimated else found
-        written = without_votes(found, out=target, measured=against.measured())
+        gone: dict[str, Any] = dict.fromkeys(("parts", "decision", "model"))
+        written = replace(found, out=target, measured=against.measured(), **gone)
         _publish(made, written, kept)
         stages.at("writing", 1.0)
     return written

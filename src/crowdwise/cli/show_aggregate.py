@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from crowdwise.api import Fitted
-    from crowdwise.core.consensus import Consensus
+    from crowdwise.core.consensus import Consensus, VoteResult
     from crowdwise.core.consensus_in_parts import ConsensusInParts
 
 WIDTH = 36
@@ -77,19 +77,9 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
 
 def show_written(found: ConsensusInParts, paths: list[Any], *, verbose: bool = False) -> None:
     """A summary of a consensus that was written part by part, for people, to standard error."""
-    screen = _begun(labels_line(found, found.n_items, found.n_votes))
-    if not found.dependence.pairs and found.dependence.source != "gold":
-        _say(screen, ALONE)
-    measures(screen, found.measured)
-    _say(screen, *brief_notes(found))
-    if found.judged is not None:
-        _say(screen, weakest(found.annotators, found.votes_per_annotator, found.accuracy()[0]))
-    if verbose:
-        tables = [class_table(found.classes, found.items_per_class)]
-        if found.judged is not None:
-            tables.append(annotator_table(found.annotators, found.votes_per_annotator, found.accuracy()))
-        _show_how(screen, [counted(found.iterations, "pass"), *found.notes], tables)
-    written(screen, paths)
+    alone = not found.dependence.pairs and found.dependence.source != "gold"
+    _show_labels(found, [ALONE] if alone else expected_line(found), found.measured, verbose)
+    written(console(), paths)
 
 
 def show_fitted(
@@ -98,7 +88,12 @@ def show_fitted(
     """A summary for people, to standard error. Of leaderboards: on a ``scale``, with a table of ``judges``."""
     result = found.result
     if isinstance(found.table, Votes):
-        _show_labels(found, verbose)
+        screen = _show_labels(result, how_right(result, found.table), found.measured, verbose, *tied(result))
+        if verbose:
+            screen.print()
+            screen.print(strong("Least certain items"))
+            for line in least_certain(result):
+                screen.print(f"  {line}")
     else:
         screen = _begun(fitted_line(found))
         if verbose:
@@ -122,20 +117,19 @@ def _answer_tables(result: Any, scale: Scale, judges: Any) -> list[Table]:
     return [leaderboard(result, scale), *people, *([] if judges is None else [judge_table(judges)])]
 
 
-def _show_labels(found: Fitted, verbose: bool) -> None:
+def _show_labels(
+    result: Consensus | ConsensusInParts, right: list[str], measured: dict[str, Any], verbose: bool, *lines: str
+) -> Console:
     """Labels by votes in a few lines; ``verbose``: with tables, and how they were computed."""
-    result = found.result
-    screen = _begun(labels_line(result, len(result.items), result.n_answers))
-    _say(screen, *how_right(result, found.table))
-    measures(screen, found.measured)
-    _say(screen, *brief_notes(result), *tied(result))
-    _say(screen, weakest(result.annotators, result.votes_per_annotator, result.accuracy()[0]))
+    screen = _begun(labels_line(result))
+    _say(screen, *right)
+    measures(screen, measured)
+    _say(screen, *brief_notes(result), *lines)
+    if is_judged(result):
+        _say(screen, weakest(result.annotators, result.votes_per_annotator, result.accuracy()[0]))
     if verbose:
         _show_how(screen, [passes(result), *result.notes], consensus_tables(result))
-        screen.print()
-        screen.print(strong("Least certain items"))
-        for line in least_certain(result):
-            screen.print(f"  {line}")
+    return screen
 
 
 def _show_how(screen: Console, lines: list[str], tables: list[Table]) -> None:
@@ -167,10 +161,11 @@ def passes(result: Any) -> str:
     return f"{counted(result.iterations, 'pass')}, {result.seconds:.2f} s"
 
 
-def labels_line(result: Any, items: int, votes: int) -> Any:
+def labels_line(result: VoteResult) -> Any:
     """How many labels there are, from what."""
     crowd = f"{counted(len(result.annotators), 'annotator')}, {counted(len(result.classes), 'class')}"
-    return strong(counted(items, "label"), f" from {counted(votes, 'vote')} by {crowd} ({result.method})")
+    votes = counted(result.n_votes, "vote")
+    return strong(counted(result.n_items, "label"), f" from {votes} by {crowd} ({result.method})")
 
 
 def how_right(result: Consensus, votes: Votes) -> list[str]:
@@ -178,9 +173,14 @@ def how_right(result: Consensus, votes: Votes) -> list[str]:
     agreeing, known = agreeing_items(votes), result.gold is not None and bool((result.gold >= 0).any())
     if not agreeing[0] and not known and result.item_prior is None:
         return [ALONE]
+    return [] if copied_note(agreeing) else expected_line(result)  # a note says that votes look copied
+
+
+def expected_line(result: VoteResult) -> list[str]:
+    """The share of labels that are expected to be right, where it is known: not if all of them are gold."""
     value, low, high = result.expected_accuracy()
-    if not np.isfinite(value) or copied_note(agreeing):
-        return []  # all labels are gold; or a note says that votes look copied
+    if not np.isfinite(value):
+        return []
     return [f"{percent(value)} of the labels are expected to be right (95% CI {percent(low)} to {percent(high)})"]
 
 
@@ -232,11 +232,16 @@ def least_certain(consensus: Consensus, limit: int = 5) -> list[str]:
     return out
 
 
-def consensus_tables(consensus: Consensus) -> list[Table]:
+def is_judged(result: VoteResult) -> bool:
+    """Whether the accuracy of annotators is known, or can be computed from the votes."""
+    return result.judged is not None or getattr(result, "votes", None) is not None
+
+
+def consensus_tables(result: Consensus | ConsensusInParts) -> list[Table]:
     """Its labels and its annotators."""
-    count = np.bincount(consensus.label_codes, minlength=len(consensus.classes))
-    people = annotator_table(consensus.annotators, consensus.votes_per_annotator, consensus.accuracy())
-    return [class_table(consensus.classes, count), people]
+    who = result.annotators, result.votes_per_annotator
+    people = [annotator_table(*who, result.accuracy())] if is_judged(result) else []
+    return [class_table(result.classes, result.items_per_class), *people]
 
 
 def class_table(classes: Any, count: Ints, limit: int = 12) -> Table:

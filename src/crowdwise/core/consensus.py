@@ -329,6 +329,11 @@ class Consensus(VoteResult):
         return len(self.items)
 
     @property
+    def items_per_class(self) -> Ints:
+        """K: how many items have each label."""
+        return np.bincount(self.label_codes, minlength=len(self.classes))
+
+    @property
     def n_gold(self) -> int:
         """The number of gold labels."""
         return 0 if self.gold is None else int((self.gold >= 0).sum())
@@ -397,7 +402,7 @@ class Consensus(VoteResult):
         return correct(q, self._weight_per_item()[known], found), self.gold[known]
 
     def _item_table(self, probabilities: bool) -> dict[str, Any]:
-        columns = _table_of_items(self.items, self.labels, self.label_codes, self.posterior, self.votes_per_item)
+        columns = item_columns(self.items, self.classes, self.label_codes, self.posterior, self.votes_per_item)
         return (
             columns | self.item_columns | (probability_columns(self.classes, self.posterior) if probabilities else {})
         )
@@ -453,15 +458,10 @@ def probability_columns(classes: npt.NDArray[Any], q: Floats) -> dict[str, Float
     return {f"p({name})": q[:, k] for k, name in enumerate(classes.tolist())}
 
 
-def item_columns(votes: Votes, codes: npt.NDArray[np.int32], q: Floats, probabilities: bool = False) -> dict[str, Any]:
-    """The table of the items of some votes, from their class codes and posterior (all of it where asked for)."""
-    columns = _table_of_items(votes.items, votes.classes[codes], codes, q, np.diff(votes.indptr))
-    return columns | (probability_columns(votes.classes, q) if probabilities else {})
-
-
-def _table_of_items(items: Any, labels: Any, codes: npt.NDArray[np.int32], q: Floats, votes: Ints) -> dict[str, Any]:
+def item_columns(items: Any, classes: Any, codes: npt.NDArray[np.int32], q: Floats, votes: Ints) -> dict[str, Any]:
+    """The table of items, from their class codes, posterior and numbers of votes."""
     p = q[np.arange(len(codes)), codes]
-    return {"item": items, "label": labels, "probability": p, "entropy": entropy(q), "votes": votes}
+    return {"item": items, "label": classes[codes], "probability": p, "entropy": entropy(q), "votes": votes}
 
 
 def consensus_fields(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -155,7 +155,7 @@ class ConsensusInParts(VoteResult):
 
         if self.out is None:
             assert self.parts is not None and self.decision is not None
-            make = partial(_item_columns, self.decision)
+            make = partial(labelled, self.decision)
             frames: list[pl.LazyFrame] = [make_frame(table, "polars").lazy() for table in self.parts.map(make)]
             return pl.concat(frames)
         if self.out.is_dir():
@@ -264,15 +264,12 @@ def _sums(decision: Decision, each: Each | None, part: VotePart) -> Floats:
     return np.concatenate([*by_annotator, np.bincount(codes, minlength=q.shape[1]), mean])
 
 
-def _item_columns(decision: Decision, part: VotePart) -> dict[str, Any]:
-    return item_columns(part.votes, *decision(part))
+def labelled(decision: Decision, part: VotePart) -> dict[str, Any]:
+    """The table of the items of a part."""
+    votes, (codes, q) = part.votes, decision(part)
+    return item_columns(votes.items, votes.classes, codes, q, np.diff(votes.indptr))
 
 
 def _finite(figure: dict[str, Any]) -> dict[str, Any]:
     """As JSON can hold it: ``None`` for what is not finite."""
     return {name: None if isinstance(x, float) and not np.isfinite(x) else x for name, x in figure.items()}
-
-
-def without_votes(result: ConsensusInParts, **changes: Any) -> ConsensusInParts:
-    """The result when the votes are gone."""
-    return replace(result, parts=None, decision=None, model=None, **changes)

@@ -162,6 +162,7 @@ class Model(Parameterised, ABC):
         The numbers are those of :meth:`fit` on all votes, up to rounding. ``each`` is called with every part, the class
         codes of its items and their posterior, in the last pass.
         """
+        began = time.perf_counter()
         self.check_in_parts()
         if parts.n_votes == 0:
             raise InputError("No votes: the parts have no rows.")
@@ -170,7 +171,8 @@ class Model(Parameterised, ABC):
             raise self._no_gold()
         if not self.single_annotator and not parts.sizes[2]:
             check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
-        return ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
+        found = ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
+        return replace(found, seconds=time.perf_counter() - began)
 
     def check_in_parts(self) -> None:
         """Raise an error where the model cannot be fitted to votes in parts."""

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.consensus import item_columns
-from crowdwise.core.consensus_in_parts import ConsensusInParts, Decision
+from crowdwise.core.consensus_in_parts import ConsensusInParts, Decision, labelled
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Vocabulary
@@ -144,8 +143,8 @@ def labelled_blocks(
         import pyarrow as pa
 
         for _, part in parts_in(batches, shape, names=True):
-            codes, q = decision(part)
-            found = item_columns(part.votes, codes, q) | {"label": classes[codes]}
+            found = labelled(decision, part)
+            found["label"] = classes[found["label"]]  # classes are numbers here
             yield pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in found.items()})
 
     kind = KINDS[classes.dtype.kind]
