@@ -186,6 +186,7 @@ def cost() -> str:
         + [str(r[key][1]) for key in ("anchored", "auto")]
         + [f"{r['auto'][0] / r['anchored'][0]:.2f}"]
         for r in found
+        if r["classes"] == 4
     ]
     header = ["votes", "classes", "annotators", "`anchored`", "`auto`", "passes, `anchored`", "`auto`", "ratio"]
     return tables.markdown(header, rows)
@@ -378,7 +379,7 @@ accuracy of their labels is expected by matrices read off the votes.
 ## Cost
 
 Processor time of a fit on one thread, the least of several that took turns (`benchmarks/default_cost.py`): simulated
-confusion matrices, five votes an item.
+confusion matrices, five votes an item; two and eight classes are in `benchmarks/results/default_cost.json`.
 
 {cost()}
 """

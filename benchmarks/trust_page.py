@@ -59,18 +59,19 @@ and .834 with 12.
 
 def spammers_part(rows: list[dict[str, Any]]) -> str:
     names = list(rows[0]["found"])
-    body = [
-        [f"{r['share']:.0%}", *(f"{s[0]} of {s[1]}, {s[2]} of {s[3]}" for s in (r["found"][n] for n in names))]
-        for r in rows
-    ]
+    body = []
+    for name in names:
+        caught, spammers, flagged, honest = (sum(r["found"][name][i] for r in rows) for i in range(4))
+        body.append([name, f"{caught} of {spammers}", f"{flagged} of {honest}"])
+    shares = [f"{r['share']:.0%}" for r in rows]
     return f"""
 ## Spammers, simulated
 
-N = 10,000, K = 4, M = 20, {rows[0]["crowds"]} crowds for each share; honest annotators have Dirichlet(5, 1, 1, 1)
-rows and an accuracy at the threshold or above, spammers have label rates drawn from the simplex. Each cell: spammers
-detected, then honest annotators flagged.
+N = 10,000, K = 4, M = 20, {rows[0]["crowds"]} crowds for each share of spammers ({", ".join(shares)}); honest annotators
+have Dirichlet(5, 1, 1, 1) rows and an accuracy at the threshold or above, spammers have label rates drawn from the
+simplex.
 
-{_table(["spammers", *names], body)}
+{_table(["detector", "spammers detected", "honest annotators flagged"], body)}
 """
 
 
