@@ -67,9 +67,9 @@ def spammers_part(rows: list[dict[str, Any]]) -> str:
     return f"""
 ## Spammers, simulated
 
-N = 10,000, K = 4, M = 20, {rows[0]["crowds"]} crowds for each share of spammers ({", ".join(shares)}); honest annotators
-have Dirichlet(5, 1, 1, 1) rows and an accuracy at the threshold or above, spammers have label rates drawn from the
-simplex.
+N = 10,000, K = 4, M = 20, {rows[0]["crowds"]} crowds for each share of spammers ({", ".join(shares)}); honest
+annotators have Dirichlet(5, 1, 1, 1) rows and an accuracy at the threshold or above, spammers have label rates drawn
+from the simplex.
 
 {_table(["detector", "spammers detected", "honest annotators flagged"], body)}
 """
