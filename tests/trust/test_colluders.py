@@ -124,6 +124,14 @@ def test_a_ring_of_eleven_in_bluebird_does_not_capture_the_default(real, what, s
     assert not any("agree with each other" in note for note in ignored.notes)
 
 
+def test_new_votes_of_a_ring_count_as_one_too():
+    sim = cw.simulate.colluders(600, n_annotators=30, share=0.4, n_classes=3, random_state=2)
+    model = cw.Auto().fit(sim.votes)
+    assert len(model.rings_) == 1
+    np.testing.assert_allclose(model.predict_proba(sim.votes), model.consensus_.posterior, atol=1e-9)
+    assert np.mean(model.predict(sim.votes[:100]) == sim.votes.classes[sim.truth[:100]]) >= 0.95
+
+
 def test_without_a_ring_nothing_changes(real):
     for name in ("bluebird", "rte", "ducks", "temp"):
         votes = cw.read_dataset(real(name)).votes

@@ -193,7 +193,7 @@ class Model(Parameterised, ABC):
     def predict_proba(self, votes: Votes) -> Floats:
         """N x K class probabilities of items, in the fit or not, from what was learned about their annotators."""
         fitted = self._fitted()
-        new = recode(votes, fitted)
+        new = self._discounted(recode(votes, fitted))
         q = self._predict(new)
         if fitted.dependence.source == "none":
             return q
@@ -209,6 +209,10 @@ class Model(Parameterised, ABC):
     def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
         """The votes with the weights that they are fitted by, and why."""
         return votes, []
+
+    def _discounted(self, votes: Votes) -> Votes:
+        """Votes in the codes of the fit with the weights that they have after it."""
+        return votes
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         """The fit of all votes; of a class that says ``in_parts`` it is a fit of one part."""

@@ -175,8 +175,10 @@ class Auto(Anchored):
             return votes, []
         self._crowd = self._kind(kind_of(crowd_sums(votes), votes.n_classes))
         self.rings_ = find_rings(votes) if self._crowd != "rules" else []
-        notes = [ring_note(ring, votes) for ring in self.rings_]
-        return discounted(votes, self.rings_) if notes else votes, notes
+        return self._discounted(votes), [ring_note(ring, votes) for ring in self.rings_]
+
+    def _discounted(self, votes: Votes) -> Votes:
+        return discounted(votes, self.rings_) if self.rings_ else votes
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         options = self._options(votes, item_prior)
