@@ -82,7 +82,7 @@ def dependence_alarms(seed: int) -> dict[str, bool]:
     consensus = cw.aggregate(votes, "dawid-skene")
     return {
         "groups (find_groups)": bool(find_groups(votes, level=LEVEL).flagged.any()),
-        "rings, agreement matrix (find_colluders)": bool(find_colluders(votes, level=LEVEL).flagged.any()),
+        "rings (find_colluders)": bool(find_colluders(votes, level=LEVEL).flagged.any()),
         "shared mistakes (shared_mistakes)": bool(shared_mistakes(votes, consensus, level=LEVEL).flagged.any()),
     }
 
