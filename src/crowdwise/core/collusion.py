@@ -29,9 +29,9 @@ test at level / M); then the skills are learned again from everybody outside, un
 not poison the null that it is tested by.
 
 **Which side is the ring** cannot be seen from votes: the two sides could change roles. A candidate with whose answers
-half of the crowd agrees is none. Where two candidates contradict each other, the one with fewer supporters is the ring;
-with ``trusted`` annotators, the one with which they agree less. At the end each ring is tested again without the others
-in the reference.
+half of the crowd agrees, annotators who guess left out, is none. Where two candidates contradict each other, the one
+with fewer supporters is the ring; with ``trusted`` annotators, the one with which they agree less. At the end each ring
+is tested again without the others in the reference.
 
 **Level.** z is compared with the Normal quantile of level / pairs, in units of the spread of the z of all pairs outside
 (at least 1), so that hard items and habits that the model lacks make it harder to be accused, not easier.
@@ -75,6 +75,8 @@ SEEDS, ROUNDS, STEPS = 30, 8, 15
 ITERATIONS = 20
 OUTSIDE = 3
 """The fewest annotators outside a ring."""
+GUESSES = 0.2
+"""The skill under which an annotator's vote counts less where two sides are weighed."""
 LEAST_SKILL = 0.05
 """The mean skill of those outside a ring under which they know no truth that it could contradict."""
 
@@ -256,11 +258,16 @@ class PairAgreement:
         return binomial_tail(items * self.agree[:, members].sum(axis=1) / pairs, items, expected / pairs)
 
     def support(self, members: Ints, free: Mask) -> float:
-        """The share of the votes, among those compared with the members, that are theirs or agree with them."""
-        compared = free & ~self.mask(members) & (self.common[:, members].sum(axis=1) > 0.0)
+        """The share of the votes, among those compared with the members, that are theirs or agree with them.
+
+        Annotators who agree with nobody outside either are no opposition: they count less, the more they guess.
+        """
+        outside = free & ~self.mask(members)
+        compared = outside & (self.common[:, members].sum(axis=1) > 0.0)
         own = float(self.votes[members].sum())
         along = np.clip(self.kappa(members, prior=2.0), 0.0, 1.0)
-        return (own + float((self.votes * along)[compared].sum())) / (own + float(self.votes[compared].sum()))
+        known = np.maximum(np.clip(self.skills(outside) / GUESSES, 0.0, 1.0), along)
+        return (own + float((self.votes * along)[compared].sum())) / (own + float((self.votes * known)[compared].sum()))
 
     def lead(self, one: Ints, other: Ints, free: Mask, trusted: Mask | None) -> float:
         """Votes of one side and of those who agree with it more, less those of the other side; or what the trusted
