@@ -18,8 +18,7 @@ FINDINGS: Mapping[str, FindingWords] = {
     ),
     FindingKind.CAMPS: FindingWords(
         "Two camps",
-        "Label some of these items yourself and pass them as gold: that decides. Robust fits to compare with: m-msr, "
-        "grouped-dawid-skene.",
+        "Label some of these items yourself and pass them as gold: that decides. A robust fit to compare with: m-msr.",
         Verdict.LOOK,
     ),
     FindingKind.RULES: FindingWords(
