@@ -97,7 +97,7 @@ def page(results: list[dict[str, Any]]) -> str:
                 over = [r["data"] for r in part if r["broken"] > limit]
                 rows.append([
                     str(n), f"{max_error:.0%}", f"{confidence:.0%}", str(len(part)), f"{before:.3f}", f"{share:.3f}",
-                    f"{share / before:.2f}", f"{np.mean([r['broken'] for r in part]):.1%}",
+                    f"{share / before:.2f}" if before else "–", f"{np.mean([r['broken'] for r in part]):.1%}",
                     f"{max(r['broken'] for r in part):.1%}", ", ".join(over) or "none",
                 ])  # fmt: skip
     header = [

@@ -11,6 +11,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import crowdwise as cw
 from crowdwise.core.annotator_groups import (
+    answers,
+    common_items,
     cut,
     dependence,
     fit_factor,
@@ -186,3 +188,14 @@ def test_results_are_a_line_in_a_notebook_however_many_annotators_there_are():
         assert repr(found).startswith(f"{type(found).__name__}(40 annotators") and repr(found).endswith(said)
     pairs = cw.trust.pairwise_agreement(votes)
     assert repr(pairs).startswith(f"PairwiseAgreement({len(pairs)} pairs of annotators, median kappa 0.")
+
+
+def test_two_answers_to_one_item_leave_the_table_of_answers_as_it_is():
+    rng = np.random.default_rng(0)
+    rows = [(n, f"a{m}", int(rng.integers(2))) for n in range(200) for m in range(6) for _ in range(2)]
+    votes = cw.Votes.from_records(rows, on_duplicate="all")
+    X = answers(votes)
+    before = X.indptr.copy()
+    i, _, common = common_items(X, votes.n_annotators, votes.n_classes)
+    assert (X.indptr == before).all() and len(i) == 15 and (common == 200).all()
+    assert np.isfinite(pair_blocks(votes).block).all()

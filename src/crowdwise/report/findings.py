@@ -55,7 +55,7 @@ from crowdwise.reading import read
 from crowdwise.report.inspection import Inspection, Progress, inspect
 from crowdwise.trust.flags import Finding, FindingKind, FindingWords, Flag, FlagKind, Verdict
 from crowdwise.trust.panel_votes import effective_votes
-from crowdwise.trust.wording import FINDINGS, counted, percent, sentence
+from crowdwise.trust.wording import FINDINGS, counted, folded, percent, sentence
 
 __all__ = ["Diagnosis", "Finding", "FindingKind", "Verdict", "diagnose"]
 
@@ -121,8 +121,9 @@ class Diagnosis:
         return f"{percent(self.expected)} ({percent(low).rstrip('%')} to {percent(high)})"
 
     def __str__(self) -> str:
-        """The counts, and a line for each finding."""
-        return "\n".join([repr(self), *(f"- {line}" for line in self.sentences())])
+        """The counts, and a line for each finding; those that say the same of several annotators are one line."""
+        lines = [line for kind in self.kinds for line in folded(self.of_kind(kind))]
+        return "\n".join([repr(self), *(f"- {line}" for line in lines)])
 
     def of_kind(self, kind: FindingKind | str) -> list[Finding]:
         """The findings of one kind."""
