@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import subprocess
 import sys
@@ -141,6 +142,12 @@ def test_public_class_names_are_unique() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(str(path))
     assert not {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+@pytest.mark.parametrize("part", ["active", "metrics", "simulate", "trust"])
+def test_the_public_names_of_a_package_are_there(part: str) -> None:
+    package = importlib.import_module(f"crowdwise.{part}")
+    assert package.__all__ and all(hasattr(package, name) for name in package.__all__)
 
 
 def compared_types(source: str) -> list[int]:
