@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.answers.comparisons_leaderboard import MEANINGS as MEANS
-from crowdwise.answers.comparisons_leaderboard import Scale
 from crowdwise.cli.show import (
     bar_cell,
     console,
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from crowdwise.answers.comparisons_leaderboard import Scale
     from crowdwise.api import Fitted
     from crowdwise.core.consensus import Consensus, VoteResult
     from crowdwise.core.consensus_in_parts import ConsensusInParts
@@ -292,7 +291,9 @@ def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20) -> Table:
     shown = list(range(N)) if N <= limit else [*range(limit - 5), -1, *range(N - 4, N)]
     low, high = float(rows["low"].min()), float(rows["high"].max())
     ends = [f"{end:{DIGITS[scale].replace('+', '').replace('.2f', '.1f')}}" for end in (low, high)]
-    title = f"Leaderboard: {MEANS[scale]}, with a 95% interval"
+    from crowdwise.answers.comparisons_leaderboard import MEANINGS
+
+    title = f"Leaderboard: {MEANINGS[scale]}, with a 95% interval"
     table = new_table(">rank", "ranks", "item", f">{scale}", ends_cell(ends[0], ends[1], WIDTH), title=title)
     for n in shown:
         if n < 0:

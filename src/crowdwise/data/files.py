@@ -36,26 +36,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdwise.data import columns, frames
+from crowdwise.data import columns, frames, plain_files
 from crowdwise.data.boundary import foreign, reading, reason
-from crowdwise.data.parquet_footer import check_arrow, check_parquet
-from crowdwise.data.plain_files import (
-    COMPRESSED,
-    HEAD,
-    LATIN,
-    Content,
-    blocks,
-    held,
-    in_utf8,
-    looks_latin,
-    say_encoding,
-    stream,
-    table_in,
-    unpacked,
-    wide_encoding,
-)
 from crowdwise.data.schema import NULLS
-from crowdwise.data.sheets import read_sheet
 from crowdwise.data.unpacking import check_cells
 from crowdwise.errors import ColumnError, ParameterError, ReadError, SizeError, listing, warn
 
@@ -72,7 +55,10 @@ FORMATS = {
     ".xlsx": "sheet", ".xlsm": "sheet", ".xlsb": "sheet", ".xls": "sheet", ".ods": "sheet",
 }  # fmt: skip
 TEXT = ("csv", "jsonl", "json")
-ENDINGS = (*FORMATS, *(ending + packed for ending, kind in FORMATS.items() if kind in TEXT for packed in COMPRESSED))
+ENDINGS = (
+    *FORMATS,
+    *(ending + packed for ending, kind in FORMATS.items() if kind in TEXT for packed in plain_files.COMPRESSED),
+)
 """How the names of tables end."""
 BOM = b"\xef\xbb\xbf"
 EXPECTED = {
@@ -122,17 +108,17 @@ class TableFile(os.PathLike[str]):
     __str__ = __fspath__
 
     @cached_property
-    def raw(self) -> Content:
+    def raw(self) -> plain_files.Content:
         """The bytes of the file as they are."""
         with reading(self.path):
             _check_there(self.path)
-            return held(self.path)
+            return plain_files.held(self.path)
 
     @cached_property
-    def _inside(self) -> tuple[Path, Content]:
+    def _inside(self) -> tuple[Path, plain_files.Content]:
         """The name of the table, and its bytes: those of the file, or of the one table in a zip archive."""
         raw = self.raw
-        return table_in(self.path, raw, ENDINGS) if self.path.suffix.lower() == ".zip" else (self.path, raw)
+        return plain_files.table_in(self.path, raw, ENDINGS) if self.path.suffix.lower() == ".zip" else (self.path, raw)
 
     @property
     def name(self) -> Path:
@@ -145,17 +131,17 @@ class TableFile(os.PathLike[str]):
         return format_of(self.name)
 
     @cached_property
-    def content(self) -> Content:
+    def content(self) -> plain_files.Content:
         """The bytes of the table; text is unpacked, and in UTF-8."""
         name, found = self._inside
         if self.kind not in TEXT:
             return found
-        found = unpacked(name, found)
-        encoding = self.encoding or wide_encoding(found[:HEAD])
+        found = plain_files.unpacked(name, found)
+        encoding = self.encoding or plain_files.wide_encoding(found[: plain_files.HEAD])
         if encoding is None:
             return found
         self.guessed = None if self.encoding else encoding
-        return in_utf8(self.name, found, encoding)
+        return plain_files.in_utf8(self.name, found, encoding)
 
     @cached_property
     def found_separator(self) -> str:
@@ -194,7 +180,7 @@ class TableFile(os.PathLike[str]):
         if table is None:
             table = self._attempt((lambda: self._read_text(choose, wide)) if self.kind == "csv" else self._whole)
         if self.guessed is not None:
-            say_encoding(self.name, self.guessed)
+            plain_files.say_encoding(self.name, self.guessed)
         return table, self.kind in ("csv", "sheet")
 
     def _attempt(self, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
@@ -203,9 +189,10 @@ class TableFile(os.PathLike[str]):
             return self._readable(read)
         except ReadError:
             plain = self.kind in TEXT and self.encoding is None and self.name.suffix.lower() != ".zst"
-            if not plain or not looks_latin(self.content):
+            if not plain or not plain_files.looks_latin(self.content):
                 raise
-            self.content, self.guessed = in_utf8(self.name, self.content, LATIN), LATIN
+            self.guessed = plain_files.LATIN
+            self.content = plain_files.in_utf8(self.name, self.content, self.guessed)
             return self._readable(read)
 
     def _readable(self, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
@@ -230,14 +217,20 @@ class TableFile(os.PathLike[str]):
         source = io.BytesIO(content) if isinstance(content, bytes) else self.path
         match self.kind:
             case "parquet":
+                from crowdwise.data.parquet_footer import check_parquet
+
                 check_cells(name, check_parquet(content).values, 8)
                 return pl.read_parquet(source, glob=False)
             case "arrow":
+                from crowdwise.data.parquet_footer import check_arrow
+
                 check_arrow(content)
                 read = pl.read_ipc if content[:6] == b"ARROW1" else pl.read_ipc_stream
-                with stream(self.path, content) as file:  # no path: one with [ or * would be taken for a pattern
+                with plain_files.stream(self.path, content) as file:  # a path with [ or * would be a pattern
                     return read(file)
             case "sheet":
+                from crowdwise.data.sheets import read_sheet
+
                 return read_sheet(name, bytes(content), self.sheet, self.null_values, n_rows)
         return self._json()
 
@@ -345,7 +338,7 @@ class TableFile(os.PathLike[str]):
     def _odd_integers(self) -> bool:
         """Whether a field starts as an integer that is not in its plain form, such as 007, +7 or -0: a name, then."""
         tail = b"\n"
-        for block in blocks(self.content, 1 << 24):
+        for block in plain_files.blocks(self.content, 1 << 24):
             code = np.frombuffer(tail + block + b"\n\n\n", np.uint8)
             start = np.flatnonzero((code[:-3] == ord(self.found_separator)) | (code[:-3] == ord("\n"))) + 1
             start += code[start] == ord('"')
@@ -403,7 +396,7 @@ def _odd_line(file: TableFile) -> str:
 
 def format_of(path: Path) -> str:
     """``csv``, ``json``, ``jsonl``, ``sheet``, ``parquet`` or ``arrow``, by the ending of the name."""
-    endings = [s.lower() for s in path.suffixes if s.lower() not in COMPRESSED]
+    endings = [s.lower() for s in path.suffixes if s.lower() not in plain_files.COMPRESSED]
     kind = FORMATS.get(endings[-1] if endings else "")
     if kind is None and endings and endings[-1] == ".numbers":
         raise ReadError(f"{path.name} is a spreadsheet of Numbers, which is not read: export it as Excel or CSV.")
@@ -412,7 +405,7 @@ def format_of(path: Path) -> str:
             f"{path.name} is of an unknown format: expected a name ending in {', '.join(FORMATS)} or .zip (text also "
             "with .gz or .zst)."
         )
-    if kind not in TEXT and path.suffix.lower() in COMPRESSED:
+    if kind not in TEXT and path.suffix.lower() in plain_files.COMPRESSED:
         raise ReadError(
             f"{path.name} is compressed, which only text tables (.csv.gz, .tsv.zst, .json.gz) may be. Unpack it first."
         )
@@ -440,7 +433,7 @@ def _plain_integers(column: pl.Series) -> bool:
     return column.null_count() < len(column) and bool((numbers.cast(pl.String).eq_missing(column)).all())
 
 
-def first_line(content: Content) -> bytes:
+def first_line(content: plain_files.Content) -> bytes:
     """The first line that is not blank."""
     return next((line for line in io.BytesIO(content[:1_000_000]) if line.strip()), b"")
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from crowdwise.data.encoding import Counts
 from crowdwise.data.files import PathLike, TableFile
-from crowdwise.data.sheets import sheet_rows
 from crowdwise.errors import listing
 
 
@@ -80,6 +79,8 @@ class SheetRows:
     @cached_property
     def first(self) -> Counts | None:
         """The row of the sheet behind each row that was read; ``None`` where that is not known."""
+        from crowdwise.data.sheets import sheet_rows
+
         with contextlib.suppress(Exception):  # whatever the library raises: the file may have changed
             found = sheet_rows(bytes(self.file.content), self.file.sheet, self.file.null_values)
             return np.array(found, dtype=np.int64) if len(found) == self.height else None

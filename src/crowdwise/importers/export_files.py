@@ -20,19 +20,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from crowdwise.data import plain_files
 from crowdwise.data.boundary import reading, reason
 from crowdwise.data.files import PathLike, TableFile, first_line, separator_in
-from crowdwise.data.plain_files import HEAD as ENCODING_HEAD
-from crowdwise.data.plain_files import (
-    LATIN,
-    Content,
-    in_utf8,
-    looks_latin,
-    say_encoding,
-    stream,
-    unpacked,
-    wide_encoding,
-)
 from crowdwise.data.schema import NULLS
 from crowdwise.data.unpacking import limit
 from crowdwise.errors import ReadError, SizeError
@@ -62,7 +52,7 @@ class ExportFiles(contextlib.ExitStack):
                 found = (p for p in path.rglob("*") if p.is_file())
                 self.names = sorted(p.relative_to(path).as_posix() for p in islice(found, MOST_FILES))
             elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(
-                file := self.enter_context(stream(path, self.file.raw))
+                file := self.enter_context(plain_files.stream(path, self.file.raw))
             ):
                 self._archive = self.enter_context(zipfile.ZipFile(file))
                 self.names = sorted(info.filename for info in self._archive.infolist() if not info.is_dir())
@@ -76,14 +66,16 @@ class ExportFiles(contextlib.ExitStack):
         return self._archive is None and not self.path.is_dir()
 
     @cached_property
-    def content(self) -> Content:
+    def content(self) -> plain_files.Content:
         """The bytes of a plain file, unpacked and in UTF-8."""
-        found = unpacked(self.path, self.file.raw)
-        encoding = wide_encoding(found[:ENCODING_HEAD]) or (LATIN if looks_latin(found) else None)
+        found = plain_files.unpacked(self.path, self.file.raw)
+        encoding = plain_files.wide_encoding(found[: plain_files.HEAD]) or (
+            plain_files.LATIN if plain_files.looks_latin(found) else None
+        )
         if encoding is None:
             return found
-        say_encoding(self.path, encoding)
-        return in_utf8(self.path, found, encoding)
+        plain_files.say_encoding(self.path, encoding)
+        return plain_files.in_utf8(self.path, found, encoding)
 
     def head(self, size: int) -> str:
         """The first characters of a plain file, without a look at the rest; nothing of other files."""
@@ -94,14 +86,16 @@ class ExportFiles(contextlib.ExitStack):
             if self.path.suffix.lower() == ".gz":
                 with gzip.open(io.BytesIO(self.file.raw)) as unzipped:
                     content = unzipped.read(size)
-        wide = wide_encoding(content[:ENCODING_HEAD])
+        wide = plain_files.wide_encoding(content[: plain_files.HEAD])
         if wide is None and b"\0" in content[:1024]:
             return ""
         return content.decode(wide or "utf-8", errors="replace").removeprefix("\ufeff")
 
     def open_text(self) -> IO[str]:
         """The text of a plain file. A large one is not held whole."""
-        return io.TextIOWrapper(stream(self.path, self.content), encoding="utf-8-sig", errors="replace", newline="")
+        return io.TextIOWrapper(
+            plain_files.stream(self.path, self.content), encoding="utf-8-sig", errors="replace", newline=""
+        )
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[str]]:
