@@ -148,7 +148,7 @@ LABELS, CLASSIFIERS, COLLECTING, TOOLS, TRYING = (
 COMMANDS = {
     "aggregate": ("aggregate", LABELS, "Turn votes into one label per item, with probabilities."),
     "report": ("report", LABELS, "Write one page on how reliable annotators and labels are, and what to review."),
-    "diagnose": ("report", LABELS, "Say in sentences what is wrong with some votes: the report's short form."),
+    "diagnose": ("report", LABELS, "Say in sentences what is wrong with some answers: the report's short form."),
     "certify": ("certify", LABELS, "Release the labels that random gold labels prove: at most 5 % of them are wrong."),
     "describe": ("describe", LABELS, "Show the shape of a file of answers: how many, by whom, and how they spread."),
     "agreement": ("agreement", LABELS, "Measure how much annotators agree beyond chance, with intervals."),
