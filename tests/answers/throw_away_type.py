@@ -87,6 +87,7 @@ class TextConsensus(Result):
     """The result: a text for each item, and how like the others it is."""
 
     answer_type: str = "texts"
+    items: Any
     texts: Any
     probability: Any
     agreement: Any

@@ -128,8 +128,9 @@ def test_every_engine_and_new_votes_have_it() -> None:
     assert np.allclose(model.predict_proba(votes)[rest], whole.posterior[rest])
     cuts = (0, 90, 91, 400)
     load = [lambda a=a, b=b: VotePart(votes[np.arange(a, b)], gold[a:b]) for a, b in itertools.pairwise(cuts)]
-    parts = cw.Auto().fit_in_parts(VoteParts(load, votes.annotators, votes.classes))
-    codes, q = (np.concatenate(found) for found in zip(*((c, q) for _, c, q in parts.consensus()), strict=True))
+    source = VoteParts(load, votes.annotators, votes.classes)
+    parts = cw.Auto().fit_in_parts(source)
+    codes, q = (np.concatenate(found) for found in zip(*map(parts.decision, source), strict=True))
     assert np.array_equal(codes, whole.label_codes) and np.allclose(q, whole.posterior, atol=1e-6)
     assert "A regression on the votes was added" in " ".join(parts.notes)
     unseen = cw.Votes.from_frame({"item": ["x", "x"], "annotator": ["new", "newer"], "label": [1, 1]})

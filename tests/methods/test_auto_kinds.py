@@ -132,7 +132,7 @@ def test_parts_give_the_same_as_memory(make):
             for lo, hi in ((0, cut), (cut, len(votes)))
         ]
         fitted = cw.Auto().fit_in_parts(VoteParts.of(parts))
-        q = np.concatenate([q for _, _, q in fitted.consensus()])
+        q = np.concatenate([fitted.decision(part)[1] for part in parts])
         assert np.allclose(q, whole.posterior, atol=1e-4)
 
 

@@ -16,7 +16,7 @@ from crowdwise.methods import entropy_minimax as mm
 def edges_of(sim):
     c = Canonical.of(sim.votes)
     N, M, K = c.shape
-    return c, mm.Edges(c.item, c.annotator, c.label, c.weight, N, M), (N, M, K)
+    return c, mm.VoteEdges(c.item, c.annotator, c.label, c.weight, N, M), (N, M, K)
 
 
 def small(seed=0, n=6, M=4, K=3):

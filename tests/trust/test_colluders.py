@@ -336,3 +336,12 @@ def test_pairs_of_votes_are_worked_on_in_bounded_memory(monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200 * 2**20  # 6,000 pairs at once would be 1.4 GB
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5])
+def test_few_who_know_among_many_who_guess_are_no_ring(seed: int) -> None:
+    crowd = cw.simulate.hammer_spammer(
+        300, n_annotators=20, n_classes=3, accuracy=0.95, share=0.3, votes_per_item=8, random_state=seed
+    )
+    assert not find_rings(crowd.votes)
+    assert cw.aggregate(crowd.votes).score(crowd.truth) > 0.9

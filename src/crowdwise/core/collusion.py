@@ -77,8 +77,9 @@ OUTSIDE = 3
 """The fewest annotators outside a ring."""
 GUESSES = 0.2
 """The skill under which an annotator's vote counts less where two sides are weighed."""
-LEAST_SKILL = 0.05
-"""The mean skill of those outside a ring under which they know no truth that it could contradict."""
+LEAST_AGREEMENT = 0.06
+"""The agreement beyond chance of those outside a ring under which they know no truth that it could contradict: few who
+know among many who guess are no ring. Real crowds have 0.13 or more, crowds that guess up to 0.03."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,8 +379,7 @@ class _Search:
             return nothing
         skill = pairs.skills(outside)
         g, room = pairs.seen(outside, skill)
-        votes = pairs.votes[outside]
-        if room[members].sum() < 1.0 or (skill[outside] * votes).sum() < LEAST_SKILL * votes.sum():
+        if room[members].sum() < 1.0 or pairs.inside(np.flatnonzero(outside)) < LEAST_AGREEMENT:
             return nothing
         own = float((g * room)[members].sum() / room[members].sum())
         inside = pairs.inside(members)

@@ -103,7 +103,7 @@ def restore(database: Database, path: Path) -> dict[str, int]:
     return dict(counts)
 
 
-JSON = {"classes", "settings", "gold", "grp", "payload", "answer", "shown", "skills", "data", "kinds", "body", "detail"}
+JSON = {"classes", "settings", "gold", "grp", "payload", "answer", "skills", "data", "kinds", "body", "detail"}
 """Columns that hold JSON, beside the names of items and annotators."""
 PAIRS = ("votes", "answers", "leases", "skips")
 """Tables that name an item and an annotator by their numbers."""
