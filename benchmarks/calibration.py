@@ -254,7 +254,8 @@ def page(sets: dict[str, dict[str, Case]], others: list[Case]) -> str:
                       f"{100 * flips:.2f}"])  # fmt: skip
     elsewhere = []
     for case in others:
-        a, s, c = (case.figures(q) for q in (case.q, case.shares, evenly(case, *CHOSEN)))
+        own = case.consensus.corrected_posterior[case.known]
+        a, s, c = (case.figures(q) for q in (case.q, case.shares, own))
         figures = [f"{x['loss']:.3f}" for x in (a, s, c)] + [f"{c['error']:.3f}"]
         right = [f"{100 * x:.1f}" for x in (c["accuracy"], c["expected"])]
         held = [coverage(case, sd)[0] for sd in (None, leave_one_out.CROWD_SD)]
