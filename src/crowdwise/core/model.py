@@ -159,8 +159,8 @@ class Model(Parameterised, ABC):
     ) -> ConsensusInParts:
         """Learn from votes in parts, gold labels with them, in the memory of one part and of the annotators.
 
-        The numbers are those of :meth:`fit` on all votes, up to rounding. ``each`` is called with every part, the class
-        codes of its items and their posterior, in the last pass.
+        The numbers are those of :meth:`fit` on all votes, up to rounding; rings of annotators are not looked for.
+        ``each`` is called with every part, the class codes of its items and their posterior, in the last pass.
         """
         began = time.perf_counter()
         self.check_in_parts()
