@@ -81,6 +81,7 @@ def test_certify_says_what_is_proven() -> None:
     assert certificate.with_more(600) >= certificate.with_more(40)
     assert cw.certify(consensus, gold, 0.001, 0.99).released.sum() == 120
     assert "do not prove" in repr(cw.certify(consensus, gold, 0.001, 0.99))
+    assert "All 1,500 labels are gold labels" in repr(cw.certify(consensus, truth))
 
 
 def test_groups_are_each_kept() -> None:

@@ -94,6 +94,8 @@ class Certificate(Tables):
     def sentence(self) -> str:
         """What is proven, in a sentence."""
         n, groups = int(self.gold.sum()), "" if self.group is None else " of every group"
+        if self.gold.all():
+            return f"All {n:,} labels are gold labels ({self.wrong:,} contradict the consensus)"
         if not (self.released & ~self.gold).any():
             return (
                 f"{n:,} gold labels ({self.wrong:,} contradict the consensus) do not prove that any of the other "
