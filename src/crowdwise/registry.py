@@ -37,12 +37,11 @@ class AnswerType(NamedTuple):
     """One type of answers. To add one: its line below, and what the targets (``module:name``) name.
 
     ``says`` is what an annotator says, ``table`` the class of its table, ``result`` that of results, ``traits`` the
-    class of everything that is particular to it (:class:`~crowdwise.answer_types.base.AnswerRules`), ``simulate`` a
-    function that makes such answers with known truth. ``single`` is the default method where there is one annotator:
-    reliability cannot be estimated from one. ``column`` is what the table calls the answer; ``guessed`` lists columns
-    that show, beside an item and an annotator, that a file holds such answers. ``scores``: the truth is a score for
-    each item, not an answer. ``form``: how the server asks for it; empty where it does not. ``package`` is what the
-    targets are below.
+    class of everything that is particular to it (:class:`~crowdwise.answer_types.base.AnswerRules`). ``single`` is the
+    default method where there is one annotator: reliability cannot be estimated from one. ``column`` is what the table
+    calls the answer; ``guessed`` lists columns that show, beside an item and an annotator, that a file holds such
+    answers. ``scores``: the truth is a score for each item, not an answer. ``form``: how the server asks for it; empty
+    where it does not. ``package`` is what the targets are below.
     """
 
     name: str
@@ -50,7 +49,6 @@ class AnswerType(NamedTuple):
     table: str
     result: str
     traits: str
-    simulate: str
     default: str
     aliases: tuple[str, ...] = ()
     single: str = ""
@@ -78,45 +76,45 @@ class AnswerType(NamedTuple):
 _TYPES = (
     AnswerType(
         "votes", "one class of a few", "data.votes:Votes", "core.consensus:Consensus", "answer_types.votes:VoteRules",
-        "simulate.vote_crowds:dirichlet", DEFAULT, ("classes",), form=ONE_CLASS,
+        DEFAULT, ("classes",), form=ONE_CLASS,
     ),
     AnswerType(
         "ratings", "a number on a scale", "data.ratings:Ratings", "core.result:Estimates",
-        "answer_types.ratings:RatingRules", "simulate.rating_crowds:ratings", "gaussian", ("numbers",), column="value",
+        "answer_types.ratings:RatingRules", "gaussian", ("numbers",), column="value",
         form=NUMBER,
     ),
     AnswerType(
         "ordinal", "one class of an ordered few", "data.votes:Votes", "core.consensus:Consensus",
-        "answer_types.votes:OrdinalRules", "simulate.rating_crowds:ordinal", "ordinal-dawid-skene", ("grades",),
+        "answer_types.votes:OrdinalRules", "ordinal-dawid-skene", ("grades",),
         form=ONE_CLASS,
     ),
     AnswerType(
         "comparisons", "which of two is better", "data.comparisons:Comparisons",
         "answers.comparisons_leaderboard:Ranking", "answer_types.comparisons:ComparisonRules",
-        "simulate.comparison_crowds:comparisons", "crowd-bt", ("pairs",), single="bradley-terry", column="outcome",
+        "crowd-bt", ("pairs",), single="bradley-terry", column="outcome",
         scores=True, form=PAIR,
     ),
     AnswerType(
         "rankings", "several items in order", "data.rankings:Rankings", "answers.comparisons_leaderboard:Ranking",
-        "answer_types.comparisons:RankingRules", "simulate.comparison_crowds:rankings", "plackett-luce", scores=True,
+        "answer_types.comparisons:RankingRules", "plackett-luce", scores=True,
     ),
     AnswerType(
         "similarities", "whether two are alike", "data.similarities:Similarities",
         "answers.similarities_crowd_clustering:Clustering", "answer_types.similarities:SimilarityRules",
-        "simulate.similarity_crowds:similarities", "crowd-clustering", ("similar",),
+        "crowd-clustering", ("similar",),
     ),
     AnswerType(
         "label-sets", "any number of classes", "data.label_sets:LabelSets",
         "answers.label_sets_binary_relevance:LabelSetConsensus", "answer_types.label_sets:LabelSetRules",
-        "simulate.label_set_crowds:label_sets", "binary-relevance", ("sets",), form=CLASSES,
+        "binary-relevance", ("sets",), form=CLASSES,
     ),
     AnswerType(
         "tags", "a tag for every token of a sequence", "data.tags:Tags", "answers.tags_result:TagConsensus",
-        "answer_types.tags:TagRules", "simulate.tag_crowds:bio_tags", "token-dawid-skene", column="tag",
+        "answer_types.tags:TagRules", "token-dawid-skene", column="tag",
     ),
     AnswerType(
         "graph", "one class of a few, for linked items", "data.votes:Votes", "answers.graph_crowd:GraphConsensus",
-        "answer_types.votes:VoteRules", "simulate.graph_crowds:graph", "graph-crowd", ("linked",),
+        "answer_types.votes:VoteRules", "graph-crowd", ("linked",),
     ),
 )  # fmt: skip
 ANSWER_TYPES: dict[str, AnswerType] = {kind.name: kind for kind in _TYPES}

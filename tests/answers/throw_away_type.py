@@ -172,7 +172,7 @@ def texts(n_items: int = 60, *, n_annotators: int = 5, random_state: int = 0) ->
 
 RECORD = AnswerType(
     "texts", "a text", "throw_away_type:Texts", "throw_away_type:TextConsensus", "throw_away_type:TextRules",
-    "throw_away_type:texts", "medoid", ("transcriptions",), column="text",
+    "medoid", ("transcriptions",), column="text",
     guessed=("text",), package="answers",
 )  # fmt: skip
 METHOD = Plugin("medoid", f"{__name__}:Medoid", "", "crowdwise")
