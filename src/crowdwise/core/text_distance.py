@@ -1,0 +1,59 @@
+"""How far texts are from each other: edits of words or characters, and chrF, which counts n-grams of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.numerics import Floats
+
+ORDER, BETA = 6, 2.0
+"""Of chrF: n-grams of up to so many characters, and how much more recall counts than precision (Popovic 2015)."""
+
+
+def edit_distance(one: Sequence[Any], two: Sequence[Any]) -> int:
+    """The fewest insertions, deletions and substitutions that turn one sequence into the other (Levenshtein)."""
+    from rapidfuzz.distance import Levenshtein
+
+    return int(Levenshtein.distance(one, two))
+
+
+def edit_distances(sequences: Sequence[Sequence[Any]], normalised: bool = False) -> Floats:
+    """The edit distance of every two sequences; ``normalised``: over the length of the longer one."""
+    from rapidfuzz.distance import Levenshtein
+
+    R = len(sequences)
+    out = np.zeros((R, R))
+    measure = Levenshtein.normalized_distance if normalised else Levenshtein.distance
+    for i in range(R):
+        for j in range(i):
+            out[i, j] = out[j, i] = measure(sequences[i], sequences[j])
+    return out
+
+
+def chrf(candidates: Sequence[str], references: Sequence[str]) -> Floats:
+    """chrF of every candidate against every reference, between 0 and 1; blanks do not count.
+
+    >>> chrf(["red house"], ["red house", "red mouse", "blue"]).round(2).tolist()
+    [[1.0, 0.38, 0.07]]
+    """
+    texts = ["".join(text.split()) for text in (*candidates, *references)]
+    cut = len(candidates)
+    precision, recall = np.zeros((2, cut, len(references)))
+    orders = np.zeros((cut, len(references)))
+    for n in range(1, ORDER + 1):
+        place: dict[str, int] = {}
+        grams = [[place.setdefault(t[i : i + n], len(place)) for i in range(len(t) - n + 1)] for t in texts]
+        count = np.array([np.bincount(g, minlength=len(place)) for g in grams], dtype=np.float64)
+        one, two = count[:cut], count[cut:]
+        size_one, size_two = one.sum(axis=1)[:, None], two.sum(axis=1)[None]
+        both = np.array([np.minimum(row, two).sum(axis=1) for row in one]).reshape(cut, len(references))
+        precision += both / np.maximum(size_one, 1.0)
+        recall += both / np.maximum(size_two, 1.0)
+        orders += (size_one > 0) | (size_two > 0)
+    precision, recall = precision / np.maximum(orders, 1.0), recall / np.maximum(orders, 1.0)
+    total = BETA**2 * precision + recall
+    score = np.divide((1.0 + BETA**2) * precision * recall, total, out=np.zeros_like(total), where=total > 0)
+    return np.where(orders == 0, 1.0, score)
