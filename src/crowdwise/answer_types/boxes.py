@@ -1,0 +1,100 @@
+"""Boxes. Findings: ``misses``, annotators who find fewer objects than half of the others, their interval below that
+median; ``draws``, whose false alarms per item are above twice the median; ``imprecise``, whose spread is above it;
+``items``, images with an object in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdwise import metrics  # its names are imported when they are used
+from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
+from crowdwise.data.boxes import Boxes, iou, matched
+from crowdwise.metrics.bootstrap import Bootstrap, Options
+from crowdwise.trust.agreement_coefficients import ratio
+from crowdwise.trust.flags import Finding, FindingWords, Verdict
+from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted, percent
+
+SURE = 0.9
+"""A candidate between 1 - this and this probability is in doubt."""
+TOO_MANY = 2.0
+"""How often the median of false alarms is too many."""
+AT_LEAST = 0.1
+"""False alarms per item below which nobody draws too much."""
+
+
+class BoxRules(AnswerRules):
+    """Boxes: any number of objects on each item."""
+
+    answer = "object"
+    kinds: ClassVar = {
+        "misses": FindingWords("Annotators who miss much", "Show them objects that they missed.", Verdict.LOOK),
+        "draws": FindingWords("Annotators who draw too much", "Show them what is no object.", Verdict.LOOK),
+        "imprecise": INEXACT, "items": IN_DOUBT,
+    }  # fmt: skip
+
+    def agreement(self, answers: Boxes, options: Options, scale: Any = None, values: Any = None) -> Figures:
+        """The F1 of two annotators on an item, with matches of an IoU of 0.5 (``f1``; ``labelled``: of the same label),
+        over all pairs; and the mean IoU of the matches."""
+        edges, sums = answers.edges, np.zeros((len(answers), 4))
+        for n, (lo, hi) in enumerate(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)):
+            who = answers.annotator[lo:hi]
+            own = [lo + np.flatnonzero((who == m) & (answers.label[lo:hi] >= 0)) for m in np.unique(who)]
+            for a, one in enumerate(own):
+                for two in own[a + 1 :]:
+                    overlap = iou(edges[one], edges[two])
+                    same = answers.label[one][:, None] == answers.label[two][None]
+                    pairs, named = matched(overlap, 0.5), matched(overlap * same, 0.5)
+                    total = overlap[pairs[:, 0], pairs[:, 1]].sum()
+                    sums[n] += 2.0 * len(pairs), 2.0 * len(named), len(one) + len(two), 2.0 * total
+        by, once, used = Bootstrap(**options), np.ones(len(sums), dtype=np.int64), int((sums[:, 2] > 0).sum())
+        return {
+            name: by.of_sums(sums[:, [a, b]], once, lambda s: ratio(s[:, 0], s[:, 1]), used)
+            for name, a, b in (("f1", 0, 2), ("labelled", 1, 2), ("mean_iou", 3, 0))
+        }  # fmt: skip
+
+    def truth(self, answers: Boxes) -> Any:
+        known = answers.truth is not None and any(objects is not None for objects in answers.truth)
+        return answers.truth if known else None
+
+    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
+        return dict(metrics.box_scores(result, truth))
+
+    def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
+        people = frames["annotators"]
+        names, found, alarms = people["annotator"], people["detection_rate"], people["false_alarms"]
+        middle = float(np.nanmedian(found)) if np.isfinite(found).any() else np.nan
+        weak = where(people["detection_rate_high"] < middle, -found)
+        said = [f"finds {percent(found[m])}, the median is {percent(middle)}" for m in weak]
+        yield from line("misses", "Find fewer objects than half of the others", "annotator", names[weak], said)
+        most = max(TOO_MANY * float(np.median(alarms)), AT_LEAST)
+        many = where(people["false_alarms_low"] > most, alarms)
+        said = [f"{alarms[m]:.1f} boxes around nothing per item" for m in many]
+        yield from line("draws", "Draw too much", "annotator", names[many], said)
+        if "spread" in people:
+            spread = people["spread"]
+            rough = where(people["spread_low"] > np.median(spread), spread)
+            said = [f"edges off by {percent(spread[m])} of the size" for m in rough]
+            yield from line("imprecise", "Imprecise edges", "annotator", names[rough], said)
+        if "candidates" in frames:
+            one = frames["candidates"]
+            doubt = np.abs(one["probability"] - 0.5) < SURE - 0.5
+            items, count = np.unique(one["item"][doubt], return_counts=True)
+            order = np.argsort(-count, kind="stable")
+            said = [counted(int(count[n]), "object") for n in order]
+            yield from line("items", "Objects in doubt", self.noun, items[order], said)
+
+    def headline(self, result: Any) -> str:
+        objects = counted(int(result.accepted.sum()), self.answer)
+        return f"{objects} on {counted(len(result.items), 'item')}, {self.unsure(result)}."
+
+    def unsure(self, result: Any, noun: str = "") -> str:
+        doubt = int((np.abs(result.probability - 0.5) < SURE - 0.5).sum())
+        return f"{counted(doubt, noun or 'candidate')} in doubt" if doubt else "none in doubt"
+
+    def picture(self, result: Any, tables: list[dict[str, Any]]) -> dict[str, Any]:
+        from crowdwise.report.section_summary import sureness
+
+        return sureness(result.probability, self.answer, "candidate")

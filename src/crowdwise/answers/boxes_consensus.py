@@ -1,0 +1,596 @@
+"""Objects from the boxes of several annotators: which are real, of which class, and where.
+
+**Matching.** The boxes on an item are joined into clusters, the pair of clusters with the largest mean IoU first, while
+it is at least ``min_iou``; a cluster has one box of an annotator at most. Boxes of different labels need 0.1 more.
+
+**Which are real.** Cluster c is an object (probability pi) or a false alarm. Annotator m finds an object with the
+log-odds a[m] + sigma z, where z is a Normal number for each object: small and hidden ones are missed by most. Nothing
+ties false alarms of different annotators together: another one has a box at the same place by chance alone.
+
+==============  ================  ============================================================================
+symbol          code              meaning
+==============  ================  ============================================================================
+d[c, m]         ``drew``          whether annotator m, who looked at the item, has a box in cluster c
+a[m], sigma     ``ability``       log-odds to find an object, a[m] ~ N(mean, variance); their spread over objects
+f[m]            ``false``         boxes around nothing, per item
+kappa           ``chance``        share of pairs of boxes on different items with an IoU of ``min_iou``
+P(d | real)     ``real``          E_z prod_m s^d (1 - s)^(1 - d) / (1 - E_z prod_m (1 - s)), s = expit(a[m] + sigma z)
+P(d | false)    ``nothing``       the same with s = kappa f[m]: a cluster without any box is not seen
+q[c]            ``probability``   pi P(d | real) / (pi P(d | real) + (1 - pi) P(d | false))
+==============  ================  ============================================================================
+
+The parameters are fitted by EM, with a Newton step for a and sigma; objects nobody found are counted by 1 - E_z...
+
+**Which class**: a vote model of the registry, the clusters being its items.
+
+**Where.** Edge e of a box is mu[c, e] + size[c, e] (b[m, e] + t[m] sigma[e] noise), with Student t noise of 4 degrees
+of freedom; the size is the width for x1, x2 and the height for y1, y2. mu has a flat prior, b[m, e] a Normal one whose
+variance is fitted, and t[m]^2 is shrunk towards 1 by 4 boxes. What all annotators do alike is no bias of anybody's; how
+far it may reach is in the intervals. The spread is t[m] times the deviation of Normal noise with the median difference
+between two boxes of an object.
+
+When it fails: errors that annotators share (two people in one box) look like objects. Objects that overlap by more than
+``min_iou`` and that different annotators miss are joined. With one annotator every box is as likely as any other.
+
+References: S. Branson, G. Van Horn and P. Perona, Lean crowdsourcing, CVPR 2017. R. Solovyev, W. Wang and T. Gabruseva,
+Weighted boxes fusion, Image and Vision Computing 107 (2021).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise import registry
+from crowdwise.answers.answer_model import AnswerModel
+from crowdwise.core.constraints import Count, Fraction, MethodKey, Positive
+from crowdwise.core.intervals import gamma_interval, quantile, with_interval
+from crowdwise.core.loop import Callback, Rounds
+from crowdwise.core.numerics import Floats, Ints, share_with_interval
+from crowdwise.core.parameters import declared
+from crowdwise.core.result import Result, some_known
+from crowdwise.data.boxes import EDGES, Boxes, encode_boxes, iou, matched
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError
+
+OTHER_LABEL = 0.1
+"""How much more boxes of different labels have to overlap."""
+APART = -9.0
+"""In place of an overlap: of clusters that both have a box of the same annotator."""
+FREEDOM, OF_SPREAD = 4.0, 4.0
+"""Degrees of freedom of the noise, and how many boxes the spread of the crowd is worth."""
+PASSES = 60
+"""Passes of the fit of edges."""
+QUARTILE = 0.6744897501960817
+"""The upper quartile of the Normal distribution: the median of its absolute values."""
+OF_FALSE = 2.0
+"""How many items the false alarms of the crowd are worth."""
+NODES = 9
+"""Nodes of the quadrature over objects."""
+PAIRED, CHANCE, OF_CHANCE = 1000, 0.02, 50.0
+"""Boxes by which overlaps by chance are counted; such a share in so many pairs is assumed beside those counted."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BoxConsensus(Result):
+    """Objects on each item. The fields that all results have are those of :class:`~crowdwise.core.result.Result`.
+
+    Attributes
+    ----------
+    boxes, deviations
+        C x 4: x1, y1, x2, y2 of every candidate, and their standard deviations (NaN where a method has none).
+    box_item, box_label, label_probability
+        C: the positions of its item and of its class, and the probability of the class.
+    probability, box_annotators
+        C: the probability that it is an object, and how many annotators drew it.
+    threshold
+        Candidates above this probability are the objects.
+    classes
+        The names of the classes.
+    found, objects, unsure, false_boxes, looked
+        M: expected objects that an annotator found, of how many, the variance behind the share, boxes around nothing,
+        and the number of items that were looked at.
+    bias, bias_sd, spread, spread_n
+        M x 4: how far an annotator's edges lie off, as a share of width or height, and its standard deviation;
+        M: the standard deviation of the edges around that, and how many edges say so. Empty where a method has none.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators", "classes")
+    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "objects", "candidates")
+    FINITE: ClassVar[tuple[str, ...]] = ("boxes", "probability")
+    SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
+        "box_item": "C", "box_label": "C", "label_probability": "C", "probability": "C", "box_annotators": "C",
+        "found": "M", "objects": "M", "unsure": "M", "false_boxes": "M", "looked": "M", "boxes_per_item": "N",
+        "annotators_per_item": "N",
+    }  # fmt: skip
+
+    answer_type: str = "boxes"
+    items: npt.NDArray[Any]
+    classes: npt.NDArray[Any]
+    boxes: Floats
+    deviations: Floats
+    box_item: Ints
+    box_label: Ints
+    label_probability: Floats
+    probability: Floats
+    box_annotators: Ints
+    threshold: float
+    found: Floats
+    objects: Floats
+    unsure: Floats
+    false_boxes: Floats
+    looked: Ints
+    boxes_per_item: Ints
+    annotators_per_item: Ints
+    bias: Floats = field(default_factory=lambda: np.empty((0, 4)))
+    bias_sd: Floats = field(default_factory=lambda: np.empty((0, 4)))
+    spread: Floats = field(default_factory=lambda: np.empty(0))
+    spread_n: Floats = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def accepted(self) -> npt.NDArray[np.bool_]:
+        """C: which candidates are the objects."""
+        return np.asarray(self.probability > self.threshold)
+
+    def __repr__(self) -> str:
+        n = int(self.accepted.sum())
+        of = f"{len(self.items):,} items, of {len(self.boxes):,} candidates"
+        return f"BoxConsensus({self.method}: {n:,} objects on {of})"
+
+    def score(self, truth: Any) -> float:
+        """F1 at an IoU of 0.5 with the right label, against true boxes (a mapping from item to a list of (label, x1,
+        y1, x2, y2), N such lists, or a table)."""
+        right, drawn, true = self.matches(truth, (0.5,))[0][:, :3].sum(axis=0).tolist()
+        return float(2.0 * right / (drawn + true)) if drawn + true else 1.0
+
+    def matches(self, truth: Any, thresholds: tuple[float, ...]) -> list[Floats]:
+        """For each threshold, for each item with truth: pairs of objects and true boxes of the same label whose IoU is
+        that or more, objects, true boxes, and the sum of the IoU of the pairs."""
+        true = encode_boxes(truth, self.items)
+        known = some_known(np.array([objects is not None for objects in true], dtype=bool))
+        out = [np.zeros((int(known.sum()), 4)) for _ in thresholds]
+        for row, n in enumerate(np.flatnonzero(known).tolist()):
+            mine = np.flatnonzero((self.box_item == n) & self.accepted)
+            theirs = np.array([box[1:] for box in true[n]], dtype=np.float64).reshape(-1, 4)
+            named = [str(name) for name in self.classes[self.box_label[mine]].tolist()]
+            same = np.array([[name == str(box[0]) for box in true[n]] for name in named], dtype=bool)
+            overlap = iou(self.boxes[mine], theirs) * same.reshape(len(mine), len(theirs))
+            for table, threshold in zip(out, thresholds, strict=True):
+                pairs = matched(overlap, threshold)
+                table[row] = len(pairs), len(mine), len(theirs), overlap[pairs[:, 0], pairs[:, 1]].sum()
+        return out
+
+    def _columns(self, table: str, level: float) -> dict[str, Any]:
+        if table in ("objects", "candidates"):
+            at = np.flatnonzero(self.accepted if table == "objects" else np.ones(len(self.boxes), dtype=bool))
+            reach = quantile(level) * self.deviations[at]
+            out: dict[str, Any] = {"item": self.items[self.box_item[at]], "label": self.classes[self.box_label[at]]}
+            out |= {name: self.boxes[at, e] for e, name in enumerate(EDGES)}
+            out |= {"probability": self.probability[at], "label_probability": self.label_probability[at]}
+            out["annotators"] = self.box_annotators[at]
+            if np.isfinite(reach).any():
+                for e, name in enumerate(EDGES):
+                    middle = self.boxes[at, e]
+                    out |= {f"{name}_low": middle - reach[:, e], f"{name}_high": middle + reach[:, e]}
+            return out | ({} if table == "objects" else {"accepted": self.accepted})
+        if table == "items":
+            N = len(self.items)
+            return {
+                "item": self.items, "objects": np.bincount(self.box_item, self.accepted, N).astype(np.int64),
+                "expected_objects": np.bincount(self.box_item, self.probability, N),
+                "boxes": self.boxes_per_item, "annotators": self.annotators_per_item,
+            }  # fmt: skip
+        looked = np.maximum(self.looked, 1)
+        rate = self.false_boxes / looked
+        shape = self.false_boxes + 0.5
+        low, high = gamma_interval(shape / looked, shape, level)
+        people: dict[str, Any] = {
+            "annotator": self.annotators, "items": self.looked,
+            **with_interval("detection_rate", *share_with_interval(self.found, self.objects, self.unsure, level)),
+            **with_interval("false_alarms", rate, low, high),
+        }  # fmt: skip
+        if len(self.bias):
+            low, high = (1.0 / np.sqrt(x) for x in gamma_interval(self.spread**-2, self.spread_n / 2.0, level)[::-1])
+            people |= with_interval("spread", self.spread, low, high)
+            reach = quantile(level) * self.bias_sd
+            for e, name in enumerate(EDGES):
+                b = self.bias[:, e]
+                people |= with_interval(f"bias_{name}", b, b - reach[:, e], b + reach[:, e])
+        return people
+
+
+@dataclass(frozen=True)
+class BoxClusters:
+    """Boxes in clusters: box i, by annotator ``who[i]``, with ``edges[i]`` and ``label[i]``, is in ``cluster[i]``,
+    which is on item ``item[cluster]``. Pair p: annotator ``asked_who[p]`` looked at the item of cluster ``asked[p]``,
+    and ``drew[p]`` a box of it."""
+
+    edges: Floats
+    label: Ints
+    who: Ints
+    cluster: Ints
+    item: Ints
+    asked: Ints
+    asked_who: Ints
+    drew: Floats
+
+    @classmethod
+    def of(cls, answers: Boxes, rows: Ints, cluster: Ints, item: Ints) -> BoxClusters:
+        """From the cluster of some rows of a table, and the item of each cluster."""
+        M = answers.n_annotators
+        on, who = answers.looked
+        ends = np.searchsorted(on, np.arange(len(answers) + 1))
+        size = np.diff(ends)[item]
+        asked = np.repeat(np.arange(len(item)), size)
+        first = np.repeat(ends[item] - np.append(0, np.cumsum(size)[:-1]), size)
+        asked_who = who[first + np.arange(len(asked))]
+        drawn = np.isin(asked * M + asked_who, cluster * M + answers.annotator[rows]).astype(np.float64)
+        return cls(
+            answers.edges[rows], answers.label[rows], answers.annotator[rows], cluster, item, asked, asked_who, drawn
+        )
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def sums(self, x: Floats, by: Ints, n: int) -> Floats:
+        """Column sums by group."""
+        return np.column_stack([np.bincount(by, column, n) for column in x.T])
+
+
+def joined(edges: Floats, label: Ints, who: Ints, min_iou: float) -> list[list[int]]:
+    """The clusters of the boxes on an item: average linkage, one box of an annotator at most.
+
+    >>> joined(np.array([[0.0, 0, 4, 4], [0, 0, 4, 5], [9, 9, 12, 12]]), np.zeros(3), np.array([0, 1, 1]), 0.3)
+    [[0, 1], [2]]
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    near = (iou(edges, edges) - OTHER_LABEL * (label[:, None] != label[None])).round(9)
+    near[who[:, None] == who[None]] = APART
+    out = []
+    count, part = connected_components(near >= min_iou, directed=False)
+    for k in range(count):  # clusters lie within such parts
+        at = np.flatnonzero(part == k)
+        link = near[np.ix_(at, at)]
+        members = [[int(i)] for i in at]
+        while (best := int(link.argmax())) >= 0 and link.flat[best] >= min_iou:
+            i, j = divmod(best, len(at))
+            a, b = len(members[i]), len(members[j])
+            mean = ((a * link[i] + b * link[j]) / (a + b)).round(9)
+            mean[(link[i] == APART) | (link[j] == APART)] = APART
+            link[i], link[:, i] = mean, mean
+            link[i, i], link[j], link[:, j] = APART, APART, APART
+            members[i] += members[j]
+            members[j] = []
+        out += [sorted(some) for some in members if some]
+    return sorted(out)
+
+
+def in_clusters(answers: Boxes, min_iou: float) -> BoxClusters:
+    """The clusters of all items. Boxes are looked at in the order of their content, so that names do not matter."""
+    rows = np.flatnonzero(answers.label >= 0)
+    item = answers.item[rows]
+    rows = rows[np.lexsort((answers.label[rows], *answers.edges[rows].T[::-1], item))]
+    ends = np.searchsorted(answers.item[rows], np.arange(len(answers) + 1))
+    cluster, items = np.empty(len(rows), dtype=np.int64), list[int]()
+    for n, (lo, hi) in enumerate(pairwise(ends.tolist())):
+        some = rows[lo:hi]
+        for one in (
+            joined(answers.edges[some], answers.label[some], answers.annotator[some], min_iou) if hi > lo else []
+        ):
+            cluster[lo + np.array(one)] = len(items)
+            items.append(n)
+    return BoxClusters.of(answers, rows, cluster, np.array(items, dtype=np.int64))
+
+
+def chance_overlap(answers: Boxes, min_iou: float) -> float:
+    """kappa: the share of pairs of boxes on different items that overlap by ``min_iou``."""
+    rows = np.flatnonzero(answers.label >= 0)
+    edges, item = answers.edges[rows], answers.item[rows]
+    whole = np.bincount(item, edges.sum(axis=1), len(answers))[item]
+    order = np.lexsort((whole, *edges.T[::-1]))
+    some = order[np.unique(np.linspace(0, len(order) - 1, PAIRED).round().astype(np.int64))]
+    apart = item[some][:, None] != item[some][None]
+    hits = float((iou(edges[some], edges[some])[apart] >= min_iou).sum())
+    return (hits + CHANCE * OF_CHANCE) / (float(apart.sum()) + OF_CHANCE)
+
+
+def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds, tol: float) -> tuple[Floats, Floats]:
+    """q[c], and the probability that an object is seen by one at least of those who looked at the item of c."""
+    from numpy.polynomial.hermite_e import hermegauss
+    from scipy.special import expit, log_expit, logsumexp
+
+    C, M, of, who, d = len(clusters), len(looked), clusters.asked, clusters.asked_who, clusters.drew
+    z, w = hermegauss(NODES)
+    log_w = np.log(w / w.sum())
+    size = np.bincount(clusters.cluster, minlength=C)
+    q = np.where(size > 1, 0.9, 0.3)
+    ability, mean, variance, sigma, pi = np.full(M, 0.5), 0.5, 0.5, 1.0, float(q.mean())
+    false = np.full(M, 0.5)
+    for _ in rounds:
+        eta = ability[who][:, None] + sigma * z
+        hit, miss = log_expit(eta), log_expit(-eta)
+        at_node = log_w + clusters.sums(d[:, None] * hit + (1.0 - d)[:, None] * miss, of, C)
+        unseen = log_w + clusters.sums(miss, of, C)
+        seen = np.maximum(-np.expm1(logsumexp(unseen, axis=1)), 1e-12)
+        total = logsumexp(at_node, axis=1)
+        rate = np.clip(chance * false, 1e-9, 0.5)[who]
+        none = np.bincount(of, np.log1p(-rate), C)
+        nothing = np.bincount(of, d * np.log(rate) + (1.0 - d) * np.log1p(-rate), C) - np.log(-np.expm1(none))
+        pi = min(max(pi, 1e-6), 1.0 - 1e-6)
+        before, q = q, expit(np.log(pi) - np.log1p(-pi) + total - np.log(seen) - nothing)
+        # Every object that was seen stands for (1 - seen) / seen more.
+        here = q[:, None] * np.exp(at_node - total[:, None])
+        gone = q[:, None] * np.exp(unseen) / seen[:, None]
+        s = np.exp(hit)
+        slope = here[of] * (d[:, None] - s) - gone[of] * s
+        bend = (here + gone)[of] * s * (1.0 - s)
+        information = np.bincount(who, bend.sum(axis=1), M) + 1.0 / variance
+        step = (np.bincount(who, slope.sum(axis=1), M) - (ability - mean) / variance) / information
+        ability = ability + np.clip(step, -1.0, 1.0)
+        mean = float(ability.mean())
+        variance = max(float(((ability - mean) ** 2 + 1.0 / information).mean()), 1e-3)
+        by_sigma = float((slope * z).sum()) / max(float((bend * z * z).sum()), 1e-9)
+        sigma = min(max(sigma + min(max(by_sigma, -0.5), 0.5), 0.01), 5.0)
+        pi = float(q.mean())
+        alarms = np.bincount(clusters.who, 1.0 - q[clusters.cluster], M)
+        crowd = float(alarms.sum() / looked.sum())
+        false = (alarms + OF_FALSE * crowd) / (looked + OF_FALSE)
+        moved = float(np.abs(q - before).max())
+        rounds.reached(moved=moved, converged=moved < tol)
+    return q, seen
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where objects are: ``edges`` and ``variance`` (C x 4); ``bias`` and ``bias_sd`` (M x 4), ``spread`` (M) of the
+    annotators as shares of width and height, and ``boxes`` (M), how many boxes of objects it rests on."""
+
+    edges: Floats
+    variance: Floats
+    bias: Floats
+    bias_sd: Floats
+    spread: Floats
+    boxes: Floats
+
+
+def middles(clusters: BoxClusters) -> Floats:
+    """The median of each edge in each cluster."""
+    order = np.argsort(clusters.cluster, kind="stable")
+    ends = np.searchsorted(clusters.cluster[order], np.arange(len(clusters) + 1))
+    return np.array([np.median(clusters.edges[order[a:b]], axis=0) for a, b in pairwise(ends.tolist())])
+
+
+def located(clusters: BoxClusters, q: Floats, M: int) -> Places:
+    """Edges, and bias and spread of annotators, by EM over edges and the weights of the t distribution."""
+    C, of, who, y = len(clusters), clusters.cluster, clusters.who, clusters.edges
+    mu = middles(clusters)
+    size = np.tile(mu[:, 2:] - mu[:, :2], 2)[of]
+    w = q[of][:, None]
+    weight = w.sum()
+    bias, times, sigma, own = np.zeros((M, 4)), np.ones(M), np.full(4, 0.05), np.full(4, 0.02**2)
+    variance = np.zeros((C, 4))
+    for _ in range(PASSES):
+        noise = times[who][:, None] ** 2 * sigma**2
+        off = ((y - mu[of]) / size - bias[who]) ** 2 + variance[of] / size**2
+        u = (FREEDOM + 1.0) / (FREEDOM + off / noise)
+        precision = u / (noise * size**2)
+        total = clusters.sums(precision, of, C)
+        mu = clusters.sums(precision * (y - size * bias[who]), of, C) / total
+        variance = 1.0 / total
+        off = (y - mu[of]) / size
+        information = clusters.sums(w * u / noise, who, M)
+        bias = clusters.sums(w * u / noise * off, who, M) / (information + 1.0 / own)
+        share = precision / total[of]  # of the box in the place of its object
+        bias_variance = 1.0 / (clusters.sums(w * u / noise * (1.0 - share), who, M) + 1.0 / own)
+        own = np.maximum((bias**2 + bias_variance).mean(axis=0), 1e-10)
+        off = (off - bias[who]) ** 2 + variance[of] / size**2
+        sigma = np.sqrt(np.maximum((w * u * off / times[who][:, None] ** 2).sum(axis=0) / weight, 1e-12))
+        boxes = np.bincount(who, w[:, 0], M)
+        times = np.sqrt((np.bincount(who, (w * u * off / sigma**2).mean(axis=1), M) + OF_SPREAD) / (boxes + OF_SPREAD))
+    noise = times[who][:, None] ** 2 * sigma**2
+    order = np.flatnonzero(w[:, 0] > 0.5)
+    order = order[np.argsort(of[order], kind="stable")]
+    apart = []
+    for k in range(1, int(np.bincount(of).max())):  # every pair of boxes of an object
+        i, j = order[:-k], order[k:]
+        i, j = (side[of[i] == of[j]] for side in (i, j))
+        between = (y[i] - y[j]) / size[i] - bias[who[i]] + bias[who[j]]
+        apart.append(np.abs(between) / np.sqrt(noise[i] + noise[j]))
+    far = np.concatenate([np.empty((0, 4)), *apart])
+    deviation = float(np.median(far)) / QUARTILE if far.any() else 1.0
+    # The information in t noise is (f + 1) / (f + 3); what the crowd has in common is the mean of M biases.
+    common = own / M
+    variance = variance * (FREEDOM + 3.0) / (FREEDOM + 1.0)
+    variance += clusters.sums((share * size) ** 2 * bias_variance[who] + share * size**2 * common, of, C)
+    spread = times * np.sqrt((sigma**2).mean()) * deviation
+    informed = np.bincount(who, (w * (1.0 - share)).mean(axis=1), M).astype(np.float64)
+    return Places(mu, variance, bias, np.sqrt(bias_variance + common), spread, informed)
+
+
+@declared
+class BoxModel(AnswerModel[Boxes, BoxConsensus]):
+    """The base of methods for boxes. A method gives ``_infer``: clusters and what is known of them.
+
+    Parameters
+    ----------
+    threshold
+        Candidates above this probability are the objects.
+    random_state
+        The seed of a vote model that draws at random; boxes themselves need none.
+    """
+
+    table = Boxes
+    result = BoxConsensus
+
+    threshold: Fraction = 0.5
+
+    def _fit(self, answers: Boxes, callback: Callback | None) -> dict[str, Any]:
+        if not (answers.label >= 0).any():
+            raise InputError("No annotator drew a box: every row says that there is nothing on its item.")
+        N, M = len(answers), answers.n_annotators
+        on, who = answers.looked
+        looked = np.bincount(who, minlength=M)
+        clusters, about = self._infer(answers, looked, callback)
+        q, of, d = about["probability"], clusters.asked, clusters.drew
+        seen = about.pop("seen", np.ones(len(q)))
+        found = np.bincount(clusters.asked_who, d * q[of], M)
+        objects = np.bincount(clusters.asked_who, (q / seen)[of], M)
+        rate = np.divide(found, objects, out=np.full(M, 0.5), where=objects > 0)[clusters.asked_who]
+        return {
+            "box_item": clusters.item, "classes": answers.classes, "threshold": self.threshold,
+            "box_annotators": np.bincount(of, d, len(q)).astype(np.int64), "found": found, "objects": objects,
+            "unsure": np.bincount(clusters.asked_who, (q * (1.0 - q))[of] * (d - rate) ** 2, M),
+            "false_boxes": np.bincount(clusters.who, 1.0 - q[clusters.cluster], M), "looked": looked,
+            "boxes_per_item": np.bincount(answers.item[answers.label >= 0], minlength=N),
+            "annotators_per_item": np.bincount(on, minlength=N), "deviations": np.full((len(q), 4), np.nan), **about,
+        }  # fmt: skip
+
+    @abstractmethod
+    def _infer(self, answers: Boxes, looked: Ints, callback: Callback | None) -> tuple[BoxClusters, dict[str, Any]]:
+        """The clusters, and the fields of the result that are known of them."""
+
+
+def labelled(clusters: BoxClusters, answers: Boxes, base: str, random_state: Any) -> dict[str, Any]:
+    """The class of each cluster and its probability, by a method for votes."""
+    used = np.unique(clusters.label)
+    if len(used) == 1:
+        return {"box_label": np.full(len(clusters), used[0]), "label_probability": np.ones(len(clusters))}
+    votes = Votes.from_codes(
+        clusters.cluster, clusters.who, clusters.label, items=range(len(clusters)), annotators=answers.annotators,
+        classes=answers.classes, on_duplicate="all",
+    )  # fmt: skip
+    method = base if answers.n_annotators > 1 else "majority"
+    more = {"random_state": random_state} if "random_state" in registry.find(method).load().parameters() else {}
+    posterior = registry.create(method, **more).fit(votes).consensus_.posterior
+    label = posterior.round(9).argmax(axis=1)
+    return {"box_label": label, "label_probability": posterior[np.arange(len(label)), label]}
+
+
+@declared
+class BoxCrowd(BoxModel):
+    """Objects with a probability, a class and a place; detection rate, false alarms, bias and spread of annotators.
+
+    Parameters
+    ----------
+    min_iou
+        Boxes are taken for the same object where they overlap by this on average.
+    threshold
+        Candidates above this probability are the objects.
+    base
+        The method for votes that decides the class.
+    max_iter, tol
+        EM ends after so many passes, or where no probability moved by more than ``tol``.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.boxes(40, n_annotators=8, annotators_per_item=5, random_state=0)
+    >>> round(cw.BoxCrowd().fit(crowd.answers).consensus_.score(crowd.truth), 2)
+    0.95
+    """
+
+    key = "box-crowd"
+
+    min_iou: Fraction = 0.3
+    base: MethodKey = registry.DEFAULT
+    max_iter: Count = 300
+    tol: Positive = 1e-4
+
+    def _infer(self, answers: Boxes, looked: Ints, callback: Callback | None) -> tuple[BoxClusters, dict[str, Any]]:
+        clusters = in_clusters(answers, self.min_iou)
+        rounds = Rounds(self.max_iter, len(clusters), callback)
+        q, seen = existence(clusters, looked, chance_overlap(answers, self.min_iou), rounds, self.tol)
+        places = located(clusters, q, answers.n_annotators)
+        return clusters, {
+            "probability": q, "seen": seen, "boxes": places.edges, "deviations": np.sqrt(places.variance),
+            "bias": places.bias, "bias_sd": places.bias_sd, "spread": places.spread,
+            "spread_n": FREEDOM / (FREEDOM + 3.0) * 4.0 * places.boxes + 1.0,
+            **labelled(clusters, answers, self.base, self.random_state),
+            "iterations": rounds.iterations, "converged": rounds.converged,
+        }  # fmt: skip
+
+
+@declared
+class BoxMajority(BoxModel):
+    """Clusters that most annotators drew, with the median of their edges and the label of most.
+
+    Parameters
+    ----------
+    min_iou
+        Boxes are taken for the same object where they overlap by this on average.
+    threshold
+        Clusters that a larger share of those who looked drew are the objects.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.boxes(40, n_annotators=8, annotators_per_item=5, random_state=0)
+    >>> round(cw.BoxMajority().fit(crowd.answers).consensus_.score(crowd.truth), 2)
+    0.92
+    """
+
+    key = "box-majority"
+
+    min_iou: Fraction = 0.5
+
+    def _infer(self, answers: Boxes, looked: Ints, callback: Callback | None) -> tuple[BoxClusters, dict[str, Any]]:
+        clusters = in_clusters(answers, self.min_iou)
+        q = np.bincount(clusters.asked, clusters.drew) / np.bincount(clusters.asked)
+        named = labelled(clusters, answers, "majority", self.random_state)
+        return clusters, {"probability": q, "boxes": middles(clusters), **named}
+
+
+@declared
+class BoxFusion(BoxModel):
+    """Weighted boxes fusion: boxes of a label join the fused box they overlap most, the mean weighted by score.
+
+    Parameters
+    ----------
+    min_iou
+        A box joins a fused box where they overlap by more than this.
+    threshold
+        Fused boxes of a larger score are the objects: the mean score, times the share of annotators who drew it.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.boxes(40, n_annotators=8, annotators_per_item=5, random_state=0)
+    >>> round(cw.BoxFusion().fit(crowd.answers).consensus_.score(crowd.truth), 2)
+    0.91
+    """
+
+    key = "box-fusion"
+
+    min_iou: Fraction = 0.55
+
+    def _infer(self, answers: Boxes, looked: Ints, callback: Callback | None) -> tuple[BoxClusters, dict[str, Any]]:
+        rows = np.flatnonzero(answers.label >= 0)
+        edges, label, item = answers.edges, answers.label, answers.item
+        score = np.ones(answers.n_answers) if answers.score is None else answers.score
+        rows = rows[np.lexsort((*edges[rows].T[::-1], -score[rows], label[rows], item[rows]))]
+        cluster, items, boxes, total, count = [], list[int](), list[Floats](), list[float](), list[int]()
+        begun, group = 0, (-1, -1)
+        for row in rows.tolist():
+            if (item[row], label[row]) != group:
+                begun, group = len(items), (item[row], label[row])
+            overlap = iou(edges[[row]], np.array(boxes[begun:]))[0].round(9) if len(items) > begun else np.zeros(1)
+            if overlap.max() > self.min_iou:
+                c = begun + int(overlap.argmax())
+                both = max(total[c] + score[row], 1e-12)
+                boxes[c] = (boxes[c] * total[c] + edges[row] * score[row]) / both
+                total[c], count[c] = total[c] + float(score[row]), count[c] + 1
+            else:
+                c = len(items)
+                items.append(int(item[row]))
+                boxes.append(edges[row])
+                total.append(float(score[row]))
+                count.append(1)
+            cluster.append(c)
+        clusters = BoxClusters.of(answers, rows, np.array(cluster), np.array(items))
+        models = np.bincount(clusters.asked, minlength=len(items))
+        q = np.array(total) / np.array(count) * np.minimum(count, models) / models
+        first = np.unique(clusters.cluster, return_index=True)[1]
+        return clusters, {
+            "probability": q, "boxes": np.array(boxes), "box_label": clusters.label[first],
+            "label_probability": np.ones(len(items)),
+        }  # fmt: skip

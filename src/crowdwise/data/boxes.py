@@ -1,0 +1,292 @@
+"""The table of boxes: what annotators drew around the objects of an image, any number of boxes for each.
+
+========================  =============  ======================================================================
+field                     shape          meaning
+========================  =============  ======================================================================
+``indptr``                N + 1          boxes on item n are rows ``indptr[n]:indptr[n + 1]``
+``annotator``             S              code of the annotator
+``label``                 S              code of the class; -1 in a row that says: looked, and drew nothing
+``x1, y1, x2, y2``        S              the left, upper, right and lower edge, in any unit; NaN in such a row
+``score``                 S or ``None``  how sure the annotator (a detector) is, from 0 to 1
+``timestamp``             S or ``None``  when it was drawn
+``truth``                 N or ``None``  the true objects of each item as (label, x1, y1, x2, y2); ``None``: unknown
+``items``, ``annotators``, ``classes``   the names behind the codes
+========================  =============  ======================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data import encoding, frames, schema
+from crowdwise.data.assemble import checked_codes, in_order
+from crowdwise.data.encoding import Codes, Counts, Vocabulary
+from crowdwise.data.frames import native
+from crowdwise.data.schema import ANNOTATOR, ITEM, Beside, Col, Opt
+from crowdwise.data.source import Source
+from crowdwise.data.table import ByItem, reader
+from crowdwise.errors import InputError, listing, warn
+
+Floats = npt.NDArray[np.float64]
+EDGES = ("x1", "y1", "x2", "y2")
+OBJECT = "object"
+"""The class of all boxes, where no label is given."""
+
+
+def iou(one: Floats, two: Floats) -> Floats:
+    """The area that two boxes share over the area of both together, of every pair.
+
+    >>> iou(np.array([[0.0, 0, 2, 2]]), np.array([[1.0, 0, 3, 2], [5, 5, 6, 6]])).round(3).tolist()
+    [[0.333, 0.0]]
+    """
+    sides = np.minimum(one[:, None, 2:], two[None, :, 2:]) - np.maximum(one[:, None, :2], two[None, :, :2])
+    shared = np.clip(sides, 0.0, None).prod(axis=2)
+    area = [(some[:, 2:] - some[:, :2]).prod(axis=1) for some in (one, two)]
+    return np.asarray(shared / (area[0][:, None] + area[1][None] - shared))
+
+
+def matched(overlap: Floats, threshold: float) -> Counts:
+    """Pairs (rows of 2) of two sets of boxes, each in one pair at most: as many of an overlap of at least ``threshold``
+    as there can be, and among those with the largest overlap in total."""
+    from scipy.optimize import linear_sum_assignment
+
+    fits = overlap >= threshold
+    row, column = linear_sum_assignment(np.where(fits, -1.0 - overlap / (overlap.size + 1.0), 0.0))
+    pairs = np.column_stack([row, column])
+    return np.asarray(pairs[fits[row, column]])
+
+
+def _boxes_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, list[tuple[Any, ...]]]:
+    """Item -> its objects, from a table with one row for each; a row without coordinates: there are none."""
+    label, classes, edges = _drawn(source, "truth" if "truth" in source else "label")
+    out: dict[Any, list[tuple[Any, ...]]] = {}
+    for name, code, box in zip(items[item].tolist(), label.tolist(), edges.T.tolist(), strict=True):
+        out.setdefault(name, []).extend([(classes[code], *box)] if code >= 0 else [])
+    return out
+
+
+def _drawn(source: Source, label: str = "label") -> tuple[Codes, Vocabulary, Floats]:
+    """Codes of labels (-1: nothing drawn), the classes, and 4 x S edges."""
+    edges = np.stack([source.numbers(name, "a number", InputError, empty=True) for name in EDGES])
+    empty = np.isnan(edges)
+    nothing = empty.all(axis=0)
+    code, classes = np.where(nothing, -1, 0).astype(np.int32), encoding.to_vocabulary([OBJECT])
+    if label in source:
+        code, classes = encoding.sort_vocabulary(*source.coded(label))
+        code = np.where(nothing & (code < 0), -1, code)
+        for row in np.flatnonzero((code < 0) & ~nothing)[:1].tolist():
+            raise source.odd(label, row, "the class of the box, or a row without coordinates for nothing drawn")
+    for e, row in np.argwhere(~np.isfinite(edges) & (code >= 0))[:1].tolist():
+        raise source.odd(EDGES[e], row, "a finite number (label and all coordinates empty: nothing drawn)", InputError)
+    for e, row in np.argwhere((edges[2:] <= edges[:2]) & (code >= 0))[:1].tolist():
+        name = EDGES[e]
+        raise source.odd(
+            EDGES[e + 2], row, f"more than {name}, which is {edges[e, row]:g} (boxes are given by two corners, not by "
+            "width and height)", InputError,
+        )  # fmt: skip
+    return code.astype(np.int32), classes, edges
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Boxes(ByItem):
+    """A frozen, validated table of boxes. Make one with a ``from_...`` method or :func:`crowdwise.read_boxes`.
+
+    >>> Boxes.from_records([("i", "ann", "cat", 10, 10, 30, 20), ("i", "bob", None, None, None, None, None)])
+    Boxes(1 box: 1 item x 2 annotators x 1 class, 0.5 on an item by an annotator)
+    """
+
+    answer_type: ClassVar[str] = "boxes"
+    columns: ClassVar[tuple[Col, ...]] = (
+        ITEM, ANNOTATOR, Col("label", "classes"), *(Col(name, needed=True) for name in EDGES), Col("score"),
+        Col("timestamp"),
+    )  # fmt: skip
+    options: ClassVar[tuple[Opt, ...]] = (
+        schema.on_missing("an item or annotator (without label and coordinates: nothing drawn)"),
+    )
+    _record: ClassVar[tuple[str, ...]] = ("item", "annotator", "label", *EDGES)
+    _forms: ClassVar[str] = (
+        "One row per box; without a column ``label`` all boxes are of one class. A row without label and coordinates "
+        "says that the annotator looked at the item and drew nothing."
+    )
+    _rows: ClassVar[str] = "boxes"
+    _act: ClassVar[str] = "drew on"
+    _truths: ClassVar[tuple[str, ...]] = (*EDGES, "truth", "label")
+    _truth_in: ClassVar[Any] = staticmethod(_boxes_in)
+
+    indptr: Counts
+    annotator: Codes
+    label: Codes
+    x1: Floats
+    y1: Floats
+    x2: Floats
+    y2: Floats
+    items: Vocabulary
+    annotators: Vocabulary
+    classes: Vocabulary
+    score: Floats | None = None
+    weight: npt.NDArray[np.float64] | None = None
+    timestamp: npt.NDArray[Any] | None = None
+    truth: npt.NDArray[Any] | None = None
+    kind: str = "polars"
+
+    @classmethod
+    def _from_source(cls, source: Source, **options: Any) -> Boxes:
+        source.require(cls._needed())
+        source.complete(("item", "annotator"), options["on_missing"])
+        (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
+        label, classes, edges = _drawn(source)
+        score = None
+        if "score" in source:
+            score = source.numbers("score", "a number from 0 to 1", InputError, empty=True)
+            for row in np.flatnonzero((label >= 0) & ~((score >= 0.0) & (score <= 1.0)))[:1].tolist():
+                raise source.odd("score", row, "a number from 0 to 1", InputError)
+        beside: dict[str, Any] = {key: value for key, value in source.beside().items() if key != "weight"}
+        return cls.from_codes(
+            item, annotator, label, edges, items=items, annotators=annotators, classes=classes, score=score, **beside
+        )
+
+    @classmethod
+    def from_codes(
+        cls, item: npt.ArrayLike, annotator: npt.ArrayLike, label: npt.ArrayLike, edges: npt.ArrayLike, *, items: Any,
+        annotators: Any, classes: Any, score: npt.ArrayLike | None = None, **beside: Unpack[Beside],
+    ) -> Boxes:  # fmt: skip
+        """Boxes from arrays of codes (a label of -1: nothing drawn), 4 x S edges, and the names behind the codes."""
+        names = encoding.to_vocabulary(classes)
+        code, sides = np.asarray(label), np.array(edges, dtype=np.float64)
+        checked_codes(code[code >= 0], names, "label")
+        if sides.shape != (4, len(code)):
+            raise InputError(f"edges must hold x1, y1, x2 and y2 of {len(code)} boxes: found the shape {sides.shape}.")
+        drawn = code >= 0
+        if not np.isfinite(sides[:, drawn]).all() or (sides[2:, drawn] <= sides[:2, drawn]).any():
+            raise InputError("The edges of a box must be finite, with x1 < x2 and y1 < y2.")
+        # Boxes of an annotator on an item are in the order of their content, and each is there once.
+        n, m = np.asarray(item), np.asarray(annotator)
+        first = np.nan_to_num(sides)
+        order = np.lexsort((*first[::-1], code, m, n))
+        rows = np.column_stack([n, m, code, *first])[order]
+        again = np.append(False, (np.diff(rows, axis=0) == 0).all(axis=1))
+        if (twice := int((again & (code[order] >= 0)).sum())) > 0:
+            warn(f"Left out {twice:,} of {len(code):,} boxes: an annotator drew the very same box on the item before.")
+        order = order[~again]
+        place = beside.get("rows")
+        known: dict[str, Any] = {
+            "kind": beside.get("kind", "polars"), "truth": beside.get("truth"),
+            "rows": order if place is None else place[order],
+        }  # fmt: skip
+        if (when := beside.get("timestamp")) is not None:
+            known["timestamp"] = np.asarray(when)[order]
+        sure = None if score is None else np.asarray(score, dtype=np.float64)[order]
+        code, sides = code.astype(np.int32)[order], sides[:, order]
+        sides[:, code < 0] = np.nan
+
+        def answers(rows: npt.NDArray[Any] | None) -> dict[str, Any]:
+            made = {"label": code, "score": sure} | dict(zip(EDGES, sides, strict=True))
+            return {k: None if v is None else in_order(v, rows) for k, v in made.items()} | {"classes": names}
+
+        return cls._built(n[order], m[order], items, annotators, known, answers, label=code)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        boxes = int((self.label >= 0).sum())
+        counts = ((len(self), "item"), (self.n_annotators, "annotator"), (len(self.classes), "class"))
+        words = " x ".join(f"{n:,} {word}{('es' if word == 'class' else 's') * (n != 1)}" for n, word in counts)
+        mean = boxes / max(len(self.looked[0]), 1)
+        return f"Boxes({boxes:,} box{'es' * (boxes != 1)}: {words}, {mean:.1f} on an item by an annotator)"
+
+    @property
+    def edges(self) -> Floats:
+        """S x 4: the edges of every row."""
+        return np.column_stack([self.x1, self.y1, self.x2, self.y2])
+
+    @property
+    def looked(self) -> tuple[Counts, Counts]:
+        """The item and the annotator of every pair of both where the annotator looked at the item."""
+        pair = np.unique(self.item * np.int64(max(self.n_annotators, 1)) + self.annotator)
+        return np.divmod(pair, max(self.n_annotators, 1))
+
+    def encode_truth(self, truth: Any) -> npt.NDArray[Any]:
+        """N lists of objects (label, x1, y1, x2, y2), ``None`` where unknown, from such an array or a mapping."""
+        return encode_boxes(truth, self.items)
+
+    @classmethod
+    def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
+        """Of answers that each hold all boxes of an annotator on an item, as (label, x1, y1, x2, y2)."""
+        rows = [(a, box) for a in answers for box in (a.said or [(None,) * 5])]
+        found = {name: [getattr(a, name) for a, _ in rows] for name in ("item", "annotator")}
+        found |= {name: [box[k] for _, box in rows] for k, name in enumerate(("label", *EDGES))}
+        return found | {"timestamp": [a.time for a, _ in rows], "duration": [a.duration for a, _ in rows]}
+
+    def truth_frame(self) -> Any:
+        if self.truth is None:
+            return None
+        known = [(name, objects) for name, objects in zip(self.items.tolist(), self.truth, strict=True)]
+        rows = [(name, box) for name, some in known if some is not None for box in (some or ((None,) * 5,))]
+        edges = {name: [box[k + 1] for _, box in rows] for k, name in enumerate(EDGES)}
+        return frames.make_frame({
+            "item": [name for name, _ in rows], **edges, "label": [box[0] for _, box in rows],
+        })  # fmt: skip
+
+    def _known(self) -> dict[str, Any]:
+        known = 0 if self.truth is None else sum(objects is not None for objects in self.truth)
+        return {"items_with_truth": known}
+
+    def _counted(self) -> dict[str, Any]:
+        used = np.bincount(self.label[self.label >= 0], minlength=len(self.classes))
+        pairs = len(self.looked[0])
+        return {
+            "classes": self.classes.tolist(), "nothing_drawn": int((self.label < 0).sum()),
+            "boxes_per_item_and_annotator": float((self.label >= 0).sum() / max(pairs, 1)),
+            "boxes_per_class": dict(zip(map(str, self.classes.tolist()), used.tolist(), strict=True)),
+        }  # fmt: skip
+
+
+def encode_boxes(truth: Any, items: Vocabulary) -> npt.NDArray[Any]:
+    """N tuples of objects (label, x1, y1, x2, y2), ``None`` where unknown, from N such lists, a mapping of items to
+    them, or a table with one row per object."""
+    truth = native(truth)
+    out = np.empty(len(items), dtype=object)
+    if frames.is_frame(truth):
+        source = Source(truth, dict.fromkeys(("item", *EDGES, "truth", "label")), "truths")
+        source.require(("item", *EDGES))
+        source.complete(("item",), "error")
+        truth = _boxes_in(source, "x1", *source.coded("item"))
+    if isinstance(truth, Mapping):
+        names = encoding.to_vocabulary(list(truth))
+        place = encoding.locate(names, items)
+        if not (place >= 0).any():
+            raise InputError(
+                f"None of the {len(names)} items with truth has boxes: truth names {listing(names, 3)}, the boxes "
+                f"{listing(items, 3)}. Check that both name the items alike."
+            )
+        given: Iterable[Any] = [(n, truth[name]) for n, name in zip(place.tolist(), truth, strict=True) if n >= 0]
+    elif isinstance(truth, (list, tuple, np.ndarray)) and len(truth) == len(items):
+        given = enumerate(truth)
+    else:
+        raise InputError(
+            f"Expected the true boxes as a mapping from item to a list of (label, x1, y1, x2, y2), or one such list "
+            f"for each of {len(items)} items (None: unknown), and found {type(truth).__name__}."
+        )
+    for n, objects in given:
+        out[n] = None if objects is None else tuple(_object(one, items[n : n + 1]) for one in objects)
+    return out
+
+
+def _object(one: Any, item: Vocabulary) -> tuple[Any, ...]:
+    try:
+        label, *edges = one
+        box = tuple(float(edge) for edge in edges)
+    except (TypeError, ValueError):
+        box = ()
+    if len(box) != 4 or not np.isfinite(box).all() or box[2] <= box[0] or box[3] <= box[1]:
+        raise InputError(
+            f"A true box of item {listing(item)} is {one!r}: expected (label, x1, y1, x2, y2) with finite numbers, "
+            "x1 < x2 and y1 < y2."
+        )
+    return (label, *box)
+
+
+read_boxes = reader(Boxes, "read_boxes")
