@@ -1,0 +1,397 @@
+"""The table of masks: which pixels of an image annotators marked.
+
+=============  =============  ==========================================================
+field          shape          meaning
+=============  =============  ==========================================================
+``indptr``     N + 1          masks of item n are rows ``indptr[n]:indptr[n + 1]``
+``annotator``  S              code of the annotator
+``mask``       S              the mask, eight pixels to a byte (:func:`pack`)
+``height``     N              rows of the item's masks
+``width``      N              columns of the item's masks
+``weight``     S or ``None``  how much a mask counts (1 where absent)
+``timestamp``  S or ``None``  when it was drawn
+``truth``      N or ``None``  the true mask of each item, packed; ``None`` where unknown
+``items``, ``annotators``  the names behind the codes
+=============  =============  ==========================================================
+
+A mask is given as an array of 0 and 1, as a file (``.npy``, or an image through Pillow), or as the run lengths of COCO:
+counts of zeros, ones, zeros... down the columns, as numbers or in COCO's compressed form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data import encoding, schema
+from crowdwise.data.assemble import in_order
+from crowdwise.data.encoding import Codes, Counts, Vocabulary
+from crowdwise.data.files import PathLike
+from crowdwise.data.frames import is_missing, make_frame
+from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
+from crowdwise.data.source import Source
+from crowdwise.data.table import ByItem, columns_of, reader
+from crowdwise.data.truth import by_name
+from crowdwise.errors import ExtraError, InputError, LabelError, ReadError, listing
+
+Pixels = npt.NDArray[np.bool_]
+NUMBERS = re.compile(r"^[\[\]\d\s,]+$")
+COMPRESSED = re.compile(r"^[0-o]+$")
+"""COCO's characters for six bits each: the 64 from ``0`` on."""
+
+
+def pack(mask: Pixels) -> bytes:
+    """A mask, row by row, eight pixels to a byte."""
+    return np.packbits(mask).tobytes()
+
+
+def unpack(packed: bytes, height: int, width: int) -> Pixels:
+    """The mask again."""
+    bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=height * width)
+    return bits.reshape(height, width).view(np.bool_)
+
+
+def run_lengths(mask: Pixels) -> list[int]:
+    """COCO's counts: zeros, ones, zeros... down the columns.
+
+    >>> run_lengths(np.array([[0, 1], [1, 1]], dtype=bool))
+    [1, 3]
+    """
+    flat = mask.ravel(order="F")
+    edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    lengths: list[int] = np.diff(np.concatenate([[0], edges, [flat.size]])).tolist()
+    return [0, *lengths] if flat.size and flat[0] else lengths
+
+
+def from_run_lengths(counts: str | Sequence[int], height: int, width: int) -> Pixels:
+    """The mask of COCO's counts: numbers, a text of numbers, or the compressed text; an error where they do not add up.
+
+    >>> from_run_lengths("1 3", 2, 2).astype(int).tolist(), from_run_lengths("13", 2, 2).astype(int).tolist()
+    ([[0, 1], [1, 1]], [[0, 1], [1, 1]])
+    """
+    lengths = np.asarray(_numbers(counts, height * width), dtype=np.int64)
+    if (lengths < 0).any() or lengths.sum() != height * width:
+        low = f", one of them {lengths.min()}" if (lengths < 0).any() else ""
+        raise LabelError(
+            f"The run lengths sum to {lengths.sum():,}{low}: expected {height} x {width} = {height * width:,} pixels. "
+            "Check the counts, and that height and width are not swapped."
+        )
+    ones = np.arange(len(lengths)) % 2 == 1
+    return np.ascontiguousarray(np.repeat(ones, lengths).reshape(width, height).T)
+
+
+def _numbers(counts: str | Sequence[int], size: int) -> list[int]:
+    """Counts as numbers."""
+    if not isinstance(counts, str):
+        return list(counts)
+    text = counts.strip()
+    if NUMBERS.match(text):
+        found = [int(number) for number in re.findall(r"\d+", text)]
+        if sum(found) == size or not COMPRESSED.match(text):
+            return found
+    if not COMPRESSED.match(text):
+        raise LabelError(f"{counts[:40]!r} is no mask: expected run lengths, such as '5 3 8', or a file.")
+    # Five bits to a character, the sixth where more follow; from the fourth number on, differences to the last but one.
+    out: list[int] = []
+    value = shift = 0
+    for character in text:
+        bits = ord(character) - 48
+        value |= (bits & 31) << shift
+        shift += 5
+        if not bits & 32:
+            if bits & 16:
+                value -= 1 << shift
+            out.append(value + (out[-2] if len(out) > 2 else 0))
+            value = shift = 0
+    return out
+
+
+def read_mask(path: Path) -> Pixels:
+    """The mask in a ``.npy`` file or an image: 0 is outside, and so is black; one other value is inside."""
+    try:
+        if path.suffix == ".npy":
+            found = np.load(path, allow_pickle=False)
+        else:
+            from PIL import Image
+
+            with Image.open(path) as image:
+                found = np.asarray(image if image.mode in ("1", "L", "I;16", "I", "P") else image.convert("L"))
+            inside = np.unique(found[found != 0])
+            if len(inside) == 1:
+                found = found != 0
+    except ImportError:
+        raise ExtraError(
+            f"{path} is an image, and images are read with Pillow: install crowdwise[deep], or give masks as .npy "
+            "files or run lengths."
+        ) from None
+    except FileNotFoundError:
+        raise ReadError(
+            f"There is no file {path}. Paths of masks are relative to their table; run lengths need columns height and "
+            "width."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ReadError(f"{path} holds no mask: {error}") from None
+    return checked(found, str(path))
+
+
+def checked(values: Any, where: str) -> Pixels:
+    """A two-dimensional array of 0 and 1 as booleans."""
+    array = np.asarray(values)
+    if array.ndim != 2 or not array.size or array.dtype.kind not in "biuf":
+        raise LabelError(f"{where} has shape {array.shape}: expected a mask with rows and columns of 0 and 1.")
+    if array.dtype.kind != "b" and not ((array == 0) | (array == 1)).all():
+        odd = array[(array != 0) & (array != 1)].ravel()[0]
+        raise LabelError(f"{where} holds {odd}: expected 0 and 1 alone. Give one mask for each class.")
+    return array.astype(np.bool_)
+
+
+def mask_of(value: Any, height: int | None, width: int | None, where: str) -> Pixels:
+    """A mask in any form; of such a size, where one is known."""
+    found: Pixels
+    if isinstance(value, Mapping):  # COCO's {"size": [height, width], "counts": ...}
+        counts = value["counts"]
+        found = from_run_lengths(counts.decode() if isinstance(counts, bytes) else counts, *value["size"])
+    elif isinstance(value, bytes) and height is not None and width is not None:
+        if len(value) != -(-height * width // 8):
+            raise LabelError(f"{where} has {len(value)} packed bytes: expected {-(-height * width // 8)}.")
+        found = unpack(value, height, width)
+    elif isinstance(value, Path) or (isinstance(value, str) and Path(value).suffix and not NUMBERS.match(value)):
+        found = read_mask(Path(value))
+    elif isinstance(value, str):
+        if height is None or width is None:
+            raise LabelError(f"{where} is given by run lengths without a size: add columns height and width.")
+        try:
+            return from_run_lengths(value, height, width)
+        except LabelError as error:
+            raise LabelError(f"{where}: {error}") from None
+    else:
+        found = checked(value, where)
+    if height is not None and found.shape != (height, width):
+        raise LabelError(
+            f"{where} has {found.shape[0]} x {found.shape[1]} pixels: expected {height} x {width}, as the other masks "
+            "of the item have."
+        )
+    return found
+
+
+def encode_masks(truth: Any, items: Vocabulary, height: Counts, width: Counts) -> npt.NDArray[Any]:
+    """N packed masks, ``None`` where unknown, from N masks or a mapping of items to masks."""
+    truth = by_name(truth, plain=False)
+    if not hasattr(truth, "keys"):
+        if not isinstance(truth, (list, tuple, np.ndarray)) or len(truth) != len(items):
+            raise InputError(f"As an array, truth must hold a mask or None for each of {len(items)} items.")
+        truth = dict(zip(items.tolist(), truth, strict=True))
+    known = {name: mask for name, mask in dict(truth).items() if not isinstance(mask, str) or mask.strip()}
+    known = {name: mask for name, mask in known.items() if isinstance(mask, np.ndarray) or not is_missing(mask)}
+    rows = encoding.locate(items, names := encoding.to_vocabulary(list(known)))
+    if len(names) and (rows < 0).all():
+        raise InputError(
+            f"None of the {len(names)} items with truth has masks: truth names {listing(names, 3)}, the masks "
+            f"{listing(items, 3)}. Check that both name the items alike."
+        )
+    out = np.full(len(items), None, dtype=object)
+    masks = list(known.values())
+    for n in np.flatnonzero(rows >= 0).tolist():
+        out[n] = pack(mask_of(masks[rows[n]], int(height[n]), int(width[n]), f"The true mask of {listing(items[[n]])}"))
+    return out
+
+
+def as_text(masks: npt.NDArray[Any], height: npt.NDArray[Any], width: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Packed masks as run lengths in text, ``None`` where there is none."""
+    rows = zip(masks.tolist(), height.tolist(), width.tolist(), strict=True)
+    out = np.empty(len(masks), dtype=object)
+    out[:] = [None if m is None else " ".join(map(str, run_lengths(unpack(m, h, w)))) for m, h, w in rows]
+    return out
+
+
+def _with_text(columns: Mapping[str, Any], masks: str) -> dict[str, Any]:
+    """Columns with arrays and COCO's dicts as run lengths in text, with their sizes; other masks as they are."""
+    out = {name: list(values) for name, values in columns.items()}
+    size: dict[str, list[Any]] = {name: out.get(name) or [None] * len(out[masks]) for name in ("height", "width")}
+    for n, value in enumerate(out[masks]):
+        if isinstance(value, (np.ndarray, Mapping, list)):
+            mask = mask_of(value, None, None, f"The mask in row {n}")
+            out[masks][n] = " ".join(map(str, run_lengths(mask)))
+            size["height"][n], size["width"][n] = mask.shape
+        elif isinstance(value, Path):
+            out[masks][n] = str(value)
+    return out | size
+
+
+def _truths_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, Any]:
+    """Item -> its mask as it is written, from a column of a table of truths."""
+    names = items[item].tolist()
+    return {name: mask for name, mask in zip(names, source[part].to_list(), strict=True) if mask is not None}
+
+
+def _beside_table(mask: Any, folder: Path) -> Any:
+    """A mask that is a file as a path from its table on."""
+    file = isinstance(mask, str) and Path(mask).suffix and not NUMBERS.match(mask)
+    return str(folder / mask) if file else mask
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Masks(ByItem):
+    """A frozen, validated table of masks. Make one with a ``from_...`` method or :func:`crowdwise.read_masks`.
+
+    With a column ``category`` every item and category is an item of its own: ``image [category]``.
+
+    >>> Masks.from_records([("cell", "ann", np.eye(4)), ("cell", "bob", np.ones((4, 4)))])
+    Masks(2 masks: 1 item x 2 annotators, 62.5% of the pixels marked)
+    """
+
+    answer_type: ClassVar[str] = "masks"
+    columns: ClassVar[tuple[Col, ...]] = (
+        ITEM, ANNOTATOR, Col("mask", needed=True), Col("height", per="item"), Col("width", per="item"),
+        Col("category", per=""), *COMMON, Col("truth", per="item"),
+    )  # fmt: skip
+    options: ClassVar[tuple[Opt, ...]] = (
+        schema.on_duplicate("drew an item", "error", "first", "last"), schema.on_missing("a mask"),
+    )  # fmt: skip
+    _rows: ClassVar[str] = "masks"
+    _act: ClassVar[str] = "drew"
+    _truths: ClassVar[tuple[str, ...]] = ("truth", "mask")
+    _truth_in: ClassVar[Any] = staticmethod(_truths_in)
+    _by_item: ClassVar[tuple[str, ...]] = ("truth", "height", "width")
+
+    indptr: Counts
+    annotator: Codes
+    mask: npt.NDArray[Any]
+    height: Counts
+    width: Counts
+    items: Vocabulary
+    annotators: Vocabulary
+    weight: npt.NDArray[np.float64] | None = None
+    timestamp: npt.NDArray[Any] | None = None
+    truth: npt.NDArray[Any] | None = None
+    kind: str = "polars"
+
+    @classmethod
+    def from_records(cls, records: Iterable[Any], **options: Any) -> Self:
+        """Masks from rows: tuples (item, annotator, mask), with a weight or without, or dicts. A mask is an array, a
+        path, or COCO's dict of size and counts. Options are those of ``from_frame``."""
+        found = columns_of(records, cls._needed(), cls._rows, optional=["weight"])
+        return cls.from_frame(_with_text(found, options.get("mask") or "mask"), **options)
+
+    @classmethod
+    def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
+        import polars as pl
+
+        source = super()._opened(path, given, values)
+        if "mask" in source and source["mask"].dtype == pl.String:
+            folder = Path(path).parent
+            here = pl.Series(source["mask"].name, [_beside_table(mask, folder) for mask in source["mask"].to_list()])
+            source.table = source.table.with_columns(here)
+        return source
+
+    @classmethod
+    def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
+        """Item -> its true mask (a path, or run lengths), from a file with an item column and one of masks."""
+        found = super().read_truth(path, **named)
+        return {name: _beside_table(mask, Path(path).parent) for name, mask in found.items()}
+
+    @classmethod
+    def _from_source(cls, source: Source, **options: Any) -> Self:
+        source.require(cls._needed())
+        source.complete(cls._needed(), options["on_missing"])
+        (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
+        if "category" in source:
+            kind, kinds = source.coded("category")
+            pair, item = np.unique(item.astype(np.int64) * (len(kinds) + 1) + kind + 1, return_inverse=True)
+            image, kind = np.divmod(pair, len(kinds) + 1)
+            named = [f"{items[i]} [{kinds[k - 1]}]" if k else str(items[i]) for i, k in zip(image, kind, strict=True)]
+            items = encoding.to_vocabulary(named)
+        size = {
+            part: source.numbers(part, "a whole number of pixels", empty=True) if part in source else None
+            for part in ("height", "width")
+        }
+
+        def mask(n: int, value: Any) -> Pixels:
+            h, w = (None if s is None or np.isnan(s[n]) else int(s[n]) for s in size.values())
+            where = f"The mask of {listing(annotators[annotator[[n]]])} on {listing(items[item[[n]]])}"
+            return mask_of(value, h, w, where)
+
+        masks = (mask(n, value) for n, value in enumerate(source["mask"]))
+        beside = source.beside()
+        beside["on_duplicate"] = options["on_duplicate"]
+        made = cls.from_codes(item, annotator, masks, items=items, annotators=annotators, **beside)
+        return made.with_truth(_truths_in(source, "truth", item, items)) if "truth" in source else made
+
+    @classmethod
+    def from_codes(
+        cls, item: npt.ArrayLike, annotator: npt.ArrayLike, masks: Iterable[npt.ArrayLike], *, items: Any,
+        annotators: Any, **beside: Unpack[Beside],
+    ) -> Self:  # fmt: skip
+        """Masks from codes and arrays of 0 and 1 (what every other way of making one ends in)."""
+        code, names = np.asarray(item), encoding.to_vocabulary(items)
+        size = np.zeros((len(names), 2), dtype=np.int64)
+        packed = []
+        for n, given in enumerate(masks):
+            mask = checked(given, f"The mask in row {n}")
+            packed.append(pack(mask))
+            if n < len(code):
+                known = size[code[n]]
+                if known.any() and tuple(known) != mask.shape:
+                    raise LabelError(
+                        f"Masks of item {listing(names[[code[n]]])} differ in size: {known[0]} x {known[1]} and "
+                        f"{mask.shape[0]} x {mask.shape[1]} (row {n}). Masks of one item must have the same pixels."
+                    )
+                size[code[n]] = mask.shape
+        rows = np.empty(len(packed), dtype=object)
+        rows[:] = packed
+
+        def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
+            return {"mask": in_order(rows, order), "height": size[:, 0].copy(), "width": size[:, 1].copy()}
+
+        return cls._built(code, annotator, names, annotators, beside, answers, mask=rows)
+
+    def __repr__(self) -> str:
+        marked = sum(int(np.bitwise_count(np.frombuffer(m, dtype=np.uint8)).sum()) for m in self.mask.tolist())
+        share = marked / max(int((self.height * self.width)[self.item].sum()), 1)
+        items, people = (
+            f"{n:,} {word}{'s' * (n != 1)}" for n, word in ((len(self), "item"), (self.n_annotators, "annotator"))
+        )
+        return f"Masks({self.n_answers:,} masks: {items} x {people}, {share:.1%} of the pixels marked)"
+
+    def of_item(self, n: int) -> list[Pixels]:
+        """The masks of an item, in the order of annotators."""
+        some = self.mask[self.indptr[n] : self.indptr[n + 1]].tolist()
+        return [unpack(mask, int(self.height[n]), int(self.width[n])) for mask in some]
+
+    def true_mask(self, n: int) -> Pixels | None:
+        """The true mask of an item; ``None`` where it is unknown."""
+        true = None if self.truth is None else self.truth[n]
+        return None if true is None else unpack(true, int(self.height[n]), int(self.width[n]))
+
+    def encode_truth(self, truth: Any) -> npt.NDArray[Any]:
+        """N packed masks, ``None`` where unknown, from N masks or from a mapping of items to masks."""
+        return encode_masks(truth, self.items, self.height, self.width)
+
+    def truth_frame(self) -> Any:
+        if self.truth is None:
+            return None
+        known = np.array([true is not None for true in self.truth.tolist()])
+        text = as_text(self.truth[known], self.height[known], self.width[known])
+        return make_frame({"item": self.items[known], "mask": text})
+
+    def _columns(self) -> dict[str, Any]:
+        out = super()._columns()
+        for name in ("mask", "truth"):
+            if name in out:
+                out[name] = as_text(out[name], out["height"], out["width"])
+        return out
+
+    def _known(self) -> dict[str, Any]:
+        return {"items_with_truth": 0 if self.truth is None else sum(true is not None for true in self.truth.tolist())}
+
+    def _counted(self) -> dict[str, Any]:
+        return {"pixels": int((self.height * self.width).sum())}
+
+
+read_masks = reader(Masks, "read_masks")
