@@ -1,0 +1,97 @@
+"""Spans: stretches of a text with labels.
+
+============  =======================================================================================================
+finding       condition
+============  =======================================================================================================
+``misses``    the whole interval of an annotator's detection rate is under half of the median
+``invents``   the whole interval of the false spans per item is over twice the median, and over one in ten items
+``loose``     the whole interval of the boundary noise is over twice the median
+``items``     spans in doubt
+============  =======================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdwise import metrics  # its names are imported when they are used
+from crowdwise.answer_types.base import DOUBT, AnswerRules, Figures, Frame, line, where
+from crowdwise.data.spans import Spans
+from crowdwise.metrics.bootstrap import Bootstrap, Options
+from crowdwise.trust.agreement_coefficients import ratio
+from crowdwise.trust.flags import Finding, FindingWords, Verdict
+from crowdwise.trust.span_agreement import disorders, pair_sums
+from crowdwise.trust.wording import IN_DOUBT, counted, percent
+
+FEW = 0.1
+"""False spans per item that are no finding."""
+
+
+class SpanRules(AnswerRules):
+    """Spans: any number for an item."""
+
+    answer = "span"
+    kinds: ClassVar = {
+        "misses": FindingWords(
+            "Annotators who miss much", "Show them examples of what belongs.", Verdict.LOOK
+        ),
+        "invents": FindingWords(
+            "Annotators who mark too much", "Show them examples of what does not belong.", Verdict.LOOK
+        ),
+        "loose": FindingWords(
+            "Annotators with loose boundaries", "Show them where spans begin and end.", Verdict.LOOK
+        ),
+        "items": IN_DOUBT,
+    }  # fmt: skip
+
+    def agreement(self, answers: Spans, options: Options, scale: Any = None, values: Any = None) -> Figures:
+        """Gamma; the F1 of exact spans and of spans by overlap, averaged over pairs of annotators."""
+        by, once = Bootstrap(**options), np.ones(len(answers), dtype=np.int64)
+        chance, both = disorders(answers, random_state=options.get("random_state", 0)), pair_sums(answers)
+        shared = int((np.diff(answers.indptr) > 1).sum())
+        return {
+            "gamma": by.of_sums(chance, once, lambda s: 1.0 - ratio(s[:, 0], s[:, 1]), int((chance[:, 1] > 0).sum())),
+            "span f1": by.of_sums(both, once, lambda s: ratio(s[:, 0], s[:, 2]), shared),
+            "overlap f1": by.of_sums(both, once, lambda s: ratio(s[:, 1], s[:, 2]), shared),
+        }
+
+    def truth(self, answers: Spans) -> Any:
+        return answers.truth
+
+    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
+        return dict(metrics.span_set_scores(result, truth))
+
+    def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
+        people, items = frames["annotators"], frames["items"]
+
+        def median(name: str) -> float:
+            known = people[name][np.isfinite(people[name])]
+            return float(np.median(known)) if len(known) else np.nan
+
+        found, false, noise = (median(name) for name in ("detection", "false_alarms", "boundary_noise"))
+        checks: tuple[tuple[Any, ...], ...] = (
+            ("misses", "Misses much", "detection", people["detection_high"] < found / 2.0, -1.0,
+             lambda x: f"marks {percent(x)}, the median is {percent(found)}"),
+            ("invents", "Marks too much", "false_alarms", people["false_alarms_low"] > max(2.0 * false, FEW), 1.0,
+             lambda x: f"{x:.1f} false spans per item, the median is {false:.1f}"),
+            ("loose", "Loose boundaries", "boundary_noise", people["boundary_noise_low"] > 2.0 * noise, 1.0,
+             lambda x: f"off by {x:.1f}, the median is {noise:.1f}"),
+        )  # fmt: skip
+        for kind, words, name, flagged, sign, written in checks:
+            value = people[name]
+            some = where(flagged & np.isfinite(value), sign * np.nan_to_num(value))
+            yield from line(kind, words, "annotator", people["annotator"][some], [written(value[m]) for m in some])
+        span = np.array([label is not None for label in items["label"]])
+        doubt = where(span & (items["probability"] < DOUBT), -items["probability"])
+        figures = [f"{items['start'][c]} to {items['end'][c]}, {percent(items['probability'][c])}" for c in doubt]
+        yield from line("items", "Spans in doubt", self.noun, items["item"][doubt], figures)
+
+    def headline(self, result: Any) -> str:
+        return f"{counted(len(result.chosen), 'span')} in {counted(len(result.items), 'item')}, {self.unsure(result)}."
+
+    def unsure(self, result: Any, noun: str = "") -> str:
+        doubt = int((result.probability[result.chosen] < DOUBT).sum())
+        return f"{counted(doubt, noun or 'span')} in doubt"

@@ -1,0 +1,81 @@
+"""How much spans overlap, and which of two sets of spans belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdwise.core.numerics import Floats, Ints
+
+HALF = 0.5
+"""From this share of their union on, two spans with the same label count as the same, where overlap is enough."""
+
+
+def jaccard(start: Ints, end: Ints, start_2: Ints, end_2: Ints) -> Floats:
+    """The share of the union of two spans that both hold, for every pair of two lists.
+
+    >>> jaccard(np.array([0]), np.array([4]), np.array([0, 2, 6]), np.array([4, 6, 8])).round(2).tolist()
+    [[1.0, 0.33, 0.0]]
+    """
+    both = np.minimum(end[:, None], end_2) - np.maximum(start[:, None], start_2)
+    union = np.maximum(end[:, None], end_2) - np.minimum(start[:, None], start_2)
+    return np.asarray(np.maximum(both, 0) / np.maximum(union, 1))
+
+
+def likeness(found: Sequence[Any], true: Sequence[Any]) -> Floats:
+    """:func:`jaccard` of two lists of (label, start, end); 0 where labels differ."""
+    a, b = (np.array([span[1:] for span in spans], dtype=np.int64).reshape(-1, 2) for spans in (found, true))
+    same = np.array([[one[0] == two[0] for two in true] for one in found], dtype=bool).reshape(len(a), len(b))
+    return np.asarray(jaccard(a[:, 0], a[:, 1], b[:, 0], b[:, 1]) * same)
+
+
+def pairs(like: Floats, least: float) -> tuple[Ints, Ints]:
+    """The most pairs of rows and columns, one to one, that are alike by ``least`` or more; of equally many, the most
+    alike."""
+    from scipy.optimize import linear_sum_assignment
+
+    enough = like >= least - 1e-12
+    row, column = linear_sum_assignment(enough * (like + min(like.shape) + 1.0), maximize=True)
+    kept = enough[row, column]
+    return row[kept], column[kept]
+
+
+def matches(found: Sequence[Any], true: Sequence[Any], least: float = HALF) -> int:
+    """How many spans of two lists of (label, start, end) can be paired, one to one, with a Jaccard of ``least``.
+
+    >>> matches([("A", 0, 4), ("A", 10, 14)], [("A", 0, 5), ("A", 13, 20), ("B", 10, 14)])
+    1
+    """
+    return len(pairs(likeness(found, true), least)[0]) if len(found) and len(true) else 0
+
+
+def characters(spans: Sequence[Any]) -> dict[Any, list[tuple[int, int]]]:
+    """Label -> the stretches that its spans cover, without overlaps."""
+    out: dict[Any, list[tuple[int, int]]] = {}
+    for label, start, end in sorted(spans, key=lambda span: span[1:]):
+        runs = out.setdefault(label, [])
+        if runs and start <= runs[-1][1]:
+            runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
+        else:
+            runs.append((start, end))
+    return out
+
+
+def shared_characters(found: Sequence[Any], true: Sequence[Any]) -> tuple[int, int, int]:
+    """Characters with the same label in both, in the first and in the second."""
+    one, two = characters(found), characters(true)
+    both = sum(
+        max(0, min(b, d) - max(a, c)) for label, runs in one.items() for a, b in runs for c, d in two.get(label, [])
+    )
+    sizes = [sum(b - a for runs in some.values() for a, b in runs) for some in (one, two)]
+    return both, sizes[0], sizes[1]
+
+
+def weighted_medians(values: Floats, weights: Floats) -> Floats:
+    """Of each row the smallest value with at least half of the weight up to it: the middle of Laplace errors."""
+    order = np.argsort(values, axis=1, kind="stable")
+    mass = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
+    at = (mass >= mass[:, -1:] / 2.0 * (1.0 - 1e-9)).argmax(axis=1)
+    return np.asarray(np.take_along_axis(np.take_along_axis(values, order, axis=1), at[:, None], axis=1)[:, 0])

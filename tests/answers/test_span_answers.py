@@ -1,0 +1,196 @@
+"""Spans: the table, candidates, detection, gamma, F1."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import crowdwise as cw
+from crowdwise.answer_types.spans import SpanRules
+from crowdwise.answers.spans_consensus import joined
+from crowdwise.cli.main import app
+from crowdwise.core.span_overlap import matches, shared_characters
+from crowdwise.errors import DuplicateError, InputError, LabelError
+from crowdwise.trust.span_agreement import best_alignment, dissimilarity, gamma, pair_sums
+
+MARKS = st.lists(
+    st.tuples(
+        st.sampled_from("xy"), st.sampled_from("abcd"), st.sampled_from("PQ"), st.integers(0, 20), st.integers(1, 9)
+    ),
+    min_size=1, max_size=14, unique=True,
+).map(lambda some: [(n, m, k, a, a + size) for n, m, k, a, size in some])  # fmt: skip
+KEYS = ("span-detection", "span-majority", "character-majority")
+
+
+@pytest.mark.parametrize("key", KEYS)
+@given(MARKS, st.integers(0, 50), st.randoms(use_true_random=False))
+def test_order_names_and_shifts_do_not_matter(key, rows, shift, random):
+    base = cw.aggregate(cw.Spans.from_records(rows), key).spans()
+    mixed = list(rows)
+    random.shuffle(mixed)
+    turned = {"a": "z", "b": "y", "c": "x", "d": "w"}
+    other = cw.aggregate(cw.Spans.from_records([(n, turned[m], k, a, b) for n, m, k, a, b in mixed]), key).spans()
+    assert sorted(map(sorted, base)) == sorted(map(sorted, other))
+    moved = cw.aggregate(cw.Spans.from_records([(n, m, k, a + shift, b + shift) for n, m, k, a, b in rows]), key)
+    assert moved.spans() == [[(k, a + shift, b + shift) for k, a, b in spans] for spans in base]
+
+
+@given(MARKS)
+def test_candidates_hold_each_annotator_once(rows):
+    who, label, start, end = (np.array([row[i] for row in rows if row[0] == rows[0][0]]) for i in (1, 2, 3, 4))
+    code = np.array([ord(k) for k in label])
+    people = np.array([ord(m) for m in who])
+    group = joined(start, end, code, people, 1 / 3)
+    for g in np.unique(group):
+        assert len(set(people[group == g])) == (group == g).sum()
+
+
+def brute_alignment(d, who, n):
+    """The least cost over all partitions."""
+    pairs = n * (n - 1) / 2
+
+    def partitions(rest):
+        if not rest:
+            yield []
+            return
+        first, others = rest[0], rest[1:]
+        for size in range(len(others) + 1):
+            for chosen in itertools.combinations(others, size):
+                part = (first, *chosen)
+                if len({who[i] for i in part}) == len(part):
+                    for more in partitions([i for i in others if i not in chosen]):
+                        yield [part, *more]
+
+    def cost(part):
+        return 1.0 + sum(d[i, j] - 1.0 for i, j in itertools.combinations(part, 2)) / pairs
+
+    return min(sum(map(cost, parts)) for parts in partitions(list(range(len(who)))))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_alignment_is_that_of_brute_force(seed):
+    rng = np.random.default_rng(seed)
+    n = 2 + seed % 3
+    start = rng.integers(60, size=7)
+    end, label, who = start + rng.integers(1, 20, size=7), rng.integers(2, size=7), rng.integers(n, size=7)
+    d = dissimilarity(start, end, label)
+    total, group = best_alignment(d, who, n)
+    assert total == pytest.approx(brute_alignment(d, who, n), abs=1e-9)
+    parts = [np.flatnonzero(group == g) for g in np.unique(group)]
+    pairs = n * (n - 1) / 2
+    assert total == pytest.approx(sum(1 + (np.triu(d[np.ix_(p, p)] - 1, 1)).sum() / pairs for p in parts))
+
+
+@pytest.mark.parametrize(("seed", "disorder"), list(enumerate([1.48148, 0.74616, 0.91743, 1.24061, 1.35872, 1.09795])))
+def test_the_disorder_is_that_of_pygamma_agreement(seed, disorder):
+    """Its get_best_alignment with CombinedCategoricalDissimilarity, version 0.5.9, on the same spans."""
+    rng, n, rows = np.random.default_rng(seed), 2 + seed % 3, []
+    for m in range(n):
+        for base in (10, 60, 130, 200, 300):
+            if rng.random() < 0.8:
+                start = int(base + rng.integers(-8, 9))
+                rows.append((m, start, int(start + rng.integers(10, 40)), int(rng.integers(2))))
+    who, start, end, label = np.array(rows).T
+    total, _ = best_alignment(dissimilarity(start, end, label), who, n)
+    assert total / (len(who) / n) == pytest.approx(disorder, abs=1e-3)
+
+
+def test_gamma_is_one_for_equal_spans_and_near_zero_for_random_ones():
+    rng = np.random.default_rng(0)
+    rows = [("s", m, "P", a, a + 10) for m in "abc" for a in rng.choice(900, 8, replace=False).tolist()]
+    assert abs(gamma(cw.Spans.from_records(rows))) < 0.15
+    assert gamma(cw.Spans.from_records([("s", m, "P", a, a + 10) for m in "abc" for a in (0, 40, 300)])) == 1.0
+
+
+def test_f1_of_pairs_and_characters_by_hand():
+    one, two = [("P", 0, 10), ("P", 20, 30)], [("P", 0, 6), ("P", 29, 50), ("Q", 20, 30)]
+    assert matches(one, two) == 1 and matches(one, two, 1.0) == 0
+    assert shared_characters(one, two) == (7, 20, 37)
+    table = cw.Spans.from_records([("s", "a", *span) for span in one] + [("s", "b", *span) for span in two])
+    assert pair_sums(table).tolist() == [[0.0, 1.0, 2.5]]
+
+
+def test_rates_are_recovered_and_majorities_beaten():
+    crowd = cw.simulate.spans(200, n_labels=1, random_state=1)
+    found = {key: cw.aggregate(crowd.answers, key) for key in KEYS}
+    scores = {key: result.score(crowd.truth) for key, result in found.items()}
+    assert scores["span-detection"] > 0.9 > scores["span-majority"] > scores["character-majority"]
+    people = found["span-detection"].to_frame("annotators", kind="dict")
+    for name, least, bias in (("detection", 0.9, 0.05), ("false_alarms", 0.75, 0.25), ("boundary_noise", 0.9, 0.5)):
+        true = crowd.parameters[name]
+        assert np.corrcoef(people[name], true)[0, 1] > least
+        assert abs(np.mean(people[name] - true)) < bias
+    measured = cw.metrics.span_set_scores(found["span-detection"], crowd.truth)
+    assert measured["f1_overlap"].value == pytest.approx(scores["span-detection"])
+    assert measured["f1_overlap"].low < measured["f1_overlap"].value < measured["f1_overlap"].high
+
+
+def test_an_item_without_marks_and_nested_spans():
+    rows = [("s", m, k, a, b) for m in "abc" for k, a, b in (("P", 0, 30), ("P", 10, 14), ("Q", 10, 14))]
+    rows += [("empty", m, None, None, None) for m in "abc"]
+    for key in KEYS[:2]:
+        result = cw.aggregate(cw.Spans.from_records(rows), key)
+        spans = dict(zip(result.items.tolist(), result.spans(), strict=True))
+        assert spans == {"s": [("P", 0, 30), ("P", 10, 14), ("Q", 10, 14)], "empty": []}
+
+
+def test_bad_spans_are_errors_of_ours():
+    bad = (
+        (("s", "a", "P", 5, 5), InputError, "ends where it starts"),
+        (("s", "a", "P", -2, 5), InputError, "start in row 0"),
+        (("s", "a", "P", 1.5, 5), InputError, "whole number"),
+        (("s", "a", "", 1, 5), LabelError, "has no label"),
+        (("s", "a", "P", None, 5), InputError, "has no start"),
+    )
+    for row, error, words in bad:
+        with pytest.raises(error, match=words):
+            cw.Spans.from_records([row])
+    with pytest.raises(DuplicateError, match="the same span in rows 0, 1"):
+        cw.Spans.from_records([("s", "a", "P", 1, 5)] * 2)
+    with pytest.raises(DuplicateError, match="beside spans"):
+        cw.Spans.from_records([("s", "a", "P", 1, 5), ("s", "a", None, None, None)])
+    with pytest.raises(InputError, match="ends outside its text"):
+        cw.Spans.from_records([("s", "a", "P", 1, 5)]).within({"s": "abcd"})
+    with pytest.raises(InputError, match="No annotator marked"):
+        cw.aggregate(cw.Spans.from_records([("s", "a", None, None, None)]))
+
+
+def test_a_file_of_spans_goes_through_every_command(tmp_path):
+    crowd = cw.simulate.spans(30, n_annotators=5, answers_per_item=4, random_state=2)
+    crowd.answers.to_frame("polars").write_csv(tmp_path / "spans.csv")
+    pl.DataFrame(crowd.answers.truth_frame()).write_csv(tmp_path / "truth.csv")
+
+    def run(*words):
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 0, (words, done.output, done.stderr)
+        return done.stdout
+
+    found = json.loads(run("aggregate", tmp_path / "spans.csv", "--json"))
+    assert found["answer_type"] == "spans"
+    run("aggregate", tmp_path / "spans.csv", "--truth", tmp_path / "truth.csv", "--out", tmp_path / "out.csv")
+    assert pl.read_csv(tmp_path / "out.csv").columns[:4] == ["item", "label", "start", "end"]
+    for command in ("report", "diagnose", "agreement", "describe"):
+        run(command, tmp_path / "spans.csv", *(["--out", tmp_path / "page.html"] if command == "report" else []))
+
+
+def test_loose_careless_and_keen_annotators_are_findings():
+    crowd = cw.simulate.spans(
+        80, n_annotators=6, answers_per_item=None, n_labels=1, detection=(50, 5), noise=0.5, random_state=0
+    )
+    rng = np.random.default_rng(0)
+    rows = crowd.answers.with_truth(None).to_frame("polars").select("item", "annotator", "label", "start", "end").rows()
+    for n, spans in zip(crowd.answers.items.tolist(), crowd.truth.tolist(), strict=True):
+        rows += [(n, "blind", None, None, None)]
+        rows += [(n, "keen", "L0", int(a), int(a) + 20) for a in rng.choice(900, 6, replace=False)]
+        rows += [(n, "loose", "L0", max(0, a - 6), b + 6) for _, a, b in spans] or [(n, "loose", None, None, None)]
+    result = cw.aggregate(cw.Spans.from_records(rows))
+    tables = {name: result.to_frame(name, kind="dict") for name in ("items", "annotators")}
+    found = {finding.kind: finding.annotators for finding in SpanRules().findings(tables)}
+    assert "blind" in found["misses"] and "keen" in found["invents"] and "loose" in found["loose"]
