@@ -23,78 +23,108 @@ AskOption = Annotated[
 ErrorOption = Annotated[float, typer.Option("--max-error", help="The share of released labels that may be wrong.")]
 ConfidenceOption = Annotated[float, typer.Option("--confidence", help="The probability that this holds.")]
 ClassOption = Annotated[bool, typer.Option("--by-class", help="The promise holds for each class of labels.")]
+MoreOption = Annotated[
+    Path | None, option("--more", help="Gold labels of a second draw, which --ask with --gold made.")
+]
+LookOption = Annotated[
+    int | None, option("--look", min=1, help="How often labels of a running campaign were certified, with this time.")
+]
+SetsOption = Annotated[
+    float | None, option("--sets", help="Also the classes that hold the true one with this probability, per item.")
+]
 OutOption = Annotated[Path | None, option("--out", "-o", help="Write the items here: .csv, .jsonl or .parquet.")]
 
 
 @opt.reads
 def certify(
-    path: opt.PathArgument, gold: GoldOption = None, ask: AskOption = None, max_error: ErrorOption = 0.05,
-    confidence: ConfidenceOption = 0.95, by_class: ClassOption = False, method: opt.MethodOption = None,
-    set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL, seed: opt.SeedOption = None,
+    path: opt.PathArgument, gold: GoldOption = None, more: MoreOption = None, ask: AskOption = None,
+    max_error: ErrorOption = 0.05, confidence: ConfidenceOption = 0.95, by_class: ClassOption = False,
+    sets: SetsOption = None, look: LookOption = None, method: opt.MethodOption = None,
+    set_: opt.SetOption = None, reading: opt.Reading = opt.DEFAULT_READING, seed: opt.SeedOption = None,
     out: OutOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Release the labels that random gold labels prove: at most 5 % of them are wrong.
 
     Draw items at random with --ask, label them by hand, and give the sheet back as --gold. What is then proven holds
-    for any crowd and any method. The other items are marked: send them to an expert, or label more.
+    for any crowd and any method. The other items are marked: send them to an expert, or label more. To get more out of
+    as many gold labels, draw a third of them first: with --ask and --gold the others are drawn where they count.
 
     Examples:
 
     `crowdwise certify labels.csv --ask 100 --out sheet.csv`
 
     `crowdwise certify labels.csv --gold sheet.csv --max-error 0.05 --out released.csv`
+
+    `crowdwise certify labels.csv --gold sheet.csv --ask 60 --out second.csv`
+
+    `crowdwise certify labels.csv --gold sheet.csv --more second.csv`
     """
-    from crowdwise.data.files import TableFile
     from crowdwise.data.frames import make_frame
-    from crowdwise.errors import ParameterError, ReadError
+    from crowdwise.errors import ParameterError
     from crowdwise.trust import certificate as certificates
 
-    if (gold is None) == (ask is None):
+    if (gold is None and (ask is None or more is not None)) or (ask is not None and more is not None):
         raise ParameterError("Give --ask 100 to draw items at random, or --gold FILE with their labels.")
     check_outputs(out)
-    check_apart([path, gold], [out])
+    check_apart([path, gold, more], [out])
     fitted = opt.fitted(opt.opened(path, reading, method), opt.assignments(set_, seed))
     if fitted.answer_type != registry.VOTES:
         raise ParameterError(f"certify: expected votes, and {path} has {fitted.answer_type}.")
     consensus = fitted.result
+    first = None if gold is None else opt.drawn_gold(fitted.table, gold)
     if ask is not None:
-        items = certificates.draw_for_gold(consensus, ask, **({} if seed is None else {"random_state": seed}))
+        drawn = {} if seed is None else {"random_state": seed}
+        items = certificates.draw_for_gold(
+            consensus, ask, first=first, max_error=max_error, confidence=confidence, **drawn
+        )
         _write(make_frame({"item": items, "label": [""] * len(items)}, "polars"), out, as_json)
+        hand_in = (
+            "--gold" if first is None else f"--more, beside --gold {gold} and the same --max-error and --confidence"
+        )
         say(
             f"{len(items):,} of {len(consensus.items):,} items, drawn at random. Fill in the labels, all of them, and "
-            "give the file as --gold." + (f" Written to {out}." if out else "")
+            f"give the file as {hand_in}." + (f" Written to {out}." if out else "")
         )
         return
-    assert gold is not None
-    known, rows = fitted.table.read_truth(gold), TableFile.of(gold).read()[0].height
-    if len(known) < rows:
-        raise ReadError(
-            f"{rows - len(known):,} of the {rows:,} rows of {gold} have no label. Labels that are left out, such as "
-            "those of hard items, make the others no random draw: fill in all rows."
-        )
-    found = certificates.certify(consensus, known, max_error, confidence, by="label" if by_class else None)
-    more = 2 * int(found.gold.sum())
-    then = found.with_more(more)
+    assert first is not None
+    known = first if more is None else first | opt.drawn_gold(fitted.table, more)
+    found = certificates.certify(
+        consensus, known, max_error, confidence, by="label" if by_class else None,
+        first=None if more is None else first, look=look,
+    )  # fmt: skip
+    table = found.to_frame(kind="polars")
+    if sets is not None:
+        if more is not None:
+            raise ParameterError("--sets: they need gold labels of one draw from all items, --gold without --more.")
+        classes = consensus.sets(sets, gold=known, by_class=by_class)
+        table = table.with_columns(classes.to_frame("polars").drop("item"))
+    double = 2 * int(found.gold.sum())
+    then = found.with_more(double)
     if as_json:
         facts: dict[str, Any] = {
             "released": int(found.released.sum()), "share": found.share, "gold": int(found.gold.sum()),
             "wrong": found.wrong, "wrong_rate": found.wrong_rate, "max_error": max_error, "confidence": confidence,
-            "with_more": {"gold": more, "share": then},
+            "with_more": {"gold": double, "share": then},
         }  # fmt: skip
-        table = found.to_frame(kind="polars")
         emit(json.dumps(facts | {"items": table.to_dicts()} if out is None else facts))
         if out is not None:
             write_table(table, out)
         return
-    _write(found.to_frame(kind="polars"), out, as_json)
+    _write(table, out, as_json)
     rate, low, high = found.wrong_rate
     say(f"{found.sentence}.")
+    whole = f" ({confidence:.0%} interval {low:.1%} to {high:.1%})" if low == low else ""
     say(
-        f"All labels: {rate:.1%} wrong on gold items ({confidence:.0%} interval {low:.1%} to {high:.1%}). "
+        f"{'All labels' if whole else 'Gold items of both draws'}: {rate:.1%} wrong on gold items{whole}. "
         f"{int((~found.released).sum()):,} labels are left to check."
     )
+    if sets is not None:
+        say(
+            f"Sets have {table['size'].mean():.2f} of {len(consensus.classes)} classes on average, and hold the true "
+            f"one with probability {classes.coverage:.3f} at least."
+        )
     if found.share < 1.0 and not by_class:
-        say(f"{more:,} gold labels would release about {then:.0%}.")
+        say(f"{double:,} gold labels would release about {then:.0%}.")
     if out:
         say(f"written: {out}")
     sys.stdout.flush()

@@ -4,56 +4,92 @@ No model of votes knows how often a whole crowd is wrong. A few gold labels of i
 any crowd and any method, and nothing else is assumed.
 
 **What is proven.** N items have a label and a score; n of them, drawn at random without replacement, have gold labels.
-Released are the items with a score of at least t, and all gold items, whose labels are then the gold ones. With
-probability ``confidence`` over the draw, at most ``max_error`` of the released labels are wrong.
+Released are the k surest items, and all gold items, whose labels are then the gold ones. With probability
+``confidence`` over the draw, at most ``max_error`` of the released labels are wrong.
 
-**One set.** Of the N_t items with a score of at least t, n_t were drawn and e of these labels are wrong. With D wrong
-ones among the N_t, e is hypergeometric, and D - e stay in the released set, of u = N_t - n_t + n labels. The promise is
-broken where D - e > c, c = floor(max_error u). So
+**One set.** Of the N_k items of a set, m were drawn and e of these labels are wrong; D of the N_k are wrong, which
+nobody knows. E is hypergeometric. Released are u = N_k - m + n labels, and c = floor(max_error u) may be wrong. If D <=
+c the promise holds, and P(E <= s | D = c + 1) <= level proves D <= c from at most s wrong ones (``_limits``). Gold
+labels correct e labels, so that the promise even holds if D - e <= c, and
 
-    p(e) = max over D > c of P( E <= min(e, D - c - 1) ),        E ~ Hypergeometric(N_t, D, n_t)
+    p(e) = max over D > c of P( E <= min(e, D - c - 1) ) <= level
 
-is the largest probability of e or fewer wrong ones beside a broken promise, and p(e) <= 1 - confidence proves it. It
-is exact for any N: where half of the items have gold labels, that is used.
+proves that (``p_value``). Both are exact for any N.
 
-**Which set.** ``SETS`` sets are laid out by the scores before any gold label is looked at, and tested from the most
-promising one on to larger ones, each at the full level, until one fails (a fixed sequence: the first false promise
-would have to be among those that were tested, and each has the level). The first one is where the share of released
-labels times the chance to pass is largest, by the scores as probabilities, give or take what crowds differ
-(:data:`crowdwise.core.dependence.CROWD_SD`). Where scores are worthless, less is released; the promise still holds.
+**Which set: a fixed sequence.** Sets are laid out by scores and by *which* items were drawn, not by what their gold
+labels say. They are tested from one of them on to larger ones, by the first test, until one fails; that one is then
+given the second test. Let j be the first set in this order with D_j > c_j. A broken promise needs E_j <= s_j (the
+sequence went through j), or that it ended at j with E_j <= D_j - c_j - 1 and p(E_j) <= level. Both bound E_j from
+above, so one of the two events contains the other, and each has at most the level. Sets whose limit s is no larger than
+that of a smaller set are left out (``_sequence``): with 5 % allowed and a level of 10 %, 45 labels prove a set with no
+wrong one and 77 with one; 60 with none would be a needless hurdle on the way.
+
+**Where it begins** depends on a belief about the errors by rank: their share is that of the scores, give or take what
+crowds differ, and log-odds rise with the normal quantile of the rank by a slope that crowds have. The belief costs
+labels where it is wrong, never the promise.
+
+**What the first gold labels show.** The end R of the sequence, its beginning, and the items that further gold labels
+are drawn from (those before R) may depend on the gold labels of items *after* R in a first draw. Read from the least
+sure label upwards, they update the belief, until no smaller R promises more. Given them, the drawn items before R are
+still a uniform draw from these, so that all of the above holds there: gold labels of a second draw go where they count,
+and those of the first are not lost.
+
+**Losses between 0 and 1** (word error rates, 1 - overlap) are tested by betting: with x_1 ... x_m in random order, and
+mu_i the mean of what is left if the set has a mean loss of mu, the product of 1 + b_i (mu_i - x_i) with bets b_i that
+depend on earlier losses is a martingale, and exceeds 1 / level with at most that probability.
 
 **Gold that was not drawn at random** proves nothing. What can be seen is checked: gold items whose scores are far from
 those of the others are an error. Nor may the labels have been fitted with this gold.
 
 When it fails: it does not; it releases too little where scores do not tell right labels from wrong ones.
+
+A. Angelopoulos et al., Learn then test (2021), for sequences of tests; I. Waudby-Smith and A. Ramdas, Estimating means
+of bounded random variables by betting (2024).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.constraints import Bounds, Count, RandomState, checked
+from crowdwise.core.constraints import Count, RandomState, checked
 from crowdwise.core.dependence import CROWD_SD
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.prediction_sets import Inside, check_random
 from crowdwise.data.truth import encode_classes
 from crowdwise.errors import InputError
 from crowdwise.trust.result_tables import Tables
 
-SETS = 25
-NOT_RANDOM = 1e-4
-"""Gold items of which so few random draws are as far from the others are refused."""
-SHIFTS = np.linspace(-1.8, 1.8, 7)
+SETS, STEP = 100, 5
+"""Sets that are laid out, and every how manieth the sequence can end at."""
+LEVELS = np.linspace(-1.8, 1.8, 7)
 """How far crowds lie from their expected accuracy, in standard deviations."""
+SLOPES = {0.4: 0.2, 0.8: 0.3, 1.2: 0.3, 1.8: 0.2}
+"""How steeply the log-odds of an error rise with the normal quantile of the rank, and how many crowds have that."""
+UNKNOWN = 0.15
+"""The share of errors where scores are no probabilities."""
+MAX_STATES = 60
+"""The most wrong gold labels of a set for which sequences are followed step by step when planned."""
+MAX_TABLE = 400
+"""The most gold labels for which all limits are computed beforehand."""
+NEARLY = 0.95
+"""What a start may promise less than the best, to begin with a larger set."""
+MARGIN = 1.15
+"""How much more a smaller region must promise to be taken."""
+VOTE_SHARE = 0.5
+"""The weight of the votes' own log-odds beside those of the posterior, in the order of labels."""
 DRAWS = 40
 """Simulated draws of gold labels, for what more of them would bring."""
+ORDERS = 20
+"""Random orders over which bets are averaged."""
 
-Inside = Annotated[float, Bounds(above=0.0, below=1.0)]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,19 +98,20 @@ class Certificate(Tables):
 
     TABLES = ("items",)
     items: npt.NDArray[Any]
-    labels: npt.NDArray[Any]
-    """The gold label where there is one, else the consensus."""
+    labels: npt.NDArray[Any] | None
+    """The gold label where there is one, else the consensus; ``None`` where losses were given."""
     score: Floats
-    gold: npt.NDArray[np.bool_]
-    released: npt.NDArray[np.bool_]
+    gold: Mask
+    released: Mask
     max_error: float
     confidence: float
-    wrong: int
-    """How many of the consensus labels the gold labels contradict."""
+    wrong: float
+    """How many of the labels the gold labels contradict (the sum of losses)."""
     wrong_rate: tuple[float, float, float]
-    """The share of wrong labels in the whole consensus, and an interval at this confidence."""
+    """The share of wrong labels in the whole, and an interval at this confidence (the mean loss: NaN to NaN)."""
     group: npt.NDArray[Any] | None = None
     kind: str = field(default="polars")
+    probability: Floats | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"Certificate({self.sentence})"
@@ -95,10 +132,10 @@ class Certificate(Tables):
         """What is proven, in a sentence."""
         n, groups = int(self.gold.sum()), "" if self.group is None else " of every group"
         if self.gold.all():
-            return f"All {n:,} labels are gold labels ({self.wrong:,} contradict the consensus)"
+            return f"All {n:,} labels are gold labels ({self.wrong:,.6g} contradict the consensus)"
         if not (self.released & ~self.gold).any():
             return (
-                f"{n:,} gold labels ({self.wrong:,} contradict the consensus) do not prove that any of the other "
+                f"{n:,} gold labels ({self.wrong:,.6g} contradict the consensus) do not prove that any of the other "
                 f"{len(self.items) - n:,} labels are at most {self.max_error:.0%} wrong"
             )
         return (
@@ -110,46 +147,66 @@ class Certificate(Tables):
     def with_more(self, n: int, random_state: int = 0) -> float:
         """The share of items that would be released with n gold labels in all, on average over simulated draws.
 
-        Labels are taken to be as wrong as the gold labels say, each in proportion to 1 - score.
+        Labels are taken to be as wrong as the gold labels say, each in proportion to 1 - its probability (without
+        probabilities: all alike).
         """
-        N, known = len(self.items), np.flatnonzero(self.gold)
-        ratio = (self.wrong + 0.5) / ((1.0 - self.score[known]).sum() + 0.5)
-        rng, n, shares = np.random.default_rng(random_state), min(n, N), []
+        N, rng, shares = len(self.items), np.random.default_rng(random_state), []
+        doubt = np.full(N, 0.5) if self.probability is None else 1.0 - self.probability
+        chance = np.clip((self.wrong + 0.5) / (doubt[self.gold].sum() + 0.5) * doubt, 0.0, 1.0)
+        n = min(n, N)
+        design = Design(self.score, n, 0, self.max_error, 1.0 - self.confidence, self.probability)
         for _ in range(DRAWS):
-            wrong = rng.random(N) < np.clip(ratio * (1.0 - self.score), 0.0, 1.0)
-            drawn = np.zeros(N, dtype=bool)
+            wrong, drawn = (rng.random(N) < chance).astype(np.float64), np.zeros(N, dtype=bool)
             drawn[rng.choice(N, n, replace=False)] = True
-            shares.append(released(self.score, drawn, wrong & drawn, self.max_error, self.confidence).mean())
+            shares.append(design.released(drawn, wrong).mean())
         return float(np.mean(shares))
 
+    def gold_needed(self, share: float, random_state: int = 0) -> int:
+        """About how many gold labels in all would release this share of the items: one of n, 1.5 n, 2.25 n, ...; the
+        number of items where only gold labels of (nearly) all would."""
+        n, N = max(int(self.gold.sum()), 10), len(self.items)
+        while n < share * N and self.with_more(n, random_state) < share:
+            n = int(np.ceil(1.5 * n))
+        return min(n, N)
+
     def _columns(self, table: str) -> dict[str, Any]:
+        label = {} if self.labels is None else {"label": self.labels}
         group = {} if self.group is None else {"group": self.group}
-        columns = {"item": self.items, "label": self.labels, "probability": self.score, "released": self.released}
-        return columns | {"gold": self.gold} | group
+        shown = {"score": self.score} if self.probability is None else {"probability": self.probability}
+        return {"item": self.items} | label | shown | {"released": self.released, "gold": self.gold} | group
 
 
 @checked
 def certify(
-    consensus: Consensus, gold: Any, max_error: Inside = 0.05, confidence: Inside = 0.95, *, by: Any = None,
-    score: Any = None,
+    consensus: Consensus | None = None, gold: Any = None, max_error: Inside = 0.05, confidence: Inside = 0.95, *,
+    by: Any = None, score: Any = None, loss: Any = None, first: Any = None, look: Count | None = None,
 ) -> Certificate:  # fmt: skip
     """The most labels of which at most ``max_error`` are wrong, proven by gold labels of items drawn at random.
 
     Parameters
     ----------
     consensus
-        Labels of votes, fitted without this gold.
+        Labels of votes, fitted without this gold. Without it, ``score`` and ``loss`` are certified.
     gold
         The truth of some items: a mapping from item to class, or N class codes with -1 for unknown. The items must have
         been drawn at random from all (:func:`draw_for_gold`).
     max_error
-        The share of released labels that may be wrong.
+        The share of released labels that may be wrong (their mean loss, where losses are given).
     confidence
         The probability, over the draw of the gold items, that this holds.
     by
         ``"label"``: the promise holds for each class of labels, all at once. Or a mapping from item to group.
     score
-        N numbers by which labels are released, the largest first; by default their probability.
+        N numbers by which labels are released, the largest first; by default their probability and the votes' share.
+    loss
+        N numbers from 0 to 1, NaN where it is not known: how wrong the label is, of whatever kind: predictions, boxes,
+        texts. It takes the place of ``gold``.
+    first
+        Where gold labels were drawn in two steps: the items of the first (names, or N booleans).
+    look
+        Where labels still change, as in a campaign: 1 the first time, then 2, 3, ... Look j has the level (1 -
+        confidence) / (j (j + 1)), which add up to 1 - confidence, so that one may look after every batch of votes and
+        stop at the first certificate that is enough. The votes must not depend on this gold.
 
     Examples
     --------
@@ -162,78 +219,346 @@ def certify(
     >>> bool(certificate.share > 0.5)
     True
     """
-    known = np.asarray(encode_classes(gold, consensus.items, consensus.classes))
-    drawn = known >= 0
-    if consensus.gold is not None and ((consensus.gold >= 0) & drawn).any():
-        raise InputError(
-            "The consensus was fitted with some of these gold labels, so they prove nothing of it: fit it without them."
-        )
-    score = consensus.corrected_posterior.max(axis=1) if score is None else np.asarray(score, dtype=np.float64)
-    if score.shape != (len(drawn),) or not np.isfinite(score).all():
-        raise InputError(f"score: expected {len(drawn):,} finite numbers, one per item.")
+    if (gold is None) == (loss is None) or (consensus is None and (score is None or loss is None)):
+        raise InputError("certify: give a consensus and its gold labels, or scores and losses of labels of any kind.")
+    labels = probability = None
+    level = (1.0 - confidence) / (1.0 if look is None else look * (look + 1.0))
+    if consensus is not None:
+        probability = consensus.corrected_posterior.max(axis=1)
+    score = np.asarray(trust_order(consensus) if score is None else score, dtype=np.float64)
+    N = len(score) if consensus is None else len(consensus.items)
+    if score.shape != (N,) or not np.isfinite(score).all():
+        raise InputError(f"score: expected {N:,} finite numbers, one per item.")
+    if consensus is not None and gold is not None:
+        known = np.asarray(encode_classes(gold, consensus.items, consensus.classes))
+        drawn = known >= 0
+        if consensus.gold is not None and ((consensus.gold >= 0) & drawn).any():
+            raise InputError(
+                "The consensus was fitted with some of these gold labels, so they prove nothing of it: fit it without "
+                "them."
+            )
+        wrong = np.where(drawn, consensus.label_codes != known, 0.0)
+        labels = consensus.labels.copy()
+        labels[drawn] = consensus.classes[known[drawn]]
+    else:
+        wrong = np.asarray(loss, dtype=np.float64)
+        drawn = ~np.isnan(wrong)
+        if wrong.shape != (N,) or not ((wrong[drawn] >= 0.0) & (wrong[drawn] <= 1.0)).all():
+            raise InputError(f"loss: expected {N:,} numbers from 0 to 1, one per item, NaN where it is not known.")
+        wrong = np.where(drawn, wrong, 0.0)
+    items = np.arange(N) if consensus is None else consensus.items
     if not drawn.any():
         raise InputError("No item of the consensus has a gold label. Draw some at random: crowdwise certify --ask 100.")
-    check_random(score, drawn)
-    wrong = drawn & (consensus.label_codes != known)
-    group, codes = _groups(consensus, by)
-    keep = np.zeros(len(drawn), dtype=bool)
+    early = _first_draw(first, items, drawn)
+    check_random(score, early)
+    group, codes = _groups(consensus, by, items)
+    keep = np.zeros(N, dtype=bool)
     numbers = np.unique(codes)
-    for number in numbers:
-        at = codes == number
-        keep[at] = released(score[at], drawn[at], wrong[at], max_error, 1.0 - (1.0 - confidence) / len(numbers))
-    labels = consensus.labels.copy()
-    labels[drawn] = consensus.classes[known[drawn]]
-    rate = finite_rate(int(wrong.sum()), int(drawn.sum()), len(drawn), confidence)
+    for at in (codes == number for number in numbers):
+        n_first, n = int(early[at].sum()), int(drawn[at].sum())
+        known_p = None if probability is None else probability[at]
+        design = Design(score[at], n_first, n - n_first, max_error, level / len(numbers), known_p)
+        keep[at] = design.released(drawn[at], wrong[at], early[at])
+    total, binary = float(wrong.sum()), bool(np.isin(wrong, (0.0, 1.0)).all())
+    rate = (total / drawn.sum(), np.nan, np.nan)
+    if binary and early.sum() == drawn.sum():
+        rate = finite_rate(int(total), int(drawn.sum()), N, confidence)
+    kind = "polars" if consensus is None else consensus.kind
     return Certificate(
-        consensus.items, labels, score, drawn, keep, float(max_error), float(confidence), int(wrong.sum()), rate, group,
-        consensus.kind,
-    )  # fmt: skip
+        items, labels, score, drawn, keep, float(max_error), float(confidence), total, rate, group, kind, probability
+    )
 
 
-@checked
-def draw_for_gold(consensus: Consensus, n: Count = 100, random_state: RandomState = 0) -> npt.NDArray[Any]:
-    """Items drawn at random, each as likely as any other, whose gold labels :func:`certify` can use."""
-    N = len(consensus.items)
-    return np.asarray(consensus.items[np.random.default_rng(random_state).choice(N, min(n, N), replace=False)])
+def trust_order(consensus: Consensus | None) -> Floats:
+    """N: log-odds by which labels are released: those of the probability, and a part of those of the share of votes.
 
-
-def released(
-    score: Floats, drawn: npt.NDArray[np.bool_], wrong: npt.NDArray[np.bool_], max_error: float, confidence: float
-) -> npt.NDArray[np.bool_]:
-    """Which of N labels are released: those of the largest set that is proven, and the drawn ones.
-
-    The labels may be of anything: boxes, texts, predictions. ``wrong`` says which drawn ones are, by any rule.
+    On real crowds wrong labels are told from right ones better than by either: the model trusts annotators whom it
+    should not, and the share of votes knows no annotators.
     """
-    level, N, n = 1.0 - confidence, len(score), int(drawn.sum())
-    order = np.argsort(-score, kind="stable")
-    ranked = score[order]
-    size = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True)) + 1  # where a set can end, ties together
-    size = size[np.unique(np.linspace(0, len(size) - 1, SETS).round().astype(int))]
-    seen, errors = (np.append(0, np.cumsum(x[order]))[size] for x in (drawn, wrong))
-    best = 0
-    for i in range(_first(np.cumsum(1.0 - ranked)[size - 1] / size, size, N, n, max_error, level), len(size)):
-        allowed = int(np.floor(max_error * (size[i] - seen[i] + n) + 1e-9))
-        if p_value(int(errors[i]), int(seen[i]), int(size[i]), allowed) > level:
-            break
-        best = int(size[i])
-    out = drawn.copy()
-    out[order[:best]] = True
+    assert consensus is not None
+    p = consensus.corrected_posterior.max(axis=1)
+    out = _logit(p)
+    if consensus.votes is not None:
+        n, K = consensus.votes_per_item.astype(np.float64), len(consensus.classes)
+        share = consensus.votes.shares()[np.arange(len(p)), consensus.label_codes]
+        out = out + VOTE_SHARE * _logit((n * share + 0.5) / (n + 0.5 * K))
     return out
 
 
-def _first(expected: Floats, size: Ints, N: int, n: int, max_error: float, level: float) -> int:
-    """The set to begin with, by the expected share of wrong labels in each; no gold label is looked at."""
+def _logit(p: Floats) -> Floats:
+    p = np.clip(p, 1e-6, 1.0 - 1e-6)
+    return np.asarray(np.log(p) - np.log1p(-p))
+
+
+@checked
+def draw_for_gold(
+    consensus: Consensus, n: Count = 100, random_state: RandomState = 0, *, first: Any = None, max_error: Inside = 0.05,
+    confidence: Inside = 0.95,
+) -> npt.NDArray[Any]:  # fmt: skip
+    """Items drawn at random, each as likely as any other, whose gold labels :func:`certify` can use.
+
+    With ``first``, the gold labels of a first such draw, n more where they count: among the surest labels, where these
+    gold labels say that only so many can be proven, else among all. Then certify with the same ``max_error`` and
+    ``confidence``, and name the items of the first draw.
+    """
+    N, rng = len(consensus.items), np.random.default_rng(random_state)
+    if first is None:
+        return np.asarray(consensus.items[rng.choice(N, min(n, N), replace=False)])
+    known = np.asarray(encode_classes(first, consensus.items, consensus.classes))
+    drawn, score = known >= 0, trust_order(consensus)
+    check_random(score, drawn)
+    wrong = np.where(drawn, consensus.label_codes != known, 0.0)
+    probability = consensus.corrected_posterior.max(axis=1)
+    design = Design(score, int(drawn.sum()), min(n, int((~drawn).sum())), max_error, 1.0 - confidence, probability)
+    inside = design.order[: design.size[design.region(drawn, wrong)[0]]]
+    free = inside[~drawn[inside]]
+    return np.asarray(consensus.items[rng.choice(free, min(n, len(free)), replace=False)])
+
+
+def would_prove(
+    consensus: Consensus, n: int = 100, max_error: float = 0.05, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """The share of labels that n random gold labels would release: expected, and in the worst and best tenth of
+    crowds, by the probabilities of the labels and what crowds differ."""
+    p, N = consensus.corrected_posterior.max(axis=1), len(consensus.items)
+    design = Design(trust_order(consensus), min(n, N), 0, max_error, 1.0 - confidence, p)
+    weight = _normalised(design.log_weight)
+    value = design.value[-1][design.begin(len(design.ends) - 1, weight)]
+    share = (value + min(n, N)) / N
+    order = np.argsort(share)
+    low, high = np.interp([0.1, 0.9], np.cumsum(weight[order]) - weight[order] / 2.0, share[order])
+    return float(share @ weight), float(low), float(high)
+
+
+class Design:
+    """Sets of labels laid out by their scores, and where to begin and end: see the module.
+
+    Attributes
+    ----------
+    order, size
+        The labels from the surest on, and how many of them each set has (T). Equal scores stay together.
+    rates, log_weight
+        H x T beliefs about the share of wrong labels between the ends of one set and the next, and their weights.
+    ends, value, start
+        Sets at which the sequence can end; for each, the expected number of released labels by the first set that is
+        tested (S x H), and the number of wrong labels that this set may have (-1: begin with the smallest).
+    """
+
+    def __init__(
+        self, score: Floats, n_first: int, n_second: int, max_error: float, level: float,
+        probability: Floats | None = None,
+    ) -> None:  # fmt: skip
+        N = len(score)
+        self.n_first, self.n_second, self.max_error, self.level = n_first, n_second, max_error, level
+        self.order = np.argsort(-score, kind="stable")
+        ranked = score[self.order]
+        ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True)) + 1
+        wanted = np.searchsorted(ends, np.linspace(0, N, SETS + 1)[1:] - 1e-9)
+        self.size = ends[np.unique(np.minimum(wanted, len(ends) - 1))]
+        probability = score if probability is None and score.min() >= 0.0 and score.max() <= 1.0 else probability
+        expected = UNKNOWN if probability is None else float(np.clip((1.0 - probability).mean(), 0.01, 0.9))
+        self.rates, self.log_weight = _beliefs(self.size, expected)
+        last = len(self.size) - 1
+        self.ends = np.unique(np.append(np.arange(STEP - 1, last, STEP), last))
+
+    @cached_property
+    def _planned(self) -> tuple[list[Floats], list[Ints]]:
+        size, N, n, values, starts = self.size, self.size[-1], self.n_first + self.n_second, [], []
+        wrong = np.cumsum(self.rates * np.diff(size, prepend=0), axis=1)
+        for end in self.ends:
+            z = size[: end + 1]
+            inside = self.n_first * z[-1] / N + min(self.n_second, z[-1] * (1.0 - self.n_first / N))
+            m = np.round(inside * z / z[-1]).astype(np.int64)
+            total, allowed = z - m + n, self._allowed(z, m, n)
+            limit = _limits(z, m, allowed, self.level)
+            at = _sequence(limit)
+            begin = np.unique(np.append(0, np.flatnonzero(np.diff(limit[at], prepend=-1) > 0)))
+            share = wrong[:, at] / z[at]
+            values.append(_expected_release(limit[at], m[at], share, (total - n)[at].astype(float), begin))
+            starts.append(np.where(begin == 0, -1, limit[at[begin]]))
+        return values, starts
+
+    @property
+    def value(self) -> list[Floats]:
+        return self._planned[0]
+
+    @property
+    def start(self) -> list[Ints]:
+        return self._planned[1]
+
+    def begin(self, r: int, weight: Floats) -> int:
+        """The largest start that promises about as much as the best: it needs no clean top."""
+        value = self.value[r] @ weight
+        return int(np.flatnonzero(value >= NEARLY * value.max())[-1])
+
+    def _allowed(self, size: Ints, drawn: Ints, n: int) -> Ints:
+        return np.floor(self.max_error * (size - drawn + n) + 1e-9).astype(np.int64)
+
+    def _limits_at(self, drawn: Ints, n: int) -> Ints:
+        """The limits of the first sets, of which so many were drawn; a table of all is kept where it is small."""
+        size = self.size[: len(drawn)]
+        if n != self.n_first + self.n_second or n > MAX_TABLE:
+            return _limits(size, drawn, self._allowed(size, drawn, n), self.level)
+        return np.asarray(self._table[np.arange(len(drawn)), drawn])
+
+    @cached_property
+    def _table(self) -> Ints:
+        size, drawn = (
+            x.ravel() for x in np.meshgrid(self.size, np.arange(self.n_first + self.n_second + 1), indexing="ij")
+        )
+        drawn = np.minimum(drawn, size)
+        return _limits(size, drawn, self._allowed(size, drawn, self.n_first + self.n_second), self.level).reshape(
+            len(self.size), -1
+        )
+
+    def region(self, drawn: Mask, loss: Floats) -> tuple[int, int]:
+        """The set at which the sequence ends, and the wrong labels that the first set may have, from a first draw: only
+        losses of labels after that end are looked at."""
+        m = np.diff(np.cumsum(drawn[self.order])[self.size - 1], prepend=0)
+        e = np.diff(np.cumsum((drawn * loss)[self.order])[self.size - 1], prepend=0.0)
+        belief, r = self.log_weight, len(self.ends) - 1
+        while True:
+            weight = _normalised(belief)
+            best = np.array([(value @ weight).max() for value in self.value[: r + 1]])
+            if r == 0 or MARGIN * best[r] >= best[:r].max():
+                return int(self.ends[r]), int(self.start[r][self.begin(r, weight)])
+            part = slice(self.ends[r - 1] + 1, self.ends[r] + 1)
+            rates = self.rates[:, part]
+            belief = belief + np.log(rates) @ e[part] + np.log1p(-rates) @ (m[part] - e[part])
+            r -= 1
+
+    def released(self, drawn: Mask, loss: Floats, first: Mask | None = None) -> Mask:
+        """N: the labels of the largest set that is proven, and the drawn ones, whose losses are ``loss``."""
+        first = drawn if first is None else first
+        end, start = self.region(first, loss)
+        if (drawn & ~first)[self.order[self.size[end] :]].any():
+            raise InputError(
+                "The second draw has items outside the region that the first one's gold labels ask for. Certify with "
+                "the max_error, confidence and gold labels that it was drawn with (crowdwise certify --ask)."
+            )
+        hit, losses = drawn[self.order], (drawn * loss)[self.order]
+        size, n = self.size[: end + 1], int(drawn.sum())
+        m, e = np.cumsum(hit)[size - 1], np.cumsum(losses)[size - 1]
+        allowed = self._allowed(size, m, n)
+        limit = self._limits_at(m, n)[: end + 1]
+        at = _sequence(limit)
+        if start >= 0:
+            begin = np.flatnonzero((np.diff(limit[at], prepend=-1) > 0) & (limit[at] >= start))
+            at = at[begin[0] :] if len(begin) else at[:0]
+        best, exact = 0, bool(np.isin(losses, (0.0, 1.0)).all())
+        for k in at.tolist():
+            if exact and e[k] > limit[k]:
+                best = size[k] if p_value(int(e[k]), int(m[k]), int(size[k]), int(allowed[k])) <= self.level else best
+                break
+            if not exact and limit[k] < m[k]:
+                most = self.max_error * (size[k] - m[k] + n)
+                if bet(losses[: size[k]][hit[: size[k]]], int(size[k]), most) > self.level:
+                    break
+            best = size[k]
+        out = drawn.copy()
+        out[self.order[:best]] = True
+        return out
+
+
+def _normalised(log_weight: Floats) -> Floats:
+    weight = np.exp(log_weight - log_weight.max())
+    return np.asarray(weight / weight.sum())
+
+
+def _beliefs(size: Ints, expected: float) -> tuple[Floats, Floats]:
+    """The error rates between the ends of sets under each level and slope (H x T), and log-weights (H)."""
+    from scipy.special import expit, ndtri
+
+    width = np.diff(size, prepend=0) / size[-1]
+    slopes, levels = np.array(list(SLOPES)), expected / (1.0 - expected) * np.exp(CROWD_SD * LEVELS)
+    level = np.repeat(levels / (1.0 + levels), len(slopes))
+    rise = np.tile(slopes, len(LEVELS))[:, None] * ndtri(size / size[-1] - width / 2.0)
+    low, high = np.full(len(level), -30.0), np.full(len(level), 30.0)
+    for _ in range(40):  # the intercept at which the mean is the level
+        middle = (low + high) / 2.0
+        below = expit(middle[:, None] + rise) @ width < level
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    log_weight = np.repeat(-0.5 * LEVELS**2, len(slopes)) + np.tile(np.log(list(SLOPES.values())), len(LEVELS))
+    return np.clip(expit(low[:, None] + rise), 1e-4, 1.0 - 1e-4), log_weight
+
+
+def _limits(size: Ints, drawn: Ints, allowed: Ints, level: float) -> Ints:
+    """The most wrong labels among those drawn of a set that prove at most ``allowed`` in all of it; -1: none does."""
+    from scipy.special import gammaln
+
+    N, m, D = size, drawn, np.minimum(allowed + 1, size)
+    whole = gammaln(D + 1) + gammaln(N - D + 1) + gammaln(m + 1) + gammaln(N - m + 1) - gammaln(N + 1)
+    most, below, free = np.full(N.shape, -1), np.zeros(N.shape), allowed >= size
+    for e in range(int(m.max(initial=0)) + 1):  # E is hypergeometric: add P(E = e) until it is above the level
+        rest = N - D - m + e
+        possible = (e <= m) & (e <= D) & (rest >= 0)
+        parts = gammaln(e + 1) + gammaln(np.maximum(D - e, 0) + 1) + gammaln(np.maximum(m - e, 0) + 1)
+        log = whole - parts - gammaln(np.maximum(rest, 0) + 1)
+        below += np.where(possible, np.exp(np.where(possible, log, 0.0)), 0.0)
+        proves = (below <= level * (1.0 - 1e-9)) & (e <= m) & ~free
+        if not proves.any():
+            break
+        most[proves] = e
+    return np.where(free, m, most).astype(np.int64)
+
+
+def _expected_release(limit: Ints, drawn: Ints, share: Floats, gain: Floats, begin: Ints) -> Floats:
+    """S x H: the expected gain of a sequence of sets that begins with each of some, if H shares of wrong labels hold.
+
+    From the last set back: V_k(e) is the gain to expect once set k has passed with e wrong labels, the wrong ones among
+    the gold labels between two sets being binomial.
+    """
     from scipy.stats import binom
 
-    count = np.maximum(np.round(n * size / N), 0.0)
-    others = np.maximum(size - count, 1e-9)
-    rate = np.minimum(max_error * (size - count + n) / others, 1.0)
-    most = binom.ppf(level, count, rate) - 1.0  # the most wrong ones with which a set passes
-    odds = np.log(np.clip(expected, 1e-4, 1.0 - 1e-4)) - np.log1p(-np.clip(expected, 1e-4, 1.0 - 1e-4))
-    weight = np.exp(-0.5 * SHIFTS**2)
-    rates = 1.0 / (1.0 + np.exp(-odds - CROWD_SD * SHIFTS[:, None]))
-    passes = weight @ binom.cdf(most, count, rates)
-    return int(np.argmax(np.where(most >= 0.0, passes, 0.0) * (size - count + n)))
+    E = int(np.minimum(limit, drawn).max(initial=0)) + 1
+    if E > MAX_STATES:  # so many gold labels that passing one set nearly decides about the next
+        passes = np.where(limit >= 0, binom.cdf(np.maximum(limit, 0), drawn, share), 0.0)
+        return np.array(
+            [(np.minimum.accumulate(passes[:, i:], axis=1) * np.diff(gain[i:], prepend=0.0)).sum(axis=1) for i in begin]
+        )
+    e, more = np.arange(E), np.diff(drawn, prepend=0)
+    between = np.diff(share * drawn, prepend=0.0, axis=1) / np.maximum(more, 1)
+    out, ahead = np.empty((len(begin), len(share))), np.full((len(share), E), gain[-1])
+    steps = e[None, :] - e[:, None]  # from e wrong labels to e'
+    for k in range(len(limit) - 1, -1, -1):
+        ahead = np.where(e <= limit[k], ahead, 0.0 if k == 0 else gain[k - 1])
+        for i in np.flatnonzero(begin == k):
+            at_start = binom.pmf(e, drawn[k], np.clip(share[:, k], 0.0, 1.0)[:, None])
+            out[i] = (at_start * np.where(e <= limit[k], ahead, 0.0)).sum(axis=1)
+        if k and more[k]:
+            move = binom.pmf(steps, more[k], np.clip(between[:, k], 0.0, 1.0)[:, None, None])
+            ahead = (move @ ahead[:, :, None])[:, :, 0] + (1.0 - move.sum(axis=2)) * gain[k - 1]
+    return out
+
+
+def _sequence(limit: Ints) -> Ints:
+    """The sets worth testing in order, by their limits: all while limits fall, then those with a limit above that of
+    every set since, and all after the last of these."""
+    lowest = len(limit) - 1 - int(np.argmin(limit[::-1]))
+    rest = limit[lowest:]
+    rises = lowest + np.flatnonzero((rest >= 0) & (np.diff(np.maximum.accumulate(rest), prepend=-1) > 0))
+    if not len(rises):
+        return np.arange(lowest + 1)
+    before = np.arange(lowest if limit[lowest] >= 0 else 0)
+    return np.concatenate([before, rises, np.arange(rises[-1] + 1, len(limit))])
+
+
+def bet(loss: Floats, size: int, allowed: float, random_state: int = 0) -> float:
+    """A p-value of "the ``size`` losses, of which these were drawn at random, have a sum above ``allowed``"."""
+    rng, m = np.random.default_rng(random_state), len(loss)
+    if not m:
+        return 1.0
+    x = np.stack([loss[rng.permutation(m)] for _ in range(ORDERS)])
+    before = np.cumsum(x, axis=1) - x
+    i = np.arange(m)
+    left = np.maximum(allowed - before, 0.0) / (size - i)  # the mean of those left, at the edge of the promise
+    mean = (0.5 * allowed / size + before) / (1.0 + i)
+    spread = (0.05 + np.cumsum(x**2, axis=1) - x**2) / (1.0 + i) - mean**2
+    stake = np.clip(
+        (left - mean) / (np.maximum(spread, 1e-4) + (left - mean) ** 2), 0.0, 0.9 / (1.0 - np.minimum(left, 0.99))
+    )
+    log = np.log1p(np.where(left > 0.0, stake, 0.0) * (left - x)).sum(axis=1)
+    return float(min(1.0, 1.0 / max(np.exp(np.minimum(log, 300.0)).mean(), 1e-300)))
 
 
 def p_value(wrong: int, drawn: int, size: int, allowed: int) -> float:
@@ -259,30 +584,27 @@ def finite_rate(wrong: int, drawn: int, size: int, confidence: float) -> tuple[f
     return wrong / drawn, low / size, high / size
 
 
-def check_random(score: Floats, drawn: npt.NDArray[np.bool_]) -> None:
-    """Raise an error where gold items cannot be a random draw, by their scores (the rank-sum test)."""
-    from scipy.stats import mannwhitneyu
-
-    if drawn.all() or mannwhitneyu(score[drawn], score[~drawn]).pvalue >= NOT_RANDOM:
-        return
-    side = "surer" if np.median(score[drawn]) > np.median(score[~drawn]) else "more doubtful"
-    raise InputError(
-        f"The {int(drawn.sum()):,} gold items are {side} than the others (median score {np.median(score[drawn]):.3f}, "
-        f"of the others {np.median(score[~drawn]):.3f}): they were not drawn at random, and prove nothing about the "
-        "others. Draw items with crowdwise certify --ask 100, and give their labels alone."
-    )
+def _first_draw(first: Any, items: npt.NDArray[Any], drawn: Mask) -> Mask:
+    """N: the items with gold labels that were drawn first; all of them where there was one draw."""
+    if first is None:
+        return drawn
+    given = np.asarray(list(first) if isinstance(first, Mapping | set) else first)
+    early = given if given.dtype == bool and given.shape == drawn.shape else np.isin(items, given)
+    if not early.any() or (early & ~drawn).any():
+        raise InputError("first: expected items of the first draw, all of them with gold labels.")
+    return np.asarray(early)
 
 
-def _groups(consensus: Consensus, by: Any) -> tuple[npt.NDArray[Any] | None, Ints]:
+def _groups(consensus: Consensus | None, by: Any, items: npt.NDArray[Any]) -> tuple[npt.NDArray[Any] | None, Ints]:
     """The group of each item by name and by number; one for all where none is asked for."""
     if by is None:
-        return None, np.zeros(len(consensus.items), dtype=np.int64)
-    if isinstance(by, str) and by == "label":
+        return None, np.zeros(len(items), dtype=np.int64)
+    if isinstance(by, str) and by == "label" and consensus is not None:
         return consensus.labels, np.asarray(consensus.label_codes)
     if not isinstance(by, Mapping):
         raise InputError("by: expected 'label', or a mapping from item to group.")
-    lacking = [item for item in consensus.items.tolist() if item not in by]
+    lacking = [item for item in items.tolist() if item not in by]
     if lacking:
         raise InputError(f"by: {len(lacking):,} items have no group, such as {lacking[0]!r}.")
-    group = np.array([by[item] for item in consensus.items.tolist()])
+    group = np.array([by[item] for item in items.tolist()])
     return group, np.unique(group, return_inverse=True)[1]
