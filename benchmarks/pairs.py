@@ -2,6 +2,8 @@
 
     python benchmarks/pairs.py speed
     python benchmarks/pairs.py simulated
+    python benchmarks/pairs.py judges
+    python benchmarks/pairs.py heldout --data DIR
     python benchmarks/pairs.py real --data DIR
 
 Each prints tables in Markdown (those of docs/answers-comparisons.md) and writes its figures to
@@ -24,7 +26,8 @@ import polars as pl
 import crowdwise as cw
 
 RESULTS = Path(__file__).parent / "results" / "pairs.json"
-KEYS = ("bradley-terry", "crowd-bt", "position-bt")
+KEYS = ("bradley-terry", "crowd-bt", "position-bt", "judge-bt")
+SIZES = ((10_000, 20, 5, 9), (300_000, 100, 8, 5), (1_000_000, 1000, 1000, 2))
 
 
 def table(header: list[str], rows: list[list[Any]]) -> str:
@@ -42,30 +45,29 @@ def timed(work: Callable[[], Any]) -> tuple[float, float]:
 # -------------------------------------------------------------------- speed
 
 
-def speed(n: int = 1_000_000, n_items: int = 1000, n_annotators: int = 1000, rounds: int = 3) -> dict[str, Any]:
+def speed() -> list[dict[str, Any]]:
     import evalica
 
-    pairs = cw.simulate.comparisons(
-        n_items, n_annotators=n_annotators, n_comparisons=n, reversed_=0.3, random_state=0
-    ).comparisons  # fmt: skip
-    left, right = pairs.left.tolist(), pairs.right.tolist()
-    winners = [evalica.Winner.X if y == 0 else evalica.Winner.Y for y in pairs.outcome.tolist()]
-    work: dict[str, Callable[[], Any]] = {"evalica": lambda: evalica.bradley_terry(left, right, winners)}
-    for key in KEYS:
-        work[key] = lambda key=key: cw.aggregate(pairs, key)
-    for run in list(work.values())[1:]:
-        run()  # load and compile
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
-    for _ in range(rounds):
-        for name, run in work.items():
-            found[name].append(timed(run))
-    best = {name: [min(t[k] for t in times) for k in (0, 1)] for name, times in found.items()}
-    rows = [
-        [f"`{name}`", f"{clock:.2f}", f"{processor:.2f}", f"{processor / best['evalica'][1]:.2f}"]
-        for name, (clock, processor) in best.items()
-    ]
-    print(table(["", "seconds", "of the processor", "times evalica"], rows))
-    return {"comparisons": n, "items": n_items, "annotators": n_annotators, "seconds": best}
+    out = []
+    for n, n_items, n_annotators, rounds in SIZES:
+        pairs = cw.simulate.comparisons(
+            n_items, n_annotators=n_annotators, n_comparisons=n, slopes=np.linspace(0.5, 1.5, n_annotators),
+            position=0.5, position_spread=0.3, random_state=0,
+        ).comparisons  # fmt: skip
+        left, right = pairs.left.tolist(), pairs.right.tolist()
+        winners = [evalica.Winner.X if y == 0 else evalica.Winner.Y for y in pairs.outcome.tolist()]
+        work: dict[str, Callable[[], Any]] = {
+            "evalica": lambda left=left, right=right, winners=winners: evalica.bradley_terry(left, right, winners)
+        }
+        for key in KEYS:
+            work[key] = lambda key=key, pairs=pairs: cw.aggregate(pairs, key)
+        for run in list(work.values())[1:]:
+            run()  # load and compile
+        best = {name: min(timed(run)[1] for _ in range(rounds)) for name, run in work.items()}
+        rows = [[f"`{name}`", f"{t:.4f}", f"{t / best['evalica']:.2f}"] for name, t in best.items()]
+        print(table([f"{n:,}, {n_items:,} items, {n_annotators:,} annotators", "seconds", "times evalica"], rows))
+        out.append({"comparisons": n, "items": n_items, "annotators": n_annotators, "seconds": best})
+    return out
 
 
 # -------------------------------------------------------------------- simulated
@@ -121,6 +123,93 @@ def coverage_of_rankings(seeds: int = 200) -> float:
     return inside / seeds
 
 
+# -------------------------------------------------------------------- judges
+
+CROWDS: dict[str, dict[str, Any]] = {
+    "5 equal judges, 10 items, 1,200 comparisons": {"n_items": 10, "n_annotators": 5, "n_comparisons": 1200},
+    "with ties, 3,000": {"n_items": 10, "n_annotators": 5, "n_comparisons": 3000, "tie": 0.0},
+    "4 equal judges, position 1.25, 4,000": {
+        "n_items": 10, "n_annotators": 4, "n_comparisons": 4000, "position": 1.25,
+    },
+    "judges who see 1, .6, .3, .1 of the differences, position 1.25": {
+        "n_items": 10, "n_annotators": 4, "n_comparisons": 4000, "position": 1.25, "slopes": (1, 0.6, 0.3, 0.1),
+    },
+    "8 unequal judges, 15 items, positions .5 ± .5, 4,000": {
+        "n_items": 15, "n_annotators": 8, "n_comparisons": 4000, "position": 0.5, "position_spread": 0.5,
+        "slopes": (1.5, 1.3, 1, 1, 1, 0.8, 0.6, 0.2),
+    },
+    "2 of 10 reverse, 30 items, 4,000": {
+        "n_items": 30, "n_annotators": 10, "n_comparisons": 4000, "slopes": (1, 1, 1, 1, 1, 1, 1, 1, -1, -1),
+    },
+    "100 items, 6 judges, 8,000": {
+        "n_items": 100, "n_annotators": 6, "n_comparisons": 8000, "slopes": (1.4, 1.2, 1, 0.8, 0.6, 1),
+    },
+    "40 equal annotators, 30 items, 2,000": {"n_items": 30, "n_annotators": 40, "n_comparisons": 2000},
+    "40 annotators who see 0 to 2, 30 items, 2,000": {
+        "n_items": 30, "n_annotators": 40, "n_comparisons": 2000, "slopes": np.linspace(0, 2, 40), "position": 0.4,
+    },
+}  # fmt: skip
+
+
+def judges(seeds: int = 40) -> dict[str, Any]:
+    """The slope of estimated on true scores, and how often 95 % intervals hold the truth."""
+    found = {}
+    for name, crowd_of in CROWDS.items():
+        spread, inside = [], {"scores": [], "position": [], "slope": []}
+        for seed in range(seeds if crowd_of["n_items"] < 100 else seeds // 4):
+            crowd = cw.simulate.comparisons(random_state=seed, **crowd_of)
+            ranking = cw.aggregate(crowd.comparisons)
+            a = np.asarray(crowd_of.get("slopes", np.ones(crowd_of["n_annotators"])), dtype=float)
+            unit = np.abs(a).mean()
+            true = {"scores": crowd.scores * unit, "slope": a / unit, "position": crowd.position}
+            spread.append(float(ranking.scores @ true["scores"] / (true["scores"] @ true["scores"])))
+            errors = {"scores": ranking.errors, "slope": ranking.slope_error, "position": ranking.position_error}
+            for part, value in true.items():
+                if errors[part] is not None:
+                    near = np.abs(getattr(ranking, part) - value) < 1.96 * errors[part]
+                    inside[part].append(near[np.isfinite(errors[part])].mean())
+        found[name] = {"spread": float(np.mean(spread))} | {k: float(np.mean(v)) for k, v in inside.items() if v}
+        print(name, found[name], flush=True)
+    return found
+
+
+def heldout(data: Path, splits: int = 2) -> dict[str, Any]:
+    """The mean log loss of a fifth of the verdicts, held out."""
+    found: dict[str, Any] = {}
+    for name, pairs in tables_of(data).items():
+        for key in KEYS:
+            losses = []
+            for split in range(splits if name != "llmbar_judges" else 1):
+                held = np.random.default_rng(split).random(pairs.n_answers) < 0.2
+                test = pairs.select(held)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", cw.errors.ConnectionWarning)
+                    p = cw.aggregate(pairs.select(~held), key, errors="independent").predict(test)
+                losses.append(float(-np.log(np.maximum(p[np.arange(len(p)), test.outcome], 1e-12)).mean()))
+            found.setdefault(name, {})[key] = losses
+            print(name, key, losses, flush=True)
+    return found
+
+
+def tables_of(data: Path) -> dict[str, cw.Comparisons]:
+    frame = pl.read_csv(data / "convarg_pairs" / "labels.csv").with_columns(
+        left=pl.col("task").str.split("_").list.first(), right=pl.col("task").str.split("_").list.last()
+    )
+    bar = pl.read_csv(data / "llmbar_judges" / "labels.csv", schema_overrides={"label": pl.String})
+    one, two, turned = pl.format("{}#1", "task"), pl.format("{}#2", "task"), pl.col("swapped") == 1
+    bar = bar.filter(pl.col("label").is_in(["1", "2"])).with_columns(
+        left=pl.when(turned).then(two).otherwise(one), right=pl.when(turned).then(one).otherwise(two),
+        winner=pl.when(pl.col("label") == "1").then(one).otherwise(two),
+    )  # fmt: skip
+    return {
+        "mtbench_judgments": mtbench_pairs(data / "mtbench_judgments")[1],
+        "convarg_pairs": cw.Comparisons.from_frame(frame, annotator="worker", outcome="label"),
+        "llmbar_judges": cw.Comparisons.from_frame(
+            bar, left="left", right="right", outcome="winner", annotator="worker"
+        ),
+    }  # fmt: skip
+
+
 # -------------------------------------------------------------------- real sets
 
 
@@ -130,13 +219,17 @@ def real(data: Path) -> dict[str, Any]:
         return {"mtbench": mtbench(data / "mtbench_judgments"), "convarg": convarg(data / "convarg_pairs")}
 
 
-def mtbench(folder: Path) -> dict[str, Any]:
+def mtbench_pairs(folder: Path) -> tuple[pl.DataFrame, cw.Comparisons]:
     frame = pl.read_csv(folder / "labels.csv").with_columns(
         question=pl.format("{} turn {}", "question_id", "turn")
     )  # fmt: skip
-    pairs = cw.Comparisons.from_frame(
+    return frame, cw.Comparisons.from_frame(
         frame, left="model_a", right="model_b", outcome="label", annotator="worker", question="question"
     )
+
+
+def mtbench(folder: Path) -> dict[str, Any]:
+    frame, pairs = mtbench_pairs(folder)
     judge = "gpt4_pair"
     fits = {
         "people": cw.aggregate(pairs.without([judge]), "bradley-terry"),
@@ -242,12 +335,14 @@ def convarg(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["speed", "simulated", "real"])
-    parser.add_argument("--data", type=Path, help="the folder of data sets, for real")
+    parser.add_argument("part", choices=["speed", "simulated", "judges", "real", "heldout"])
+    parser.add_argument("--data", type=Path, help="the folder of data sets, for real and heldout")
     given = parser.parse_args()
-    if given.part == "real" and given.data is None:
-        parser.error("real needs --data")
-    found = {"speed": speed, "simulated": simulated}[given.part]() if given.part != "real" else real(given.data)
+    with_data: dict[str, Callable[[Path], Any]] = {"real": real, "heldout": heldout}
+    if given.part in with_data and given.data is None:
+        parser.error(f"{given.part} needs --data")
+    without: dict[str, Callable[[], Any]] = {"speed": speed, "simulated": simulated, "judges": judges}
+    found = with_data[given.part](given.data) if given.part in with_data else without[given.part]()
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**kept, given.part: found}, indent=1) + "\n", encoding="utf-8")
 

@@ -27,6 +27,12 @@ def ranking(crowd: Any) -> cw.Ranking:
 def test_weights_are_what_they_say(crowd: Any, ranking: cw.Ranking) -> None:
     table = cw.preference_weights(crowd.comparisons, ranking, kind="dict")
     assert len(table["weight"]) == int((crowd.comparisons.outcome != 2).sum())
+    whole = crowd.comparisons.to_frame("dict")
+    for name in ("left", "right", "annotator"):
+        whole[name] = np.asarray(whole[name])[table["row"]]
+    won = np.asarray(whole["outcome"])[table["row"]] == "left"
+    assert (np.where(won, whole["left"], whole["right"]) == table["chosen"]).all()
+    assert (whole["annotator"] == table["annotator"]).all()
     row = 17
     i, j, m = (table[k][row] for k in ("chosen", "rejected", "annotator"))
     assert table["probability"][row] == pytest.approx(ranking.probability(i, j))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -36,9 +37,9 @@ def test_a_leaderboard_is_written_and_drawn(pairs: Path, tmp_path: Path) -> None
     board = pl.read_csv(out)
     assert board["rank"].to_list() == sorted(board["rank"].to_list()) and board.height == 30
     assert {"score", "error", "low", "high", "rank_low", "rank_high", "wins", "losses", "ties"} <= set(board.columns)
-    assert "reliability" in pl.read_csv(people).columns
-    assert cw.Ranking.load(kept).method == "crowd-bt"
-    assert "crowd-bt: 30 items, 20 annotators, 2,000 answers" in stderr
+    assert "slope" in pl.read_csv(people).columns
+    assert cw.Ranking.load(kept).method == "judge-bt"
+    assert "judge-bt: 30 items, 20 annotators, 2,000 answers" in stderr
     assert "●" in stderr and "━" in stderr and "..." in stderr and "written:" in stderr
 
 
@@ -73,7 +74,7 @@ def test_parts_that_nothing_joins_are_told_of(tmp_path: Path) -> None:
     code, stdout, stderr = run(file, "--json")
     assert "Note: " in stderr and "2 parts" in stderr
     facts = json.loads(stdout)
-    assert facts["method"] == "bradley-terry"  # nobody is named: there is one annotator
+    assert facts["method"] == "judge-bt"
     assert code == 0 and facts["components"] == 2 and "2 parts" in facts["notes"][0]
 
 
@@ -196,3 +197,71 @@ def test_some_annotators_and_groups_by_name(verdicts: Path, tmp_path: Path) -> N
 def test_options_that_do_not_fit(verdicts: Path, words: tuple[str, ...], code: int, message: str) -> None:
     found, _, stderr = run(verdicts, *words)
     assert found == code and message in stderr
+
+
+@pytest.fixture
+def judgments(tmp_path: Path) -> Path:
+    """Three people and two judges, one of whom likes the first answer; longer answers win more."""
+    rng, scores, rows = np.random.default_rng(0), np.linspace(-1, 1, 5), []
+    for prompt in range(40):
+        here = scores + rng.normal(0, 0.7, 5)
+        for i, j in itertools.combinations(range(5), 2):
+            size = np.exp(rng.normal(5, 0.6, 2))
+            for who, lean in (("ann", 0), ("bob", 0), ("eva", 0), ("gpt-4", 0.2), ("claude-3", 1.2)):
+                a, b = (i, j) if rng.random() < 0.5 else (j, i)
+                z = 2 * (here[a] - here[b]) + lean + 0.5 * np.log2(size[0] / size[1]) * (1 if a == i else -1)
+                won = "model_a" if rng.random() < 1 / (1 + np.exp(-z)) else "model_b"
+                la, lb = size if a == i else size[::-1]
+                kind = "llm" if "-" in who else "human"
+                rows.append((f"m{a}", f"m{b}", won, who, prompt, la, lb, ["code", "math"][prompt % 2], kind))
+    file = tmp_path / "judgments.csv"
+    names = ["model_a", "model_b", "winner", "judge", "prompt", "size_a", "size_b", "category", "kind"]
+    pl.DataFrame(rows, schema=names, orient="row").write_csv(file)
+    return file
+
+
+def test_covariates_categories_two_items_and_an_anchor(judgments: Path, tmp_path: Path) -> None:
+    out, plot = tmp_path / "board.csv", tmp_path / "heat.svg"
+    code, _, stderr = run(judgments, "--control", "size", "--by", "category", "--versus", "m4", "m3", "--next", 2,
+                          "--anchor", "m0=1000", "--scale", "elo", "--out", out, "--plot", plot)  # fmt: skip
+    assert code == 0, stderr
+    board = pl.read_csv(out)
+    assert set(board["category"]) == {"all", "code", "math"} and board.height == 15
+    assert board.filter((pl.col("item") == "m0") & (pl.col("category") == "all"))["elo"][0] == pytest.approx(1000)
+    said = " ".join(stderr.split())
+    assert "Effects of what was controlled for" in said and "m4 against m3" in said and "ask about" in said
+    assert "Scores by category" in plot.read_text(encoding="utf-8") and "Scores by category" in said
+    code, stdout, _ = run(judgments, "--control", "size", "--versus", "m4", "m0", "--json", "--people", "ann,bob,eva")
+    facts = json.loads(stdout)
+    assert code == 0 and facts["versus"]["more"] == 0 and facts["effects"][0]["effect"] == "size"
+    assert [row["annotator"] for row in facts["judges"]] == ["claude-3", "gpt-4", "people"]
+    for words, message in (
+        (("--anchor", "m0"), "expected an item and a number"), (("--versus", "m4", "m9"), "There is no item 'm9'"),
+        (("--control", "mood"), "There is no column 'mood'"), (("--own", "gpt-4"), "expected judge=item"),
+    ):  # fmt: skip
+        more = ("--judges", "gpt-4") if words[0] == "--own" else ()
+        code, _, stderr = run(judgments, *words, *more)
+        assert code in (1, 2) and message in " ".join(stderr.split()), stderr
+
+
+def test_judges_beside_people(judgments: Path, tmp_path: Path) -> None:
+    out, page, panels = tmp_path / "judges.csv", tmp_path / "judges.html", tmp_path / "panels.csv"
+    words = ["judges", str(judgments), "--judge-column", "kind", "--own", "gpt-4=m4", "--cost", "gpt-4=10"]
+    result = CliRunner().invoke(app, [*words, "--out", str(out), "--html", str(page), "--panels", str(panels)])
+    assert result.exit_code == 0, result.stderr
+    table = pl.read_csv(out)
+    assert table["annotator"].to_list() == ["claude-3", "gpt-4", "people"]
+    assert table["position_low"][0] > 0.5 and table["position_low"][0] > table["position"][1]
+    assert all(row["kappa_low"] < row["kappa"] < row["kappa_high"] for row in table.to_dicts()[:2])
+    assert "Judges and people" in page.read_text(encoding="utf-8") and pl.read_csv(panels)["best"].sum() == 1
+    assert "Cheapest panel near the best" in result.stderr
+    result = CliRunner().invoke(app, ["judges", str(judgments), "--judges", "auto", "--json"])
+    assert "Taken for judges" in result.stderr and json.loads(result.stdout)["panels"]
+
+
+def test_outcomes_of_report_and_aggregate(tmp_path: Path) -> None:
+    file = tmp_path / "coded.csv"
+    file.write_text("left,right,winner\na,b,1\nb,a,2\na,b,0\n", encoding="utf-8")
+    for words in (["aggregate", str(file)], ["report", str(file), "--out", str(tmp_path / "r.html")]):
+        result = CliRunner().invoke(app, [*words, "--answers", "comparisons", "--outcomes", "1=left,2=right,0=tie"])
+        assert result.exit_code == 0, result.stderr

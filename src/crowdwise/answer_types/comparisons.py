@@ -3,10 +3,9 @@
 ============  =======================================================================================================
 finding       condition
 ============  =======================================================================================================
-``reversed``  the interval of the reliability is under one half
-``guessing``  it contains one half, with ``ENOUGH`` answers or more
-``position``  how often the first of two is chosen is ``MATTERS`` away from one half, and its interval does not contain
-              that
+``reversed``  the interval of the slope is under 0 (of the reliability, of the agreement: under one half)
+``guessing``  it contains 0 (one half), with ``ENOUGH`` answers or more
+``position``  the annotator leans to one side (:func:`crowdwise.answers.comparisons_base.leaning`)
 ``open``      more than one item may have the first place
 ``apart``     items without any comparison between them
 ============  =======================================================================================================
@@ -33,7 +32,7 @@ from crowdwise.trust.agreement_coefficients import Patterns, check_unweighted, r
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import begun, named, percent
 
-MATTERS, ENOUGH = 0.1, 20
+ENOUGH = 20
 FIRST = 8
 """Rows of the leaderboard that the first picture shows."""
 MOST_RANKINGS = 2000
@@ -52,7 +51,8 @@ class ComparisonRules(AnswerRules):
         ),
         "guessing": GUESSING,
         "position": FindingWords(
-            "The order of two decides", "Show every pair in both orders, or fit position-bt.", Verdict.LOOK
+            "The order of two decides", "Show every pair in both orders; judge-bt, the default, allows for it.",
+            Verdict.LOOK,
         ),
         "open": FindingWords("The first place is open", "Collect more answers on these."),
         "apart": FindingWords("Scores that cannot be compared", "Collect answers that link them."),
@@ -84,18 +84,19 @@ class ComparisonRules(AnswerRules):
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         people, items = frames["annotators"], frames["items"]
         names, n = people["annotator"], people["comparisons"]
-        rate = "reliability" if "reliability" in people else "agreement"
+        rate = next(name for name in ("slope", "reliability", "agreement") if name in people)
         low, middle, high = people[f"{rate}_low"], people[rate], people[f"{rate}_high"]
-        against = where(high < 0.5, -middle)
-        figures = [f"with the order in {percent(middle[m])} of {n[m]:,.0f} answers" for m in against]
+        none, share = 0.0 if rate == "slope" else 0.5, people["agreement"]
+        against = where(high < none, -middle)
+        figures = [f"with the order in {percent(share[m])} of {n[m]:,.0f} answers" for m in against]
         yield from line("reversed", "Answers the other way round", "annotator", names[against], figures)
-        blind = where((low <= 0.5) & (high >= 0.5) & (n >= ENOUGH), n)
-        figures = [f"{percent(middle[m])} of {n[m]:,.0f} answers" for m in blind]
+        blind = where((low <= none) & (high >= none) & (n >= ENOUGH), n)
+        figures = [f"{percent(share[m])} of {n[m]:,.0f} answers" for m in blind]
         yield from line("guessing", "May be guessing", "annotator", names[blind], figures)
-        if "first_rate" in people:
+        if "leans" in people:
             first = people["first_rate"]
-            for side, sure in (("first", people["first_rate_low"] > 0.5), ("second", people["first_rate_high"] < 0.5)):
-                lean = where(sure & (np.abs(first - 0.5) >= MATTERS), np.abs(first - 0.5))
+            for side, more in (("first", first > 0.5), ("second", first < 0.5)):
+                lean = where(people["leans"] & more, np.abs(first - 0.5))
                 figures = [percent(first[m] if side == "first" else 1.0 - first[m]) for m in lean]
                 yield from line("position", f"Prefers the {side} of two", "annotator", names[lean], figures)
         order = np.argsort(items["rank"], kind="stable")

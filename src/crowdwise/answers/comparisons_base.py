@@ -45,10 +45,10 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
     max_iter: Count = 100
     tol: Positive = 1e-10
 
-    def _spread(self, found: NewtonSolution, scores: Floats) -> Spread:
+    def _spread(self, found: NewtonSolution, scores: Floats, slope: Floats | None = None) -> Spread:
         """Standard errors where all comparisons are independent."""
         rng = np.random.default_rng(self.random_state)
-        return comparisons_uncertainty.covariance(found.end, scores, free=self.prior == 0.0, rng=rng)
+        return comparisons_uncertainty.covariance(found.end, scores, free=self.prior == 0.0, rng=rng, slope=slope)
 
     def _scored(
         self, found: NewtonSolution, N: int, likelihood: Likelihood, spread: Spread | None = None
@@ -57,13 +57,24 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
         s = found.x[:N] - found.x[:N].mean()
         spread = self._spread(found, s) if spread is None else spread
         out = found.rounds.outcome | {"scores": s, "errors": spread.scores, "draws": spread.draws}
-        logit, position = split(likelihood, found.theta)
+        own, position = split(likelihood, found.theta)
         if likelihood.reliable:
-            out |= {"reliability": 1.0 / (1.0 + np.exp(-logit)), "reliability_error": spread.theta[: len(logit)]}
+            out |= {"reliability": 1.0 / (1.0 + np.exp(-own)), "reliability_error": spread.theta}
+        if likelihood.sloped:
+            out |= {"slope": own, "slope_error": spread.theta[: len(own)]}
         if likelihood.placed:
-            out |= {"position": position, "position_error": spread.theta[len(logit) :]}
+            out |= {"position": position, "position_error": spread.theta[len(own) :]}
         if likelihood.ties:
             out |= {"tie": float(found.x[N]), "tie_error": float(spread.shared[0])}
+        if likelihood.covariates:
+            K = likelihood.covariates
+            out |= {"effects": found.x[-K:], "effect_errors": spread.shared[-K:]}
+            out |= {} if spread.freedom is None else {"effect_freedom": spread.freedom[len(found.x) - K : len(found.x)]}
+        if spread.freedom is not None:
+            M, first = len(position) or len(own), len(found.x)
+            out["freedom"] = spread.freedom[:N]
+            out |= {f"{name}_freedom": spread.freedom[at : at + M]
+                    for name, at in (("slope", first), ("position", first + len(own))) if name in out}  # fmt: skip
         return out
 
     def _connected(self, items: Any, matches: Matches, part: Any, notes: Sequence[str] = ()) -> dict[str, Any]:
@@ -116,11 +127,8 @@ def leaning(table: Comparisons, scores: Floats) -> dict[str, Any]:
     return {"decided": n, "first": first / size, "expected": expected / size, "leans": leans}
 
 
-def leaning_note(table: Comparisons, scores: Floats, allowed_for: bool, limit: int = 3) -> list[str]:
-    """A sentence about annotators who lean to one side, where there are some."""
-    if not table.placed:
-        return []
-    found = leaning(table, scores)
+def leaning_note(table: Comparisons, found: dict[str, Any], allowed_for: bool, limit: int = 3) -> list[str]:
+    """A sentence about annotators who lean to one side (``found`` by :func:`leaning`), where there are some."""
     who = np.flatnonzero(found["leans"])
     if len(who) == 0:
         return []
@@ -135,7 +143,7 @@ def leaning_note(table: Comparisons, scores: Floats, allowed_for: bool, limit: i
             f"decided answers, where the scores expect {fair:.0%}"
         )
     more = f"; and {len(who) - limit} more" if len(who) > limit else ""
-    better = "The scores do not allow for it: crowd-bt with position=True does, and position-bt."
+    better = "The scores do not allow for it: judge-bt does."
     end = "The scores allow for it." if allowed_for else better
     text = f"{'; '.join(parts)}{more}. {end}"
     return [f"Leaning to one side: {text}"]

@@ -2,12 +2,10 @@
 
 =================  ===================================================================================
 ``bradley-terry``  P(i beats j) = sigmoid(s_i - s_j)                                       Bradley, Terry 1952
+``judge-bt``       P_m(i beats j) = sigmoid(a_m (s_i - s_j) + b_m) where i is shown first: the default
+``position-bt``    P_m(i beats j) = sigmoid(s_i - s_j + b_m)
 ``crowd-bt``       P_m(i beats j) = eta_m sigmoid(s_i - s_j) + (1 - eta_m) sigmoid(s_j - s_i)   Chen et al. 2013
-``position-bt``    P_m(i beats j) = sigmoid(s_i - s_j + b_m) where i is shown first
 =================  ===================================================================================
-
-``crowd-bt`` has positions as well, s_i - s_j + b_m in the place of s_i - s_j, where the order of the items is known and
-does not depend on the items (``position="auto"``).
 
 Ties are an outcome of their own (Davidson 1970), whose probability is the same for (s_i, s_j) and (s_j, s_i):
 
@@ -17,6 +15,7 @@ Ties are an outcome of their own (Davidson 1970), whose probability is the same 
 symbol        code            shape   meaning
 ============  ==============  ======  ==========================================================
 s_i           ``scores``      N       score, on the scale of log odds; they sum to zero
+a_m           ``slope``       M       how much of the differences an annotator sees: 0 none, 1 as the mean annotator
 eta_m         ``reliability`` M       1 an expert, 1/2 answers at random, 0 always reverses
 b_m           ``position``    M       log odds in favour of the item shown first
 log nu        ``tie``                 two equal items tie with probability nu / (2 + nu)
@@ -42,13 +41,14 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from crowdwise.answers import comparisons_connectivity, comparisons_matches, comparisons_uncertainty
-from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, item_counts, leaning_note
+from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, item_counts, leaning, leaning_note
 from crowdwise.answers.comparisons_connectivity import order_note, positions_known
-from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, split
+from crowdwise.answers.comparisons_covariates import design
+from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, log_likelihood, split
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import NewtonSolution, maximise, separated
 from crowdwise.answers.comparisons_uncertainty import evidence
-from crowdwise.core.constraints import Check, Count, Positive, is_number
+from crowdwise.core.constraints import Check, Count, NonNegative, Positive, is_number
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats
 from crowdwise.core.parameters import declared
@@ -57,8 +57,6 @@ from crowdwise.errors import InputError
 
 MAX_START = 3.0
 """The largest reliability, in log odds, that a fit starts from."""
-FIRST_SPREAD, SPREAD_ROUNDS, SPREADS = 0.5, 3, (0.05, 3.0)
-"""The spread of positions that a fit starts from, how often it is learned again, and the least and the largest."""
 LEARNED = ((2.0, 1.0), (4.0, 1.0), (10.0, 1.0), (20.0, 1.0), (50.0, 1.0))
 """The Beta distributions of reliabilities among which ``reliability="learned"`` chooses."""
 
@@ -76,8 +74,10 @@ class PairModel(ScoreModel[Comparisons]):
     table: ClassVar[type] = Comparisons
     ties: Literal["davidson", "half", "drop"] = "davidson"
 
-    def _matches(self, table: Comparisons, *, by_annotator: bool, placed: bool = False) -> Matches:
-        matches = Matches.of(table, ties=self.ties, by_annotator=by_annotator, placed=placed)
+    def _matches(
+        self, table: Comparisons, *, by_annotator: bool, placed: bool = False, covariates: Floats | None = None
+    ) -> Matches:
+        matches = Matches.of(table, ties=self.ties, by_annotator=by_annotator, placed=placed, covariates=covariates)
         if len(matches.winner) == 0:
             raise InputError("No comparison is left: all are ties, which ties='drop' leaves out. Use ties='davidson'.")
         if self.prior == 0.0:
@@ -99,10 +99,13 @@ class PairModel(ScoreModel[Comparisons]):
     ) -> dict[str, Any]:
         """The fields of the result: what was found, and what is counted."""
         part = comparisons_connectivity.components(table.left, table.right, table.n_items)
-        notes = [*(notes or ()), *leaning_note(table, found["scores"], "position" in found), *order_note(table)]
+        notes, counts = list(notes or ()), annotator_counts(table, found["scores"])
+        if table.placed:
+            lean = leaning(table, found["scores"])
+            notes += [*leaning_note(table, lean, "position" in found), *order_note(table)]
+            counts |= {"leans": lean["leans"].astype(np.float64)}
         return found | self._connected(table.items, matches, part, notes) | {
-            "counts": item_counts(table), "annotator_counts": annotator_counts(table, found["scores"]),
-            "placed": table.placed,
+            "counts": item_counts(table), "annotator_counts": counts, "placed": table.placed,
         }  # fmt: skip
 
 
@@ -127,6 +130,7 @@ class GroupedPairs(PairModel):
         found: NewtonSolution,
         model: Likelihood,
         notes: list[str] | None = None,
+        covariates: Floats | None = None,
     ) -> dict[str, Any]:
         """The fields of the result, with errors by question where there are questions."""
         if self.errors == "clustered" and table.question is None:
@@ -136,9 +140,12 @@ class GroupedPairs(PairModel):
             )
         N, notes = table.n_items, list(notes or ())
         s = found.x[:N] - found.x[:N].mean()
-        spread, extra = self._spread(found, s), dict[str, Any]()
+        slope = split(model, found.theta)[0] if model.sloped else None
+        spread, extra = self._spread(found, s, slope), dict[str, Any]()
         if table.question is not None and self.errors != "independent":
-            rows = Matches.of(table, ties=self.ties, by_annotator=model.effect != "plain", grouped=True)
+            rows = Matches.of(
+                table, ties=self.ties, by_annotator=model.effect != "plain", grouped=True, covariates=covariates
+            )
             unplaced = np.bincount(matches.annotator, np.abs(matches.sign), matches.n_annotators) == 0.0
             if model.placed and unplaced.any():
                 rows = replace(rows, sign=np.where(unplaced[rows.annotator], 0.0, rows.sign))
@@ -147,9 +154,9 @@ class GroupedPairs(PairModel):
             if got.spread is None and self.errors == "clustered":
                 raise InputError(f"Errors cannot be clustered by question: {got.why_not}. Take errors='independent'.")
             if got.spread is None:
-                notes.append(
-                    f"Errors treat all comparisons as independent and do not allow for questions: {got.why_not}."
-                )
+                caveat = f"Errors treat all comparisons as independent, which is too sure: {got.why_not} (questions)."
+                notes.append(caveat)
+                extra = {"caveat": caveat}
             else:
                 ratio = float(np.exp(np.log(got.spread.scores / np.maximum(spread.scores, 1e-300)).mean()))
                 notes.append(
@@ -202,6 +209,143 @@ class BradleyTerry(GroupedPairs):
         return self._board(answers, matches, found, model)
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, (tuple, list)) and all(isinstance(v, str) for v in value))
+
+
+FIRST_SPREAD, SPREADS, SPREAD_ROUNDS = 0.5, (0.02, 3.0), 30
+"""The spread of slopes and positions that a fit starts from, the least and the largest, and how often it is learned."""
+STEPS = 2
+"""Newton steps between two of these."""
+USUAL, USUAL_WEIGHT = 0.3, 1.0
+"""The usual spread of slopes and of positions, and for how many annotators it counts."""
+
+
+@declared
+class JudgeBT(GroupedPairs):
+    """Bradley-Terry with a slope and a position for every annotator, both drawn towards those of the crowd.
+
+    The slope a_m multiplies the differences of scores: 1 is the mean annotator, 0 answers whatever the items are, below
+    0 prefers the worse. The position b_m is added, whatever the slope. Slopes are Normal(mu, sigma²), positions
+    Normal(mean, tau²); the four numbers are learned (empirical Bayes), so that an annotator of few answers is as the
+    crowd is, and all are where they do not differ.
+
+    Scores multiplied by c and slopes divided by it have the same likelihood. The scale is that at which the mean of the
+    absolute slopes is 1. A maximum over scores and slopes would draw slopes to a point above their mean, since that has
+    the smaller penalty. So the scores maximise the likelihood in which slopes are integrated out, to second order: a
+    slope with the posterior variance v_m takes sum over the answers of m of p (1 - p) v_m (s_i - s_j)² / 2 off.
+
+    Parameters
+    ----------
+    slopes
+        ``"learned"``; or the standard deviation of slopes around 1, 0 for none.
+    position
+        Whether annotators have a position. ``"auto"``: those who saw the items in both orders, or enough of them in an
+        order that does not depend on the items (:mod:`crowdwise.answers.comparisons_connectivity`).
+
+    control
+        Covariates: columns of the two answers (:mod:`crowdwise.answers.comparisons_covariates`) whose effect on the
+        verdict is estimated, and is not in the scores.
+    control_by_judge
+        Whether each annotator has effects of their own.
+
+    >>> import crowdwise as cw
+    >>> slopes = (1.6, 1.2, 0.8, 0.4)
+    >>> crowd = cw.simulate.comparisons(12, n_annotators=4, n_comparisons=6000, slopes=slopes, position=1.0)
+    >>> ranking = JudgeBT().fit(crowd.comparisons).consensus_
+    >>> [bool(abs(found - true).max() < 0.2) for found, true in ((ranking.slope, slopes), (ranking.position, 1.0))]
+    [True, True]
+    """
+
+    key: ClassVar[str] = "judge-bt"
+
+    slopes: Literal["learned"] | NonNegative = "learned"
+    position: Literal["auto"] | bool = "auto"
+    control: Annotated[Any, Check(_are_names, "names of covariates, a list or with commas")] = ()
+    control_by_judge: bool = False
+    max_iter: Count = 200
+    tol: Positive = 1e-9
+
+    def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
+        if self.position is True and not answers.placed:
+            raise unplaced("position=True", "position=False")
+        known = positions_known(answers) if self.position == "auto" else np.full(answers.n_annotators, self.position)
+        placed, sloped = bool(known.any()), answers.n_annotators > 1 and self.slopes != 0.0
+        names = [v.strip() for v in self.control.split(",")] if isinstance(self.control, str) else list(self.control)
+        labels, X = design(answers, names, self.control_by_judge) if names else ([], None)
+        unit = np.ones(0) if X is None else np.sqrt((X**2).mean(axis=0))
+        X = None if X is None else X / unit
+        matches = self._matches(answers, by_annotator=placed or sloped, placed=placed, covariates=X)
+        if placed and not known.all():
+            matches = replace(matches, sign=np.where(known[matches.annotator], matches.sign, 0.0))
+        effect = {(True, True): "judges", (True, False): "slope", (False, True): "position"}.get(
+            (sloped, placed), "plain"
+        )
+        model = self._likelihood(matches, effect, spread=FIRST_SPREAD, covariates=len(labels))
+        if sloped:
+            model = replace(model, slopes=(1.0, FIRST_SPREAD if self.slopes == "learned" else float(self.slopes)))
+        M = matches.n_annotators
+        theta = np.concatenate([np.ones(M if sloped else 0), np.zeros(M if placed else 0)])
+        model, found = self._learned(matches, model, theta, known, callback)
+        out = self._board(answers, matches, found, model, covariates=X)
+        for name in ("position", "position_error") if placed else ():
+            out[name] = np.where(known, out[name], np.nan)
+        if labels:
+            out |= {"effect_names": labels} | {name: out[name] / unit for name in ("effects", "effect_errors")}
+        return out
+
+    def _learned(
+        self, matches: Matches, model: Likelihood, theta: Floats, known: Any, callback: Callback | None
+    ) -> tuple[Likelihood, NewtonSolution]:
+        """The optimum, with the spreads of slopes and positions."""
+        x, M, N = start(matches, model), matches.n_annotators, matches.n_items
+        for turn in range(SPREAD_ROUNDS if len(theta) else 0):
+            rough = maximise(MatchObjective(matches, model), x, theta, max_iter=STEPS, tol=1e-6)
+            x, theta = rough.x, rough.theta
+            slope, place = split(model, theta)
+            d, mix = separated(rough.end)
+            variance = comparisons_uncertainty.own_variance(d.D, mix)
+            new = model
+            if model.sloped:
+                scale = float(np.abs(slope).mean()) * (1.0 if slope.mean() >= 0.0 else -1.0)
+                x[:N], slope = x[:N] * scale, slope / scale
+                v, sd = variance[:M] / scale**2, model.slopes[1] / abs(scale)
+                mean = float(slope.mean()) if self.slopes == "learned" else 1.0
+                sd = _spread(slope - mean, v, sd) if self.slopes == "learned" else float(self.slopes)
+                theta = np.concatenate([slope, place])
+                rows = log_likelihood(matches, replace(model, doubt=None), x, theta)[1]
+                new = replace(new, slopes=(mean, sd), doubt=matches.weight * rows["v"] * v[matches.annotator])
+            if model.placed:
+                gap = (place - x[model.mean_at(N)])[known]
+                new = replace(new, spread=_spread(gap, variance[-M:][known], model.spread))
+            moved = [abs(np.log(new.spread / model.spread)), abs(np.log(new.slopes[1] / model.slopes[1]))]
+            model = new
+            if turn > 1 and max(moved) < 0.02:
+                break
+        found = self._maximum(matches, model, theta, callback, x)
+        if model.sloped:  # exactly on the scale, and with the curvature of the likelihood alone
+            slope, place = split(model, found.theta)
+            scale = float(np.abs(slope).mean())
+            found.x[:N] *= scale
+            model = replace(model, doubt=None, slopes=(model.slopes[0] / scale, model.slopes[1] / scale))
+            theta = np.concatenate([slope / scale, place])
+            end = MatchObjective(matches, model).at(found.x, theta).derivatives
+            exact = end(True)
+            if not (separated(exact)[0].D > 0.0).all():
+                exact = end(False)
+            found = replace(found, theta=theta, end=exact)
+        return model, found
+
+
+def _spread(gap: Floats, variance: Floats, spread: float) -> float:
+    """The standard deviation of numbers from their estimates: their squares over the share of them that the answers,
+    and not the prior, decide (MacKay 1992), one less for their mean; with ``USUAL`` for ``USUAL_WEIGHT`` more."""
+    decided = np.clip(1.0 - variance / spread**2, 0.0, 1.0)
+    free = float(decided.sum()) - float(decided.mean())
+    square = (float((gap**2).sum()) + USUAL_WEIGHT * USUAL**2) / (free + USUAL_WEIGHT)
+    return float(np.clip(np.sqrt(square), *SPREADS))
+
+
 def _is_beta(value: Any) -> bool:
     pair = isinstance(value, (tuple, list)) and len(value) == 2 and all(is_number(v) and v > 0.5 for v in value)
     return pair and value[0] > value[1]
@@ -224,12 +368,6 @@ class CrowdBT(GroupedPairs):
     reliability
         (a, b), above 1/2: the prior of reliabilities is Beta(a, b). ``"learned"``: the most probable of a few such
         distributions, by Laplace's approximation to the probability of all answers.
-    position
-        Whether each annotator has a preference for the item shown first, too (b_m, as in ``position-bt``). ``"auto"``:
-        those annotators who saw the items in both orders, or enough of them in an order that does not depend on the
-        items (:mod:`crowdwise.answers.comparisons_connectivity`).
-    spread
-        Standard deviation of these log odds around their common mean; ``"learned"`` from their own spread.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.comparisons(20, n_annotators=40, n_comparisons=3000, reversed_=0.3, random_state=0)
@@ -242,19 +380,11 @@ class CrowdBT(GroupedPairs):
     reliability: Literal["learned"] | Annotated[
         Any, Check(_is_beta, "two numbers (a, b) above 1/2 of a Beta distribution, of which a is the larger")
     ] = (10.0, 1.0)  # fmt: skip
-    position: Literal["auto"] | bool = "auto"
-    spread: Positive | Literal["learned"] = "learned"
     max_iter: Count = 200
     tol: Positive = 1e-7
 
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
-        if self.position is True and not answers.placed:
-            raise unplaced("position=True", "position=False")
-        known = positions_known(answers) if self.position == "auto" else np.full(answers.n_annotators, self.position)
-        placed = bool(known.any())
-        matches = self._matches(answers, by_annotator=True, placed=placed)
-        if placed:  # those whose position is not known have none
-            matches = replace(matches, sign=np.where(known[matches.annotator], matches.sign, 0.0))
+        matches = self._matches(answers, by_annotator=True)
         if self.reliability == "learned" and answers.n_items > comparisons_matches.DENSE:
             raise InputError(
                 f"reliability='learned' is for up to {comparisons_matches.DENSE:,} items and there are "
@@ -264,12 +394,8 @@ class CrowdBT(GroupedPairs):
         choices = LEARNED if self.reliability == "learned" else [self.reliability]
         best: tuple[float, Likelihood, NewtonSolution] | None = None
         for a, b in choices:
-            beta = (float(a) - 0.5, float(b) - 0.5)
-            if placed:
-                model, found = self._placed(matches, beta, x, eta, callback)
-            else:
-                model = self._likelihood(matches, "reliable", beta=beta)
-                found = self._mirrored(matches, model, x, eta, callback)
+            model = self._likelihood(matches, "reliable", beta=(float(a) - 0.5, float(b) - 0.5))
+            found = self._mirrored(matches, model, x, eta, callback)
             value = evidence(found, model) if len(choices) > 1 else 0.0
             if best is None or value > best[0]:
                 best = value, model, found
@@ -284,10 +410,7 @@ class CrowdBT(GroupedPairs):
         if len(choices) > 1:
             a, b = model.beta
             notes.append(f"The prior of reliabilities was learned: Beta({a + 0.5:g}, {b + 0.5:g}).")
-        out = self._board(answers, matches, found, model, notes)
-        for name in ("position", "position_error") if placed else ():
-            out[name] = np.where(known, out[name], np.nan)
-        return out
+        return self._board(answers, matches, found, model, notes)
 
     def _start(self, table: Comparisons, matches: Matches) -> tuple[Floats, Floats]:
         """Scores and reliabilities to start from: plain Bradley-Terry, then once more with every annotator weighted by
@@ -310,32 +433,12 @@ class CrowdBT(GroupedPairs):
         said = np.bincount(matches.annotator[d], matches.weight[d], matches.n_annotators)
         theta = np.log(said * eta + a) - np.log(said * (1.0 - eta) + b)
         theta = np.clip(theta, -MAX_START, MAX_START)  # near 0 or 1 the first steps would be short
-        if model.placed:
-            x, theta = np.append(x, 0.0), np.append(theta, np.zeros(len(theta)))
         found = self._maximum(matches, model, theta, callback, x)
-        if float(np.tanh(split(model, found.theta)[0] / 2.0).sum()) < 0.0:
+        if float(np.tanh(found.theta / 2.0).sum()) < 0.0:
             mirror = found.x.copy()
             mirror[: matches.n_items] *= -1.0
-            mirror[matches.n_items + int(model.ties) :] *= -1.0
             found = self._maximum(matches, model, -found.theta, callback, mirror)
         return found
-
-    def _placed(
-        self, matches: Matches, beta: tuple[float, float], x: Floats, eta: Floats, callback: Callback | None
-    ) -> tuple[Likelihood, NewtonSolution]:
-        """The optimum with positions; their spread is that of their estimates and of what these leave open (EM)."""
-        spread = FIRST_SPREAD if self.spread == "learned" else float(self.spread)
-        model = self._likelihood(matches, "both", beta=beta, spread=spread)
-        found = self._mirrored(matches, model, x, eta, callback)
-        for _ in range(SPREAD_ROUNDS if self.spread == "learned" else 0):
-            b, M = split(model, found.theta)[1], matches.n_annotators
-            open_ = 1.0 / separated(found.end)[0].D[M:]
-            new = float(np.clip(np.sqrt(((b - found.x[-1]) ** 2 + open_).mean()), *SPREADS))
-            if abs(np.log(new / spread)) < 0.1:
-                break
-            spread, model = new, replace(model, spread=new)
-            found = self._maximum(matches, model, found.theta, callback, found.x)
-        return model, found
 
 
 def unplaced(what: str, instead: str) -> InputError:

@@ -11,6 +11,9 @@ first and the other; of all other annotators where there are no people) and by w
 ``self_preference`` log odds in favour of answers that the judge, or a model of the same name, gave itself
 ==================  =============================================================================================
 
+``agreement``, ``kappa`` and ``drift`` are those of a judge's verdicts with the people's on the same items and question.
+A panel of judges is worth M / (1 + (M - 1) r) independent ones, r the mean correlation of their mistakes.
+
 Errors are clustered by question where there are questions, and allow for those of the scores. A bias is empty where the
 columns do not allow it: the order is not known or never varies, there are no lengths, no item is the judge's own.
 """
@@ -21,25 +24,32 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from crowdwise.answers.comparisons_bradley_terry import BradleyTerry
 from crowdwise.answers.comparisons_connectivity import in_one_order
-from crowdwise.core.constraints import Fraction, checked
+from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.intervals import quantile
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.data.encoding import Mask
 from crowdwise.data.frames import make_frame
-from crowdwise.errors import ConnectionWarning, InputError, listing
+from crowdwise.errors import ConnectionWarning, InputError, Option, Remedy, listing, warn
 
-MODELS = re.compile(
-    r"gpt|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|command-?r|grok|palm|bard|judge|llm|(^|[^a-z])(phi|o[134])([^a-z]|$)"
+FAMILIES = (
+    "gpt|claude|gemini|gemma|llama|vicuna|alpaca|mistral|mixtral|ministral|qwen|deepseek|command|grok|palm|bard|phi|o1|o3|o4|"
+    "pandalm|prometheus|auto-?j|nova|kimi|glm|chatglm|yi|sonnet|opus|haiku|jamba|dbrx|falcon|wizardlm|nemotron|olmo|granite|ernie|"
+    "hunyuan|doubao|minimax|solar|skywork|internlm|baichuan|reka|titan|flan|t5|davinci|chatgpt"
 )
-"""Names that are those of language models."""
+MODELS = re.compile(rf"^(.*[^a-z])?({FAMILIES})([^a-z].*|\d.*)?$|judge|llm")
+"""Names that are those of language models..."""
+FIRST_NAMES = {"claude", "gemma", "bard", "nova", "opus", "sonnet", "reka", "yi", "titan"}
+"""... and of these the ones that a person may have: alone, they are not taken for a model."""
+PEOPLE = {"human", "person", "people", "expert", "author", "crowd", "user", "worker", "rater"}
 MIN_DECIDED = 20
 """With fewer decided answers nothing is said about what a judge favours."""
 DRAWS = 40
@@ -54,6 +64,8 @@ def judge_table(
     comparisons: Comparisons,
     judges: Sequence[Any] | None = None,
     *,
+    people: Sequence[Any] | None = None,
+    column: str | None = None,
     own: Mapping[Any, Any] | None = None,
     level: Fraction = 0.95,
     kind: str | None = None,
@@ -65,10 +77,14 @@ def judge_table(
     comparisons
         Of judges and of people (or of judges alone: then agreement is empty). Agreement is that of two decided answers
         on the same two items and question.
-    judges
-        Which annotators are judges; by default those with the name of a language model.
+    judges, people
+        Which annotators are judges, and which are people; with one of both, all others are the other. By default those
+        with the name of a language model are judges, and a warning says who was taken for what.
+    column
+        A column that was kept (``keep``) and says of each row whether a person gave it (human, person, expert...) or a
+        judge (anything else).
     own
-        Judge -> the item or items that it made itself; by default those whose name the judge's begins with.
+        Judge -> the item or items that it made itself; by default those with its name, or one that begins so.
     level
         The level of the intervals.
     kind
@@ -77,22 +93,27 @@ def judge_table(
     Returns
     -------
     Columns ``annotator``, ``comparisons``, ``tie_rate``, ``agreement`` (and how many ``pairs`` of answers it is of),
+    ``kappa`` (Cohen's, of the same verdicts with ties), ``drift`` (log odds of agreeing, per standard deviation of
+    time),
     ``first_rate`` (empty where the order never varies), ``flip_rate`` (of items and questions that were judged in both
     orders, the share in which the same side won twice), ``position``, ``verbosity`` and ``self_preference``, each of
     these and the agreement with its ends.
     """
-    is_judge = _judges(comparisons, judges)
-    people = comparisons.select(~is_judge[comparisons.annotator])
+    is_judge, is_person = who_judges(comparisons, judges, people, column)
+    by_people = comparisons.select(is_person[comparisons.annotator])
     columns: dict[str, list[Any]] = {}
     for m in np.flatnonzero(is_judge).tolist():
         mine = comparisons.select(comparisons.annotator == m)
-        others = people if people.n_answers else comparisons.select(comparisons.annotator != m)
+        others = by_people if by_people.n_answers else comparisons.select(comparisons.annotator != m)
         made = _own_items(comparisons, comparisons.annotators[m], own)
-        row = _counts(mine) | _agreement(mine, people, level) | _biases(mine, others, made, level)
+        row = _counts(mine) | _agreement(mine, by_people, level) | _kappa(mine, by_people, level)
+        row |= _drift(mine, by_people, level) | _biases(mine, others, made, level)
         _add(columns, {"annotator": str(comparisons.annotators[m])} | row)
-    if people.n_answers:
-        row = _counts(people) | _agreement(people, people, level)
-        _add(columns, {"annotator": "people"} | row | _biases(people, people, np.zeros(people.n_items, bool), level))
+    if by_people.n_answers:
+        row = _counts(by_people) | _agreement(by_people, by_people, level)
+        row |= {f"{name}{end}": np.nan for name in ("kappa", "drift") for end in ("", "_low", "_high")}
+        made = np.zeros(comparisons.n_items, bool)
+        _add(columns, {"annotator": "people"} | row | _biases(by_people, by_people, made, level))
     return make_frame({name: np.array(values) for name, values in columns.items()}, kind or comparisons.kind)
 
 
@@ -101,17 +122,53 @@ def _add(columns: dict[str, list[Any]], row: dict[str, Any]) -> None:
         columns.setdefault(name, []).append(value)
 
 
-def _judges(table: Comparisons, given: Sequence[Any] | None) -> Mask:
-    if given is None:
-        found = np.array([bool(MODELS.search(str(name).lower())) for name in table.annotators.tolist()])
-        if not found.any():
+def who_judges(
+    table: Comparisons, judges: Sequence[Any] | None, people: Sequence[Any] | None = None, column: str | None = None
+) -> tuple[Mask, Mask]:
+    """M and M: who is a judge, and who is a person; a warning where that was guessed by names."""
+    M = table.n_annotators
+    if column is not None:
+        word = np.array([str(v).strip().lower() for v in table.kept(column)], dtype=object)
+        human = np.array([any(w.startswith(p) for p in PEOPLE) for w in word.tolist()])
+        by, n = np.bincount(table.annotator, human, M), np.bincount(table.annotator, minlength=M)
+        mixed = (by > 0) & (by < n)
+        if mixed.any():
             raise InputError(
-                f"No annotator has the name of a language model: {listing(table.annotators)}. Name them: judges=[...]."
+                f"Column {column!r} takes {listing(table.annotators[mixed])} for a person and for a judge."
             )
-        return found
-    at = encoding.locate(encoding.to_vocabulary(list(given)), table.annotators)
+        found = (by == 0) & (n > 0)
+        if not found.any() or found.all():
+            raise InputError(f"Column {column!r} says that all are {'judges' if found.all() else 'people'}.")
+        return found, ~found & (n > 0)
+    named = [None if names is None else _named(table, names) for names in (judges, people)]
+    if named[0] is not None and named[1] is not None:
+        if (named[0] & named[1]).any():
+            raise InputError(f"Both a judge and a person: {listing(table.annotators[named[0] & named[1]])}.")
+        return named[0], named[1]
+    if named[0] is not None:
+        return named[0], ~named[0]
+    if named[1] is not None:
+        return ~named[1], named[1]
+    lower = [str(name).lower() for name in table.annotators.tolist()]
+    found = np.array([bool(MODELS.search(name)) and name not in FIRST_NAMES for name in lower])
+    if not found.any():
+        raise InputError(
+            f"No annotator has the name of a language model: {listing(table.annotators)}. Name them: judges=[...].",
+            remedy=Remedy("Say who judges with {}, or who is a person with {}.", Option("judges"), Option("people")),
+        )
+    rest = f"for people: {listing(table.annotators[~found], 8)}" if not found.all() else "nobody for a person"
+    warn(
+        f"Taken for judges, by their names: {listing(table.annotators[found], 12)}; {rest}. Say judges or people if "
+        "that is wrong."
+    )
+    return found, ~found
+
+
+def _named(table: Comparisons, names: Sequence[Any]) -> Mask:
+    names = [names] if isinstance(names, str) else list(names)
+    at = encoding.locate(encoding.to_vocabulary(names), table.annotators)
     if (at < 0).any() or not len(at):
-        missing = [name for name, place in zip(given, at.tolist(), strict=True) if place < 0]
+        missing = [name for name, place in zip(names, at.tolist(), strict=True) if place < 0]
         raise InputError(f"There is no annotator {listing(missing)}: there are {listing(table.annotators)}.")
     found = np.zeros(table.n_annotators, dtype=bool)
     found[at] = True
@@ -121,8 +178,9 @@ def _judges(table: Comparisons, given: Sequence[Any] | None) -> Mask:
 def _own_items(table: Comparisons, judge: Any, own: Mapping[Any, Any] | None) -> Mask:
     """N: which items the judge made itself."""
     if own is None:
-        me = _plain(judge)
-        return np.array([len(_plain(x)) >= 4 and me.startswith(_plain(x)) for x in table.items.tolist()])
+        me = _plain(str(judge).split("|")[0])
+        names = [_plain(x) for x in table.items.tolist()]
+        return np.array([min(len(x), len(me)) >= 4 and (me.startswith(x) or x.startswith(me)) for x in names])
     mine = own.get(judge, ())
     mine = [mine] if isinstance(mine, str) or not isinstance(mine, (Sequence, np.ndarray, set)) else list(mine)
     at = encoding.locate(encoding.to_vocabulary(mine), table.items) if mine else np.empty(0, np.int64)
@@ -198,6 +256,122 @@ def _agreement(one: Comparisons, people: Comparisons, level: float) -> dict[str,
     reach = quantile(level) * float(np.sqrt((gap**2).sum())) / n
     low, high = max(0.0, rate - reach), min(1.0, rate + reach)
     return {"agreement": rate, "agreement_low": low, "agreement_high": high, "pairs": round(n)}
+
+
+def _units(one: Comparisons, people: Comparisons) -> tuple[Ints, Ints, Floats]:
+    """Of the items and questions that a judge and people judged: which, the judge's verdict (first, second, tie), and
+    the shares of the people's verdicts."""
+    mine, theirs = one.votes(), people.votes()
+    at = encoding.locate(mine.items, theirs.items)
+    share = np.zeros((len(theirs), 3))
+    np.add.at(share, (theirs.item, theirs.label), 1.0)
+    share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+    rows = np.flatnonzero(at[mine.item] >= 0)
+    return mine.item[rows], mine.label[rows], share[at[mine.item[rows]]]
+
+
+def _kappa(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
+    """Cohen's kappa of a judge with a person drawn at random on each unit, by a jackknife of units."""
+    nothing = {"kappa": np.nan, "kappa_low": np.nan, "kappa_high": np.nan}
+    if not people.n_answers:
+        return nothing
+    _, said, share = _units(one, people)
+    n = len(said)
+    if n < MIN_DECIDED:
+        return nothing
+    cells = np.zeros((n, 3, 3))
+    cells[np.arange(n), said] = share
+    total = cells.sum(axis=0)
+
+    def kappa(tables: Floats) -> Floats:
+        p = tables / tables.sum(axis=(-2, -1), keepdims=True)
+        chance = (p.sum(axis=-1) * p.sum(axis=-2)).sum(axis=-1)
+        return np.asarray((np.trace(p, axis1=-2, axis2=-1) - chance) / np.maximum(1.0 - chance, 1e-12))
+
+    value, without = float(kappa(total)), kappa(total - cells)
+    reach = quantile(level) * float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
+    return {"kappa": value, "kappa_low": max(-1.0, value - reach), "kappa_high": min(1.0, value + reach)}
+
+
+def _drift(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
+    """Log odds of agreeing with the people's most frequent verdict, per standard deviation of time."""
+    nothing = {"drift": np.nan, "drift_low": np.nan, "drift_high": np.nan}
+    if one.timestamp is None or not people.n_answers:
+        return nothing
+    when = np.asarray(one.timestamp)
+    when = when.astype("datetime64[us]").astype(np.float64) if when.dtype.kind == "M" else when.astype(np.float64)
+    unit, said, share = _units(one, people)
+    N = one.n_items
+    key = (
+        np.minimum(one.left, one.right).astype(np.int64) * N + np.maximum(one.left, one.right) + _question(one) * N * N
+    )
+    _, at = np.unique(key, return_inverse=True)
+    time = np.bincount(at, when) / np.bincount(at)
+    time = time[unit]
+    if len(said) < MIN_DECIDED or not np.isfinite(time).all() or time.std() == 0.0:
+        return nothing
+    y = (said == share.argmax(axis=1)).astype(np.float64)
+    X = np.stack([np.ones(len(y)), (time - time.mean()) / time.std()], axis=1)
+    beta, error = _logistic(X, y, np.ones(len(y)), np.arange(len(y)))
+    reach = quantile(level) * float(error[1])
+    return {"drift": float(beta[1]), "drift_low": float(beta[1]) - reach, "drift_high": float(beta[1]) + reach}
+
+
+@checked
+def judge_panels(
+    comparisons: Comparisons,
+    judges: Sequence[Any] | None = None,
+    *,
+    people: Sequence[Any] | None = None,
+    column: str | None = None,
+    cost: Mapping[Any, float] | None = None,
+    most: Count = 3,
+    kind: str | None = None,
+) -> Any:
+    """Panels of up to ``most`` judges, by how often the verdict of most of their members is the people's.
+
+    Verdicts are on the items and questions that all judges and people judged. ``effective`` is how many independent
+    judges a panel is worth; ``cost`` the sum of its members' (1 each by default). ``best`` is the cheapest panel whose
+    agreement is within one standard error of the highest. The other parameters are those of :func:`judge_table`.
+    """
+    is_judge, is_person = who_judges(comparisons, judges, people, column)
+    by_people = comparisons.select(is_person[comparisons.annotator])
+    if not by_people.n_answers:
+        raise InputError("There are no people: name them, people=[...].")
+    who = np.flatnonzero(is_judge)
+    said = [_units(comparisons.select(comparisons.annotator == m), by_people) for m in who.tolist()]
+    names = [comparisons.select(comparisons.annotator == m).votes().items[u[0]] for m, u in zip(who, said, strict=True)]
+    common = set(names[0].tolist()).intersection(*(n.tolist() for n in names[1:]))
+    if len(common) < MIN_DECIDED:
+        raise InputError(
+            f"All judges and people judged {len(common)} items and questions, and {MIN_DECIDED} are needed."
+        )
+    order = sorted(common)
+    place = [dict(zip(n.tolist(), range(len(n)), strict=True)) for n in names]
+    verdict = np.array([[u[1][p[x]] for x in order] for u, p in zip(said, place, strict=True)])
+    true = np.array([said[0][2][place[0][x]] for x in order]).argmax(axis=1)
+    wrong = verdict != true
+    rows: dict[str, list[Any]] = {}
+    for size in range(1, min(most, len(who)) + 1):
+        for some in combinations(range(len(who)), size):
+            votes = np.stack([(verdict[list(some)] == k).sum(axis=0) for k in range(3)], axis=1).astype(float)
+            votes[np.arange(len(order)), verdict[some[0]]] += 0.1  # the first decides where others are split
+            right = votes.argmax(axis=1) == true
+            shared = np.corrcoef(wrong[list(some)]) if size > 1 else np.ones((1, 1))
+            r = float(np.nan_to_num(shared[np.triu_indices(size, 1)]).mean()) if size > 1 else 0.0
+            members = [str(comparisons.annotators[who[k]]) for k in some]
+            price = sum((cost or {}).get(name, 1.0) for name in members)
+            rate = float(right.mean())
+            _add(rows, {"panel": " + ".join(members), "judges": size, "cost": price, "agreement": rate,
+                        "error": float(np.sqrt(max(rate * (1.0 - rate), 1e-12) / len(order))),
+                        "effective": size / (1.0 + (size - 1) * max(r, -0.5 / size)), "units": len(order)})  # fmt: skip
+    columns = {name: np.array(values) for name, values in rows.items()}
+    top = int(columns["agreement"].argmax())
+    near = columns["agreement"] >= columns["agreement"][top] - columns["error"][top]
+    best = min(np.flatnonzero(near).tolist(), key=lambda n: (columns["cost"][n], -columns["agreement"][n]))
+    order_of = np.lexsort((columns["cost"], -columns["agreement"]))
+    columns["best"] = np.arange(len(near)) == best
+    return make_frame({name: values[order_of] for name, values in columns.items()}, kind or comparisons.kind)
 
 
 def _flips(table: Comparisons) -> float:

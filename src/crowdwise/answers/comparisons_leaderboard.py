@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any, ClassVar, Literal
 
@@ -30,8 +30,10 @@ from crowdwise.core.result import Result, kendall_tau, some_known
 from crowdwise.data import encoding
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_numbers
-from crowdwise.errors import InputError, listing, suggestion
+from crowdwise.errors import InputError, ParameterError, listing, suggestion
 
+MOST_PAIRED = 300
+"""Pairs are proposed of up to so many items."""
 SAME = 1e-9
 """Scores closer than this share a rank."""
 
@@ -46,13 +48,16 @@ class Ranking(Result):
     ``scores``           N           log odds scale: P(i beats j) = sigmoid(score_i - score_j)
     ``errors``           N           their standard errors: clustered by question where there are questions
                                      (``n_groups`` of them), else those of independent comparisons
-    ``draws``            R x N       scores drawn from the Normal distribution that these belong to
+    ``freedom``          N           their degrees of freedom where there are questions (Student's t)
+    ``draws``            R x N       scores drawn from the distribution that these belong to
     ``components``       N           which items are joined by comparisons: only those can be compared
     ``counts``           of N        ``comparisons``, ``wins``, ``losses``, ``ties`` of every item
     ``tie``              number      log of Davidson's nu; ``None`` without ties
     ``annotator_counts`` of M        ``comparisons``, ``ties``, ``decided``, ``agreed``, ``first``
     ``reliability``      M           ``crowd-bt``: the probability of an answer that is not reversed
-    ``position``         M           ``position-bt``, ``crowd-bt``: log odds in favour of the item shown first
+    ``slope``            M           ``judge-bt``: how much of the differences of scores an annotator sees
+    ``position``         M           ``judge-bt``, ``position-bt``: log odds in favour of the item shown first
+    ``effects``          E           ``judge-bt`` with ``control``: log odds for one unit more of ``effect_names``
     ``group_scores``     G x N       ``mixture-bt``: scores of every group, the largest group first
     ``membership``       M x G       ``mixture-bt``: probability of every annotator to be of a group
     ===================  ==========  ==================================================================
@@ -66,10 +71,13 @@ class Ranking(Result):
     0.67
     """
 
-    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "leaderboard")
+    TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "leaderboard", "effects")
     SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
         "scores": "N", "errors": "N", "draws": "RN", "components": "N<N", "counts": "N", "annotator_counts": "M",
-        "independent_errors": "N", "reliability": "M", "reliability_error": "M", "position": "M", "position_error": "M",
+        "independent_errors": "N", "freedom": "N", "reliability": "M", "reliability_error": "M",
+        "slope": "M", "slope_error": "M", "slope_freedom": "M",
+        "position": "M", "position_error": "M", "position_freedom": "M",
+        "effects": "E", "effect_errors": "E", "effect_freedom": "E",
         "group_scores": "GN", "group_errors": "GN", "group_weights": "G", "membership": "MG",
     }  # fmt: skip
 
@@ -86,10 +94,21 @@ class Ranking(Result):
     placed: bool = False
     n_groups: int = 0
     independent_errors: Floats | None = None
+    freedom: Floats | None = None
+    caveat: str = ""
+    """What is wrong with the intervals, where something is: shown wherever they are."""
     reliability: Floats | None = None
     reliability_error: Floats | None = None
+    slope: Floats | None = None
+    slope_error: Floats | None = None
+    slope_freedom: Floats | None = None
     position: Floats | None = None
     position_error: Floats | None = None
+    position_freedom: Floats | None = None
+    effect_names: list[str] = field(default_factory=list)
+    effects: Floats | None = None
+    effect_errors: Floats | None = None
+    effect_freedom: Floats | None = None
     group_scores: Floats | None = None
     group_errors: Floats | None = None
     group_weights: Floats | None = None
@@ -112,8 +131,9 @@ class Ranking(Result):
 
     @checked
     def on_scale(
-        self, scale: Scale = "elo", *, level: Fraction = 0.95, table: str = "leaderboard", kind: str | None = None
-    ) -> Any:
+        self, scale: Scale = "elo", *, level: Fraction = 0.95, table: str = "leaderboard",
+        anchor: Mapping[Any, float] | None = None, kind: str | None = None,
+    ) -> Any:  # fmt: skip
         """The leaderboard on another scale: rank, item, the value with its interval, and the interval of the rank.
 
         Parameters
@@ -123,11 +143,18 @@ class Ranking(Result):
             ``"probability"`` (of being found better than the mean item).
         table
             ``"leaderboard"``, the best first, or ``"items"``.
+        anchor
+            An item and its value, such as ``{"gpt-4": 1000}``: all values (and ends) are moved by the same amount.
         """
         rows = self.to_frame(table, kind="dict", level=level)
         values = {f"{scale}{end}": to_scale(rows[name], scale)
                   for end, name in (("", "score"), ("_low", "low"), ("_high", "high"))}  # fmt: skip
-        kept = {name: rows[name] for name in ("rank", "item", "rank_low", "rank_high")}
+        for name, value in (anchor or {}).items():
+            if scale == "probability" or len(anchor or {}) > 1:
+                raise ParameterError("An anchor is one item and its value, on the scale of scores or of Elo points.")
+            by = float(value) - float(to_scale(self.scores[[self._at(name)]], scale)[0])
+            values = {key: column + by for key, column in values.items()}
+        kept = {name: rows[name] for name in ("rank", "item", "rank_low", "rank_high", "caveat") if name in rows}
         return make_frame(kept | values, kind or self.kind)
 
     def win_probabilities(self, kind: str | None = None) -> Any:
@@ -194,9 +221,70 @@ class Ranking(Result):
         p = np.exp(logit - logit.max())
         return dict(zip(("left", "right", "tie"), (p / p.sum()).tolist(), strict=True))
 
+    def predict(self, comparisons: Any) -> Floats:
+        """S x 3: P(left better), P(right better), P(tie) for every comparison of a table, by its annotator: their
+        reliability, slope and position count, and one who was not seen is as the mean of the others."""
+        place = encoding.locate(comparisons.items, self.items)
+        if (place < 0).any():
+            raise InputError(f"The ranking has no score for {listing(comparisons.items[place < 0])}.")
+        who = encoding.locate(comparisons.annotators, self.annotators)[comparisons.annotator]
+
+        def own(values: Floats | None, without: float) -> Any:
+            if values is None:
+                return without
+            return np.append(values, np.nanmean(values) if np.isfinite(values).any() else without)[who]
+
+        z = self.scores[place[comparisons.left]] - self.scores[place[comparisons.right]]
+        z = own(self.slope, 1.0) * z + (np.nan_to_num(own(self.position, 0.0)) if comparisons.placed else 0.0)
+        logit = np.stack([z / 2.0, -z / 2.0, np.full(len(z), -np.inf if self.tie is None else self.tie)], axis=1)
+        p = np.exp(logit - logit.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        if self.reliability is not None:
+            eta = own(self.reliability, 1.0)[:, None]
+            p = np.hstack([eta * p[:, :2] + (1.0 - eta) * p[:, 1::-1], p[:, 2:]])
+        return np.asarray(p)
+
     def better(self, i: Any, j: Any) -> float:
         """P(item i has the higher score): the share of the draws in which it has."""
         return float((self.draws[:, self._at(i)] > self.draws[:, self._at(j)]).mean())
+
+    @checked
+    def versus(self, i: Any, j: Any, *, level: Fraction = 0.95) -> dict[str, float]:
+        """Two items: the ``difference`` of their scores with its interval (``low``, ``high``), the ``probability`` that
+        i is found better, how ``sure`` it is that i has the higher score, and how many ``more`` verdicts on these two
+        would part them at this level, if the difference stays (0: they are parted; infinite: no difference)."""
+        a, b = self._at(i), self._at(j)
+        gap = float(self.scores[a] - self.scores[b])
+        draws = self.draws[:, a].astype(np.float64) - self.draws[:, b]
+        tail = (1.0 - level) / 2.0
+        low, high = (gap + float(np.quantile(draws - draws.mean(), q)) for q in (tail, 1.0 - tail))
+        p, error = self.probability(i, j), max(float(draws.std()), 1e-12)
+        more = 0.0
+        if low <= 0.0 <= high:
+            apart = (
+                1.0
+                if self.independent_errors is None
+                else float((self.errors / self.independent_errors)[[a, b]].mean())
+            )
+            lacking = (quantile(level) / gap) ** 2 - 1.0 / error**2 if gap else np.inf
+            more = float(np.ceil(max(lacking, 0.0) * apart**2 / (p * (1.0 - p)))) if np.isfinite(lacking) else np.inf
+            more = max(more, 1.0)
+        return {"difference": gap, "low": low, "high": high, "probability": p, "sure": self.better(i, j), "more": more}
+
+    @checked
+    def next_pairs(self, n: Count = 10, kind: str | None = None) -> Any:
+        """The pairs to ask about next: those whose verdict tells most about an order that is open. ``gain`` is the
+        expected gain in information on their difference (nats) times how open their order is, 0 to 1."""
+        if len(self.items) > MOST_PAIRED:
+            raise InputError(f"There are {len(self.items):,} items, and pairs are proposed for up to {MOST_PAIRED:,}.")
+        i, j = np.triu_indices(len(self.items), 1)
+        gap = self.draws[:, i].astype(np.float64) - self.draws[:, j]
+        p = 1.0 / (1.0 + np.exp(-np.abs(self.scores[i] - self.scores[j])))
+        sure = (gap > 0.0).mean(axis=0)
+        gain = 0.5 * np.log1p(gap.var(axis=0) * p * (1.0 - p)) * 2.0 * np.minimum(sure, 1.0 - sure)
+        top = np.argsort(-gain, kind="stable")[:n]
+        columns = {"left": self.items[i[top]], "right": self.items[j[top]], "sure": np.maximum(sure, 1.0 - sure)[top]}
+        return make_frame(columns | {"gain": gain[top]}, kind or self.kind)
 
     def score(self, truth: Any) -> float:
         """Kendall's rank correlation (tau-b) with known true scores. ``truth`` is a mapping from item to score, or N
@@ -215,7 +303,13 @@ class Ranking(Result):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "annotators":
             return self._annotators(level)
-        reach = quantile(level) * self.errors
+        if table == "effects":
+            none = np.empty(0)  # no row without covariates
+            value, error = (none if of is None else of for of in (self.effects, self.effect_errors))
+            reach = quantile(level, self.effect_freedom) * error
+            names = {"effect": np.array(self.effect_names, dtype=object)}
+            return names | with_interval("log_odds", value, value - reach, value + reach) | {"error": error}
+        reach = quantile(level, self.freedom) * self.errors
         low, high = self.rank_interval(level)
         columns: dict[str, Any] = {
             "item": self.items, "rank": self.ranks, "score": self.scores, "error": self.errors,
@@ -226,6 +320,8 @@ class Ranking(Result):
                 columns |= {f"score_{k + 1}": s, f"error_{k + 1}": e}
         if self.components.max(initial=0) > 0:
             columns["component"] = self.components
+        if self.caveat:
+            columns["caveat"] = np.full(len(self.items), self.caveat, dtype=object)
         if table == "leaderboard":
             order = np.argsort(-self.scores, kind="stable")
             columns = {name: columns[name][order] for name in ("rank", "item", *columns)}
@@ -239,12 +335,15 @@ class Ranking(Result):
             columns |= _rate("tie_rate", n["ties"], n["comparisons"], level)
         if self.placed:
             columns |= _rate("first_rate", n["first"], n["decided"], level)
+            columns |= {"leans": n["leans"] > 0.0} if "leans" in n else {}
         if self.reliability is not None and self.reliability_error is not None:
             low, high = _share(self.reliability, self.reliability_error, level)
             columns |= with_interval("reliability", self.reliability, low, high)
-        if self.position is not None and self.position_error is not None:
-            reach = quantile(level) * self.position_error
-            columns |= with_interval("position", self.position, self.position - reach, self.position + reach)
+        for name in ("slope", "position"):
+            value, error = getattr(self, name), getattr(self, f"{name}_error")
+            if value is not None and error is not None:
+                reach = quantile(level, getattr(self, f"{name}_freedom")) * error
+                columns |= with_interval(name, value, value - reach, value + reach)
         if self.membership is not None:
             columns["group"] = self.membership.argmax(axis=1) + 1
             columns |= {f"p(group {g + 1})": self.membership[:, g] for g in range(self.membership.shape[1])}
@@ -316,6 +415,7 @@ def draw_leaderboard(rows: dict[str, Sequence[Any]], scale: Scale, level: float,
         f'<rect class="ground" fill="#fff" width="{WIDTH}" height="{height}" rx="6"/>',
         _text(title, 16, 26, size=15, weight=600),
         _text(f"dots: estimates; lines: {100 * level:g}% confidence intervals", 16, 47, size=12),
+        *(_text(str(text), 16, 64, size=12) for text in rows.get("caveat", [])[:1]),
         _text(f"rank ({100 * level:g}% CI)", WIDTH - 12, TOP - 10, anchor="end", size=12),
     ]
     for tick in x.ticks:
@@ -339,6 +439,32 @@ def draw_leaderboard(rows: dict[str, Sequence[Any]], scale: Scale, level: float,
     out.append(_text(MEANINGS[scale], (left + WIDTH - RIGHT) / 2, foot + 38, anchor="middle"))
     if left_out:
         out.append(_text(f"{left_out:,} more items are not shown", 16, height - 10, size=12))
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str) -> str:
+    """An SVG of scores by item and category (rows with ``item``, ``category``, ``score``, ``rank``, ``rank_low``,
+    ``rank_high``): blue above 0, orange below it."""
+    names = list(dict.fromkeys(row["category"] for row in rows))
+    best = sorted({row["item"] for row in rows}, key=lambda x: -max(r["score"] for r in rows if r["item"] == x))
+    left, wide, high = 24 + LETTER * max(len(_short(str(x))) for x in best), 118, 34
+    width, height = left + wide * len(names) + 16, 92 + high * len(best)
+    most = max(abs(row["score"]) for row in rows) or 1.0
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" font-family="sans-serif">',
+           f"<style>{STYLE}</style>", _text(f"Scores by {what}, in log odds", 16, 26, size=15, weight=600),
+           _text("below: the rank and its 95% interval", 16, 47, size=12)]  # fmt: skip
+    out += [_text(_short(str(name))[:15], left + wide * (k + 0.5), 74, anchor="middle") for k, name in enumerate(names)]
+    out += [_text(_short(str(x)), left - 12, 105 + high * n, anchor="end") for n, x in enumerate(best)]
+    for row in rows:
+        x, y = left + wide * names.index(row["category"]), 84 + high * best.index(row["item"])
+        share = min(abs(row["score"]) / most, 1.0)
+        out += [
+            f'<rect x="{x + 2:g}" y="{y:g}" width="{wide - 4}" height="{high - 4}" rx="3" '
+            f'fill="{"#0072B2" if row["score"] > 0 else "#D55E00"}" fill-opacity="{0.08 + 0.5 * share:.2f}"/>',
+            _text(f"{row['score']:+.2f}", x + wide / 2, y + 14, anchor="middle", size=12),
+            _text(f"{row['rank']} ({row['rank_low']}–{row['rank_high']})", x + wide / 2, y + 26, anchor="middle",
+                  size=10),
+        ]  # fmt: skip
     return "\n".join([*out, "</svg>"]) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The likelihood of comparisons and its derivatives: item scores, and one number per annotator.
+"""The likelihood of comparisons and its derivatives: item scores, and one number per annotator, or two.
 
 A comparison of winner w and loser l has z = s_w - s_l. With ties (Davidson) the three outcomes have
 
@@ -10,7 +10,8 @@ An annotator m may have a number of their own, theta_m, or two of them:
 ``plain``      none
 ``reliable``   theta_m = logit eta_m: P_m(w) = eta_m P(w) + (1 - eta_m) P(l), ties as they are
 ``position``   theta_m is added to z for the item shown first (and taken off for the other)
-``both``       theta holds the logits of all eta, then all positions b: z = s_w - s_l + b_m or - b_m
+``slope``      theta_m = a_m: z = a_m (s_w - s_l)
+``judges``     theta holds all slopes a, then all positions b: z = a_m (s_w - s_l) + b_m or - b_m
 =============  ==================================================================================
 
 With r = sigmoid(theta_m + z), the probability that a decided answer was not reversed, and c = (P(w) - P(l)) / 2,
@@ -29,10 +30,14 @@ tau                      -P(tie)                1 - P(tie)
 -(tau, tau)              P(tie)(1-P(tie))       P(tie)(1-P(tie))
 =======================  =====================  ======================
 
-(r = 1 where annotators have no reliability; b enters through z, so that its derivatives are those of z with the sign of
-the place of w.) The r(1-r) is the information lost by not knowing which answers were
-reversed (Louis' identity). Without it the matrix is that of EM's M-step, which is always positive definite: steps fall
+(r = 1 where annotators have no reliability; a, b and the coefficients of covariates enter through z, so that their
+derivatives are those of z times those of z by them, and -(s, a) has the derivative by z subtracted.) The r(1-r) is the
+information lost by not knowing which answers were reversed (Louis' identity). Without it, and without the derivative by
+z in -(s, a), the matrix is that of EM's M-step (of Fisher's scoring), which is always positive definite: steps fall
 back on it where the exact matrix is not.
+
+Covariates are columns of ``Matches.extra``: what the winner has more of than the loser; their coefficients are the last
+entries of x.
 """
 
 from __future__ import annotations
@@ -51,6 +56,8 @@ from crowdwise.core.numerics import Floats
 CHUNK = 65536
 """Rows computed together: they stay in the cache."""
 LOG2 = float(np.log(2.0))
+WIDE = 5.0
+"""The standard deviation of the prior of covariates' coefficients."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,9 @@ class Likelihood:
 
     ``prior``: pseudo-comparisons of every item with one of score 0 (and, for ties, of two equal items), half of them
     won. ``beta``: exponents of eta and 1 - eta in the prior of reliabilities. ``spread``: standard deviation of the
-    positions around their mean.
+    positions around their mean. ``slopes``: mean and standard deviation of the slopes. ``covariates``: how many there
+    are, each under the prior Normal(0, ``WIDE``²). ``doubt``: for each row the weight of (s_w - s_l)² / 2 that is taken
+    off (see ``JudgeBT``).
     """
 
     effect: str
@@ -67,21 +76,33 @@ class Likelihood:
     prior: float
     beta: tuple[float, float] = (1.0, 1.0)
     spread: float = 1.0
+    slopes: tuple[float, float] = (1.0, 1.0)
+    covariates: int = 0
+    doubt: Floats | None = None
 
     @property
     def reliable(self) -> bool:
-        """Whether annotators have reliabilities: the first entries of theta."""
-        return self.effect in ("reliable", "both")
+        """Whether annotators have reliabilities: theta."""
+        return self.effect == "reliable"
+
+    @property
+    def sloped(self) -> bool:
+        """Whether annotators have slopes: the first entries of theta."""
+        return self.effect in ("slope", "judges")
 
     @property
     def placed(self) -> bool:
         """Whether annotators have positions: the last entries of theta."""
-        return self.effect in ("position", "both")
+        return self.effect in ("position", "judges")
 
     @property
     def n_shared(self) -> int:
-        """Numbers that belong to no item and no annotator: tau, and the mean position."""
-        return int(self.ties) + int(self.placed)
+        """Numbers that belong to no item and no annotator: tau, the mean position, coefficients of covariates."""
+        return int(self.ties) + int(self.placed) + self.covariates
+
+    def mean_at(self, N: int) -> int:
+        """Where the mean position is in x."""
+        return N + int(self.ties)
 
 
 def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple[float, dict[str, Floats]]:
@@ -90,17 +111,21 @@ def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats
     tau = x[N] if model.ties else None
     names = ["g", "v", "q", "k", "t"] if model.ties else ["g", "v", "q"]
     out = {name: np.empty(S) for name in (names if model.reliable else [n for n in names if n != "q"])}
-    M = matches.n_annotators
+    M, K = matches.n_annotators, model.covariates
     if model.reliable:
         out["r"] = np.zeros(S)
         log_eta = -np.logaddexp(0.0, -theta[:M])
+    if model.sloped:
+        out["gap"] = x[matches.winner] - x[matches.loser]
     total = 0.0
     for lo in range(0, S, CHUNK):
         cut = slice(lo, min(lo + CHUNK, S))
         m = matches.annotator[cut]
-        z = x[matches.winner[cut]] - x[matches.loser[cut]]
+        z = theta[m] * out["gap"][cut] if model.sloped else x[matches.winner[cut]] - x[matches.loser[cut]]
         if model.placed:
             z += matches.sign[cut] * theta[-M:][m]
+        if K and matches.extra is not None:
+            z += matches.extra[cut] @ x[-K:]
         n = min(max(matches.decided - lo, 0), len(z))  # so many rows of the chunk are decided
         e = np.exp(-np.abs(z))
         if tau is None:
@@ -134,6 +159,8 @@ def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats
             out["r"][cut], out["q"][cut] = r, q
         out["g"][cut], out["v"][cut] = g, v
         total += float(matches.weight[cut] @ log_p)
+    if model.doubt is not None:
+        total -= 0.5 * float(model.doubt @ out["gap"] ** 2)
     return total, out
 
 
@@ -145,18 +172,22 @@ def log_prior(model: Likelihood, x: Floats, theta: Floats, N: int) -> float:
         if model.ties:
             t = x[N] - LOG2
             value -= 0.5 * model.prior * float(np.logaddexp(0.0, t) + np.logaddexp(0.0, -t))
-    logit, place = split(model, theta)
+    own, place = split(model, theta)
     if model.reliable:
         a, b = model.beta
-        value -= float((a * np.logaddexp(0.0, -logit) + b * np.logaddexp(0.0, logit)).sum())
+        value -= float((a * np.logaddexp(0.0, -own) + b * np.logaddexp(0.0, own)).sum())
+    if model.sloped:
+        value -= 0.5 * float(((own - model.slopes[0]) ** 2).sum()) / model.slopes[1] ** 2
     if model.placed:
-        value -= 0.5 * float(((place - x[-1]) ** 2).sum()) / model.spread**2
+        value -= 0.5 * float(((place - x[model.mean_at(N)]) ** 2).sum()) / model.spread**2
+    if model.covariates:
+        value -= 0.5 * float((x[-model.covariates :] ** 2).sum()) / WIDE**2
     return value
 
 
 def split(model: Likelihood, theta: Floats) -> tuple[Floats, Floats]:
-    """The logits of reliabilities, and the positions, of which one may be empty."""
-    M = len(theta) // 2 if model.effect == "both" else len(theta) if model.reliable else 0
+    """The logits of reliabilities or the slopes, and the positions, of which one may be empty."""
+    M = len(theta) // 2 if model.effect == "judges" else len(theta) if model.effect != "position" else 0
     return theta[:M], theta[M:]
 
 
@@ -181,53 +212,71 @@ class Sums:
     C: Any
     """N x M: of -(z, theta), + for the winner, - for the loser."""
     own: Floats
-    """3 x M. Reliabilities: of r, r(1-r), and the number of decided answers; positions: of the derivative, of -(b, b)
-    and of -(b, tau). Both: 7 x M, those six and -(theta, b)."""
+    """3 x M. Reliabilities: of r, r(1-r), and the number of decided answers; slopes and positions: of the derivative,
+    of -(a, a) and of -(a, tau). Both: 7 x M, those six and -(a, b)."""
+    extra: tuple[Floats, Floats, Floats] | None = None
+    """Of covariates: K, of the derivative; K x (N + shared), of -(beta, x), all of it; K x theta, of -(beta, theta)."""
 
 
-def add_up(matches: Matches, model: Likelihood, rows: dict[str, Floats], exact: bool) -> Sums:
+def add_up(matches: Matches, model: Likelihood, rows: dict[str, Floats], theta: Floats, exact: bool) -> Sums:
     """The sums of a pass, from its rows; those of EM's M-step where not ``exact``."""
     N, M, w = matches.n_items, matches.n_annotators, matches.weight
     i, j, m = matches.winner, matches.loser, matches.annotator
     nothing, k, tau = np.zeros(0), np.zeros(N), (0.0, 0.0)
-    wg, v = w * rows["g"], rows["v"]
-    g = tables.total(i, wg, N) - tables.total(j, wg, N)
-    v = v - rows["q"] if model.reliable and exact else v
-    A = tables.pair_table(i, j, w * v, N)
+    wg, wv = w * rows["g"], w * rows["v"]
+    wk = w * rows["k"] if model.ties else nothing
+    wq = w * rows["q"] if model.reliable and exact else np.zeros(len(w))
+    slope = theta[m] if model.sloped else np.ones(1)
+    gap = rows["gap"] if model.sloped else nothing
+    doubt = 0.0 if model.doubt is None else model.doubt
+    g = tables.difference(i, j, wg * slope - (doubt * gap if model.sloped else 0.0), N)
+    A = tables.pair_table(i, j, wv * slope**2 + doubt - wq, N)
     if model.ties:
-        wk, t = w * rows["k"], rows["t"]
-        k = tables.total(i, wk, N) - tables.total(j, wk, N)
+        t = rows["t"]
+        k = tables.difference(i, j, wk * slope, N)
         tau = (float(w[matches.decided :].sum() - w @ t), float(w @ (t * (1.0 - t))))
-    if model.effect == "plain":
-        return Sums(g, A, k, tau, None, nothing)
-    own, C = list[Floats](), list[Any]()
+    own, C, by = list[Floats](), list[Any](), list[Floats]()
     if model.reliable:
         d = slice(0, matches.decided)
-        wq = w * rows["q"] if exact else np.zeros(len(w))
         own += [tables.total(m[d], (w * rows["r"])[d], M), tables.total(m, wq, M), tables.total(m[d], w[d], M)]
         C.append(tables.cross_table(i, j, m, -wq, N, M))
-    if model.placed:
-        sign = matches.sign
-        tied = tables.total(m, w * rows["k"] * sign, M) if model.ties else np.zeros(M)
-        own += [tables.total(m, wg * sign, M), tables.total(m, w * v, M), tied]
-        C.append(tables.cross_table(i, j, m, w * v * sign, N, M))
-    if model.effect == "both":
-        own.append(tables.total(m, -wq * sign, M))
-    return Sums(g, A, k, tau, tables.side_by_side(C), np.stack(own))
+    for column in ([gap] if model.sloped else []) + ([matches.sign] if model.placed else []):
+        tied = tables.total(m, wk * column, M) if model.ties else np.zeros(M)
+        own += [tables.total(m, wg * column, M), tables.total(m, wv * column**2, M), tied]
+        less = wg if exact and column is gap else 0.0
+        C.append(tables.cross_table(i, j, m, wv * slope * column - less, N, M))
+        by.append(column)
+    if model.effect == "judges":
+        own.append(tables.total(m, wv * gap * matches.sign, M))
+    extra = None
+    if model.covariates and matches.extra is not None:
+        X = matches.extra
+        K = model.covariates
+        to_x = np.zeros((K, N + model.n_shared))
+        for n, column in enumerate(X.T):
+            to_x[n, :N] = tables.difference(i, j, wv * slope * column, N)
+            if model.ties:
+                to_x[n, N] = float(wk @ column)
+        to_x[:, -K:] = (X * wv[:, None]).T @ X
+        to_theta = [np.stack([tables.total(m, wv * one * column, M) for column in X.T]) for one in by]
+        extra = (X.T @ wg, to_x, np.hstack(to_theta) if to_theta else np.zeros((K, 0)))
+    if model.effect == "plain":
+        return Sums(g, A, k, tau, None, nothing, extra)
+    return Sums(g, A, k, tau, tables.side_by_side(C), np.stack(own), extra)
 
 
 def look(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple[float, Callable[[bool], Sums]]:
     """The log likelihood, and a function that gives the sums behind its derivatives (``exact``, or EM's)."""
     N, cells = matches.n_items, matches.n_items * matches.n_annotators
     large = len(matches.winner) >= NATIVE_ROWS and N <= tables.DENSE and cells <= tables.CELLS
-    if large and model.effect in ("reliable", "position"):  # plain passes are as quick in numpy
+    if large and model.effect in ("reliable", "position") and not model.covariates:  # others are as quick in numpy
         from crowdwise.kernels import comparison_pass
 
         if comparison_pass.fits(x, theta, N):
             value, exact = native_pass(matches, model, x, theta, True)
             return value, lambda asked: exact if asked else native_pass(matches, model, x, theta, False)[1]
     value, rows = log_likelihood(matches, model, x, theta)
-    return value, lambda asked: add_up(matches, model, rows, asked)
+    return value, lambda asked: add_up(matches, model, rows, theta, asked)
 
 
 def native_pass(matches: Matches, model: Likelihood, x: Floats, theta: Floats, exact: bool) -> tuple[float, Sums]:
@@ -260,31 +309,46 @@ def derivatives(matches: Matches, model: Likelihood, x: Floats, theta: Floats, s
             g[N] += model.prior * (0.5 - t)
             extra[N] = model.prior * t * (1.0 - t)
         H = tables.add_diagonal(H, extra)
+    if model.covariates:
+        assert sums.extra is not None
+        K = model.covariates
+        g[-K:] = sums.extra[0] - x[-K:] / WIDE**2
+        sums.extra[1][:, -K:] += np.eye(K) / WIDE**2
+        H = tables.with_rows(H, sums.extra[1])
     if model.effect == "plain":
         return Derivatives(g, H)
-    logit, place = split(model, theta)
+    own, place = split(model, theta)
     g_theta, D, cross = list[Floats](), list[Floats](), None
     lines = [np.zeros(len(theta)) for _ in range(model.n_shared)]
     if model.reliable:
-        odds = np.exp(-np.abs(np.clip(logit, -300, 300)))
+        odds = np.exp(-np.abs(np.clip(own, -300, 300)))
         unsure = odds / (1.0 + odds) ** 2  # eta (1 - eta), also where eta rounds to 1
-        eta = 1.0 / (1.0 + np.exp(-np.clip(logit, -300, 300)))
+        eta = 1.0 / (1.0 + np.exp(-np.clip(own, -300, 300)))
         straight, lost, said = sums.own[:3]
         a, b = model.beta
         g_theta.append(straight - said * eta + a - (a + b) * eta)
         D.append((said + a + b) * unsure - lost)
+    if model.sloped:
+        steep, curve, tied = sums.own[:3]
+        mean, sd = model.slopes
+        g_theta.append(steep - (own - mean) / sd**2)
+        D.append(curve + 1.0 / sd**2)
+        if model.ties:
+            lines[0][:M] = tied
     if model.placed:
-        own = 1.0 / model.spread**2
-        first, curve, tied = sums.own[3:6] if model.effect == "both" else sums.own
-        g_theta.append(first - own * (place - x[-1]))
-        D.append(curve + own)
-        g[-1] = own * float((place - x[-1]).sum())
-        H = tables.add_diagonal(H, np.append(np.zeros(n_x - 1), own * M))
-        lines[-1][-M:] = -own
+        at, sure = model.mean_at(N), 1.0 / model.spread**2
+        first, curve, tied = sums.own[3:6] if model.effect == "judges" else sums.own
+        g_theta.append(first - sure * (place - x[at]))
+        D.append(curve + sure)
+        g[at] = sure * float((place - x[at]).sum())
+        H = tables.add_diagonal(H, np.where(np.arange(n_x) == at, sure * M, 0.0))
+        lines[at - N][-M:] = -sure
         if model.ties:
             lines[0][-M:] = tied
-    if model.effect == "both":
+    if model.effect == "judges":
         cross = sums.own[6]
+    if model.covariates and sums.extra is not None:
+        lines[-model.covariates :] = list(sums.extra[2])
     C = tables.with_lines(sums.C, n_x - N, len(theta), *lines)
     return Derivatives(g, H, np.concatenate(g_theta), C, np.concatenate(D), cross)
 
@@ -308,16 +372,12 @@ class MatchObjective(Objective):
         likelihood and the prior are concave, so that D is positive everywhere."""
         if not self.model.reliable:
             return d
-        turn = np.where(np.arange(len(theta)) < self.matches.n_annotators, np.tanh(0.5 * theta), 0.0)
-        return replace(d, D=d.D - d.g_theta * turn)
+        return replace(d, D=d.D - d.g_theta * np.tanh(0.5 * theta))
 
     def moved(self, theta: Floats, step: Floats) -> Floats:
         """Reliabilities move at most nine tenths of the way to 0 or 1."""
-        logit, place = split(self.model, theta)
         if not self.model.reliable:
             return super().moved(theta, step)
-        M = len(logit)
-        low, high = 1.0 / (1.0 + np.exp(-logit)), 1.0 / (1.0 + np.exp(logit))  # eta and 1 - eta, both exact
-        up = np.clip(1.0 + high * step[:M], 0.1, None)
-        down = np.clip(1.0 - low * step[:M], 0.1, None)
-        return np.concatenate([logit + np.log(up) - np.log(down), place + step[M:]])
+        low, high = 1.0 / (1.0 + np.exp(-theta)), 1.0 / (1.0 + np.exp(theta))  # eta and 1 - eta, both exact
+        up, down = np.clip(1.0 + high * step, 0.1, None), np.clip(1.0 - low * step, 0.1, None)
+        return np.asarray(theta + np.log(up) - np.log(down))

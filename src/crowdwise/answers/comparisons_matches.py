@@ -12,6 +12,8 @@ from crowdwise.data.comparisons import LEFT, TIE, Comparisons
 
 NATIVE_ROWS = 300_000
 """From so many rows on a pass is worth compiled code."""
+LEAST_CELLS = 400_000
+"""Up to so many cells (or twice as many as rows) equal rows are counted in a table."""
 BLOCK = 128
 """Annotators whose comparisons lie together in large tables."""
 
@@ -32,28 +34,31 @@ class Matches:
     n_annotators: int
     group: Ints | None = None
     """The group (question) of each row, where that was asked for."""
+    extra: Floats | None = None
+    """Rows x covariates: what the winner has more of than the loser."""
 
     @classmethod
     def of(
         cls, table: Comparisons, *, ties: str = "davidson", by_annotator: bool = True, placed: bool = True,
-        grouped: bool = False,
+        grouped: bool = False, covariates: Floats | None = None,
     ) -> Matches:  # fmt: skip
         """The comparisons; ``ties`` as they are (``davidson``), as ``half`` a win for each, or left out (``drop``).
         What a model does not use (annotators, positions) is dropped first, so that more rows are equal. ``grouped``:
-        with the question of each."""
+        with the question of each. ``covariates``: rows x K, of the left item less the right one."""
         a, b, y, w = table.left.astype(np.int64), table.right.astype(np.int64), table.outcome, table.weights
         m = table.annotator.astype(np.int64) if by_annotator else np.zeros(len(a), np.int64)
         M = table.n_annotators if by_annotator else 1
         group = None if not grouped or table.question is None else table.question.astype(np.int64)
-        tie = y == TIE
+        tie, extra = y == TIE, covariates
         if ties != "davidson" and tie.any():
-            extra = np.flatnonzero(tie) if ties == "half" else np.empty(0, np.int64)
-            rows = np.concatenate([np.flatnonzero(~tie), extra, extra])
-            turned = np.concatenate([np.zeros(len(rows) - len(extra), bool), np.ones(len(extra), bool)])
+            twice = np.flatnonzero(tie) if ties == "half" else np.empty(0, np.int64)
+            rows = np.concatenate([np.flatnonzero(~tie), twice, twice])
+            turned = np.concatenate([np.zeros(len(rows) - len(twice), bool), np.ones(len(twice), bool)])
             w = np.where(tie, 0.5, 1.0) * w
             left_won = np.where(tie[rows], ~turned, y[rows] == LEFT)
             a, b, m, w, tie = a[rows], b[rows], m[rows], w[rows], np.zeros(len(rows), bool)
             group = None if group is None else group[rows]
+            extra = None if extra is None else extra[rows]
         else:
             left_won = (y == LEFT) | tie
         winner, loser = np.where(left_won, a, b), np.where(left_won, b, a)
@@ -62,20 +67,25 @@ class Matches:
             winner, loser = np.where(tie, low, winner), np.where(tie, high, loser)
         N = table.n_items
         sign = np.where(winner == a, 1.0, -1.0)
-        if not by_annotator and not placed and group is None and N <= DENSE:  # equal rows by a table of all pairs
-            count = total((tie * np.int64(N) + winner) * N + loser, w, 2 * N * N)
-            kept = np.flatnonzero(count)
-            tie, pair = np.divmod(kept, N * N)
-            return cls(pair // N, pair % N, np.zeros(len(kept), np.int64), np.ones(len(kept)), count[kept],
-                       int((tie == 0).sum()), N, 1)  # fmt: skip
+        cells = 2 * M * N * N * (2 if placed else 1)
+        if group is None and extra is None and cells <= max(LEAST_CELLS, 2 * len(a)):  # equal rows, by a table of all
+            key = ((tie * np.int64(M) + m) * N + winner) * N + loser
+            count = total(2 * key + (sign > 0.0) if placed else key, w, cells)
+            key = np.flatnonzero(count)
+            w, sign = count[key], np.where(key % 2 == 1, 1.0, -1.0) if placed else np.ones(len(key))
+            key = key // 2 if placed else key
+            won, pair = np.divmod(key, N * N)
+            return cls(pair // N, pair % N, won % M, sign, w, int((won < M).sum()), N, M)
         order: Any = slice(None)
         if by_annotator and len(winner) >= NATIVE_ROWS:  # annotators in blocks whose part of a table stays in the cache
             block = m // BLOCK + tie * (M // BLOCK + 1)
             order = np.argsort(block.astype(np.uint16) if M < 30_000 * BLOCK else block, kind="stable")
         elif tie.any():
             order = np.argsort(tie, kind="stable")
+        extra = None if extra is None else extra * sign[:, None]
         return cls(winner[order], loser[order], m[order], sign[order], w[order].astype(np.float64),
-                   int((~tie).sum()), N, M, None if group is None else group[order])  # fmt: skip
+                   int((~tie).sum()), N, M, None if group is None else group[order],
+                   None if extra is None else extra[order])  # fmt: skip
 
     @property
     def n_ties(self) -> int:
@@ -105,6 +115,11 @@ CELLS = 30_000_000
 def total(index: Ints, value: Floats, size: int) -> Floats:
     """Sums of values by their index."""
     return np.bincount(index, value, size).astype(np.float64, copy=False)
+
+
+def difference(i: Ints, j: Ints, value: Floats, N: int) -> Floats:
+    """N: + for winners, - for losers."""
+    return total(i, value, N) - total(j, value, N)
 
 
 def pair_table(i: Ints, j: Ints, w: Floats, N: int) -> Any:
@@ -177,6 +192,20 @@ def with_shared(H: Any, at: int, cross: Floats, own: float) -> Any:
     n, k = H.shape[0], np.arange(len(cross))
     row = sparse.coo_array((cross, (np.full(len(cross), at), k)), shape=(n, n))
     return (H + row + row.T + sparse.coo_array(([own], ([at], [at])), shape=(n, n))).tocsr()
+
+
+def with_rows(H: Any, rows: Floats) -> Any:
+    """H with these as its last rows and columns (all of them, their own block included)."""
+    K = len(rows)
+    if isinstance(H, np.ndarray):
+        H[-K:], H[:, -K:] = rows, rows.T
+        return H
+    from scipy import sparse
+
+    n = H.shape[0]
+    kept = H[: n - K, : n - K]
+    left = sparse.csr_array(rows[:, : n - K])
+    return sparse.bmat([[kept, left.T], [left, sparse.csr_array(rows[:, n - K :])]]).tocsr()
 
 
 def add_diagonal(H: Any, extra: Floats) -> Any:

@@ -5,6 +5,7 @@ With scores s and the reliability eta_m of the annotator (1 for models that have
 ===============  ===========================================================================================
 column           meaning
 ===============  ===========================================================================================
+``row``          where the comparison stands in ``comparisons.to_frame()``: tables are sorted when they are read
 ``probability``  sigmoid(z): P(the chosen item is found better, by a reliable annotator)
 ``flip_rate``    1 - eta_m: how often the annotator reverses an answer (what robust losses ask for)
 ``flipped``      P(this answer was reversed, given the scores) = sigmoid(-(logit eta_m + z))
@@ -78,6 +79,7 @@ def _columns(comparisons: Comparisons, ranking: Ranking) -> dict[str, Any]:
         logit = np.log(eta) - np.log1p(-eta)
     flipped = np.where(np.isposinf(logit), 0.0, 1.0 / (1.0 + np.exp(np.clip(logit + z, -500, 500))))
     columns: dict[str, Any] = {
+        "row": np.flatnonzero(comparisons.outcome != TIE),
         "chosen": comparisons.items[chosen], "rejected": comparisons.items[rejected],
         "annotator": kept.annotators[kept.annotator],
     }  # fmt: skip
@@ -125,6 +127,7 @@ def write_preferences(
     lines = []
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     for row in (dict(zip(columns, values, strict=True)) for values in rows):
+        row.pop("row", None)
         if row["weight"] < min_weight:
             continue
         line = {"prompt": _text(row.pop("question"), prompts, "question")} if "question" in row else {}

@@ -7,14 +7,22 @@ add a gradient u, J being the negative Hessian. Groups are independent and compa
 
     Var  =  G / (G - 1)  J^-1 ( sum over groups c of u_c u_c' ) J^-1,          u_c the sum of the gradients of group c
 
-(Huber 1967; Liang and Zeger 1986). Where all comparisons are independent this is J^-1 up to noise. Annotators' numbers
-theta are eliminated: of scores the part J^-1 u_c is S^-1 (g_c - C D^-1 h_c), S the Schur complement, g_c and h_c the
+(Huber 1967; Liang and Zeger 1986). Where all comparisons are independent this is J^-1 up to noise. With few groups it
+is too small, since a group's own comparisons pull the estimate towards them: with J_c the information of group c,
+
+    Var  =  sum of psi_c psi_c',          psi_c = J^-1 (1 - J_c J^-1)^(-1/2) u_c
+
+is unbiased where comparisons are independent (CR2: Bell and McCaffrey 2002), and intervals are those of Student's t
+with the degrees of freedom that this variance has there (Satterthwaite). With J^-1 = L L' and K_c = L' J_c L, psi_c is
+L (1 - K_c)^(-1/2) L' u_c; of a number y = L' t in these coordinates the variance is a sum over groups c and d of
+products of numbers with the covariances y' F_c (K_c [c = d] - K_c K_d) F_d y, F_c = (1 - K_c)^(-1/2).
+
+With very many groups or numbers the correction is G / (G - 1), and G - 1 degrees of freedom. Annotators' numbers theta
+are then eliminated: of scores the part J^-1 u_c is S^-1 (g_c - C D^-1 h_c), S the Schur complement, g_c and h_c the
 gradients by scores and by theta.
 
-It needs many groups. An item that is in few of them has an error of at least that of independent comparisons, and where
-most items are, all errors are those. So has an item that won, or lost, in hardly any: where nothing is against a score,
-gradients vanish, and with them the spread of their sums, while nothing is known of how much better it is. What its
-error lacks is added to the variance of its own score, before scores are centred.
+No interval is narrower than that of independent comparisons: where nothing is against a score (an item that never
+lost), gradients vanish, and with them the spread of their sums.
 """
 
 from __future__ import annotations
@@ -37,6 +45,7 @@ from crowdwise.answers.comparisons_newton import (
     schur,
     separated,
 )
+from crowdwise.core.intervals import LEVEL, quantile
 from crowdwise.core.numerics import Floats, Ints
 
 PROBES = 100
@@ -49,7 +58,7 @@ def evidence(found: NewtonSolution, model: Likelihood) -> float:
     from scipy.special import betaln
 
     d = separated(found.end)[0]
-    S, logit = schur(d, model.prior <= 0.0), split(model, found.theta)[0]
+    S, logit = schur(d, model.prior <= 0.0), found.theta
     size, M = float(np.linalg.slogdet(S)[1]), len(logit)
     eta = 1.0 / (1.0 + np.exp(-logit))
     # D is by the logit; by arcsin(sqrt(eta)), on whose scale the mode is, it is divided by eta (1 - eta).
@@ -67,11 +76,19 @@ class Spread:
     shared: Floats
     theta: Floats
     draws: npt.NDArray[np.float32]
+    freedom: Floats | None = None
+    """Degrees of freedom of the scores, where they are few, then of tau and of theta: N + shared + theta."""
 
 
-def covariance(d: Derivatives, scores: Floats, *, free: bool, rng: np.random.Generator) -> Spread:
+def covariance(
+    d: Derivatives, scores: Floats, *, free: bool, rng: np.random.Generator, slope: Floats | None = None
+) -> Spread:
     """From the inverse of the observed information, the scores held to sum to zero. Draws are made in the order of the
-    scores, so that names do not matter; beyond ``DENSE`` items each is drawn by itself."""
+    scores, so that names do not matter; beyond ``DENSE`` items each is drawn by itself.
+
+    Where there are slopes, all are on the scale at which the mean absolute slope is 1: what moves it by e, the mean of
+    the changes of slopes, adds e s to scores and takes e a off slopes.
+    """
     N = len(scores)
     R = n_draws(N)
     d, mix = separated(d)
@@ -89,14 +106,27 @@ def covariance(d: Derivatives, scores: Floats, *, free: bool, rng: np.random.Gen
         back[order] = np.arange(len(S))
         centred = root[:, back].copy()
         noise = rng.standard_normal((R, len(S)))
+        theta, alone = np.empty(0), 0.0
         if d.C is not None:
             E = d.C / d.D if isinstance(d.C, np.ndarray) else np.asarray(d.C.todense()) / d.D
-            theta = _own_variance(d.D, mix) + (joined(centred @ E, mix) ** 2).sum(axis=0)
-        else:
-            theta = np.empty(0)
+            moved = -joined(centred @ E, mix)
+            theta = own_variance(d.D, mix)
+            if slope is not None:
+                M = len(slope)
+                sign = np.append(np.sign(slope) / M, np.zeros(len(theta) - M))
+                own = moved @ sign
+                within = _within(d.D, mix, sign)
+                alone = float(sign @ within)
+                moved[:, :M] -= own[:, None] * slope
+                theta[:M] += -2.0 * slope * within[:M] + slope**2 * alone
+                centred[:, :N] += own[:, None] * scores
+            theta = theta + (moved**2).sum(axis=0)
         centred[:, :N] -= centred[:, :N].mean(axis=1, keepdims=True)
         draws = noise @ centred[:, :N]
         variance = (centred**2).sum(axis=0)
+        if slope is not None and d.C is not None:
+            draws += np.sqrt(alone) * rng.standard_normal((R, 1)) * scores
+            variance[:N] += alone * scores**2
         error = np.sqrt(variance)
         return Spread(error[:N], error[N:], np.sqrt(theta), (scores + draws).astype(np.float32))
     return _sparse_covariance(d, S, scores, R, rng, mix)
@@ -107,12 +137,21 @@ def n_draws(N: int) -> int:
     return int(np.clip(500_000 // N, 200, 4000))
 
 
-def _own_variance(D: Floats, mix: Floats | None) -> Floats:
+def own_variance(D: Floats, mix: Floats | None) -> Floats:
     """The variance of theta where x is known: that of a diagonal block, or of 2 x 2 blocks."""
     if mix is None:
         return 1.0 / D
     M = len(mix)
     return np.append(1.0 / D[:M] + mix**2 / D[M:], 1.0 / D[M:])
+
+
+def _within(D: Floats, mix: Floats | None, direction: Floats) -> Floats:
+    """The covariance of theta with a sum of its entries, where x is known."""
+    if mix is None:
+        return np.asarray(direction / D)
+    M = len(mix)
+    u = np.append(direction[:M], direction[M:] - mix * direction[:M]) / D
+    return joined(u, mix)
 
 
 def _sparse_covariance(
@@ -153,18 +192,20 @@ def _sparse_covariance(
     order = np.argsort(-scores, kind="stable")
     draws = np.empty((R, N), dtype=np.float32)
     draws[:, order] = scores[order] + error[:N][order] * rng.standard_normal((R, N))
-    own = np.empty(0) if d.C is None else np.sqrt(_own_variance(d.D, mix) + np.maximum(theta, 0.0))
+    own = np.empty(0) if d.C is None else np.sqrt(own_variance(d.D, mix) + np.maximum(theta, 0.0))
     return Spread(error[:N], error[N:], own, draws)
 
 
-MIN_GROUPS = 20
-"""With fewer groups their spread is too uncertain to stand for that of all."""
-MIN_OF_ITEM = 10
-"""An item that is in fewer groups keeps at least the error of independent comparisons."""
-MIN_EITHER = 5
-"""So does an item that won (or tied) in fewer groups than this, or lost (or tied)."""
+MIN_GROUPS = 5
+"""With fewer groups there are no errors by group."""
+MIN_OF_ITEM = 5
+"""So most items must be in so many of them."""
 CELLS = 20_000_000
 """Up to so many cells gradients of annotators are kept for every group."""
+EXACT_GROUPS, EXACT_NUMBERS = 120, 200
+"""Up to so many groups and numbers the correction for few groups is exact."""
+MOST_PULL = 0.99
+"""The largest share of a number that one group decides, in the correction."""
 
 
 @dataclass(frozen=True)
@@ -181,46 +222,124 @@ def clustered(
 ) -> Clustered:
     """The spread of scores and of annotators' numbers with comparisons in groups; ``plain``: with independent ones."""
     assert matches.group is not None
-    N, group = matches.n_items, matches.group
-    used, group = np.unique(group, return_inverse=True)
+    N, M = matches.n_items, matches.n_annotators
+    used, group = np.unique(matches.group, return_inverse=True)
     G = len(used)
     if G < MIN_GROUPS:
         return Clustered(None, G, f"there are {G}, and {MIN_GROUPS} are needed")
     if N > tables.DENSE:
         return Clustered(None, G, f"that is done for up to {tables.DENSE:,} items")
-    reach = _groups_of(group, [matches.winner, matches.loser], G, N)
-    if (reach < MIN_OF_ITEM).mean() > 0.5:
+    if (_groups_of(group, [matches.winner, matches.loser], G, N) < MIN_OF_ITEM).mean() > 0.5:
         return Clustered(None, G, f"most items are in fewer than {MIN_OF_ITEM} of them")
-    x_part, theta_part = _gradients(matches, model, found, group, G)
-    d, mix = separated(found.end)
-    if d.C is not None:
-        own = _in_blocks(theta_part, mix) / d.D
-        x_part = x_part - own @ d.C.T if isinstance(d.C, np.ndarray) else x_part - (d.C @ own.T).T
-    moved = np.linalg.solve(schur(d, model.prior <= 0.0), x_part.T).T  # G x (N + shared)
-    theta = plain.theta
-    if d.C is not None and theta_part.size <= CELLS:
-        along = joined((_in_blocks(theta_part, mix) - moved @ d.C) / d.D, mix)
-        of_annotator = _groups_of(group, [matches.annotator], G, matches.n_annotators)
-        few = np.tile(of_annotator < MIN_OF_ITEM, len(theta) // matches.n_annotators)
-        wide = np.sqrt((along**2).sum(axis=0) * G / (G - 1.0))
-        theta = np.where(few, np.maximum(wide, theta), wide)
-    moved[:, :N] -= moved[:, :N].mean(axis=1, keepdims=True)
-    V = moved.T @ moved * (G / (G - 1.0))
-    few = (reach < MIN_OF_ITEM) | (_either(group, matches, G) < MIN_EITHER)
-    short = np.where(few, np.maximum(plain.scores**2 - np.diagonal(V)[:N], 0.0), 0.0)
-    own = (np.eye(N) - 1.0 / N)[:, short > 0.0] * np.sqrt(short[short > 0.0]) / (1.0 - 1.0 / N)
-    V[:N, :N] += own @ own.T
-    error = np.sqrt(np.diagonal(V))
-    return Clustered(Spread(error[:N], error[N:], theta, _draws(V[:N, :N], scores, len(plain.draws), rng)), G)
+    n_x, P = len(found.x), len(found.x) + len(found.theta)
+    slope = split(model, found.theta)[0] if model.sloped else None
+
+    def on_scale(u: Floats) -> Floats:
+        """Changes of all numbers (the last axis): slopes have the mean 1, scores the mean 0."""
+        u = u.copy()
+        if slope is not None:
+            a = slice(n_x, n_x + M)
+            e = (u[..., a] @ (np.sign(slope) / M))[..., None]
+            u[..., :N] += e * scores
+            u[..., a] -= e * slope
+        u[..., :N] -= u[..., :N].mean(axis=-1, keepdims=True)
+        return u
+
+    if model.reliable or G > EXACT_GROUPS or P > EXACT_NUMBERS:
+        parts = _gradients(matches, model, found, group, G)
+        if sum(part.size for part in parts) > CELLS:
+            return Clustered(None, G, "there are too many of them and of annotators")
+        moved = on_scale(_moved(found.end, model.prior <= 0.0, *parts)) * np.sqrt(G / (G - 1.0))
+        freedom = np.full(P, G - 1.0)
+    else:
+        moved, freedom = _corrected(found, matches, model, group, G, on_scale)
+    V, own = moved[:, :n_x].T @ moved[:, :n_x], np.sqrt((moved**2).sum(axis=0))
+    alone = np.concatenate([plain.scores, plain.shared, plain.theta])
+    narrow = own * quantile(LEVEL, freedom) < alone * quantile(LEVEL)
+    short = np.maximum(alone**2 - own**2, 0.0)[:N] * narrow[:N]
+    far = (np.eye(N) - 1.0 / N)[:, short > 0.0] * np.sqrt(short[short > 0.0]) / (1.0 - 1.0 / N)
+    usual = float(np.median(freedom[:N]))
+    draws = _draws(V[:N, :N] + far @ far.T, scores, len(plain.draws), rng, usual)
+    error, freedom = np.where(narrow, alone, own), np.where(narrow, np.inf, freedom)
+    return Clustered(Spread(error[:N], error[N:n_x], error[n_x:], draws, freedom), G)
 
 
-def _draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator) -> Any:
-    """Scores from the Normal distribution, drawn in their order so that names do not matter."""
+def _draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, freedom: float) -> Any:
+    """Scores from Student's t distribution, drawn in their order so that names do not matter."""
     N, order = len(scores), np.argsort(-scores, kind="stable")
     L = np.linalg.cholesky(V[np.ix_(order, order)] + np.eye(N) * 1e-9 * float(np.trace(V)) / N)
+    far = np.sqrt(freedom / rng.chisquare(freedom, (R, 1)))
     draws = np.empty((R, N), dtype=np.float32)
-    draws[:, order] = scores[order] + rng.standard_normal((R, N)) @ L.T
+    draws[:, order] = scores[order] + far * (rng.standard_normal((R, N)) @ L.T)
     return draws
+
+
+def _corrected(
+    found: NewtonSolution, matches: Matches, model: Likelihood, group: Ints, G: int, on_scale: Any
+) -> tuple[Floats, Floats]:
+    """G x P: by how much each group moves all numbers, with the correction for few groups; P: degrees of freedom."""
+    from scipy.sparse import csr_array
+
+    N, M, w, d = matches.n_items, matches.n_annotators, matches.weight, found.end
+    n_x, S = len(found.x), len(w)
+    rows = log_likelihood(matches, model, found.x, found.theta)[1]
+    one, m = np.ones(S), matches.annotator
+    steep = found.theta[m] if model.sloped else one
+    columns = [(matches.winner, steep), (matches.loser, -steep)]  # the derivatives of z by all numbers
+    columns += [(n_x + m, rows["gap"])] if model.sloped else []
+    columns += [(n_x + len(found.theta) - M + m, matches.sign)] if model.placed else []
+    if model.covariates and matches.extra is not None:
+        columns += [(np.full(S, n_x - model.covariates + k), column) for k, column in enumerate(matches.extra.T)]
+    P = n_x + len(found.theta)
+    at = (np.tile(np.arange(S), len(columns)), np.concatenate([c[0] for c in columns]))
+    Z = csr_array((np.concatenate([c[1] for c in columns]), at), shape=(S, P))
+    J = np.zeros((P, P))
+    J[:n_x, :n_x] = d.H
+    if d.C is not None:
+        J[:n_x, n_x:], J[n_x:, :n_x] = d.C, np.transpose(d.C)
+        J[np.arange(n_x, P), np.arange(n_x, P)] = d.D
+        if d.cross is not None:
+            at_a, at_b = np.arange(n_x, n_x + M), np.arange(n_x + M, P)
+            J[at_a, at_b] = J[at_b, at_a] = d.cross
+    if model.prior <= 0.0:
+        J[:N, :N] += np.abs(np.diagonal(J)[:N]).mean() / N
+    L = np.linalg.inv(np.linalg.cholesky(J)).T  # J^-1 = L L'
+    y = on_scale(L.T).T  # P x P: row i is L' t_i
+    ties = model.ties
+    tied, t = np.arange(S) >= matches.decided, rows["t"] if ties else one
+    moved, h, own = np.empty((G, P)), np.empty((G, P, P)), np.empty((G, P))
+    for c in range(G):
+        mine = np.flatnonzero(group == c)
+        z, weight = Z[mine], w[mine]
+        u = np.asarray(z.T @ (weight * rows["g"][mine]))
+        J_c = np.asarray((z.T @ (z * (weight * rows["v"][mine])[:, None])).todense())
+        if ties:
+            u[N] = float(weight @ (tied[mine] - t[mine]))
+            J_c[N] = J_c[:, N] = np.asarray(z.T @ (weight * rows["k"][mine]))
+            J_c[N, N] = float(weight @ (t[mine] * (1.0 - t[mine])))
+        value, Q = np.linalg.eigh(L.T @ J_c @ L)
+        value = np.clip(value, 0.0, MOST_PULL)
+        F = (Q / np.sqrt(1.0 - value)) @ Q.T
+        moved[c] = y @ (F @ (L.T @ u))
+        Fy = F @ y.T
+        h[c] = (Q * value) @ (Q.T @ Fy)
+        own[c] = (Fy * h[c]).sum(axis=0)
+    freedom = np.empty(P)
+    for k in range(P):
+        both = np.diag(own[:, k]) - h[:, :, k] @ h[:, :, k].T
+        freedom[k] = np.trace(both) ** 2 / max(float((both**2).sum()), 1e-300)
+    return moved, np.clip(freedom, 1.0, G - 1.0)
+
+
+def _moved(d: Derivatives, free: bool, x_part: Floats, theta_part: Floats) -> Floats:
+    """G x (x, theta): by how much each group moves all numbers."""
+    d, mix = separated(d)
+    if d.C is None:
+        return np.asarray(np.linalg.solve(schur(d, free), x_part.T).T)
+    own = _in_blocks(theta_part, mix) / d.D
+    x_part = x_part - own @ d.C.T if isinstance(d.C, np.ndarray) else x_part - (d.C @ own.T).T
+    x = np.linalg.solve(schur(d, free), x_part.T).T
+    return np.hstack([x, joined((_in_blocks(theta_part, mix) - x @ d.C) / d.D, mix)])
 
 
 def _gradients(
@@ -231,18 +350,21 @@ def _gradients(
     _, rows = log_likelihood(matches, model, found.x, found.theta)
     wg = w * rows["g"]
     x_part = np.zeros((G, N + model.n_shared))
-    x_part[:, :N] = _by(group, matches.winner, wg, G, N) - _by(group, matches.loser, wg, G, N)
+    ws = wg * found.theta[matches.annotator] if model.sloped else wg
+    x_part[:, :N] = _by(group, matches.winner, ws, G, N) - _by(group, matches.loser, ws, G, N)
     if model.ties:
         tied = np.arange(len(w)) >= matches.decided
         x_part[:, N] = np.bincount(group, w * (tied - rows["t"]), G)
     parts = list[Floats]()
     if model.reliable:
-        eta = 1.0 / (1.0 + np.exp(-np.clip(split(model, found.theta)[0], -300, 300)))
+        eta = 1.0 / (1.0 + np.exp(-np.clip(found.theta, -300, 300)))
         d = slice(0, matches.decided)
         gain = w[d] * (rows["r"][d] - eta[matches.annotator[d]])
         parts.append(_by(group[d], matches.annotator[d], gain, G, M))
-    if model.placed:
-        parts.append(_by(group, matches.annotator, wg * matches.sign, G, M))
+    for column in ([rows["gap"]] if model.sloped else []) + ([matches.sign] if model.placed else []):
+        parts.append(_by(group, matches.annotator, wg * column, G, M))
+    if model.covariates and matches.extra is not None:
+        x_part[:, -model.covariates :] = np.stack([np.bincount(group, wg * c, G) for c in matches.extra.T], axis=1)
     return x_part, np.hstack(parts) if parts else np.zeros((G, 0))
 
 
@@ -256,14 +378,6 @@ def _in_blocks(h: Floats, mix: Floats | None) -> Floats:
 
 def _by(group: Ints, index: Ints, value: Floats, G: int, size: int) -> Floats:
     return tables.total(group * size + index, value, G * size).reshape(G, size)
-
-
-def _either(group: Ints, matches: Matches, G: int) -> Ints:
-    """Of each item the groups in which it won or tied, or those in which it lost or tied, whichever are fewer."""
-    tied = np.arange(len(group)) >= matches.decided
-    sides = ((matches.winner, matches.loser), (matches.loser, matches.winner))
-    in_group, N = np.append(group, group[tied]), matches.n_items
-    return np.minimum(*(_groups_of(in_group, [np.append(one, other[tied])], G, N) for one, other in sides))
 
 
 def _groups_of(group: Ints, indices: list[Ints], G: int, size: int) -> Ints:

@@ -13,8 +13,7 @@ import typer
 from crowdwise.answers.comparisons_leaderboard import Scale
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_results, write_table
-from crowdwise.cli.piped import piped
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, piped, write_results, write_table
 from crowdwise.data.comparisons import Comparisons, OnSelf
 from crowdwise.data.folders import check_target
 from crowdwise.errors import InputError, ParameterError, listing, suggestion
@@ -36,8 +35,7 @@ MethodOption = Annotated[
     option(
         "--method",
         "-m",
-        help="crowd-bt (default), bradley-terry (default for one annotator), position-bt, mixture-bt; for "
-        "rankings plackett-luce.",
+        help="judge-bt (default), bradley-terry, position-bt, crowd-bt, mixture-bt; for rankings plackett-luce.",
     ),
 ]
 LeftOption = Annotated[str | None, option("--left", help="The column of one item (left, item_a, model_a...).")]
@@ -45,9 +43,6 @@ RightOption = Annotated[str | None, option("--right", help="The column of the ot
 OutcomeOption = Annotated[str | None, option("--outcome", help="The column of the better one (winner...).")]
 QuestionOption = Annotated[
     str | None, option("--question", help="The column of what they were compared on (prompt...).")
-]
-OutcomesOption = Annotated[
-    str | None, option("--outcomes", help="What the words for outcomes mean, such as 1=left,2=right,0=tie.")
 ]
 SelfOption = Annotated[
     OnSelf, typer.Option("--on-self", help="Rows that compare an item with itself: stop, or leave them out.")
@@ -74,21 +69,45 @@ WinRatesOption = Annotated[
 ]
 JudgesOption = Annotated[
     str | None,
-    option(
-        "--judges",
-        help="Compare judges with people, whoever is ranked by: names, comma-separated, or auto (language models).",
-    ),
+    option("--judges", help="Compare judges with people: their names, comma-separated, or auto (by their names)."),
 ]
+PeopleOption = Annotated[str | None, option("--people", help="Who is a person, comma-separated: all others judge.")]
+JudgeColumnOption = Annotated[
+    str | None, option("--judge-column", help="The column that says whether a person (human, expert...) answered.")
+]
+OwnOption = Annotated[
+    list[str] | None, option("--own", help="What a judge made itself, for self-preference: judge=item,item.")
+]
+ControlOption = Annotated[
+    str | None,
+    option("--control", help="Covariates of the two answers to allow for: length for length_a and length_b, style..."),
+]
+ControlByOption = Annotated[bool, typer.Option("--control-by-judge", help="Effects of covariates for each annotator.")]
+ByOption = Annotated[
+    str | None, option("--by", help="A column of categories: a board for each, and a heat map (--plot).")
+]
+VersusOption = Annotated[
+    tuple[str, str] | None,
+    option("--versus", help="Two items: their difference, how sure it is, how many verdicts would part them.",
+           metavar="A B"),
+]  # fmt: skip
+AnchorOption = Annotated[
+    str | None, option("--anchor", help="An item and its value on the scale of --scale, such as gpt-4=1000.")
+]
+NextOption = Annotated[int, typer.Option("--next", min=0, help="Propose so many pairs to ask about next.")]
 
 
 def rank(
     path: PathArgument, method: MethodOption = None, set_: opt.SetOption = None, left: LeftOption = None,
     right: RightOption = None, outcome: OutcomeOption = None, annotator: opt.AnnotatorOption = None,
-    question: QuestionOption = None, group: GroupOption = None, outcomes: OutcomesOption = None,
+    question: QuestionOption = None, group: GroupOption = None, outcomes: opt.OutcomesOption = None,
     on_self: SelfOption = "error", on_missing: opt.MissingOption = "error", only: OnlyOption = None,
     without: WithoutOption = None, seed: opt.SeedOption = None, scale: ScaleOption = "score", out: OutOption = None,
     annotators: opt.AnnotatorsOption = None, plot: PlotOption = None, win_rates: WinRatesOption = None,
-    judges: JudgesOption = None, save: opt.SaveOption = None, as_json: opt.JsonOption = False,
+    judges: JudgesOption = None, people: PeopleOption = None, judge_column: JudgeColumnOption = None,
+    own: OwnOption = None, control: ControlOption = None, control_by_judge: ControlByOption = False,
+    by: ByOption = None, versus: VersusOption = None, anchor: AnchorOption = None, next_: NextOption = 0,
+    save: opt.SaveOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Turn comparisons into a leaderboard: scores and ranks, with intervals.
 
@@ -103,7 +122,9 @@ def rank(
 
     `crowdwise rank judgments.jsonl --method position-bt --left model_a --right model_b --outcome verdict --json`
 
-    `crowdwise rank judgments.csv --group prompt_id --without gpt-4 --judges auto`
+    `crowdwise rank judgments.csv --group prompt_id --without gpt-4 --people ann,bob`
+
+    `crowdwise rank judgments.csv --control length,style --by category --versus gpt-4 claude --anchor gpt-4=1000`
     """
     from crowdwise.cli import show_aggregate
 
@@ -115,34 +136,58 @@ def rank(
         raise ParameterError(f"--group {group} and --question {question} name one thing: give one of them.")
     given = {"left": left, "right": right, "outcome": outcome, "question": question or group, "outcomes": outcomes}
     given["on_self"] = None if on_self == "error" else on_self
+    keep = [*(opt.words_in(control) or []), *([by] if by else []), *([judge_column] if judge_column else [])]
+    given["keep"] = ",".join(keep) or None
     named = [f"{name}={value}" for name, value in given.items() if value is not None]
     reading = opt.Reading(annotator=annotator, column=named, on_missing=on_missing)
     params = opt.assignments(set_, seed)
+    params |= {"control": control} if control else {}
+    params |= {"control_by_judge": True} if control_by_judge else {}
     opened = open_answers(path, method, reading, bool(named))
     whole = opened.answers.table
     found = opt.fitted(opened, params, select=lambda table: of_annotators(table, only, without))
     table = found.table
     ranking = found.result
-    if (win_rates is not None or judges is not None) and not isinstance(whole, Comparisons):
-        raise ParameterError("--win-rates and --judges are about comparisons, and these are rankings.")
+    about_judges = any(v is not None for v in (judges, people, judge_column))
+    if (win_rates is not None or about_judges or by is not None) and not isinstance(whole, Comparisons):
+        raise ParameterError("--win-rates, --judges, --people and --by are about comparisons, and these are rankings.")
+    fixed = anchored(ranking, anchor)
     board = ranking.to_frame("leaderboard", kind="polars")
-    if scale != "score":
-        more_columns = ranking.on_scale(scale, kind="polars").select(scale, f"{scale}_low", f"{scale}_high")
-        board = board.with_columns(more_columns)
+    if scale != "score" or fixed:
+        more_columns = ranking.on_scale(scale, anchor=fixed, kind="polars")
+        names = {"score": "score", "score_low": "low", "score_high": "high"}
+        board = board.with_columns(
+            more_columns[f"{scale}{end}"].alias(names.get(f"{scale}{end}", f"{scale}{end}"))
+            for end in ("", "_low", "_high")
+        )
+    parts = None if by is None else boards(table, by, found.method, params)
+    if parts is not None:
+        board = stacked(board.to_dicts(), parts.to_dicts())
     paths = write_results(board, ranking, out, annotators, save, as_json)
     if win_rates is not None:
         write_table(table.win_rates("polars"), win_rates)
         paths.append(win_rates)
     if plot is not None:
-        ranking.plot(plot, scale=scale)
+        (ranking.plot(scale=scale) if parts is None else heat_map(parts, by or "")).save(plot)
         paths.append(plot)
-    compared = None if judges is None else judged(whole, judges)
+    compared = judged(whole, judges, people, judge_column, own) if about_judges else None
+    facts = dict[str, Any]()
+    if versus is not None:
+        a, b = (at_item(ranking, name) for name in versus)
+        facts["versus"] = {"left": str(a), "right": str(b)} | ranking.versus(a, b)
+    if next_:
+        facts["next"] = rows_of(ranking.next_pairs(next_, kind="polars"))
+    if ranking.effects is not None:
+        facts["effects"] = rows_of(ranking.to_frame("effects", kind="polars"))
     if as_json:
         more = {"components": int(ranking.components.max()) + 1, "tie": ranking.tie, "groups": ranking.n_groups}
         more |= {"leaderboard": rows_of(board)} | ({} if compared is None else {"judges": rows_of(compared)})
+        more |= {name: value for name, value in facts.items() if name != "effects" or value}
+        more |= {"caveat": ranking.caveat} if ranking.caveat else {}
         emit(json.dumps(show_aggregate.facts(found) | more))
     else:
-        show_aggregate.show_fitted(found, paths, scale=scale, judges=compared)
+        show_aggregate.show_fitted(found, paths, scale=scale, judges=compared, anchor=fixed)
+        show_aggregate.show_more(facts, parts)
 
 
 def open_answers(path: Path, method: str | None, reading: opt.Reading, named: bool) -> Opened:
@@ -180,12 +225,84 @@ def named_annotators(table: Any, text: str, flag: str) -> list[Any]:
     return [known[name] for name in names]
 
 
-def judged(table: Any, judges: str) -> Any:
+def judged(table: Any, judges: str | None, people: str | None, column: str | None, own: list[str] | None) -> Any:
     """The table of judges."""
     from crowdwise.answers.comparisons_judges import judge_table
 
-    names = None if judges.strip().lower() == "auto" else named_annotators(table, judges, "--judges")
-    return judge_table(table, names, kind="polars")
+    auto = judges is None or judges.strip().lower() == "auto"
+    names = None if auto else named_annotators(table, judges or "", "--judges")
+    persons = None if people is None else named_annotators(table, people, "--people")
+    return judge_table(table, names, people=persons, column=column, own=own_items(table, own), kind="polars")
+
+
+def own_items(table: Any, own: list[str] | None) -> dict[Any, list[Any]] | None:
+    """What each judge made itself, from ``judge=item,item``."""
+    if not own:
+        return None
+    items = {str(name): name for name in table.items.tolist()}
+    found = {}
+    for text in own:
+        judge, equals, names = text.partition("=")
+        if not equals:
+            raise ParameterError(f"--own {text}: expected judge=item,item.")
+        for name in names.split(","):
+            if name.strip() not in items:
+                raise InputError(f"--own {text}: there is no item {name.strip()!r}, there are {listing(items)}.")
+        found[named_annotators(table, judge, "--own")[0]] = [items[name.strip()] for name in names.split(",")]
+    return found
+
+
+def at_item(ranking: Any, text: str) -> Any:
+    """An item by the text of its name."""
+    known = {str(name): name for name in ranking.items.tolist()}
+    if text not in known:
+        raise InputError(f"There is no item {text!r}: there are {listing(known)}.{suggestion(text, list(known))}")
+    return known[text]
+
+
+def anchored(ranking: Any, anchor: str | None) -> dict[Any, float] | None:
+    """An item and its value, from ``item=1000``."""
+    if anchor is None:
+        return None
+    name, equals, value = anchor.rpartition("=")
+    try:
+        if equals:
+            return {at_item(ranking, name): float(value)}
+        raise ValueError
+    except ValueError:
+        raise ParameterError(f"--anchor {anchor}: expected an item and a number, such as gpt-4=1000.") from None
+
+
+def boards(table: Any, column: str, method: str, params: dict[str, Any]) -> Any:
+    """A leaderboard for each category, one below the other."""
+    from crowdwise import api
+
+    of, rows = np.array([str(v) for v in table.kept(column)]), list[dict[str, Any]]()
+    for category in sorted(set(of.tolist())):
+        some = of_annotators_of(table.select(of == category))
+        ranking = api.fit(some, method, params=params).result
+        rows += [row | {"category": category} for row in ranking.to_frame("leaderboard", kind="polars").to_dicts()]
+    return stacked(rows)
+
+
+def of_annotators_of(table: Any) -> Any:
+    """Without the items that are not compared any more."""
+    asked = np.unique(np.concatenate([table.left, table.right]))
+    return table[asked] if len(asked) < table.n_items else table
+
+
+def stacked(*parts: list[dict[str, Any]]) -> Any:
+    """Rows of boards as one table; those of all together are the category ``all``."""
+    import polars as pl
+
+    return pl.DataFrame([{"category": "all"} | row for part in parts for row in part], infer_schema_length=None)
+
+
+def heat_map(parts: Any, column: str) -> Any:
+    from crowdwise.answers.comparisons_leaderboard import draw_heat_map
+    from crowdwise.core.figures import Figure
+
+    return Figure(draw_heat_map(parts.to_dicts(), column))
 
 
 def rows_of(frame: Any) -> list[dict[str, Any]]:

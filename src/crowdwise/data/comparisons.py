@@ -12,6 +12,7 @@ field           shape          meaning
 ``timestamp``   S or ``None``  when it was made
 ``truth``       S or ``None``  the true outcome, -1 where unknown; to measure with, no method looks at it
 ``left_length`` S or ``None``  how long the answer of the left item is, NaN where unknown; so ``right_length``
+``extra``       S x columns    what else was to be kept of each comparison (``keep``), with ``extra_names``
 ``items``, ``annotators``, ``questions``  the names behind the codes, sorted
 ==============  =============  =======================================================================
 
@@ -22,7 +23,7 @@ counts; ``on_duplicate`` says otherwise.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, Unpack
 
@@ -33,13 +34,12 @@ from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import make_frame
-from crowdwise.data.places import Rows, called, counted_as
-from crowdwise.data.readable import reader
-from crowdwise.data.rows import renumbered
+from crowdwise.data.places import Rows, row_label, with_numbering
 from crowdwise.data.schema import CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table
+from crowdwise.data.table import Table, alike, reader, renumbered
 from crowdwise.data.truth import numbers_in
+from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
 
 LEFT, RIGHT, TIE = 0, 1, 2
@@ -90,6 +90,8 @@ class Comparisons(Table):
             "compared the same two items, in the same places, on the same question,", *CHOICES, default="all"
         ),
         schema.on_missing("an item, annotator or outcome"),
+        Opt("keep", None, "Further columns to keep, for covariates (also of both answers) and categories: a list, or "
+            "with commas.", list[str] | str | None),
         Opt("on_self", "error", '``"drop"`` leaves out rows that compare an item with itself instead of raising.',
             OnSelf, ("error", "drop")),
     )  # fmt: skip
@@ -120,6 +122,8 @@ class Comparisons(Table):
     truth: Codes | None = None
     left_length: npt.NDArray[np.float64] | None = None
     right_length: npt.NDArray[np.float64] | None = None
+    extra: npt.NDArray[np.object_] | None = None
+    extra_names: tuple[str, ...] = ()
     placed: bool = True
     """Whether ``left`` is the item that was shown first."""
     kind: str = "polars"
@@ -146,6 +150,17 @@ class Comparisons(Table):
         long: dict[str, Any] = {
             part: source.numbers(part, "a length, 0 or more", empty=True) for part in LENGTHS if part in source
         }
+        keep = options["keep"]
+        kept = [name.strip() for name in keep.split(",")] if isinstance(keep, str) else list(keep or ())
+        for name in kept:
+            if not pair_of(name, source.table.columns):
+                raise InputError(f"There is no column {name!r} to keep: there are {listing(source.table.columns, 12)}.")
+        kept = list(dict.fromkeys(column for name in kept for column in pair_of(name, source.table.columns)))
+        if kept:
+            cells = np.empty((len(source), len(kept)), dtype=object)
+            for n, name in enumerate(kept):
+                cells[:, n] = source.table[name].to_list()
+            long |= {"extra": cells, "extra_names": tuple(kept)}
         return cls.from_codes(
             a, b, m, np.zeros(len(a), np.int32) if y is None else y, items=items, annotators=annotators, question=q,
             questions=questions, truth=truth, placed=options["placed"] and bool(said),
@@ -157,7 +172,8 @@ class Comparisons(Table):
         cls, left: npt.ArrayLike, right: npt.ArrayLike, annotator: npt.ArrayLike, outcome: npt.ArrayLike, *,
         items: Any, annotators: Any, question: npt.ArrayLike | None = None, questions: Any = None,
         left_length: npt.ArrayLike | None = None, right_length: npt.ArrayLike | None = None, placed: bool = True,
-        on_self: OnSelf = "error", **beside: Unpack[Beside],
+        on_self: OnSelf = "error", extra: npt.NDArray[np.object_] | None = None, extra_names: tuple[str, ...] = (),
+        **beside: Unpack[Beside],
     ) -> Comparisons:  # fmt: skip
         """Comparisons from arrays of codes and the names behind them (what every other way of making one ends in)."""
         names, who = encoding.to_vocabulary(items), encoding.to_vocabulary(annotators)
@@ -174,6 +190,7 @@ class Comparisons(Table):
         fields["truth"] = None if truth is None else _checked_truth(truth, S)
         for name, given_length in (("left_length", left_length), ("right_length", right_length)):
             fields[name] = None if given_length is None else _checked_length(given_length, S, name)
+        fields["extra"] = extra
         keep = _distinct_pairs(code["left"], code["right"], names, on_self, repeats.rows)
         both, names = encoding.sort_vocabulary(np.concatenate([code["left"], code["right"]]), names)
         code["left"], code["right"] = np.split(both, 2)
@@ -183,8 +200,41 @@ class Comparisons(Table):
         order = _order(code, len(names), len(who), max(len(about), 1))
         order = _once(order[keep[order]], code, names, who, repeats)
         fields |= {name: None if (array := {**code, **fields}[name]) is None else array[order]
-                   for name in (*code, "weight", "timestamp", "truth", *LENGTHS)}  # fmt: skip
-        return cls(items=names, annotators=who, questions=None if question is None else about, placed=placed, **fields)
+                   for name in (*code, "weight", "timestamp", "truth", *LENGTHS, "extra")}  # fmt: skip
+        return cls(items=names, annotators=who, questions=None if question is None else about, placed=placed,
+                   extra_names=extra_names, **fields)  # fmt: skip
+
+    def _at(self, rows: npt.NDArray[Any]) -> dict[str, Any]:
+        return super()._at(rows) | {"extra": None if self.extra is None else self.extra[rows]}
+
+    def kept(self, name: str) -> npt.NDArray[np.object_]:
+        """A column that was kept (``keep``), row by row."""
+        if self.extra is None or name not in self.extra_names:
+            known = listing(self.extra_names) if self.extra_names else "none"
+            raise InputError(
+                f"The comparisons keep no column {name!r}: they keep {known}. Read them with keep=[{name!r}]."
+            )
+        return self.extra[:, self.extra_names.index(name)]
+
+    def votes(self) -> Votes:
+        """One vote for each annotator on every two items (and question): ``first`` of the two by name, ``second`` or
+        ``tie``. One who judged them several times has the verdict that these agree on, else a tie."""
+        N = self.n_items
+        a, b = np.minimum(self.left, self.right).astype(np.int64), np.maximum(self.left, self.right)
+        asked = a * N + b
+        if self.question is not None:
+            asked = asked + self.question.astype(np.int64) * N * N
+        unit, at = np.unique(asked, return_inverse=True)
+        said = np.where(self.outcome == TIE, TIE, self.outcome ^ (self.left > self.right))
+        cell, of = np.unique(at * np.int64(self.n_annotators) + self.annotator, return_inverse=True)
+        count = np.stack([np.bincount(of, said == k, len(cell)) for k in range(3)], axis=1)
+        verdict = np.where((count > 0).sum(axis=1) == 1, count.argmax(axis=1), TIE)
+        names = [f"{x} | {y}" for x, y in zip(self.items[unit % (N * N) // N], self.items[unit % N], strict=True)]
+        if self.questions is not None:
+            names = [f"{q}: {name}" for q, name in zip(self.questions[unit // (N * N)], names, strict=True)]
+        return Votes.from_codes(cell // self.n_annotators, cell % self.n_annotators, verdict, items=names,
+                                annotators=self.annotators, classes=["first", "second", "tie"],
+                                kind=self.kind)  # fmt: skip
 
     def __repr__(self) -> str:
         ties = int((self.outcome == TIE).sum())
@@ -205,6 +255,20 @@ class Comparisons(Table):
         share = np.where(count > 0, wins / np.where(count > 0, count, 1.0), np.nan).reshape(N, N)
         columns = {"item": self.items} | {str(name): share[:, n] for n, name in enumerate(self.items)}
         return make_frame(columns, kind or self.kind)
+
+    @classmethod
+    def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
+        found = super().answer_columns(answers)
+        left, right, outcome = (list(part) for part in zip(*(a.said for a in answers), strict=True))
+        both = alike([*left, *right])
+        found |= {"left": both[: len(left)], "right": both[len(left) :], "outcome": outcome}
+        return found | {"question": found.pop("item")}
+
+    def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {}  # the truth of an item is a score, which no tool knows
+
+    def truth_frame(self) -> None:
+        """``None``: truths are those of comparisons, not of items."""
 
     def encode_truth(self, truth: Any) -> Codes:
         """The true outcome of each comparison: 0 (left), 1 (right), 2 (tie) or -1 (unknown)."""
@@ -236,6 +300,18 @@ class Comparisons(Table):
 
 
 read_comparisons = reader(Comparisons, "read_comparisons")
+
+
+def pair_of(name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that a name stands for: those of the two answers, or one that is called so; none without any."""
+    if name in columns:
+        return (name,)
+    for sides in (("left", "right"), ("a", "b"), ("model_a", "model_b"), ("1", "2"), ("first", "second")):
+        for form in ("{name}_{side}", "{side}_{name}", "{name}{side}"):
+            both = tuple(form.format(name=name, side=side) for side in sides)
+            if all(column in columns for column in both):
+                return both
+    return ()
 
 
 def _outcome(
@@ -311,7 +387,7 @@ def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows
         at = int(np.flatnonzero(same)[0])
         raise InputError(
             f"{int(same.sum()):,} {'rows compare' if same.sum() > 1 else 'row compares'} an item with itself: "
-            f"{listing(items[a[at : at + 1]])} in {counted_as(*called(at, rows))}. Such a row "
+            f"{listing(items[a[at : at + 1]])} in {with_numbering(*row_label(at, rows))}. Such a row "
             "says nothing about items.",
             remedy=Remedy("Leave it out with {}.", Option("on_self", "drop")),
         )

@@ -29,6 +29,7 @@ from crowdwise.core.collusion import paired_votes
 from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
+from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.metrics.bootstrap import CHUNK, Bootstrap, Estimate, Options
@@ -82,7 +83,7 @@ def kappa_variance(tables: Floats, d: Floats) -> Floats:
 
 @checked
 def cohen_kappa(
-    votes: Votes, first: Any = None, second: Any = None, *, weights: Weights = None, values: Any = None,
+    votes: Votes | Comparisons, first: Any = None, second: Any = None, *, weights: Weights = None, values: Any = None,
     **options: Unpack[Options],
 ) -> Estimate:  # fmt: skip
     """Cohen's kappa of two annotators on the items both labelled.
@@ -90,7 +91,7 @@ def cohen_kappa(
     Parameters
     ----------
     votes
-        The votes; weights of votes are refused.
+        The votes; weights of votes are refused. Comparisons count as votes on every two items (and question).
     first, second
         The names of the two; may be left out where there are just two.
     weights
@@ -122,8 +123,9 @@ def scott_pi(
 
 
 def _of_two(
-    votes: Votes, first: Any, second: Any, weights: Weights, values: Any, pooled: bool, by: Bootstrap
+    votes: Votes | Comparisons, first: Any, second: Any, weights: Weights, values: Any, pooled: bool, by: Bootstrap
 ) -> Estimate:
+    votes = votes.votes() if isinstance(votes, Comparisons) else votes
     d, K = 1.0 - weights_of(votes, weights, values), votes.n_classes
     a, b = _two_codes(votes, first, second)
     some = votes.select((votes.annotator == a) | (votes.annotator == b))

@@ -1,0 +1,182 @@
+"""``crowdwise judges``: which judge agrees with people, what each favours, and which small panel is enough."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from crowdwise.cli import cmd_rank
+from crowdwise.cli import options as opt
+from crowdwise.cli.options import option
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
+from crowdwise.cli.show import console, written
+from crowdwise.data.comparisons import Comparisons
+from crowdwise.errors import InputError, ParameterError
+
+CostOption = Annotated[str | None, option("--cost", help="What a verdict of each judge costs: gpt-4=10,mini=1.")]
+MostOption = Annotated[int, typer.Option("--panel", min=1, help="The largest panel of judges to look at.")]
+OutOption = Annotated[
+    Path | None, option("--out", "-o", help="Write the table of judges here: .csv, .jsonl, .parquet.")
+]
+PanelsOption = Annotated[Path | None, option("--panels", help="Write the table of panels here.")]
+HtmlOption = Annotated[Path | None, option("--html", help="Write one page here: .html.")]
+MEASURES = {
+    "agreement": ("agreement with people", "{:.0%}"), "kappa": ("Cohen's kappa with people", "{:.2f}"),
+    "position": ("for the first answer, log odds", "{:+.2f}"), "verbosity": ("for twice the length", "{:+.2f}"),
+    "self_preference": ("for its own answers", "{:+.2f}"), "drift": ("drift of agreement", "{:+.2f}"),
+}  # fmt: skip
+
+
+def judges(
+    path: cmd_rank.PathArgument, judges: cmd_rank.JudgesOption = None, people: cmd_rank.PeopleOption = None,
+    judge_column: cmd_rank.JudgeColumnOption = None, own: cmd_rank.OwnOption = None, cost: CostOption = None,
+    most: MostOption = 3, left: cmd_rank.LeftOption = None, right: cmd_rank.RightOption = None,
+    outcome: cmd_rank.OutcomeOption = None, annotator: opt.AnnotatorOption = None,
+    group: cmd_rank.GroupOption = None, outcomes: opt.OutcomesOption = None, out: OutOption = None,
+    panels: PanelsOption = None, html: HtmlOption = None, as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
+    """Compare LLM judges with people: agreement, biases, drift, the best small panel.
+
+    Examples:
+
+    `crowdwise judges judgments.csv --people ann,bob --out judges.csv --html judges.html`
+
+    `crowdwise judges judgments.csv --judge-column kind --own gpt-4=gpt-4-turbo,gpt-4o --cost gpt-4=10,mini=1`
+    """
+    check_outputs(out, panels)
+    check_outputs(html, endings=(".html",))
+    check_apart([path], [out, panels, html])
+    given = {"left": left, "right": right, "outcome": outcome, "question": group, "outcomes": outcomes,
+             "keep": judge_column}  # fmt: skip
+    named = [f"{name}={value}" for name, value in given.items() if value is not None]
+    table = cmd_rank.open_answers(path, None, opt.Reading(annotator=annotator, column=named), True).answers.table
+    if not isinstance(table, Comparisons):
+        raise InputError("crowdwise judges is about comparisons: two items and the better one on each line.")
+    found = cmd_rank.judged(table, judges, people, judge_column, own)
+    who = {str(name): name for name in table.annotators.tolist()}
+    chosen = [who[name] for name in found["annotator"].to_list() if name in who]
+    others = None if people is None else cmd_rank.named_annotators(table, people, "--people")
+    small, why_not = None, ""
+    try:
+        small = panel_table(table, chosen, others, prices(cost, who), most)
+    except InputError as error:
+        why_not = str(error)
+    tests = alternative_tests(table, chosen, others)
+    paths = [place for place in (out, panels, html) if place is not None]
+    if out is not None:
+        write_table(found, out)
+    if panels is not None:
+        if small is None:
+            raise InputError(why_not)
+        write_table(small, panels)
+    if html is not None:
+        from crowdwise.data.folders import write_text
+
+        write_text(page(found.to_dicts(), None if small is None else small.to_dicts(), why_not, tests, str(path)), html)
+    if as_json:
+        rows = {"judges": cmd_rank.rows_of(found), "panels": None if small is None else cmd_rank.rows_of(small)}
+        emit(json.dumps(rows | {"alternative_test": tests}))
+        return
+    from crowdwise.cli.show_aggregate import judge_table, panel_lines
+
+    screen = console()
+    screen.print(judge_table(found))
+    for line in [*tests, *([why_not] if small is None else panel_lines(small))]:
+        screen.print(line, soft_wrap=True)
+    written(screen, paths)
+
+
+def prices(cost: str | None, who: dict[str, Any]) -> dict[str, float] | None:
+    """What each judge costs, from ``gpt-4=10,mini=1``."""
+    if cost is None:
+        return None
+    out = {}
+    for text in cost.split(","):
+        name, _, value = text.strip().rpartition("=")
+        try:
+            out[name] = float(value)
+        except ValueError:
+            raise ParameterError(f"--cost {text.strip()}: expected a judge and a number, such as gpt-4=10.") from None
+        if name not in who:
+            raise InputError(f"--cost {text.strip()}: there is no annotator {name!r}.")
+    return out
+
+
+def panel_table(table: Any, judges: Any, people: Any, cost: Any, most: int) -> Any:
+    from crowdwise.answers.comparisons_judges import judge_panels
+
+    return judge_panels(table, judges, people=people, cost=cost, most=min(most, len(judges)), kind="polars")
+
+
+def alternative_tests(table: Any, judges: list[Any], people: list[Any] | None) -> list[str]:
+    """The alternative annotator test in sentences, or why there is none."""
+    from crowdwise.trust.alternative_test import alternative_test
+
+    try:
+        return list(alternative_test(table.votes(), judges, people=people).sentences())
+    except InputError as error:
+        return [str(error)]
+
+
+def page(rows: list[dict[str, Any]], panels: Any, why_not: str, tests: list[str], name: str) -> str:
+    """One page: a card for each judge, the panels, the test. It loads nothing."""
+    from crowdwise.report.page import TEMPLATES
+
+    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    cards = "".join(card(row) for row in rows)
+    if panels is None:
+        small = f"<p>{escape(why_not)}</p>"
+    else:
+        lines = "".join(
+            f"<tr{' class=best' if row['best'] else ''}><td>{escape(row['panel'])}</td><td>{row['agreement']:.0%} ± "
+            f"{1.96 * row['error']:.0%}</td><td>{row['effective']:.1f}</td><td>{row['cost']:g}</td></tr>"
+            for row in panels[:20]
+        )
+        head = "".join(f"<th>{word}</th>" for word in ("panel", "agreement with people", "worth judges", "cost"))
+        small = f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+        small += "<p class=quiet>Marked: the cheapest panel within one standard error of the best.</p>"
+    said = "".join(f"<li>{escape(text)}</li>" for text in tests)
+    test = f"<section><h2>May a judge replace people?</h2><ul>{said}</ul></section>" if tests else ""
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>Judges: {escape(name)}</title><style>{style}{STYLE}</style></head><body><div class=frame>"
+        f"<header class=top><div><p class=eyebrow>{escape(name)}</p><h1>Judges and people</h1></div></header>"
+        f"<div class=judges>{cards}</div>{test}<section><h2>Panels</h2>{small}</section></div></body></html>\n"
+    )
+
+
+STYLE = """
+.judges { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
+.judge { background: var(--surface); border: 1px solid var(--line); border-radius: .6rem; padding: 1rem; }
+.judge dl { display: grid; grid-template-columns: 1fr auto; gap: .2rem 1rem; margin: .5rem 0 0; }
+.judge dt { color: var(--muted); } .judge dd { margin: 0; text-align: right; } .sure { font-weight: 680; }
+.judge h3 { margin: 0; }
+@media (max-width: 30rem) {
+  .judge dl { grid-template-columns: 1fr; } .judge dd { text-align: left; margin-bottom: .4rem; }
+}
+section { margin-top: 2rem; } .wide { overflow-x: auto; } .best td { font-weight: 680; }
+table { border-collapse: collapse; } th, td { text-align: left; padding: .3rem .9rem .3rem 0; }
+"""
+
+
+def card(row: dict[str, Any]) -> str:
+    """A judge, or all people."""
+    facts = [("verdicts", f"{row['comparisons']:,}"), ("ties", f"{row['tie_rate']:.0%}")]
+    facts += [(words, f"{row[key]:.0%}") for key, words in (("first_rate", "chooses the first"),)
+              if not np.isnan(row[key])]  # fmt: skip
+    if not np.isnan(row["flip_rate"]):
+        facts.append(("same answer in both orders", f"{1.0 - row['flip_rate']:.0%}"))
+    body = "".join(f"<dt>{words}</dt><dd>{value}</dd>" for words, value in facts)
+    for key, (words, form) in MEASURES.items():
+        value, low, high = (row[f"{key}{end}"] for end in ("", "_low", "_high"))
+        if np.isnan(value):
+            continue
+        sure = " class=sure" if key not in ("agreement", "kappa") and (low > 0.0 or high < 0.0) else ""
+        body += f"<dt>{words}</dt><dd{sure}>{form.format(value)} ({form.format(low)} to {form.format(high)})</dd>"
+    return f"<article class=judge><h3>{escape(row['annotator'])}</h3><dl>{body}</dl></article>"

@@ -1,0 +1,169 @@
+"""Logs of evaluations of language models: verdicts of judges and scorers, as JSON or JSON lines.
+
+=======================  ==================================================================================
+AlpacaEval               ``generator_1`` (left), ``generator_2`` (right), ``annotator``, ``preference`` 1 to 2
+Arena-Hard               ``model`` and ``baseline`` in two ``games``, ``judge``, ``score`` A>>B ... B>>A
+Inspect                  ``samples`` with ``scores`` by scorer; ``eval.model``
+promptfoo                ``results.results`` with ``gradingResult`` by assertion; ``provider``
+DeepEval                 ``testCases`` with ``metricsData`` by metric and ``evaluationModel``
+lm-evaluation-harness    lines with ``doc_id`` and a number for each metric
+Langfuse                 scores with ``traceId``, ``name``, ``value``, ``source`` and ``authorUserId``
+item                     the model and the sample (``gpt-4 | 12``); of the first two the models
+annotator                the judge, scorer, assertion, metric or author
+left out                 verdicts that were not given or could not be read
+=======================  ==================================================================================
+
+C and I of Inspect, success and pass are the classes ``pass`` and ``fail``; other values are classes or ratings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from crowdwise.importers.collect import Collector
+from crowdwise.importers.export_files import ExportFiles, Peek
+
+BASELINE = "baseline"
+"""The other model of an Arena-Hard log that does not name it."""
+WORDS = {"C": "pass", "I": "fail", "P": "partial", "N": "no answer", True: "pass", False: "fail"}
+GAMES = {"A>>B": "left", "A>B": "left", "A=B": "tie", "B=A": "tie", "B>A": "right", "B>>A": "right"}
+HARNESS = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps"}
+
+
+def recognises(peek: Peek) -> bool:
+    """Keys that only such logs have."""
+    return _kind(peek.first) != "" or _kind(peek.whole("eval", "results", "testCases")) != ""
+
+
+def read(files: ExportFiles, into: Collector) -> None:
+    """Read one verdict after the other."""
+    for record in files.objects(files.names[0]):
+        kind = _kind(record)
+        if kind:
+            READERS[kind](record, into)
+        else:
+            into.leave_out("records of another kind")
+
+
+def _kind(first: dict[str, Any]) -> str:
+    keys = set(first)
+    if {"generator_1", "generator_2", "preference"} <= keys:
+        return "alpaca-eval"
+    if {"games", "model", "judge"} <= keys and isinstance(first["games"], list):
+        return "arena-hard"
+    if isinstance(first.get("eval"), dict) and isinstance(first.get("samples"), list):
+        return "inspect"
+    results = first.get("results")
+    if isinstance(results, dict) and isinstance(results.get("results"), list):
+        return "promptfoo"
+    if isinstance(first.get("testCases"), list):
+        return "deepeval"
+    if HARNESS <= keys:
+        return "harness"
+    return "langfuse" if {"traceId", "name", "value", "source"} <= keys else ""
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _alpaca(row: dict[str, Any], into: Collector) -> None:
+    value = row["preference"]
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 1.0 <= value <= 2.0:
+        into.leave_out("without a preference")
+        return
+    if value not in (1, 1.5, 2):
+        into.note("Preferences between 1 and 2 are read as the nearer one of the two.")
+    side = "tie" if value == 1.5 else "left" if value < 1.5 else "right"
+    on = row.get("instruction") or row.get("dataset")
+    into.pair("preference", on, row.get("annotator") or "judge", row["generator_1"], row["generator_2"], side)
+
+
+def _hard(row: dict[str, Any], into: Collector) -> None:
+    other = row.get("baseline") or BASELINE
+    if other == BASELINE:
+        into.note("The log does not name the model that all were compared with: it is called baseline.")
+    for game, found in enumerate(row["games"][:2]):
+        side = GAMES.get(str(_dict(found).get("score")).strip("[] "))
+        if side is None:
+            into.leave_out("games without a verdict")
+            continue
+        left, right = (other, row["model"]) if game == 0 else (row["model"], other)  # the second game is swapped
+        into.pair("score", row.get("uid", row.get("question_id")), row["judge"], left, right, side, row.get("tstamp"))
+
+
+def _inspect(log: dict[str, Any], into: Collector) -> None:
+    model = log["eval"].get("model", "model")
+    for sample in _dicts(log["samples"]):
+        item = f"{model} | {sample.get('id')}"
+        if isinstance(sample.get("epoch"), int) and sample["epoch"] > 1:
+            item += f", epoch {sample['epoch']}"
+        into.about_item(item, model=model, sample=str(sample.get("id")))
+        for scorer, score in _dict(sample.get("scores")).items():
+            _verdict(item, scorer, _dict(score).get("value"), into)
+
+
+def _promptfoo(log: dict[str, Any], into: Collector) -> None:
+    for row in _dicts(log["results"]["results"]):
+        provider = row.get("provider")
+        model = (provider.get("label") or provider.get("id")) if isinstance(provider, dict) else provider
+        item = f"{model} | {row.get('testIdx', row.get('id'))}"
+        into.about_item(item, model=str(model))
+        parts = _dicts(_dict(row.get("gradingResult")).get("componentResults"))
+        for who, passed in _assertions(parts) if parts else [("all assertions", row.get("success"))]:
+            _verdict(item, who, passed, into)
+
+
+def _assertions(parts: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    seen: dict[str, int] = {}
+    for part in parts:
+        found = _dict(part.get("assertion"))
+        who = str(found.get("metric") or found.get("type") or "assertion")
+        seen[who] = seen.get(who, 0) + 1
+        yield who if seen[who] == 1 else f"{who} {seen[who]}", part.get("pass")
+
+
+def _deepeval(log: dict[str, Any], into: Collector) -> None:
+    for n, case in enumerate(_dicts(log["testCases"])):
+        item = case.get("name") or f"case {n}"
+        into.about_item(item, input=case.get("input"))
+        for metric in _dicts(case.get("metricsData")):
+            by = metric.get("evaluationModel")
+            _verdict(item, f"{metric.get('name')}, {by}" if by else metric.get("name"), metric.get("success"), into)
+
+
+def _harness(row: dict[str, Any], into: Collector) -> None:
+    for name, value in row.items():
+        if name not in HARNESS and isinstance(value, (int, float)) and not isinstance(value, bool):
+            passed = bool(value) if value in (0, 1) else value
+            _verdict(row["doc_id"], name, passed, into)
+
+
+def _langfuse(row: dict[str, Any], into: Collector) -> None:
+    value = row.get("stringValue") if row.get("dataType") == "CATEGORICAL" else row["value"]
+    value = bool(value) if row.get("dataType") == "BOOLEAN" else value
+    who = row.get("authorUserId") or f"{row['source']}".lower()
+    _verdict(row["traceId"], who, value, into, str(row["name"]), row.get("timestamp"))
+
+
+def _verdict(item: Any, who: Any, value: Any, into: Collector, question: str = "verdict", time: Any = None) -> None:
+    """A class or a number, as the value is."""
+    if value is None:
+        into.leave_out("without a verdict")
+    elif isinstance(value, (bool, str)):
+        into.choices(question, item, who, [WORDS.get(value, value)], time)
+    elif isinstance(value, (int, float)):
+        into.number(question, item, who, value, time)
+    else:
+        into.leave_out("verdicts of several parts")
+
+
+READERS = {
+    "alpaca-eval": _alpaca, "arena-hard": _hard, "inspect": _inspect, "promptfoo": _promptfoo, "deepeval": _deepeval,
+    "harness": _harness, "langfuse": _langfuse,
+}  # fmt: skip
