@@ -1,0 +1,104 @@
+"""``crowdwise check``: what is in a file, what looks wrong, and the command that mends it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crowdwise.cli import options as opt
+from crowdwise.cli.options import option
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
+
+if TYPE_CHECKING:
+    from crowdwise.errors import Option
+    from crowdwise.file_check import FileCheck
+
+WriteMapOption = Annotated[
+    Path | None,
+    option("--write-map", help="Write the proposals for labels here (.csv: from, to, votes, why), to look through."),
+]
+FLAGS = {*opt.GROUPS["Reading the file"], "--answers"}
+
+
+@opt.reads
+def check(
+    path: opt.PathArgument, reading: opt.Reading = opt.DEFAULT_READING, write_map: WriteMapOption = None,
+    as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
+    """Say what is in a file of answers, what looks wrong, and the command that mends it.
+
+    Format, sheet, header row, columns and their roles, questions, annotators, classes, duplicates (identical and
+    conflicting), labels that look like others. Nothing is computed and nothing is changed.
+
+    Examples:
+
+    `crowdwise check labels.xlsx`
+
+    `crowdwise check labels.csv --write-map map.csv`, then `crowdwise aggregate labels.csv --map map.csv`
+    """
+    from crowdwise.file_check import checked
+    from crowdwise.reading import Opened
+
+    check_outputs(write_map)
+    check_apart([path], [write_map])
+    found = checked(Opened(path, reading.answers, None, reading.options()))
+    if write_map is not None:
+        _write_map(found, write_map)
+    if as_json:
+        emit(json.dumps(found.to_dict(_spell) | {"command": _command(found, reading)}, ensure_ascii=False))
+    else:
+        _show(found, reading)
+    if found.error is not None:
+        raise typer.Exit(1)
+
+
+def _spell(named: Option) -> str | None:
+    return opt.flag(named, FLAGS)
+
+
+def _command(found: FileCheck, reading: opt.Reading) -> str:
+    """The command that reads the file as it should be; nothing where nothing mends it."""
+    from dataclasses import replace
+
+    given = {name: value for name, value in reading.options().items() if name != "classes"}
+    given |= {"answer_type": reading.answers} if reading.answers else {}
+    return replace(found, options={**given, **found.options}).command(opt.FLAGS) if found.options else ""
+
+
+def _write_map(found: FileCheck, target: Path) -> None:
+    import polars as pl
+
+    rows = [(str(p.found), str(p.proposed), p.votes, p.why) for p in found.proposals]
+    names = {"from": pl.String, "to": pl.String, "votes": pl.Int64, "why": pl.String}
+    write_table(pl.DataFrame(rows, schema=names, orient="row"), target)
+    say(f"written: {target}")
+
+
+def _show(found: FileCheck, reading: opt.Reading) -> None:
+    from crowdwise.cli import show
+    from crowdwise.file_check import facts_in_words, mend_of
+
+    screen = show.console(stderr=False)
+    for line in facts_in_words(found.facts):
+        screen.print(line, soft_wrap=True, markup=False)
+    for said in found.findings:
+        text = " ".join(filter(None, (said.message, mend_of(said, _spell))))
+        screen.print(f"- {text}", soft_wrap=True, markup=False)
+    if found.proposals:
+        table = show.new_table("found", "votes", "proposed", "why", title="Labels that look like others")
+        for p in found.proposals:
+            table.add_row(repr(p.found), f"{p.votes:,}", repr(p.proposed), p.why)
+        screen.print(table)
+    if not found.findings and not found.proposals:
+        screen.print("Nothing looks wrong.")
+    if found.error is not None:
+        screen.print("The answers could not be read: mend the last of these first.")
+    if found.options.get("label_map"):
+        file = found.facts.get("file", "FILE")
+        screen.print(f"Look through the labels first: crowdwise check {file} --write-map labels.csv", soft_wrap=True)
+    command = _command(found, reading)
+    if command:
+        screen.print(f"To mend it: {command}", soft_wrap=True, markup=False)
