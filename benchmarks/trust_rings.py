@@ -127,7 +127,8 @@ def planted(votes: cw.Votes, kind: str, way: str, share: float, seed: int) -> tu
         item[order], who[order], label[order], items=np.arange(N), annotators=np.arange(len(ring)),
         classes=np.arange(K), on_duplicate="all",
     )  # fmt: skip
-    return replace(attacked, truth=None if votes.truth is None else votes.truth), ring
+    time = attacked.item.astype(np.float64) if kind == "drip" else None  # items are answered in their order
+    return replace(attacked, truth=None if votes.truth is None else votes.truth, timestamp=time), ring
 
 
 def plain_pairs(votes: cw.Votes, labels: Any) -> Any:
@@ -208,6 +209,15 @@ def damage(task: tuple[str, str, float, int]) -> dict[str, Any]:
     return {"set": name, "share": share, "seed": seed, **got}
 
 
+def averaged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The damage by size, mean of all crowds and seeds."""
+    of = {share: [r for r in rows if r["share"] == share] for share in sorted({r["share"] for r in rows})}
+    return [
+        {"share": share, **{key: round(float(np.mean([r[key] for r in some])), 2) for key in METHODS}}
+        for share, some in of.items()
+    ]
+
+
 def as_they_are(task: tuple[str, str]) -> dict[str, Any]:
     """Annotators who are accused in a crowd without a planted ring, and whether the default changes."""
     warnings.simplefilter("ignore")
@@ -257,16 +267,35 @@ def tasks(folder: str, seed: int) -> Iterator[tuple[str, str, str, str, float, i
             yield from ((folder, name, kind, "conversion", 0.2, seed) for kind in OTHER_KINDS)
 
 
+CELL = ("set", "kind", "way", "share")
+COUNTED = ("runs", "able", "found", "plain", "accused", "plain accused", "under without", "under majority")
+SUMMED = ("without", "auto", "ignored", "majority")
+"""Sums over the runs of a cell: runs, members, runs with a false accusation or a fall; accuracies in %."""
+
+
+def tally(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The runs summed over seeds: columns, and a row per cell."""
+    rows: dict[tuple[Any, ...], list[float]] = {}
+    for r in runs:
+        counts = [1, r["able"], r["found"], r["plain"], r["accused"] > 0, r["plain accused"] > 0]
+        falls = [r["auto"] < r["without"] - 2.0, r["auto"] < r["majority"] - 1.0]
+        values = [*map(int, [*counts, *falls]), *(r[c] for c in SUMMED)]
+        before = rows.get(key := tuple(r[c] for c in CELL), [0] * len(values))
+        rows[key] = [round(a + b, 2) for a, b in zip(before, values, strict=True)]
+    return {"columns": [*CELL, *COUNTED, *SUMMED], "rows": [[*key, *values] for key, values in rows.items()]}
+
+
 def measured(folder: str, jobs: int, seeds: int) -> Iterator[dict[str, Any]]:
     """All runs, with more of them each time."""
     sizes = [(folder, name, s, seed) for name in DAMAGED for s in (0.0, *SHARES) for seed in range(2 if s else 1)]
     with ProcessPoolExecutor(jobs) as pool:
-        found: dict[str, Any] = {"runs": [], "bluebird": bluebird(folder)}
+        runs, found = list[dict[str, Any]](), dict[str, Any](bluebird=bluebird(folder))
         for seed in range(seeds):
-            found["runs"] += pool.map(one, tasks(folder, seed), chunksize=6)
+            runs += pool.map(one, tasks(folder, seed), chunksize=6)
+            found |= {"seeds": seed + 1, "cells": tally(runs)}
             if not seed:
                 found["as they are"] = list(pool.map(as_they_are, [(folder, name) for name in (*CROWDS, *UNTOUCHED)]))
-                found["damage"] = list(pool.map(damage, sizes, chunksize=3))
+                found["damage"] = averaged(list(pool.map(damage, sizes, chunksize=3)))
             yield found
 
 
@@ -288,7 +317,7 @@ def main() -> None:
         folder = asked.data or str(data_folder())
         for found in measured(folder, asked.jobs, asked.seeds):
             kept = json.loads(results.read_text()) if results.exists() else {}
-            results.write_text(json.dumps({**kept, "rings": found}) + "\n")
+            results.write_text(json.dumps({**kept, "rings": found}, separators=(",", ":")) + "\n")
     write(json.loads(results.read_text()), page)
 
 

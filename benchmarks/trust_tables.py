@@ -2,8 +2,9 @@
 
     python benchmarks/trust_tables.py [part ...] [--page]
 
-Parts: spammers, real, colluders, groups, bluebird, alarms, accuracy, agreement, few; by default all. ``--page`` writes
-the page from the results alone. The real sets are looked for where `crowdwise bench` does.
+Parts: spammers, real, colluders, groups, bluebird, alarms, accuracy, agreement, few, attacked, ensembles, unfair,
+drift, assignment, blind, corrections; by default all. ``--page`` writes the page from
+the results alone. The real sets are looked for where `crowdwise bench` does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import false_alarms
 import interval_coverage
 import numpy as np
+import trust_tutorial
 from sklearn.metrics import adjusted_rand_score
 
 import crowdwise as cw
@@ -199,6 +201,7 @@ PARTS: dict[str, Callable[[], Any]] = {
     "accuracy": lambda: interval_coverage.accuracy_rows(6),
     "agreement": lambda: interval_coverage.agreement_rows(200),
     "few": lambda: interval_coverage.few_rows(200),
+    **trust_tutorial.PARTS,
 }
 
 
@@ -213,7 +216,7 @@ def main(arguments: list[str]) -> None:
     for part in asked or ([] if "--page" in arguments else PARTS):
         measured = PARTS[part]()
         found = {**_kept(), part: measured}  # read again: another part may have been measured meanwhile
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+        RESULTS.write_text(json.dumps(found, separators=(",", ":")) + "\n")
     write(_kept(), PAGE)
 
 

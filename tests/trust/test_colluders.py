@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest, false_discovery_control
 
 import crowdwise as cw
-from crowdwise.core.collusion import find_rings, paired_votes
+from crowdwise.core.collusion import discounted, find_rings, paired_votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust import colluders as null
 from crowdwise.trust import find_colluders, shared_mistakes
@@ -345,3 +345,67 @@ def test_few_who_know_among_many_who_guess_are_no_ring(seed: int) -> None:
     )
     assert not find_rings(crowd.votes)
     assert cw.aggregate(crowd.votes).score(crowd.truth) > 0.9
+
+
+def ring_of_grades(seed: int = 0) -> tuple[cw.Votes, np.ndarray, np.ndarray]:
+    """Grades of 30 annotators; ten of them give the same wrong ones."""
+    sim = cw.simulate.ordinal(300, n_annotators=30, votes_per_item=12, random_state=seed)
+    rng, K = np.random.default_rng(seed), sim.votes.n_classes
+    script = (sim.truth + rng.integers(1, K, 300)) % K
+    ring = np.arange(30) < 10
+    label = np.where(ring[sim.votes.annotator], script[sim.votes.item], sim.votes.label).astype(sim.votes.label.dtype)
+    return replace(sim.votes, label=label), ring, sim.truth
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_rings_count_as_one_vote_among_grades_and_in_parts():
+    from crowdwise.core.vote_parts import VotePart, VoteParts
+
+    votes, ring, truth = ring_of_grades()
+    honest = cw.aggregate(votes.select(~ring[votes.annotator]), "ordinal-dawid-skene").score(truth)
+    protected = cw.aggregate(votes, "ordinal-dawid-skene")
+    assert protected.notes[0].startswith("10 annotators with")
+    assert protected.score(truth) > honest - 0.02
+    assert cw.aggregate(votes, "ordinal-dawid-skene", collusion="ignore").score(truth) < protected.score(truth)
+    whole = cw.aggregate(votes, "auto")
+    parts = VoteParts.of([VotePart(votes[np.arange(120)]), VotePart(votes[np.arange(120, 300)])])
+    model = cw.Auto()
+    found = model.fit_in_parts(parts)
+    assert found.notes[0] == whole.notes[0]
+    assert np.array_equal(np.sort(model.rings_[0].members), np.flatnonzero(ring))
+    assert np.allclose(found.confusion, whole.confusion)
+    assert not cw.Auto(collusion="ignore").fit_in_parts(parts).notes[0].startswith("10 annotators")
+    assert 0.4 < parts.sample(1800).n_votes / votes.n_votes < 0.6  # of very many votes, a share of the items
+
+
+@pytest.mark.parametrize("begins", [0.4, 0.5, 0.7])
+def test_a_ring_that_is_honest_for_a_while_is_seen_in_its_later_votes(begins):
+    sim = cw.simulate.dirichlet(600, n_annotators=30, n_classes=3, votes_per_item=8, random_state=1)
+    rng, ring = np.random.default_rng(1), np.arange(30) < 9
+    script = (sim.truth + rng.integers(1, 3, 600)) % 3
+    attack = ring[sim.votes.annotator] & (sim.votes.item >= begins * 600)
+    label = np.where(attack, script[sim.votes.item], sim.votes.label).astype(sim.votes.label.dtype)
+    votes = replace(sim.votes, label=label, timestamp=sim.votes.item.astype(float))
+    found = find_colluders(votes)
+    assert np.array_equal(found.flagged, ring)
+    (only,) = found.rings
+    assert only.since is not None and abs(only.since / 600 - begins) < 0.21
+    assert found.score[ring].min() > 0.5
+    weight = discounted(votes, found.rings).weights
+    assert (weight[votes.item < only.since] == 1.0).all()
+    assert weight[ring[votes.annotator] & (votes.item >= only.since)].mean() < 0.7
+    assert "in their later votes" in cw.aggregate(votes).notes[0]
+    honest = replace(sim.votes, timestamp=sim.votes.item.astype(float))
+    assert not find_rings(honest)
+
+
+def test_a_large_ring_in_a_weak_crowd_is_seen_by_one_trusted_annotator():
+    """16 of 39 copy mistakes, as in the tutorial's test on bluebird; while a candidate grows, the rest of the ring is
+    not taken for the others."""
+    rng = np.random.default_rng(0)
+    truth, accuracy = rng.integers(0, 2, 108), rng.uniform(0.5, 0.8, 39)
+    said = np.where(rng.random((108, 39)) < accuracy, truth[:, None], 1 - truth[:, None])
+    script = np.where(rng.random(108) < 0.9, 1 - truth, truth)
+    said[:, :16] = script[:, None]
+    found = find_colluders(cw.Votes.from_dense(said), trusted=16 + int(accuracy[16:].argmax()))
+    assert np.array_equal(found.flagged, np.arange(39) < 16)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.trust.panel_votes import correlation, effective_votes
+from crowdwise.trust.dependent_groups import correlation, effective_votes
 
 
 def panel(rho: float, seed: int = 0, N: int = 2000, M: int = 20, right: float = 0.7) -> tuple[cw.Votes, np.ndarray]:

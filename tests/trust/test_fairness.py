@@ -69,6 +69,31 @@ def test_without_truth_counts_are_expected_ones_and_it_says_so():
     assert report.sentences()[0].startswith("No truth was given")
 
 
+@pytest.mark.parametrize("misled", [0.0, 0.15])
+def test_blind_gaps_say_how_little_they_know(misled):
+    """Intervals of gaps cover the true ones: with truth about as often as stated, without it also where the crowd
+    is misled together on some items of one group."""
+    covered = {"blind": 0, "naive": 0, "truth": 0}
+    runs = 30
+    for seed in range(runs):
+        votes, z, y = crowd(seed, apart=0.1, harsh=0.2)
+        other = (np.random.default_rng(seed).random(len(y)) < misled) & (z == 1)
+        truth = np.where(other, 1 - y, y)  # votes follow what looks true
+        c = cw.aggregate(votes, "dawid-skene")
+        d, wide = c.label_codes, {}
+        real = [[d[(z == g) & (truth == t)].mean() for g in (0, 1)] for t in (0, 1)]
+        gap = max(abs(a - b) for a, b in real)
+        for name, options in {"blind": {}, "naive": {"hidden": 0.0}, "truth": {"truth": truth}}.items():
+            found = assess_fairness(votes, c, z, resamples=100, random_state=seed, **options).gaps["equalised odds"]
+            covered[name] += found.low - 1e-9 <= gap <= found.high + 1e-9
+            wide[name] = found.high - found.low
+        assert wide["blind"] > 1.5 * wide["truth"]
+    assert covered["blind"] >= 0.95 * runs
+    assert covered["truth"] == runs  # the sample is the population here
+    if misled:
+        assert covered["naive"] < 0.6 * runs
+
+
 def test_annotators_rates_are_theirs():
     votes, z, y = crowd(M=6, r=4)
     c = cw.aggregate(votes, "majority")

@@ -1,30 +1,36 @@
 """Fair assignment: questions such that no group of items is left with a much higher expected error than another.
 
 =====================  ==============================================================================================
-e[n]                   1 - max_k q[n, k], the expected error on item n now
-e'[n]                  1 - sum over the possible votes of a batch on n of max_k q[n, k] prod theta[m, k, l]: the
-                       expected error when they are in
-E[g], E'[g]            their means over the items of group g; the gap is the largest less the smallest
-w[g]                   the weight of a vote on an item of group g
+A[m, z]                the confusion matrix of annotator m on items of group z (:meth:`State.by_group`); one matrix for
+                       all groups where the state has no others
+e[n], h[n]             1 - max_k q[n, k] and the entropy of q[n], in bits: the expected error on item n now, its doubt
+e'[n], h'[n]           their expectations when the votes of a batch are in; 1 - e' is the sum over these votes of
+                       max_k q[n, k] prod A[m, z, k, l]
+E[z], E'[z], H'[z]     means over the items of group z; the gap is the largest E' less the smallest
+w[z]                   the weight of a vote on an item of group z
 =====================  ==============================================================================================
 
-A strategy proposes a batch under weights w; where the gap of E' is over the bound, groups with a larger expected error
-than the mean get a larger weight, those with a smaller one a smaller weight (multiplicative weights, the multipliers of
-the constraints "E'[g] - E'[h] is at most the bound"), and the strategy proposes again under the same random numbers. No
-vote is expected to make a label worse, so a gap is never closed at the cost of the better group, only by votes that the
-worse one gets in its stead.
+A strategy proposes a batch under weights w and matrices by group; where the gap of E' is over the bound, groups with a
+larger expected error than the mean get a larger weight, those with a smaller one a smaller weight (multiplicative
+weights, the multipliers of the constraints "E'[y] - E'[z] is at most the bound"), and the strategy proposes again under
+the same random numbers.
+
+Votes that one group gets are not given to another. So no group may end more than ``tolerance`` above the E' and the H'
+that it has without weights, by the same strategy, with or without matrices by group (the higher of both): a gap closes
+by who is asked about what, and by what votes are not worth elsewhere. E' alone is no guard: a vote that cannot change a
+label by itself leaves e' as it was, and five of them do not.
 
 **It fails** where the estimates do: a crowd that errs together on one group has confusion matrices that do not show it
 (see the page on fairness for what does); where no vote that can be asked helps the worse group; and where the batch is
 too small. The result says which.
 
-Reference: N. Goel and B. Faltings, Crowdsourcing with fairness, diversity and budget constraints, AIES 2019, for
+References: N. Goel and B. Faltings, Crowdsourcing with fairness, diversity and budget constraints, AIES 2019, for
 assignment under a bound on the gap; here groups are of items, and the bound is on expected errors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -37,12 +43,16 @@ from crowdwise.core.constraints import Bounds, Count, RandomState, checked
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
 
-ROUNDS = 25
+ROUNDS = 10
 STEP = 4.0
 """The ratio of two groups' weights in the first round; its logarithm is halved whenever another group is worst."""
 GRAIN = 0.1
 """Weights of items of a group differ by so much at random, so that of items that are all alike some can be taken."""
-MAX_WEIGHT = 1e4
+MAX_WEIGHT = np.log(1e4)
+"""The logarithm of the largest ratio of two weights."""
+
+TOLERANCE = 0.005
+"""Half a point."""
 
 Gap = Annotated[float, Bounds(minimum=0, below=1)]
 """A difference of shares of wrong labels."""
@@ -86,6 +96,7 @@ def propose_fairly(
     bound: Gap,
     strategy: str | Strategy = DEFAULT,
     *,
+    tolerance: Gap = TOLERANCE,
     random_state: RandomState = 0,
     max_rounds: Count = ROUNDS,
 ) -> FairProposal:
@@ -94,51 +105,73 @@ def propose_fairly(
     Parameters
     ----------
     state
-        With the ``group`` of each item.
+        With the ``group`` of each item; ``State.of(online, group=...)`` has the matrices by group.
     n
         How many questions.
     bound
         The largest gap between the expected errors of any two groups.
     strategy
         The strategy, or its name.
+    tolerance
+        By how much a group's expected error and entropy (bits) may be above those that the strategy alone would leave.
     max_rounds
         How often the weights are changed at most.
     """
-    if state.group is None:
-        raise InputError("There are no groups of items: give them to the state, State.of(online, group=...).")
-    group, names = _groups(state)
+    group, names = state.groups
+    if len(names) < 2:
+        raise InputError(f"A gap needs two groups of items at least, and {len(names)} came.")
     size = np.bincount(group[group >= 0], minlength=len(names))
     rule, seed = find_strategy(strategy), np.random.default_rng(random_state).integers(2**63)
+    grain = np.exp(GRAIN * np.random.default_rng(seed).random(len(group)))
 
     def of_groups(error: Floats) -> Floats:
         return np.bincount(group[group >= 0], weights=error[group >= 0], minlength=len(names)) / size
 
+    def asked(log_weight: Floats, grain: Any, known: State = state) -> tuple[FairProposal, Floats]:
+        """A proposal under weights of groups, and the expected errors and entropies of the groups after it."""
+        each = np.append(np.exp(log_weight), 1.0)[group] * grain  # of items of no group: 1, the last
+        proposal = rule.propose(known.replace(weight=each), n, np.random.default_rng(seed))
+        after = np.stack([of_groups(x) for x in _expected(state, proposal)])
+        return FairProposal(proposal, names, before, after[0], np.exp(log_weight), bound, ""), after
+
     before = of_groups(1.0 - state.posterior.max(axis=1))
-    weight, best, step, worst = np.ones(len(names)), None, np.log(STEP), -1
-    grain = np.exp(GRAIN * np.random.default_rng(seed).random(len(group)))
-    for round_ in range(max_rounds):
-        each = np.append(weight, 1.0)[group] * (grain if round_ else 1.0)  # of items of no group: 1, the last
-        proposal = rule.propose(state.replace(weight=each), n, np.random.default_rng(seed))
-        after = of_groups(expected_errors(state, proposal))
-        found = FairProposal(proposal, names, before, after, weight.copy(), bound, "")
-        if best is None or found.gap_after < best.gap_after - 1e-12:
-            best = found
+    weight = np.zeros(len(names))
+    best, after = asked(weight, 1.0)
+    most = after if state.group_dirichlet is None else asked(weight, 1.0, state.replace(group_dirichlet=None))[1]
+    most = np.maximum(most, after) + tolerance
+    fine, step, worst, dear = weight, np.log(STEP), -1, False
+    for _ in range(max_rounds - 1):
         if best.met:
             return best
-        step, worst = step / (2.0 if worst not in (-1, after.argmax()) else 1.0), int(after.argmax())
-        weight = weight * np.exp(step * (after - after.mean()) / np.ptp(after))
-        weight = np.clip(weight / weight.min(), 1.0, MAX_WEIGHT)
-    assert best is not None
-    return FairProposal(best.proposal, names, before, best.after, best.weight, bound, _why(state, best, group))
+        if (after <= most).all():
+            fine, error = weight, after[0]
+            step, worst = step / (2.0 if worst not in (-1, error.argmax()) else 1.0), int(error.argmax())
+            weight = weight + step * (error - error.mean()) / np.ptp(error)
+            weight = np.clip(weight - weight.min(), 0.0, MAX_WEIGHT)
+        else:  # some group pays more than it may: half way back
+            step, weight = step / 2.0, 0.5 * (fine + weight)
+        found, after = asked(weight, grain)
+        if found.gap_after < best.gap_after - 1e-12:
+            dear |= not (after <= most).all()
+            best = found if (after <= most).all() else best
+    if best.met:
+        return best
+    cost = f"a smaller gap would leave a group with an error or entropy more than {tolerance:g} above that without it"
+    return replace(best, why=cost if dear else _why(state, best, group))
 
 
 def expected_errors(state: State, proposal: Proposal) -> Floats:
     """N: the expected error of each label when the answers are in."""
+    return _expected(state, proposal)[0]
+
+
+def _expected(state: State, proposal: Proposal) -> tuple[Floats, Floats]:
+    """N each: the expected error and the expected entropy, in bits, of each item when the answers are in."""
     q = np.array(state.posterior)
-    error = 1.0 - q.max(axis=1)
+    error, doubt = 1.0 - q.max(axis=1), acquisition.bits(q).sum(axis=1)
     if len(proposal) == 0:
-        return np.asarray(error)
-    theta = acquisition.mean(state.dirichlet)
+        return error, doubt
+    theta = acquisition.mean(state.dirichlet_of(proposal.item, proposal.annotator))
     items, place = np.unique(proposal.item, return_inverse=True)
     order = np.argsort(place, kind="stable")
     rank = np.arange(len(order)) - np.searchsorted(place[order], place[order])
@@ -146,24 +179,11 @@ def expected_errors(state: State, proposal: Proposal) -> Floats:
     for r in range(int(rank.max()) + 1):
         here = order[rank == r]
         vote = np.ones((len(items), table.shape[1], table.shape[1])) / table.shape[1]  # a vote that is not there
-        vote[place[here]] = theta[proposal.annotator[here]]
+        vote[place[here]] = theta[here]
         table = (table[:, :, :, None] * vote[:, :, None, :]).reshape(len(items), table.shape[1], -1)
-    error[items] = 1.0 - table.max(axis=1).sum(axis=1)
-    return np.asarray(np.maximum(error, 0.0))
-
-
-def _groups(state: State) -> tuple[Ints, npt.NDArray[Any]]:
-    """N codes (-1: of no group), and the names of the groups."""
-    given = np.asarray(state.group)
-    if given.shape != (len(state.posterior),):
-        raise InputError(f"group: expected one for each of the {len(state.posterior)} items and found {given.shape}.")
-    none = np.array([g is None or (not isinstance(g, str) and g == -1) for g in given.tolist()])
-    names, code = np.unique(given[~none], return_inverse=True)
-    if len(names) < 2:
-        raise InputError(f"A gap needs two groups of items at least, and {len(names)} came.")
-    out = np.full(len(given), -1)
-    out[~none] = code
-    return out, names
+    error[items] = np.maximum(1.0 - table.max(axis=1).sum(axis=1), 0.0)
+    doubt[items] = acquisition.bits(table).sum(axis=(1, 2)) - acquisition.bits(table.sum(axis=1)).sum(axis=1)
+    return error, doubt
 
 
 def _why(state: State, best: FairProposal, group: Ints) -> str:

@@ -36,6 +36,10 @@ is tested again without the others in the reference.
 **Level.** z is compared with the Normal quantile of level / pairs, in units of the spread of the z of all pairs outside
 (at least 1), so that hard items and habits that the model lacks make it harder to be accused, not easier.
 
+**Time.** A ring that is honest for a while (a drip attack) agrees with the rest as long as it is. Where there are
+timestamps the search is repeated on the votes after each quarter of them, with a part of the level each, and members
+count as one from then on.
+
 When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
 others guess, of half of those who do not; copies of somebody good, whose gap is small and which do no harm; a pact on a
 few items (:func:`crowdwise.trust.shared_mistakes`).
@@ -77,6 +81,8 @@ OUTSIDE = 3
 """The fewest annotators outside a ring."""
 GUESSES = 0.2
 """The skill under which an annotator's vote counts less where two sides are weighed."""
+LATE = (0.25, 0.5, 0.75)
+"""Shares of the votes, by time, after which members may begin: a drip attack is honest until then."""
 LEAST_AGREEMENT = 0.06
 """The agreement beyond chance of those outside a ring under which they know no truth that it could contradict: few who
 know among many who guess are no ring. Real crowds have 0.13 or more, crowds that guess up to 0.03."""
@@ -97,6 +103,8 @@ class Ring:
         Their share of the votes.
     p_value
         Of the test, corrected for the number of pairs.
+    since
+        The timestamp from which on they are one, where that is not the beginning.
     """
 
     members: Ints
@@ -104,6 +112,7 @@ class Ring:
     outside: float
     share: float
     p_value: float
+    since: float | None = None
 
 
 def paired_votes(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
@@ -362,13 +371,14 @@ class _Search:
             new = np.flatnonzero(joins)
             if step == 0:
                 new = np.union1d(new, members)
-            if len(new) > 2 * len(members) + 1:
+            partly = len(new) > 2 * len(members) + 1
+            if partly:
                 new = np.union1d(members, new[np.argsort(p[new], kind="stable")][: len(members) + 1])
             same = np.array_equal(new, members)
             members = new
             if len(members) < 2 or same:
                 break
-            if len(members) > 2:
+            if len(members) > 2 and not partly:  # else the rest of the ring would pass for the others
                 skill = pairs.skills(free & ~pairs.mask(members))
         return members
 
@@ -408,32 +418,64 @@ class _Search:
 
 
 def find_rings(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05) -> list[Ring]:
-    """The rings of a crowd, the largest first; none where there are fewer than ``FEWEST`` annotators."""
+    """The rings of a crowd, the largest first; none where there are fewer than ``FEWEST`` annotators.
+
+    Where votes have timestamps, rings are also looked for among the later votes; of rings with members in common the
+    one that stands out most is kept.
+    """
     if votes.n_classes < 2 or votes.n_annotators < FEWEST:
         return []
+    windows: list[tuple[float | None, Votes]] = [(None, votes)]
+    if votes.timestamp is not None:
+        time = np.asarray(votes.timestamp).astype(np.float64)
+        starts = np.unique(np.nanquantile(time, LATE))
+        windows += [(float(t), votes.select(time >= t)) for t in starts[starts > np.nanmin(time)]]
+    found = [
+        (z, replace(ring, share=ring.share * some.n_votes / votes.n_votes, since=start))
+        for start, some in windows for z, ring in _rings(some, trusted, level / len(windows))
+    ]  # fmt: skip
+    rings: list[Ring] = []
+    for _, ring in sorted(found, key=lambda entry: -entry[0]):
+        if not any(np.intersect1d(ring.members, other.members).size for other in rings):
+            rings.append(ring)
+    return sorted(rings, key=lambda ring: (-len(ring.members), ring.members[0]))
+
+
+def _rings(votes: Votes, trusted: Mask | None, level: float) -> list[tuple[float, Ring]]:
+    """The rings among some votes, with their z."""
     pairs = PairAgreement.of(votes)
     if len(pairs) < FEWEST or not len(pairs.pairs[0]):
         return []
     search = _Search(pairs, None if trusted is None else trusted[pairs.annotator], level)
     rings = search.rings()
-    free = ~pairs.mask(np.concatenate(rings)) if rings else None
+    free = ~pairs.mask(np.concatenate(rings)) if rings else pairs.mask(np.empty(0, dtype=np.int64))
     out = []
     for members in rings:
-        assert free is not None
         z, inside, own = search.test(members, free)
         p = min(NormalDist().cdf(-z) * len(search.i), 1.0)
         share = float(pairs.votes[members].sum()) / votes.n_votes
-        out.append(Ring(pairs.annotator[members], inside, own, share, p))
-    return sorted(out, key=lambda ring: (-len(ring.members), ring.members[0]))
+        out.append((z, Ring(pairs.annotator[members], inside, own, share, p)))
+    return out
+
+
+def since(votes: Votes, ring: Ring) -> Votes:
+    """The votes from when on there is a ring."""
+    if ring.since is None:
+        return votes
+    return votes.select(np.asarray(votes.timestamp).astype(np.float64) >= ring.since)
 
 
 def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
-    """The votes with weights by which each ring has one vote on an item."""
+    """The votes with weights by which each ring has one vote on an item, from when on it is one."""
     group = np.full(votes.n_annotators, -1, dtype=np.int64)
+    start = np.full(len(rings) + 1, -np.inf)
     for r, ring in enumerate(rings):
         group[ring.members] = r
+        start[r] = -np.inf if ring.since is None else ring.since
     of = group[votes.annotator]
     inside = of >= 0
+    if votes.timestamp is not None:
+        inside &= np.asarray(votes.timestamp).astype(np.float64) >= start[of]
     cell = votes.item[inside].astype(np.int64) * len(rings) + of[inside]
     _, code, size = np.unique(cell, return_inverse=True, return_counts=True)
     weight = votes.weights.astype(np.float64).copy()

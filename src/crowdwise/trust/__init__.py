@@ -4,14 +4,15 @@ Every function takes votes, most a consensus of them as well, and none looks at 
 
 =====================  ==============================================================================================
 ``agreement``          all coefficients of agreement that suit some answers (``crowdwise.agreement``)
+``alternative_test``   whether a model may replace the annotators (``crowdwise.alternative_test``)
 ``spammers``           annotators whose answers do not depend on the item
-``colluders``          annotators who repeat each other's mistakes; ``collusion_rings``: who agree too much
-``dependent_groups``   annotators who depend on one another
+``colluders``          annotators who repeat each other's mistakes
+``dependent_groups``   rings, groups of annotators who depend on one another, and what a panel is worth
 ``annotators``         a table of annotators with intervals and flags
 ``coverage``           annotators who abstain: coverage, overlap, conflict (``crowdwise.coverage_table``)
 ``item_review``        items to look at again, and classes that are taken for one another
 ``certificate``        the labels of which a share is proven to be right, by random gold labels (``crowdwise.certify``)
-``effective_votes``    how many independent annotators a panel is worth
+``estimates``          shares, means, differences and coefficients with intervals (``crowdwise.estimate``)
 ``gold_choice``        the items whose truth would help most
 ``fairness``           error rates by an attribute of items; ``fair_thresholds`` that keep gaps small
 ``demographics``       which groups of annotators label differently
@@ -29,13 +30,15 @@ _WHERE: dict[str, tuple[str, ...]] = {
         "percent_agreement", "fleiss_kappa", "gwet_ac1", "gwet_ac2", "icc", "krippendorff_alpha",
     ),
     "agreement_pairs": ("PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"),
+    "alternative_test": ("AlternativeTest", "alternative_test"),
     "annotators": ("AnnotatorReport", "assess_annotators", "coverage_table"),
     "certificate": ("Certificate", "certify", "draw_for_gold"),
     "colluders": ("SharedMistakes", "shared_mistakes"),
-    "collusion_rings": ("Colluders", "find_colluders"),
     "demographics": ("DemographicReport", "compare_demographics"),
-    "dependent_groups": ("DependentGroups", "find_groups"),
-    "panel_votes": ("EffectiveVotes", "effective_votes"),
+    "dependent_groups": (
+        "Colluders", "DependentGroups", "EffectiveVotes", "effective_votes", "find_colluders", "find_groups",
+    ),
+    "estimates": ("PopulationEstimates",),
     "fair_thresholds": ("Thresholds", "choose_thresholds"),
     "fairness": ("FairnessReport", "assess_fairness"),
     "gold_choice": ("GoldItems", "ask_for_gold"),

@@ -154,7 +154,8 @@ def assess_annotators(
     same = evidence is vars(consensus).get("leave_one_out")  # its own table of annotators then says the same
     right, unsure = (consensus.right, consensus.unsure) if same else evidence.expected_right()
     known = int((evidence.gold >= 0).sum())
-    accuracy = accuracy_with_interval(right, consensus.total, unsure, consensus.agreement, known, interval)
+    copied = evidence.dependence.copied
+    accuracy = accuracy_with_interval(right, consensus.total, unsure, consensus.agreement, known, interval, copied)
     low, high = share_interval(right, consensus.total, unsure, interval)
     skill, rules = measures.skills(evidence, useful), rules_in(votes)
     if rules.any():

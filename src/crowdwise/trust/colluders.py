@@ -13,7 +13,7 @@ pair being found. Groups grow from the pairs found by average linkage, so that o
 
 When it fails: with two votes per item a hard item looks like a pact. A ring that has captured the consensus
 makes the honest look like the ring (``captured`` says when to suspect it): run
-:func:`~crowdwise.trust.collusion_rings.find_colluders` first, and hand over the consensus without the ring.
+:func:`~crowdwise.trust.dependent_groups.find_colluders` first, and hand over the consensus without the ring.
 
 Y. Benjamini and Y. Hochberg, Controlling the false discovery rate, JRSS B 57 (1995). B. Efron, Large-scale
 simultaneous hypothesis testing: the choice of a null hypothesis, JASA 99 (2004), for the middle of the pairs.

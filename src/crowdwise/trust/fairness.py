@@ -13,8 +13,11 @@ rate                     formula                                  a gap between 
 
 Where no truth is given, y is not known: counts are expected ones under the posterior (``basis`` says so), for an
 annotator under the posterior given *the others'* votes (:mod:`crowdwise.trust.evidence`). Under a posterior that
-shares the crowd's prejudice a prejudiced consensus looks fair: a few true labels per group are worth more than any
-formula.
+shares the crowd's prejudice a prejudiced consensus looks fair. So intervals of the consensus then allow for true
+classes other than those expected on a share ``hidden`` of each group's items, wherever that moves a rate most: with
+the shares TP, FP, FN, TN of a group, the true positive rate may be as low as the lesser of (TP - h) / (TP - h + FN) and
+TP / (TP + FN + h). On 34 real crowds the expected accuracy of ``auto`` was within .05 of the real one on half, within
+.19 on nine in ten: ``hidden`` is 0.2. A few true labels per group are worth more.
 
 Intervals are by bootstrap: items are drawn with replacement and, without truth, their classes from the posterior. All
 differences between groups are covered at once with the level asked for: with a difference's bootstrap error s the
@@ -23,7 +26,8 @@ it). So a gap, the largest difference, has the interval
 
     [ max over pairs of (|difference| - c s)+,  max over pairs of (|difference| + c s) ],
 
-which may begin at 0: no difference shown.
+which may begin at 0: no difference shown. Without truth the distances between the ranges that ``hidden`` allows take
+the place of |difference|, the least below and the largest above.
 
 When it fails: groups with few items have wide intervals, and no finding there means little. Rates among positives rest
 on the positives alone.
@@ -42,7 +46,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.constraints import Count, Fraction, RandomState, checked
+from crowdwise.core.constraints import Count, Fraction, RandomState, Share, checked
 from crowdwise.core.intervals import interval_text
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
@@ -56,6 +60,8 @@ from crowdwise.trust.wording import fairness_sentences
 RATES = ("selection", "true_positive", "false_positive", "accuracy")
 GAPS = {"demographic parity": (0,), "equal opportunity": (1,), "equalised odds": (1, 2), "accuracy": (3,)}
 """Criterion -> which of the rates it is about."""
+HIDDEN = 0.2
+"""The share of a group's items on which, unseen, true classes may not be those that the votes lead to expect."""
 WORK = 2e8
 """Five resamples times items or votes: above it fewer are drawn (at least 200; 60 for annotators, of whom only errors
 are asked)."""
@@ -120,7 +126,7 @@ def _estimates(name: str, found: list[Estimate], prefix: str) -> dict[str, Any]:
 @checked
 def assess_fairness(
     votes: Votes, consensus: Consensus, groups: Any, *, positive: Any = None, truth: Any = None, level: Fraction = 0.95,
-    resamples: Count = 1000, random_state: RandomState = 0,
+    hidden: Share = HIDDEN, resamples: Count = 1000, random_state: RandomState = 0,
 ) -> FairnessReport:  # fmt: skip
     """How the consensus and each annotator treat the items of different groups.
 
@@ -135,6 +141,9 @@ def assess_fairness(
     truth
         True classes, where they are known: a mapping from item to class, or N codes with -1 for unknown. Items without
         are then left out of the rates of the consensus, and judged by the posterior for annotators.
+    hidden
+        Without truth: the share of each group's items whose true classes may, unseen, not be the expected ones. 0: the
+        posterior is taken at its word.
     level, resamples, random_state
         The level of the intervals, and the bootstrap behind them (fewer resamples where there are very many votes).
 
@@ -180,13 +189,16 @@ def assess_fairness(
     rates, gaps, differs = {}, {}, {}
     counts = np.bincount(z, minlength=G)
     low, high = np.nanquantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+    least, most = (value, value) if sure else possible_rates(value, z, d, y, hidden)
+    low, high = np.minimum(low - value, 0.0) + least, np.maximum(high - value, 0.0) + most
     for j, rate in enumerate(RATES):
         rates[rate] = {
-            name: Estimate(x, min(float(low[g, j]), x), max(float(high[g, j]), x), int(counts[g]), level)
+            name: Estimate(x, max(float(low[g, j]), 0.0), min(float(high[g, j]), 1.0), int(counts[g]), level)
             for g, (name, x) in enumerate(zip(by.names.tolist(), value[:, j].tolist(), strict=True))
         }
     for criterion, columns in GAPS.items():
-        e = gap_estimate(value[:, columns], draws[:, :, columns], level, len(rows))
+        ends = least[:, columns], most[:, columns]
+        e = gap_estimate(value[:, columns], draws[:, :, columns], level, len(rows), ends)
         gaps[criterion], differs[criterion] = e, e.low > 0.0
     K = votes.n_classes
     joint = np.zeros((G, K, K))
@@ -221,23 +233,49 @@ def rates_of(n: Floats, d: Floats, y: Floats, dy: Floats, right: Floats) -> Floa
     return np.stack([share(d, n), share(dy, y), share(d - dy, n - y), share(right, n)], axis=-1)
 
 
-def gap_estimate(value: Floats, draws: Floats, level: float, n: int) -> Estimate:
+def possible_rates(value: Floats, z: Ints, d: npt.NDArray[Any], y: Floats, hidden: float) -> tuple[Floats, Floats]:
+    """The least and the largest rates (G x 4) where a share of each group's items may have other true classes."""
+    G = len(value)
+    n, chosen, positives, both, _ = (
+        _sums(z, x, G) / np.maximum(np.bincount(z, minlength=G), 1) for x in _terms(d, y, y)
+    )
+    least, most = value.copy(), value.copy()
+    # The rate of a cell among two: it shrinks where items leave it, or join the other; and grows the other way round.
+    for j, own, rest, own_source, rest_source in (
+        (1, both, positives - both, chosen - both, n - chosen - positives + both),
+        (2, chosen - both, n - chosen - positives + both, both, positives - both),
+    ):
+        leave, grow = np.minimum(hidden, own), np.minimum(hidden, rest_source)
+        join, shrink = np.minimum(hidden, own_source), np.minimum(hidden, rest)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lower = np.stack([(own - leave) / (own - leave + rest), own / (own + rest + grow)])
+            upper = np.stack([(own + join) / (own + join + rest), own / (own + rest - shrink)])
+        least[:, j], most[:, j] = np.nanmin([*lower, value[:, j]], axis=0), np.nanmax([*upper, value[:, j]], axis=0)
+    least[:, 3], most[:, 3] = np.maximum(value[:, 3] - hidden, 0.0), np.minimum(value[:, 3] + hidden, 1.0)
+    return least, most
+
+
+def gap_estimate(
+    value: Floats, draws: Floats, level: float, n: int, ends: tuple[Floats, Floats] | None = None
+) -> Estimate:
     """The largest difference between groups in any of the columns, with a simultaneous interval (see the module).
 
-    ``value`` is G x C, ``draws`` B x G x C.
+    ``value`` is G x C, ``draws`` B x G x C; ``ends``: the least and the largest values that are possible.
     """
     i, j = np.triu_indices(len(value), 1)
+    least, most = (value, value) if ends is None else ends
     d = (value[i] - value[j]).ravel()
     drawn_apart = (draws[:, i] - draws[:, j]).reshape(len(draws), -1)
     good = np.isfinite(d) & (np.isfinite(drawn_apart).mean(axis=0) > 0.5)
     if not good.any():
         return Estimate(float("nan"), 0.0, 1.0, n, level)
+    above, below = (least[i] - most[j]).ravel()[good], (least[j] - most[i]).ravel()[good]
     d, drawn_apart = d[good], drawn_apart[:, good]
     error = np.maximum(np.nanstd(drawn_apart, axis=0), 1e-12)
     c = float(np.nanquantile(np.nanmax(np.abs(drawn_apart - d) / error, axis=1), level))
-    size = np.abs(d)
-    low, high = np.maximum(size - c * error, 0.0).max(), min((size + c * error).max(), 1.0)
-    return Estimate(float(size.max()), float(low), float(high), n, level)
+    low = np.maximum(np.maximum(above, below) - c * error, 0.0).max()
+    high = min((c * error - np.minimum(above, below)).max(), 1.0)
+    return Estimate(float(np.abs(d).max()), float(low), float(high), n, level)
 
 
 def annotator_gaps(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data.frames import make_frame
+from crowdwise.data.frames import make_frame, to_html
 from crowdwise.errors import ParameterError
 
 
@@ -30,6 +30,9 @@ class Tables(ABC):
         if table not in self.TABLES:
             raise ParameterError(f"Unknown table {table!r}: expected {', '.join(map(repr, self.TABLES))}.")
         return make_frame(self._columns(table), kind or self.kind)
+
+    def _repr_html_(self) -> str:
+        return to_html(repr(self), {table: self._columns(table) for table in self.TABLES})
 
     @abstractmethod
     def _columns(self, table: str) -> dict[str, Any]:

@@ -192,7 +192,14 @@ def fairness_sentences(
     basis: str, rates: Mapping[str, Mapping[Any, Any]], gaps: Mapping[str, Any], differs: Mapping[str, bool]
 ) -> list[str]:
     """The gaps between groups of items, each with the two groups that are furthest apart."""
-    out = [] if basis == "truth" else ["No truth was given: rates are expected ones under the posterior of the votes."]
+    out = (
+        []
+        if basis == "truth"
+        else [
+            "No truth was given: rates are expected ones, and intervals allow for a crowd that errs together, unseen. "
+            "True classes of some items of each group would show more."
+        ]
+    )
     of = {"demographic parity": "selection", "equal opportunity": "true_positive", "accuracy": "accuracy"}
     names = {"selection": "the selection rate", "true_positive": "the true positive rate", "accuracy": "accuracy"}
     for criterion, rate in of.items():
