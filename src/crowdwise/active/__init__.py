@@ -7,6 +7,7 @@
 ``end_state``          campaign status: eligible pairs of items and annotators, and why a campaign has ended
 ``stopping``           when an item or a campaign needs no more votes; ``accuracy_estimate``: accuracy without truth
 ``replays``            a strategy at work on votes that are there already
+``votes_ahead``        the accuracy of labels with fewer or more votes, beginning from what is stated of them now
 ``budget_plan``        how many items and how many votes on each, for a budget
 ``curve_drawing``      figures of the last two
 =====================  =============================================================================================
@@ -22,6 +23,7 @@ _WHERE = {
     "replays": ("Curve", "bands", "replay", "replay_strategies", "summary"),
     "state": ("AskablePairs", "Proposal", "State"),
     "stopping": ("AccuracyEstimate", "StopRule", "estimate_accuracy"),
+    "votes_ahead": ("Promise", "gold_for", "promise_accuracy", "votes_for"),
     "strategies": ("STRATEGIES", "Strategy", "find_strategy"),
 }
 __all__, __getattr__, __dir__ = lazily(__name__, _WHERE)

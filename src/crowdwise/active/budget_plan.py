@@ -11,20 +11,22 @@ classifier is to be learned, on the inputs at hand), once for each l and seed, a
 ===================  ================================================================================================
 
 **It fails** where the fit fails (wrong confusion matrices make another crowd), and does not model hard and easy items
-or annotators who tire. Inputs have the classes of the fit (or their truth where it is known). Learners gain from many
-items with few votes: H. Kim et al., DeepBP (2022), appendix A.
+or annotators who tire: accuracies of simulated crowds are too high for real ones, so that ``crowdwise active plan``
+takes those of :mod:`crowdwise.active.votes_ahead`. Inputs have the classes of the fit (or their truth where it is
+known). Learners gain from many items with few votes: H. Kim et al., DeepBP (2022), appendix A.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from crowdwise.active.replays import BAND, Jobs, Progress, run_tasks
+from crowdwise.active.votes_ahead import Promise
 from crowdwise.core.constraints import Count, Fraction, RandomState, checked, is_count
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
@@ -86,6 +88,28 @@ class Plan:
 
     budget: int
     rows: list[PlanRow] = field(repr=False)
+    intervals: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """The interval of each accuracy, where it is no band of simulated crowds."""
+
+    @classmethod
+    def of(cls, budget: int, promises: Sequence[Promise]) -> Plan:
+        """A plan from accuracies with intervals, one for each number of votes per item."""
+        items = [budget // int(p.votes_per_item) for p in promises]
+        rows = [
+            PlanRow(int(p.votes_per_item), n, 0, p.accuracy, p.accuracy * n)
+            for p, n in zip(promises, items, strict=True)
+        ]
+        ends = {int(p.votes_per_item): (p.low, p.high) for p in promises}
+        return cls(budget, rows, ends)
+
+    def with_tests(self, learned: Plan) -> Plan:
+        """The same accuracies with the test accuracies of another plan."""
+        own = {row.votes_per_item: row for row in self.rows}
+        rows = [
+            replace(row, accuracy=own[row.votes_per_item].accuracy, right=own[row.votes_per_item].accuracy * row.items)
+            for row in learned.rows
+        ]
+        return replace(self, rows=rows)
 
     @property
     def choices(self) -> list[int]:
@@ -103,6 +127,8 @@ class Plan:
             if None in found:
                 raise ParameterError("No classifier was learned: hand over inputs and a learner.")
             low, high = np.quantile(found, BAND).tolist()
+            if choice in self.intervals and measure != "test":
+                low, high = (end * (self.items(choice) if measure == "right" else 1) for end in self.intervals[choice])
             out.append((float(np.mean(found)), low, high))
         return out
 
@@ -148,18 +174,25 @@ def make_plan(
     progress
         Called with a name after each crowd.
     """
-    choices, most = sorted(set(votes_per_item)), min(crowd.n_annotators, budget)
-    if not choices or not all(is_count(c) and 1 <= c <= most for c in choices):
-        raise ParameterError(
-            f"votes_per_item={list(votes_per_item)!r}: expected whole numbers from 1 to {most} "
-            f"(there are {crowd.n_annotators} annotators, who vote on an item once, and {budget} votes)."
-        )
+    choices = check_choices(votes_per_item, crowd.n_annotators, budget)
     if (learner is None) != (inputs is None):
         raise ParameterError("learner and inputs go together: give both, or neither.")
     runs = [(int(choice), seed) for choice in choices for seed in range(n_seeds)]
     tasks = [partial(_simulate, crowd, int(budget), choice, seed, model, learner, inputs) for choice, seed in runs]
     names = [f"{choice} votes per item" for choice, _ in runs]
     return Plan(int(budget), run_tasks(tasks, names, n_jobs, progress))
+
+
+@checked
+def check_choices(votes_per_item: Sequence[int], n_annotators: Count, budget: Count) -> list[int]:
+    """Numbers of votes per item, sorted, or an error."""
+    choices, most = sorted(set(votes_per_item)), min(n_annotators, budget)
+    if not choices or not all(is_count(c) and 1 <= c <= most for c in choices):
+        raise ParameterError(
+            f"votes_per_item={list(votes_per_item)!r}: expected whole numbers from 1 to {most} "
+            f"(there are {n_annotators} annotators, who vote on an item once, and {budget} votes)."
+        )
+    return choices
 
 
 def _simulate(

@@ -23,13 +23,13 @@ import numpy.typing as npt
 from crowdwise.active import acquisition
 from crowdwise.active.state import AskablePairs, State
 from crowdwise.active.stopping import AccuracyEstimate, StopRule, estimate_accuracy
+from crowdwise.active.votes_ahead import more_votes
+from crowdwise.core.dependence import Dependence
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
 
 Name = Literal["running", "waiting", "target-reached", "budget-spent", "exhausted", "out-of-reach"]
 ENDS: tuple[Name, ...] = ("target-reached", "budget-spent", "exhausted", "out-of-reach")
-DRAWN, PEOPLE = 2_000, 200
-"""The items that are drawn to see what all votes together could reach, and the annotators that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -224,28 +224,16 @@ def status_of(rule: StopRule, now: Situation, online: Online) -> dict[str, Any]:
         out |= {"accuracy": found.accuracy, "accuracy_low": found.low, "accuracy_high": found.high}
         out |= {"accuracy_known": found.known, "voted_on": len(online.store.items)}
         if found.known and now.state.available.any():
-            out["reachable"] = reachable_accuracy(now.state)
+            out["reachable"] = reachable_accuracy(now.state, online.shown_dependence())
     standing = find_standing(rule, now, online, found).warned(rule, out["reachable"])
     return out | {"state": standing.state, "stop": standing.why, "advice": standing.advice}
 
 
-def reachable_accuracy(state: State, random_state: int = 0) -> float:
-    """The expected accuracy of the labels if everybody available voted on every item.
-
-    Items and votes are drawn from the class distribution and the mean confusion matrices, with votes independent given
-    the class. Votes of real crowds depend on each other, so that this is rather too high: a target above it is out of
-    reach.
-    """
+def reachable_accuracy(state: State, found: Dependence) -> float:
+    """The expected accuracy of the labels if everybody available voted on every item, from what is stated of them now
+    (:mod:`crowdwise.active.votes_ahead`). A target above it is out of reach."""
     people = np.flatnonzero(state.available)
-    theta = np.maximum(acquisition.mean(state.dirichlet[people]), 1e-12)
-    K = len(state.classes)
-    if len(people) > PEOPLE:
-        theta = theta[np.argsort(-(np.einsum("mkk->mk", theta) @ state.prior), kind="stable")[:PEOPLE]]
-    rng = np.random.default_rng(random_state)
-    truth = rng.choice(K, size=DRAWN, p=state.prior)
-    logit: Floats = np.tile(np.log(np.maximum(state.prior, 1e-300)), (DRAWN, 1))
-    for confusion in theta:
-        drawn = (rng.random(DRAWN)[:, None] > np.cumsum(confusion, axis=1)[truth]).sum(axis=1)
-        logit += np.log(confusion)[:, np.minimum(drawn, K - 1)].T
-    q = np.exp(logit - logit.max(axis=1, keepdims=True))
-    return float((q.max(axis=1) / q.sum(axis=1)).mean())
+    crowd = acquisition.mean(state.dirichlet[people]).mean(axis=0)
+    after = np.maximum(state.votes_per_item, len(people))
+    right = more_votes(state.corrected, state.votes_per_item, after, crowd, found, np.random.default_rng(0))
+    return float(right[~state.gold].mean()) if (~state.gold).any() else 1.0

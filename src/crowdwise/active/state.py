@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise import registry
 from crowdwise.core.constraints import NonNegative, checked
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
+from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.online.stream import Online
 
@@ -64,6 +67,8 @@ class State:
         N: whether the class of the item is known, so that a vote on it tests its annotator.
     group
         N names or codes of groups of items between which errors should not differ (-1: of none), or ``None``.
+    group_dirichlet
+        G x M x K x K: as ``dirichlet``, on the items of each group (sorted by name); ``None``: the same on all.
     weight
         N numbers above 0 by which the value of a vote on the item is multiplied, or ``None``.
     n_votes
@@ -89,6 +94,7 @@ class State:
     weight: Floats | None = None
     n_votes: int = 0
     corrected: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    group_dirichlet: Floats | None = None
 
     def __post_init__(self) -> None:
         if not self.corrected.size:
@@ -114,7 +120,7 @@ class State:
         group: Any = None,
         possible: AskablePairs | None = None,
         posterior: Floats | None = None,
-    ) -> Self:
+    ) -> State:
         """The state of a stream, in its codes: of all items and annotators that it has seen or that were declared.
 
         Parameters
@@ -142,7 +148,7 @@ class State:
         prices = np.broadcast_to(np.asarray(price, dtype=np.float64), (M,)).copy()
         if not (np.isfinite(prices).all() and (prices > 0).all()):
             raise ParameterError("price: expected a number above 0 for every annotator.")
-        return cls(
+        state = cls(
             online.item_names.array(), online.annotator_names.array(), online.class_names.array(), q, dirichlet,
             np.diff(voted.indptr), voted,
             price=prices,
@@ -155,6 +161,66 @@ class State:
             n_votes=int(online.tables.given.sum()),
             corrected=corrected,
         )  # fmt: skip
+        return state if group is None else state.by_group(online)
+
+    def by_group(self, online: Online) -> State:
+        """The state with each annotator's confusion on each group of items, and the posteriors under it.
+
+        Posteriors are those of ``group-conditional``, fitted to the stream's votes. With c the counts of an annotator's
+        row in one group and d those in all others, n of them, the Dirichlet of the row is
+        c + d s / (s + n) + a crowd[z]: s is the fit's pooling (infinite: all votes count alike), and the crowd's matrix
+        in the group is worth a = ``shrinkage`` votes.
+        """
+        code, names = self.groups
+        store, item = online.store, online.store.items.codes
+        if len(names) < 2 or len(np.unique(code[item])) < 2:
+            return self
+        M, K, G = len(self.annotator_names), len(self.classes), len(names) + 1  # the last: items of no group
+        indptr, annotator, label, weight = store.votes()
+        votes = Votes.from_codes(
+            np.repeat(np.arange(len(item)), np.diff(indptr)), store.annotators.codes[annotator], label,
+            items=range(len(item)), annotators=range(M), classes=online.class_names.names,
+            weight=weight if len(weight) else None, on_duplicate="all",
+        )  # fmt: skip
+        group = code[item] % G
+        model = registry.create(registry.BY_GROUP, groups=group, tol=1e-5).fit(votes, gold=store.truth)
+        q = model.consensus_.posterior
+        cell = (votes.annotator.astype(np.int64) * G + group[votes.item]) * K + votes.label
+        counts = np.stack(
+            [np.bincount(cell, weights=votes.weights * q[votes.item, k], minlength=M * G * K) for k in range(K)], axis=1
+        ).reshape(M, G, K, K)  # annotator, group, label, truth
+        other = counts.sum(axis=1, keepdims=True) - counts
+        crowd = normalise(counts.sum(axis=0) + online.prior_strength * online.crowd(), axis=1)
+        n, a = other.sum(axis=2, keepdims=True), max(online.shrinkage, 1.0)
+        table = counts + other / (1.0 + n / max(model.pooling_, 1.0)) + a * crowd
+        prior = np.full((G, K), 1.0 / K)
+        prior[model.groups_.astype(np.int64)] = model.group_prior_
+        posterior = np.where((self.votes_per_item == 0)[:, None], prior[code % G], self.posterior)
+        posterior[item] = q
+        return self.replace(posterior=posterior, group_dirichlet=table[:, :-1].transpose(1, 0, 3, 2))
+
+    @cached_property
+    def groups(self) -> tuple[Ints, npt.NDArray[Any]]:
+        """N codes of groups (-1: of none), and the names of the groups."""
+        if self.group is None:
+            raise InputError("There are no groups of items: give them to the state, State.of(online, group=...).")
+        given = np.asarray(self.group)
+        if given.shape != (len(self.posterior),):
+            raise InputError(
+                f"group: expected one for each of the {len(self.posterior)} items and found {given.shape}."
+            )
+        none = np.array([g is None or (not isinstance(g, str) and g == -1) for g in given.tolist()], dtype=bool)
+        names, code = np.unique(given[~none], return_inverse=True)
+        out = np.full(len(given), -1)
+        out[~none] = code
+        return out, names
+
+    def dirichlet_of(self, item: Ints, annotator: Ints) -> Floats:
+        """P x K x K: the Dirichlets of some annotators on some items, pair by pair."""
+        if self.group_dirichlet is None:
+            return np.asarray(self.dirichlet[annotator])
+        code = self.groups[0][item]
+        return np.where((code < 0)[:, None, None], self.dirichlet[annotator], self.group_dirichlet[code, annotator])
 
     @property
     def prior(self) -> Floats:

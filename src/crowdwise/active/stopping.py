@@ -7,8 +7,8 @@ label in the currency of the prices.
 **A campaign** stops when the budget is spent, or when the labels are as accurate as they should be. The accuracy is
 estimated without truth, in two ways: crowds are drawn from the posterior given the votes, and in each the right labels
 are counted (:mod:`crowdwise.active.accuracy_estimate`), which allows for few votes; and the posterior is corrected for
-votes that err together (:mod:`crowdwise.core.dependence`), which allows for hard items. The estimate is the lower one,
-and the interval holds both of theirs. Probabilities of items are corrected ones, too. Items
+votes that err together (:mod:`crowdwise.core.dependence`), which allows for hard items. The estimate is the second, as
+in reports, and the interval holds those of both. Probabilities of items are corrected ones, too. Items
 with a known class teach, and their labels do not count: those were given.
 
 Where hardly any item has two votes (or a known class), the votes carry no information about the crowd. The estimate is
@@ -186,4 +186,4 @@ def estimate_accuracy(
     own = float(online.corrected(q)[np.arange(N), chosen][free].mean())
     mean, least, most = accuracy_interval(own, N - n_free, level)
     rho = online.shown_dependence().rho
-    return AccuracyEstimate(min(mean, float(means.mean())), min(low, least), max(high, most), n_free, pairs, rho=rho)
+    return AccuracyEstimate(mean, min(low, least), max(high, most), n_free, pairs, rho=rho)

@@ -210,9 +210,8 @@ class Strategy(Parameterised):
 
     def expected_value(self, state: State, asked: Proposal) -> Floats:
         """The value of some votes under the mean confusion matrices."""
-        who, place = np.unique(asked.annotator, return_inverse=True)
-        theta = acquisition.mean(state.dirichlet[who])
-        value = acquisition.values_of(state.posterior[asked.item], theta, self.value, np.arange(len(asked)), place)
+        theta, each = acquisition.mean(state.dirichlet_of(asked.item, asked.annotator)), np.arange(len(asked))
+        value = acquisition.values_of(state.posterior[asked.item], theta, self.value, each, each)
         return value / asked.price if self.per_price else value
 
     def _batch(
@@ -289,6 +288,15 @@ class Strategy(Parameterised):
         """C x A, or of some pairs only (the places of the item and of the annotator)."""
         shape = (len(items), len(people)) if pairs is None else pairs[0].shape
         place, column = (np.arange(shape[0]), np.arange(len(people))) if pairs is None else pairs
+        if state.group_dirichlet is not None:
+            code, value = state.groups[0][items], np.empty(shape)
+            for z in np.unique(code).tolist():
+                some, here = np.flatnonzero(code == z), code[place] == z
+                mine = None if pairs is None else (np.searchsorted(some, place[here]), column[here])
+                known = state.dirichlet if z < 0 else state.group_dirichlet[z]
+                alone = state.replace(dirichlet=known, group_dirichlet=None)
+                value[here] = self._values(alone, items[some], people, mine, rng)
+            return value
         dirichlet, rule = state.dirichlet[people], self._rule(state)
 
         def under(theta: Floats, here: Any = slice(None)) -> Floats:

@@ -1,8 +1,9 @@
-"""The commands about active crowdsourcing: parse, call, draw. :mod:`crowdwise.cli.main` puts them beside the others."""
+"""``crowdwise active`` (replays of strategies, plans of a budget) and ``gold`` (what to label by hand)."""
 
 from __future__ import annotations
 
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +12,9 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli import options as opt
-from crowdwise.cli.campaign_files import read_annotators
+from crowdwise.cli.cmd_campaign import read_annotators
 from crowdwise.cli.options import option
-from crowdwise.cli.outputs import emit, say
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, emit_table, say, write_table
 from crowdwise.errors import ExtraError, InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def replay(
     strategies: StrategiesOption = "random,entropy-random,tutorial,information,value", seeds: SeedsOption = 20,
     method: opt.StreamMethodOption = "dawid-skene", set_: opt.SetOption = None, truth: TruthOption = None,
     prices: PricesOption = None, batch: BatchOption = 0.02, share: ShareOption = 1.0, jobs: JobsOption = None,
-    reading: opt.Reading = opt.AS_USUAL, as_json: opt.JsonOption = False,
+    reading: opt.Reading = opt.DEFAULT_READING, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Replay votes with several strategies: the accuracy of each after so many votes.
 
@@ -55,7 +56,7 @@ def replay(
     """
     from crowdwise.active.replays import replay_strategies, summary
     from crowdwise.active.strategies import find_strategy
-    from crowdwise.cli import show, show_active
+    from crowdwise.cli import show
     from crowdwise.data.folders import check_target, replacing
     from crowdwise.data.votes import read_truth
 
@@ -85,7 +86,7 @@ def replay(
     if as_json:
         emit(json.dumps(facts))
     else:
-        show_active.show_replay(facts)
+        show.show_replay(facts)
         say(f"Written to {out}.")
 
 
@@ -94,6 +95,9 @@ VotesPerItemOption = Annotated[str, typer.Option("--votes-per-item", help="What 
 PlanSeedsOption = Annotated[int, typer.Option("--seeds", min=1, help="Crowds for each.")]
 MethodOption = Annotated[
     str, typer.Option("--method", "-m", help="What turns votes into labels; it must have confusion matrices.")
+]
+TargetOption = Annotated[
+    float | None, option("--target", min=0.0, max=1.0, help="What it takes to have so many labels right.")
 ]
 LearnerOption = Annotated[
     str | None, option("--learner", help="Also learn a classifier: one of `crowdwise methods --learners`.")
@@ -106,17 +110,21 @@ def plan(
     path: opt.PathArgument, budget: BudgetOption, out: OutOption, votes_per_item: VotesPerItemOption = "1,2,3,5,9",
     seeds: PlanSeedsOption = 10, method: MethodOption = registry.DEFAULT, set_: opt.SetOption = None,
     learner: LearnerOption = None, features: opt.FeaturesOption = None, epochs: opt.EpochsOption = None,
-    jobs: JobsOption = None, reading: opt.Reading = opt.AS_USUAL, as_json: opt.JsonOption = False,
+    target: TargetOption = None, jobs: JobsOption = None, reading: opt.Reading = opt.DEFAULT_READING,
+    as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Say how to spend a budget on a crowd like this one: how many items, how many votes on each.
 
-    A fit of the votes gives the crowd; it then votes on new items, and the results are measured. With a learner, it
-    votes on the inputs at hand, and the classifier is tested on x_test and y_test, or else on a fifth of the inputs.
+    Accuracies begin from what the report says of the labels as they are. With fewer votes some are drawn and fitted
+    again; more votes add less and less, since annotators err together. With a learner, a crowd like this one votes on
+    the inputs at hand, and the classifier is tested on x_test and y_test, or else on a fifth of the inputs. --target
+    says how many votes or gold labels would make so many labels right.
 
     Example: `crowdwise active plan crowd --budget 1000 --votes-per-item 1,3,5 --out plan`
     """
-    from crowdwise.active.budget_plan import make_plan
-    from crowdwise.cli import show, show_active
+    from crowdwise.active.budget_plan import Plan, check_choices, make_plan
+    from crowdwise.active.votes_ahead import gold_for, present, promise_accuracy, votes_for
+    from crowdwise.cli import show
     from crowdwise.data.folders import check_target, replacing
     from crowdwise.simulate import FittedCrowd
 
@@ -130,27 +138,37 @@ def plan(
     params = opt.assignments(set_)
     data = opt.load_votes(path, reading)
     fit = registry.create(method, **params).fit(data.votes).consensus_
-    crowd = FittedCrowd.of(data.votes, fit.confusion, fit.prior)
-    inputs = None if learner is None else known_inputs(data, features, path, fit.posterior.argmax(axis=1))
-    with show.steps(len(choices) * seeds) as progress:
-        made = make_plan(
-            crowd, budget, partial(registry.create, method, **params), votes_per_item=choices, n_seeds=seeds,
-            learner=None if learner is None else partial(new_learner, learner, epochs), inputs=inputs, n_jobs=jobs,
-            progress=partial(progress, path.name),
-        )  # fmt: skip
+    model = partial(registry.create, method, **params)
+    check_choices(choices, data.votes.n_annotators, budget)
+    promised = promise_accuracy(fit, model, sorted(set(choices)), n_seeds=min(seeds, 3))
+    made = Plan.of(budget, promised)
+    if learner is not None:
+        crowd = FittedCrowd.of(data.votes, fit.confusion, fit.prior)
+        inputs = known_inputs(data, features, path, fit.posterior.argmax(axis=1))
+        with show.steps(len(choices) * seeds) as progress:
+            learned = make_plan(
+                crowd, budget, model, votes_per_item=choices, n_seeds=seeds,
+                learner=partial(new_learner, learner, epochs), inputs=inputs, n_jobs=jobs,
+                progress=partial(progress, path.name),
+            )  # fmt: skip
+        made = made.with_tests(learned)
     measures: list[Measure] = ["accuracy", "right"] if learner is None else ["accuracy", "right", "test"]
     facts: dict[str, Any] = {
         "data": path.name, "method": method, "learner": learner, "budget": budget, "seeds": seeds,
         "votes_per_item": made.choices, "items": [made.items(c) for c in made.choices],
         "best": {m: made.best(m) for m in measures},
         **{m: [dict(zip(("mean", "low", "high"), row, strict=True)) for row in made.summary(m)] for m in measures},
+        "present": vars(present(fit)),
     }  # fmt: skip
+    if target is not None:
+        needed, most = votes_for(fit, target)
+        facts["target"] = {"accuracy": target, "votes_per_item": needed, "at_most": most, "gold": gold_for(fit, target)}
     with replacing(out, "plan") as folder:
         write_plan(folder, path.name, made, measures, facts)
     if as_json:
         emit(json.dumps(facts))
     else:
-        show_active.show_plan(facts)
+        show.show_plan(facts)
         say(f"Written to {out}.")
 
 
@@ -247,8 +265,8 @@ def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], fac
         )
     ]
     text = (
-        f"{facts['method']}, {facts['seeds']} simulated crowds for each number of votes per item. Lines are means; "
-        "four of five crowds lie in the band."
+        f"{facts['method']}. Accuracies begin from what the votes at hand say of their labels; the band is a 95 % "
+        "interval, as wide as crowds differ. Learners: four of five simulated crowds lie in the band."
     )
     html = page(figures, title=title, text=text, table=[("votes per item", "items", *map(words.get, measures)), *table])
     write_figures(folder, figures, html, facts)
@@ -268,3 +286,53 @@ def write_figures(folder: Path, figures: list[str], html: str, facts: dict[str, 
                 say(f"Note: no PNG was written. {error}")
     (folder / "curves.html").write_text(html, encoding="utf-8")
     (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+AskOption = Annotated[int, typer.Option("--ask", min=1, help="How many items.")]
+GoldOutOption = Annotated[Path | None, option("--out", "-o", help="Write the items here: .csv, .jsonl or .parquet.")]
+
+
+@opt.reads
+def gold(
+    path: opt.PathArgument, ask: AskOption = 50, method: opt.MethodOption = None, known: opt.GoldOption = None,
+    set_: opt.SetOption = None, reading: opt.Reading = opt.DEFAULT_READING, seed: opt.SeedOption = None,
+    out: GoldOutOption = None, as_json: opt.JsonOption = False,
+) -> None:  # fmt: skip
+    """Choose the items whose known answer would help most.
+
+    Label them, and hand the answers to `crowdwise aggregate` as --gold: these items are then right, and the
+    probabilities of all others are calibrated by them. Items are drawn at random, doubtful ones more often. Without
+    --out they go to standard output as CSV; those that have gold labels already (--gold) are left out.
+
+    Examples:
+
+    `crowdwise gold labels.csv --ask 50 --out to_label.csv`
+
+    `crowdwise gold labels.csv --ask 20 --gold known.csv --json`
+    """
+    from crowdwise.errors import ParameterError
+    from crowdwise.trust.gold_choice import ask_for_gold
+    from crowdwise.trust.wording import counted
+
+    check_outputs(out)
+    check_apart([path, known], [out])
+    fitted = opt.fitted(opt.opened(path, reading, method), opt.assignments(set_, seed), gold=known)
+    if fitted.answer_type != registry.VOTES:
+        raise ParameterError(f"gold: expected votes, and {path} has {fitted.answer_type}.")
+    given: dict[str, Any] = {} if seed is None else {"random_state": seed}
+    found = ask_for_gold(fitted.result, ask, **given)
+    table = found.to_frame(kind="polars")
+    if out is not None:
+        write_table(table, out)
+    if as_json:
+        emit(json.dumps({"items": table.to_dicts(), "expected_wrong": found.expected_wrong}))
+    elif out is None:
+        emit_table(table)
+    if not as_json:
+        where = f" Written to {out}." if out is not None else ""
+        asked, wrong = len(found.items), round(found.expected_wrong)
+        say(
+            f"{asked:,} of {counted(len(fitted.result.items), 'item')}. Of {counted(asked, 'label')}, about "
+            f"{wrong:,} {'is' if wrong == 1 else 'are'} expected to be wrong.{where}"
+        )
+    sys.stdout.flush()
