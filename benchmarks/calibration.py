@@ -44,8 +44,10 @@ METHODS = ("auto", "anchored", "dawid-skene", "one-coin", "ibcc", "zencrowd", "b
 FLOOR = 1e-6
 MIN_KNOWN = 20
 """Annotators with fewer votes on items of known truth have no accuracy to compare with."""
-NOMINAL = 0.9
-"""The coverage on the other sets from which on the error of the crowd is large enough."""
+NOMINAL, LEAST = 0.95, 0.8
+"""The coverage, on average and on each of the other sets, from which on the error of the crowd is large enough."""
+GOLD, DRAWS, MOST_VOTES = 50, 3, 30_000
+"""Gold labels, how often they are drawn, and the votes from which on items without truth are left out with them."""
 CHOSEN = (dependence.RHO, dependence.DOUBT)
 RHOS = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 DOUBTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -82,6 +84,10 @@ class Case:
         """Smoothed shares of votes."""
         w = self.n[:, None]
         return (w * self.votes.shares()[self.known] + 0.5) / (w + 0.5 * self.q.shape[1])
+
+    @property
+    def copied(self) -> bool:
+        return self.consensus.dependence.copied
 
     def loss(self, q: Any) -> float:
         return float(-np.log(np.maximum(q[np.arange(len(q)), self.truth], FLOOR)).mean())
@@ -132,23 +138,41 @@ def left_out(cases: list[Case], form: Callable[[Case, float, float], Any]) -> li
     return [grid[int(np.delete(loss, i, axis=0).mean(axis=0).argmin())] for i in range(len(cases))]
 
 
-def coverage(case: Case, sd: float | None) -> tuple[float, float]:
+def coverage(case: Case, sd: float | None, known: int = 0) -> tuple[float, float]:
     """How many intervals hold the real accuracy, and their mean width; ``None``: by the votes alone."""
     right, total, unsure, agreement, real = case.annotators()
     if sd is None:
         _, low, high = share_with_interval(right, total, unsure)
     else:
         original, leave_one_out.CROWD_SD = leave_one_out.CROWD_SD, max(sd, 1e-6)
-        _, low, high = accuracy_with_interval(right, total, unsure, agreement, 0)
+        _, low, high = accuracy_with_interval(right, total, unsure, agreement, known, copied=case.copied)
         leave_one_out.CROWD_SD = original
     return float(((low <= real + 1e-9) & (real <= high + 1e-9)).mean()), float((high - low).mean())
+
+
+def gold_coverage(case: Case) -> Any:
+    """Of intervals in the package: the share that hold and their width, without gold labels and with them (means over
+    the draws); ``None`` with too few known items."""
+    if GOLD > 0.6 * len(case.known):
+        return None
+    votes = case.votes if case.votes.n_votes <= MOST_VOTES else case.votes[case.known]
+    known, out = np.flatnonzero(np.asarray(votes.truth) >= 0), []
+    alone = Case.of(case.name, votes)
+    for seed in range(DRAWS):
+        gold = np.full(len(votes), -1, dtype=np.int32)
+        at = np.random.default_rng(seed).choice(known, GOLD, replace=False)
+        gold[at] = np.asarray(votes.truth)[at]
+        told = Case(case.name, votes, cw.aggregate(votes, gold=gold), known)
+        out.append([coverage(x, leave_one_out.CROWD_SD, n) for x, n in ((alone, 0), (told, GOLD))])
+    return np.mean(out, axis=0)
 
 
 def spread_left_out(cases: list[Case]) -> list[float]:
     """For each set, the least error of the crowd under which the intervals of the other sets cover."""
     held = np.array([[coverage(case, sd)[0] for sd in SPREADS] for case in cases])
-    rest = [np.delete(held, i, axis=0).mean(axis=0) for i in range(len(cases))]
-    return [SPREADS[int(np.argmax(x >= NOMINAL))] if (x >= NOMINAL).any() else SPREADS[-1] for x in rest]
+    rest = [np.delete(held, i, axis=0) for i in range(len(cases))]
+    enough = [(x.mean(axis=0) >= NOMINAL) & (x.min(axis=0) >= LEAST) for x in rest]
+    return [SPREADS[int(np.argmax(x))] if x.any() else SPREADS[-1] for x in enough]
 
 
 def logit(p: float) -> float:
@@ -215,11 +239,11 @@ def page(sets: dict[str, dict[str, Case]], others: list[Case]) -> str:
         a, b, c, s = (case.figures(q) for q in (case.q, evenly(case, *choice), evenly(case, *CHOSEN), case.shares))
         for kept, figures in ((raw, a), (loso, b), (fixed, c), (shares, s)):
             kept.append(figures)
-        _, low, high = accuracy_interval(c["expected"], 0, 0.95)
+        _, low, high = accuracy_interval(c["expected"], 0, 0.95, case.copied)
         losses = (f"{x['loss']:.3f}" for x in (a, s, b, c))
-        ends = f"{100 * low:.0f}-{100 * high:.0f}"
+        interval = f"{100 * low:.0f}-{100 * high:.0f}"
         right = (f"{100 * x:.1f}" for x in (c["accuracy"], a["expected"], b["expected"]))
-        rows.append([case.name, *losses, f"{a['error']:.3f}", f"{b['error']:.3f}", *right, ends])
+        rows.append([case.name, *losses, f"{a['error']:.3f}", f"{b['error']:.3f}", *right, interval])
         by_votes, own, package = coverage(case, None), coverage(case, sd), coverage(case, leave_one_out.CROWD_SD)
         people.append((case.name, len(case.annotators()[0]), *by_votes, *own, *package))
     columns = ["loss", "error", "accuracy", "expected"]
@@ -237,9 +261,8 @@ def page(sets: dict[str, dict[str, Case]], others: list[Case]) -> str:
     worst = max(zip(loso, shares, cases, strict=True), key=lambda x: x[0]["loss"] - x[1]["loss"])
     gaps = np.array([100 * (x["expected"] - x["accuracy"]) for x in loso])
     odds = np.array([logit(x["accuracy"]) - logit(x["expected"]) for x in loso])
-    covered = sum(low <= 100 * x["accuracy"] <= high for x, (low, high) in zip(
-        fixed, ([100 * end for end in accuracy_interval(x["expected"], 0, 0.95)[1:]] for x in fixed), strict=True
-    ))  # fmt: skip
+    ends = [accuracy_interval(x["expected"], 0, 0.95, case.copied)[1:] for x, case in zip(fixed, cases, strict=True)]
+    covered = sum(low <= x["accuracy"] <= high for x, (low, high) in zip(fixed, ends, strict=True))
     far = [f"{case.name} {gap:+.0f}" for case, gap in zip(cases, gaps, strict=True) if abs(gap) > 10.0]
     tried = []
     for name, form in FORMS.items():
@@ -270,6 +293,12 @@ def page(sets: dict[str, dict[str, Case]], others: list[Case]) -> str:
         expected = [f"{np.mean(off):+.1f}", f"{np.abs(off).mean():.1f}"]
         methods.append([f"`{key}`", *figures, f"{100 * mean(before, 'accuracy'):.1f}", *expected])
     alike = unanimous(cases)
+    with_gold = [x for case in cases if (x := gold_coverage(case)) is not None]
+    one, two = np.mean(with_gold, axis=0).tolist()
+    gold_text = (
+        f"{100 * two[0]:.0f} % hold at a width of {two[1]:.2f}, where {100 * one[0]:.0f} % do at {one[1]:.2f} without "
+        f"gold; the least on a crowd is {100 * min(x[1][0] for x in with_gold):.0f} %"
+    )
     held = np.array([[x[2], x[4], x[6]] for x in people])
     width = np.array([[x[3], x[5], x[7]] for x in people])
     low = [f"{x[0]} {100 * x[4]:.0f} %" for x in people if x[4] < 0.75]
@@ -323,7 +352,9 @@ estimate...) predict the right correction of a left-out crowd no better than con
 share of the majority, classes and votes per item beside the probabilities change the mean by less than a point, left
 out. So the interval says how far crowds differ: the log-odds of the real accuracy lie around those of the expected one
 with a standard deviation of {odds.std(ddof=1):.2f}, {dependence.CROWD_SD:g} in the package, and {covered} of
-{len(cases)} intervals hold the real accuracy. [Gold labels](gold.md) measure it, and narrow the interval.
+{len(cases)} intervals hold the real accuracy. Where all votes agree on all items (`hitspam_cf`, which is the one such
+crowd here) nothing shows the error, and it is {dependence.COPIED_SD:g}. [Gold labels](gold.md) measure it, and narrow
+the interval.
 
 ## Accuracy of annotators
 
@@ -331,7 +362,11 @@ with a standard deviation of {odds.std(ddof=1):.2f}, {dependence.CROWD_SD:g} in 
 right votes, and their width. By the votes alone {100 * held[:, 0].mean():.0f} % do (width {width[:, 0].mean():.2f});
 with the error that annotators have in common with their crowd, each crowd left out, **{100 * held[:, 1].mean():.0f} %**
 ({width[:, 1].mean():.2f}), with the {leave_one_out.CROWD_SD:g} in the package {100 * held[:, 2].mean():.0f} %
-({width[:, 2].mean():.2f}). Under 75 %, left out: {", ".join(low) or "none"}.
+({width[:, 2].mean():.2f}). Left out in turn, the choice is the least error under which {100 * NOMINAL:.0f} % of the
+intervals of the other crowds hold on average, and {100 * LEAST:.0f} % on each. Under 75 %, left out:
+{", ".join(low) or "none"}; the least is {min(people, key=lambda x: x[4])[0]}, {100 * held[:, 1].min():.0f} %.
+
+With {GOLD} gold labels, {DRAWS} draws on the {len(with_gold)} crowds that have enough items with truth, {gold_text}.
 
 ## Other sets
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from crowdwise.active.curve_drawing import Line, draw
 
 MEASURES = {
     "accuracy_last": "Images alone, last epoch",
+    "balanced_last": "Images alone: mean over the classes of the share found",
     "accuracy_selected": "Images alone, epoch chosen by held-out votes",
     "accuracy_votes": "Images and votes, last epoch",
     "accuracy_consensus": "The training items, by images and votes",
@@ -38,6 +41,49 @@ A cell is the mean over seeds (which draw simulated votes, too), ± their standa
 says how many of {seeds} seeds there are where some are missing. A figure is **bold** where it is at least as good as
 the published one. {missing}
 """
+
+
+FIGURES = Path(__file__).with_name("papers_figures.csv")
+TEXTS = {
+    "max-mig": "Max-MIG: Cao, Xu, Kong and Wang 2019", "trace": "Trace regularisation: Tanno et al. 2019",
+    "deep-bp": "deepBP: Kim, Cho, Kim and Ok 2022", "bayes-dgc": "BayesDGC: Li et al. 2021",
+    "tutorial": "Tutorial: Ibrahim, Traganitis, Fu and Giannakis 2024",
+}  # fmt: skip
+LISTED = """## Every table and figure
+
+*Reproduced*: ours beside theirs (as a curve where they show curves without numbers). *Replaced*: on other data, and
+why. *Not done*: possible, and missing. *Drawing*: no result to reproduce.
+"""
+
+
+def listed() -> list[dict[str, str]]:
+    """The tables and figures of the texts, a row each."""
+    with FIGURES.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def figure_list(tables: Sequence[PaperTable]) -> str:
+    """The list as Markdown, a table for each text, with links to the tables of the page."""
+    places = sorted(((table.name, anchor(table.title)) for table in tables), key=lambda pair: -len(pair[0]))
+    parts, rows = [LISTED], listed()
+    for text, title in TEXTS.items():
+        lines = []
+        for row in rows:
+            if row["text"] == text:
+                words = row["shown"].split(" ")
+                linked = [
+                    next((f"[{w[: len(n)]}](#{at}){w[len(n) :]}" for n, at in places if w.rstrip(",:;") == n), w)
+                    for w in words
+                ]
+                lines.append([row["item"], row["about"], row["status"], " ".join(linked)])
+        parts.append(f"### {title}\n\n{markdown(['', 'about', '', ''], lines)}\n")
+    return "\n".join(parts)
+
+
+def anchor(title: str) -> str:
+    """What mkdocs calls the place of a heading."""
+    kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
+    return "-".join(kept.split())
 
 
 def values(table: PaperTable, found: Rows, crowd: str, learner: str, measure: str) -> list[float]:
@@ -120,6 +166,18 @@ def grid(table: PaperTable, found: Rows, measure: str) -> list[list[str]] | None
     return lines if any_figure else None
 
 
+def curves(table: PaperTable, found: Rows) -> str:
+    """The test accuracy after some epochs, a line for each learner; empty where none was stored."""
+    lines, at = [], [1, 2, 5, 10, 15, 20]
+    for learner in table.learners:
+        rows = [found.get(cell.name, {}).get("accuracy_each") for cell in table.cells if cell.learner == learner]
+        each = [row for row in rows if row]
+        if each:
+            means = [100.0 * np.mean([row[n - 1] for row in each if len(row) >= n] or [np.nan]) for n in at]
+            lines.append([f"`{learner}`", *(f"{mean:.1f}" for mean in means)])
+    return markdown(["epochs", *map(str, at)], lines) if lines else ""
+
+
 def behind(table: PaperTable, found: Rows) -> list[str]:
     """A sentence for each cell that is more than a point behind its published figure."""
     out = []
@@ -133,6 +191,8 @@ def behind(table: PaperTable, found: Rows) -> list[str]:
                         f"- Behind: `{learner}` on {crowd} ({MEASURES[measure].lower()}) has {np.mean(figures):.2f}, "
                         f"published {theirs:.2f}. {table.reasons.get(f'{learner}/{crowd}', 'The reason is not known.')}"
                     )
+    if out and "*" in table.reasons:
+        return [f"- {len(out)} figures are more than a point behind the published ones. {table.reasons['*']}"]
     return out
 
 
@@ -171,7 +231,7 @@ def page(tables: Sequence[PaperTable], found: Rows) -> str:
     lost = sum(cell.name not in found for cell in cells)
     note = f"{lost} of {len(cells)} cells are missing ({MISSING})." if lost else "No cell is missing."
     seeds = " or ".join(str(n) for n in sorted({table.seeds for table in tables}))
-    parts = [HEAD.format(missing=note, share=100.0 * HOLDOUT, seeds=seeds)]
+    parts = [HEAD.format(missing=note, share=100.0 * HOLDOUT, seeds=seeds), figure_list(tables)]
     drawn = figures(tables, found)
     for table in tables:
         parts.append(f"## {table.title}\n")
@@ -181,12 +241,16 @@ def page(tables: Sequence[PaperTable], found: Rows) -> str:
                 parts.append(f"![{figure.title}]({table.name}-{figure.name}.svg)\n")
         pictured = {figure.measure for figure in table.figures if f"{table.name}-{figure.name}.svg" in drawn}
         for measure, title in MEASURES.items():
-            if measure not in table.published and (measure != "accuracy_last" or measure in pictured):
+            asked = measure in table.published or measure in table.measures
+            if not asked and (measure != "accuracy_last" or measure in pictured):
                 continue
             lines = grid(table, found, measure)
             if lines is not None:
                 parts.append(f"### {title}\n")
                 parts.append(markdown(["", *table.crowds], lines) + "\n")
+        drawn_out = curves(table, found)
+        if drawn_out:
+            parts.append(f"### Images alone, during training\n\n{drawn_out}\n")
         late = behind(table, found)
         if late:
             parts.append("\n".join(late) + "\n")

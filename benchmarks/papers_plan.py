@@ -13,6 +13,9 @@
     epochs = 30
     [tables.max-mig-cifar10.own.trace]   # of one learner
     weight = 0.01
+    [tables.max-mig-cifar10.own.trace-0] # a learner by another name, with other settings
+    learner = "trace"
+    weight = 0.0
     [tables.max-mig-cifar10.published.accuracy_last]
     max-mig = [86.33, 67.59]             # one figure for each crowd
     [tables.max-mig-cifar10.reasons]     # why a cell is behind its published figure: learner/crowd
@@ -46,7 +49,7 @@ from crowdwise.errors import ParameterError, ReadError
 
 KEYS = {
     "title", "network", "crowds", "seeds", "learners", "alone", "settings", "own", "note", "published", "source",
-    "reasons", "figures", "columns",
+    "reasons", "figures", "columns", "curves", "measures",
 }  # fmt: skip
 
 
@@ -62,6 +65,10 @@ class PaperCell:
     data: str
     """The crowd that is loaded: that of the column, or the one of the cell's name."""
     settings: dict[str, Any] = field(hash=False)
+    key: str = ""
+    """The learner, with its first stage after a colon; ``learner`` may be another name for it."""
+    curve: bool = False
+    """Whether the test accuracy after every epoch is stored."""
 
     @property
     def name(self) -> str:
@@ -97,8 +104,10 @@ class PaperTable:
     published: dict[str, dict[str, list[float | None]]]
     """measure -> learner -> one figure for each crowd."""
     reasons: dict[str, str]
-    """learner/crowd -> why it is behind its published figure."""
+    """learner/crowd -> why it is behind its published figure; ``*``: one sentence for all."""
     figures: list[PaperFigure]
+    measures: list[str]
+    """Measures that the page shows, beside those that have published figures."""
 
     @property
     def seeds(self) -> int:
@@ -137,11 +146,13 @@ def _table(name: str, facts: dict[str, Any], changes: dict[str, Any]) -> PaperTa
     own, cells = facts.get("own", {}), []
     for seed in range(int(facts.get("seeds", 1))):
         for column, learner in pairs:
-            known = settings_of(learner)
-            more = {key: value for key, value in extra.get(column, {}).items() if key in known}
-            settings = facts.get("settings", {}) | more | own.get(learner, {}) | changes
+            mine = dict(own.get(learner, {}))
+            known = settings_of(key := mine.pop("learner", learner))
+            more = {setting: value for setting, value in extra.get(column, {}).items() if setting in known}
+            settings = facts.get("settings", {}) | more | mine | changes
             check(name, learner, settings, known)
-            cells.append(PaperCell(name, column, learner, seed, facts["network"], data[column], settings))
+            place = (name, column, learner, seed, facts["network"], data[column])
+            cells.append(PaperCell(*place, settings, key, bool(facts.get("curves"))))
     spare = sorted({key for given in extra.values() for key in given} - {key for c in cells for key in c.settings})
     if spare:
         raise ReadError(f"Table {name}: none of its learners has the setting {spare[0]!r} of its columns.")
@@ -149,6 +160,7 @@ def _table(name: str, facts: dict[str, Any], changes: dict[str, Any]) -> PaperTa
         name, facts.get("title", name), facts["network"], list(columns), facts["learners"], alone, cells,
         facts.get("note", ""), facts.get("source", ""), facts.get("published", {}), facts.get("reasons", {}),
         [_figure(name, key, row, facts["learners"], list(columns)) for key, row in facts.get("figures", {}).items()],
+        facts.get("measures", []),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from learner_runs import ignore_interrupts
-from papers_data import ImageTask, decode, load_crowd
+from papers_data import DIGITS, ImageTask, decode, load_crowd
 from papers_plan import PaperCell
 
 from crowdwise import registry
@@ -83,7 +83,8 @@ def run(
     """Train what the file lacks, and append it; the number of cells that are still missing."""
     done = finished(file)
     left = [cell for cell in cells if cell.name not in done]
-    decode(setup.images)
+    if any(cell.data not in DIGITS for cell in left):
+        decode(setup.images)
     missing = len(left)
     for row in _rows(left, setup, jobs):
         if row is None:
@@ -122,15 +123,19 @@ def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | No
     checkpoint = setup.work / f"{cell.name.replace('/', '-').replace(':', '-')}.safetensors"
     learner = create(cell, setup, checkpoint)
     curve: list[tuple[int, float, float]] = []
+    each: list[float] = []
     stopped = False
 
     def after(epoch: Any) -> bool:
         nonlocal stopped, trained
         trained += epoch.seconds
+        if cell.curve:
+            each.append(accuracy(learner.predict_proba(task.x_test), task.y_test))
         if epoch.held_out is not None and epoch.held_out > max((score for _, score, _ in curve), default=-np.inf):
             curve.append((epoch.epoch, epoch.held_out, accuracy(learner.predict_proba(task.x_test), task.y_test)))
         seconds = earlier + time.perf_counter() - began
-        note.write_text(json.dumps({"curve": curve, "seconds": seconds, "trained": trained}), encoding="utf-8")
+        facts = {"curve": curve, "each": each, "seconds": seconds, "trained": trained}
+        note.write_text(json.dumps(facts), encoding="utf-8")
         stopped = epoch.epoch < epoch.epochs and setup.over()
         return stopped
 
@@ -139,6 +144,7 @@ def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | No
     if note.exists() and written(checkpoint):
         before = json.loads(note.read_text(encoding="utf-8"))
         curve, earlier, trained = [tuple(row) for row in before["curve"]], before["seconds"], before["trained"]
+        each.extend(before.get("each", []))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         learner.fit(task.x, task.votes, items=task.votes.items, callback=after)
@@ -155,6 +161,8 @@ def train(cell: PaperCell, task: ImageTask, setup: Setup) -> dict[str, Any] | No
         "training_seconds": trained,
         "device": device_name(setup.device),
     }
+    if cell.curve:
+        row["accuracy_each"] = each
     for file in (note, *written(checkpoint)):
         file.unlink(missing_ok=True)
     return row
@@ -167,7 +175,7 @@ def written(checkpoint: Path) -> list[Path]:
 
 def create(cell: PaperCell, setup: Setup, checkpoint: Path) -> Any:
     """The learner of a cell; of ``key:first stage`` with that first stage."""
-    key, colon, stage = cell.learner.partition(":")
+    key, colon, stage = (cell.key or cell.learner).partition(":")
     settings: dict[str, Any] = {
         "network": cell.network, "random_state": cell.seed, "device": setup.device, "holdout": HOLDOUT,
         "checkpoint": str(checkpoint), "checkpoint_every": CHECKPOINT_EVERY,
@@ -181,8 +189,10 @@ def measures(learner: Any, task: ImageTask) -> dict[str, Any]:
     """Test accuracy from images alone, from images and votes; of the items voted on; the error of the matrices."""
     truth = task.votes.truth
     both = None if task.votes_test is None else learner.predict_proba(task.x_test, task.votes_test)
+    alone = learner.predict_proba(task.x_test)
     return {
-        "accuracy_last": accuracy(learner.predict_proba(task.x_test), task.y_test),
+        "accuracy_last": accuracy(alone, task.y_test),
+        "balanced_last": balanced(alone, task.y_test),
         "accuracy_votes": None if both is None else accuracy(both, task.y_test),
         "accuracy_consensus": None if truth is None else float((learner.consensus_.label_codes == truth).mean()),
         "matrix_error": None if task.confusion is None else matrix_error(learner.confusion_, task.confusion),
@@ -191,6 +201,12 @@ def measures(learner: Any, task: ImageTask) -> dict[str, Any]:
 
 def accuracy(q: Floats, truth: Codes) -> float:
     return float((q.argmax(axis=1) == truth).mean())
+
+
+def balanced(q: Floats, truth: Codes) -> float:
+    """The mean over the classes of the share of their items that are found."""
+    right = q.argmax(axis=1) == truth
+    return float(np.mean([right[truth == k].mean() for k in np.unique(truth)]))
 
 
 def matrix_error(found: Floats, true: Floats) -> float:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import papers
@@ -123,6 +126,22 @@ class TestPlan:
         (tmp_path / "plan.toml").write_text(with_error)
         with pytest.raises(ReadError, match="none of its learners has the setting 'height'"):
             papers_plan.read_plan(tmp_path / "plan.toml")
+
+    def test_a_learner_by_another_name_and_its_curve(self, plan, tmp_path):
+        text = PLAN.replace('"max-mig", "two-stage:majority"', '"soft"').replace("max-mig = [1.0]", "")
+        text = text.replace(
+            "own.max-mig]\ncrowd_lr = 0.05", 'own.soft]\nlearner = "soft-bootstrap:majority"\nbeta = 0.9'
+        )
+        (tmp_path / "plan.toml").write_text(text.replace("seeds = 2", "seeds = 1\ncurves = true"))
+        (table,) = papers_plan.read_plan(tmp_path / "plan.toml")
+        (cell,) = table.cells
+        assert (cell.name, cell.key) == ("small/tiny/soft/0", "soft-bootstrap:majority")
+        learner = papers_runs.create(cell, setup(tmp_path), tmp_path / "none")
+        assert (learner.key, learner.aggregator, learner.beta) == ("soft-bootstrap", "majority", 0.9)
+        assert papers_runs.run([cell], setup(tmp_path), tmp_path / "rows.jsonl") == 0
+        (row,) = papers_runs.finished(tmp_path / "rows.jsonl").values()
+        assert len(row["accuracy_each"]) == 4 and row["accuracy_each"][-1] == row["accuracy_last"]
+        assert 0.0 <= row["balanced_last"] <= 1.0
 
 
 class TestRuns:
@@ -301,3 +320,45 @@ def test_the_script_trains_what_is_missing_and_shows_what_there_is(plan, tmp_pat
     assert "1/1 small/tiny/max-mig/0: last " in capsys.readouterr().err
     papers.main([*words, "--show", "--page", str(page)])
     assert "small (last / with votes)" in capsys.readouterr().out and "3 of 4 cells are missing" in page.read_text()
+
+
+NUMBERED = {
+    "max-mig": {"figure": 4, "table": 3},
+    "trace": {"figure": 11, "table": 1},
+    "deep-bp": {"figure": 10, "table": 2},
+    "bayes-dgc": {"figure": 4},
+}
+
+
+class TestListOfFigures:
+    """Every table and figure of the five texts is on the list, once."""
+
+    def test_none_is_missing_and_none_twice(self):
+        rows = papers_page.listed()
+        items = [(row["text"], row["item"]) for row in rows]
+        assert len(set(items)) == len(items)
+        for text, kinds in NUMBERED.items():
+            listed = {item.partition(":")[0] for name, item in items if name == text}
+            assert listed == {f"{kind} {n}" for kind, count in kinds.items() for n in range(1, count + 1)}
+        assert {text for text, _ in items} == set(papers_page.TEXTS)
+        assert {row["status"] for row in rows} == {"reproduced", "replaced", "not to be had", "not done", "drawing"}
+        assert all(None not in row and row["shown"] for row in rows if row["status"] != "drawing")
+
+    def test_the_counts_are_those_of_the_texts(self):
+        """Captions of the texts, where they lie beside the data sets; slides of the tutorial have no numbers."""
+        folder = Path(os.environ.get("CROWDWISE_DATA", "none")).parent / "papers"
+        for text, kinds in NUMBERED.items():
+            file = folder / f"{text}.txt"
+            if file.is_file():
+                captions = re.findall(r"(?m)^\W*(Figure|Table) (\d+)\b", file.read_text(encoding="utf-8"))
+                found = {(kind.lower(), int(n)) for kind, n in captions}
+                assert found == {(kind, n) for kind, count in kinds.items() for n in range(1, count + 1)}
+
+    def test_tables_that_are_named_are_in_the_plan(self, pytestconfig):
+        tables = papers_plan.read_plan(pytestconfig.rootpath / "benchmarks" / "papers.toml")
+        shown = " ".join(row["shown"] for row in papers_page.listed())
+        named = set(re.findall(r"\b(?:max-mig|tanno|deep-bp|geocrowdnet)-[a-z0-9-]+", shown))
+        assert named <= {table.name for table in tables} | {"geocrowdnet-f", "max-mig-cifar10"}
+        assert {table.name for table in tables} - named == {"cifar10n", "cifar10n-worst", "cifar10h"}
+        text = papers_page.figure_list(tables)
+        assert "[max-mig-dogs](#max-migs-experts-on-cats-and-dogs" in text
