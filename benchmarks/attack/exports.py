@@ -25,7 +25,7 @@ from typing import Any
 
 import crowdwise as cw
 from crowdwise.errors import CrowdwiseError, InternalError
-from crowdwise.importers.read_export import recognise
+from crowdwise.importers.export import recognise
 
 SLOW = 5.0
 TIMES, FLOOR = 10, 2**24

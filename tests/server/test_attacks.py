@@ -23,14 +23,14 @@ from fastapi.testclient import TestClient
 
 from crowdwise.data.parquet_footer import check_parquet
 from crowdwise.errors import CrowdwiseError, InputError, ReadError
-from crowdwise.server import item_uploads, routes_events, webhook_sender
+from crowdwise.server import routes_events, routes_uploads, webhook_sender
 from crowdwise.server.configuration import load_configuration
 from crowdwise.server.request_limits import RequestLimits
 from crowdwise.server.structured_logs import JsonLines, TextLines
 from crowdwise.server.webhook_sender import WebhookSender, is_inside
 from crowdwise.store import backups
 from crowdwise.store.database import Database
-from crowdwise.store.item_rows import ItemGiven, checked_items
+from crowdwise.store.roster_rows import ItemGiven, checked_items
 from crowdwise.store.store_tables import deliveries
 from server_site import Site, bearer, running
 
@@ -86,13 +86,13 @@ ENDING = {PARQUET: ".parquet", CSV: ".csv", JSON: ".json", LINES: ".jsonl"}
 @pytest.mark.parametrize("name", BOMBS)
 def test_small_files_that_grow_are_refused(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     media, body, why = BOMBS[name]
-    monkeypatch.setattr(item_uploads, "MOST_CELLS", 20_000)
-    monkeypatch.setattr(item_uploads, "MOST_VALUES", 50_000)
+    monkeypatch.setattr(routes_uploads, "MOST_CELLS", 20_000)
+    monkeypatch.setattr(routes_uploads, "MOST_VALUES", 50_000)
     path = tmp_path / f"upload{ENDING[media]}"
     path.write_bytes(body)
     assert len(body) < 300_000
     with pytest.raises(CrowdwiseError, match=why):
-        list(item_uploads.read_upload(path, 4_000_000))
+        list(routes_uploads.read_upload(path, 4_000_000))
 
 
 def test_a_parquet_bomb_does_not_reach_the_store(site: Site) -> None:
@@ -115,7 +115,7 @@ def test_a_schema_that_lies_deep_in_itself_is_refused(tmp_path: Path) -> None:
 def test_names_of_json_lines_do_not_multiply(tmp_path: Path) -> None:
     path = tmp_path / "upload.jsonl"  # as a table: 3,000 columns of 3,000 rows
     path.write_text("".join(json.dumps({"item": i, f"name{i}": i}) + "\n" for i in range(3_000)))
-    found = list(item_uploads.read_upload(path))
+    found = list(routes_uploads.read_upload(path))
     assert len(found) == 3_000 and found[7].payload == {"name7": 7}
 
 

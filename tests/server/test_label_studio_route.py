@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from crowdwise.label_studio import ls_backend
+from crowdwise.server import routes_label_studio
 from server_site import Site
 
 CONFIG = (
@@ -44,6 +48,21 @@ def test_projects_are_apart(site: Site) -> None:
     ask(site, "/predict", {"project": "5.1", "label_config": CONFIG, "tasks": [task(1, "yes", "no"), task(4, "no")]})
     other = {"project": "6.1", "label_config": CONFIG, "tasks": [task(1)]}
     assert ask(site, "/predict", other)["results"][0]["result"] == []
+
+
+def test_what_is_kept_has_a_size(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ls_backend, "MOST_BYTES", 5_000)
+    monkeypatch.setattr(routes_label_studio, "MOST_BYTES", 8_000)
+    long = [{**task(number, "yes"), "data": {"text": "x" * 900}} for number in range(1, 8)]
+    for number in (21, 22, 23):
+        body = {"project": f"{number}.1", "label_config": CONFIG, "tasks": long[:3]}
+        ask(site, "/predict", body)
+    kept = site.client.app.state.label_studio
+    assert sum(one.size for one in kept.values()) < 12_000 and [key[1] for key in kept][-1] == "23"
+    refused = ask(site, "/predict", {"project": "23.1", "label_config": CONFIG, "tasks": long}, code=413)
+    assert "label-studio watch" in refused["detail"]
+    ask(site, "/webhook", {"action": "TASKS_DELETED", "tasks": long, "project": {"id": 23}})
+    assert next(reversed(kept.values())).size == 0
 
 
 def test_who_may_ask(site: Site) -> None:

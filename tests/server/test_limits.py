@@ -10,11 +10,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import uvicorn
 
 from command_line import run
 from crowdwise.errors import ParameterError, ReadError
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.configuration import Configuration, load_configuration
+from crowdwise.server.running import uvicorn_options
 from server_site import Site, bearer, listening, running
 
 
@@ -208,6 +210,11 @@ def test_a_file_of_settings_is_checked(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text("port = = 1\n")
     with pytest.raises(ReadError, match="is not TOML"):
         load_configuration(file=tmp_path / "b.toml", environment={})
+
+
+def test_a_worker_has_time_to_start_on_a_busy_machine() -> None:
+    options = uvicorn_options(load_configuration({}, environment={}))
+    assert uvicorn.Config("crowdwise.server.app:create_from_environment", **options).timeout_worker_healthcheck >= 30
 
 
 def test_an_address_that_is_taken_is_said_before_a_store_is_made(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def roles_of(route: APIRoute) -> tuple[str, ...] | None:
 
 
 def routes() -> Iterator[tuple[str, APIRoute]]:
-    for module in ROUTERS:
-        for route in module.router.routes:
+    for router in ROUTERS:
+        for route in router.routes:
             assert isinstance(route, APIRoute)
             for method in sorted(route.methods):
                 yield method, route

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from crowdwise.errors import CrowdwiseError
-from crowdwise.server import item_uploads
-from crowdwise.server.item_uploads import MOST_VALUES, read_upload
+from crowdwise.server import routes_uploads
+from crowdwise.server.routes_uploads import MOST_VALUES, read_upload
 from crowdwise.server.webhook_sender import is_inside
 from crowdwise.store.steady_clock import SteadyClock
 from server_site import Site
@@ -28,6 +28,20 @@ def test_a_clock_that_is_set_back_does_not_go_back(monkeypatch: pytest.MonkeyPat
     assert ahead <= clock.now() < ahead + 10.0
     shift["steady"] = 600.0
     assert clock.now() >= ahead + 600.0  # so that questions that are out come back in time
+
+
+def test_a_clock_that_is_set_back_keeps_no_question_and_revives_no_token(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = site.campaign(n_items=1, patience=0.2)
+    reader = site.token("reader", campaign, days=1e-6)
+    (first,) = site.call("GET", f"/campaigns/{campaign}/next?annotator=ann")["questions"]
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() - 86_400.0)
+    time.sleep(0.3)
+    (other,) = site.call("GET", f"/campaigns/{campaign}/next?annotator=bob")["questions"]
+    assert other["item"] == first["item"]
+    site.call("GET", f"/campaigns/{campaign}/status", 401, headers=reader)
 
 
 @pytest.mark.parametrize("name", ["a/b", ".", "..", "?x=1#y", "a b%2F"])
@@ -109,8 +123,8 @@ def test_json_is_read_item_by_item(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             longest.append(len(text))
             return whole.validate_json(text)
 
-    whole = item_uploads._ITEMS
-    monkeypatch.setattr(item_uploads, "_ITEMS", Noted)
+    whole = routes_uploads._ITEMS
+    monkeypatch.setattr(routes_uploads, "_ITEMS", Noted)
     given = [{"item": i, "payload": {"text": '[{"\\' * 3, "n": [1, [2]]}, "gold": "a"} for i in range(3_000)]
     (tmp_path / "upload.json").write_text(json.dumps(given, indent=1))
     found = list(read_upload(tmp_path / "upload.json"))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import crowdwise as cw
+from crowdwise.errors import InputError
 from server_site import Site
 
 
@@ -158,3 +161,34 @@ def test_votes_that_are_refused_add_no_names(site: Site) -> None:
     assert [row["item"] for row in site.call("GET", f"/campaigns/{campaign}/items")["items"]] == ["p0"]
     assert site.votes(campaign, ("new", "cem", "wren"))["added"] == 1
     assert {row["annotator"] for row in site.call("GET", f"/campaigns/{campaign}/annotators")} == {"ann", "bob", "cem"}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "names"),
+    [
+        (7, ["7", 8, "9"], [7, 8, 9]), ("7", [7, 8, "b"], ["7", "8", "b"]), (7, ["b"], None), (7, ["07"], None),
+        (7, [str(2**63)], None), ("a", [7, "7"], ["a", "7"]),
+    ],
+)  # fmt: skip
+def test_kinds_of_names_have_one_rule_in_a_folder_and_here(
+    site: Site, tmp_path: Path, first: Any, then: list[Any], names: list[Any] | None
+) -> None:
+    folder = cw.Campaign.create(tmp_path / "c", cw.OneCoin(), classes=["x", "y"], unknown="add")
+    given = {"name": "kinds", "classes": ["x", "y"], "unknown": "add"}
+    campaign = site.call("POST", "/campaigns", 201, json=given)["id"]
+
+    def add(some: list[Any]) -> list[tuple[Any, ...]]:
+        votes = [{"item": name, "annotator": f"a{i}", "label": "x"} for i, name in enumerate(some)]
+        answer = site.client.post(f"/api/v1/campaigns/{campaign}/votes", headers=site.admin, json={"votes": votes})
+        try:
+            receipt = folder.add(votes)
+        except InputError as error:
+            return [(422, str(error)), (answer.status_code, answer.json()["detail"])]
+        return [(receipt.added, receipt.repeated), (answer.json()["added"], answer.json()["repeated"])]
+
+    for some in ([first], then):
+        here, there = add(some)
+        assert here == there
+    assert (here[0] == 422) == (names is None)
+    rows = [row["item"] for row in site.call("GET", f"/campaigns/{campaign}/items")["items"]]
+    assert rows == folder.consensus().items.tolist() == ([first] if names is None else names)

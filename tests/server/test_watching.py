@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 import crowdwise as cw
+from crowdwise.server import routes_events
+from crowdwise.store import point_rows
+from crowdwise.store.store_tables import points
 from crowdwise.trust.agreement import agreement
 from server_site import Site
 
@@ -106,6 +112,19 @@ def test_agreement_report_and_pace(site: Site, labelled: str) -> None:
     assert pace["hour"] == sum(pace["minutes"]) == 800 and pace["out"] == 0
 
 
+def test_gold_does_not_vouch_for_itself(site: Site) -> None:
+    """The labels of gold items are the gold: the report, the status and the curve state accuracy without them."""
+    campaign = site.campaign(n_items=0, annotators=["ann"], target=0.9, unknown="add")
+    items = [{"item": "p0", "gold": "wren"}, {"item": "p1", "gold": "robin"}]
+    site.call("POST", f"/campaigns/{campaign}/items", 201, json=items)
+    site.votes(campaign, ("p0", "ann", "robin"), ("p1", "ann", "wren"))
+    assert [row["label"] for row in site.call("GET", f"/campaigns/{campaign}/consensus")["items"]] == ["wren", "robin"]
+    text = site.client.get(f"/api/v1/campaigns/{campaign}/report", headers=site.admin).text
+    assert "2 gold items by the votes alone" in text and "100.0 %" not in text
+    status = site.call("GET", f"/campaigns/{campaign}/status")
+    assert not status["accuracy_known"] and status["state"] == "waiting"
+
+
 def test_the_curve_grows_and_skills_have_a_history(site: Site) -> None:
     campaign = site.campaign()
     site.votes(campaign, ("p0", "ann", "wren"), ("p0", "bob", "wren"))
@@ -115,6 +134,21 @@ def test_the_curve_grows_and_skills_have_a_history(site: Site) -> None:
     assert (found[-1]["votes"], found[-1]["spent"], found[-1]["state"]) == (2, 2.0, "running")
     history = site.call("GET", f"/campaigns/{campaign}/annotators/ann/history")
     assert history[0]["votes"] == 1 and 0 <= history[0]["accuracy_low"] <= history[0]["accuracy"]
+
+
+def test_a_long_curve_is_thinned(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = site.campaign()
+    monkeypatch.setattr(point_rows, "MOST", 5)
+    empty = dict.fromkeys(("accuracy", "low", "high"))
+    for seq in range(1, 101):
+        made = {"campaign": campaign, "seq": seq, "time": float(seq), "votes": seq, "spent": 0.0, "state": "running"}
+        made |= {**empty, "skills": "[]" if seq in (2, 50) else None}
+        site.service.write(lambda conn, made=made: point_rows.add_point(conn, made, {}), campaign)
+    query = sa.select(points.c.seq).where(points.c.campaign == campaign).order_by(points.c.seq)
+    found = site.service.read(lambda conn: conn.execute(query).scalars().all())
+    assert len(found) <= 22 and found[0] == 1 and found[-1] == 100 and {2, 50} <= set(found)
+    assert max(b - a for a, b in pairwise(found)) <= 24  # and not all of them are late ones
+    assert len(site.call("GET", f"/campaigns/{campaign}/history")) <= 6
 
 
 def test_events_are_sent_in_their_order(site: Site) -> None:
@@ -132,6 +166,23 @@ def test_events_are_sent_in_their_order(site: Site) -> None:
     assert again.text.count("event: ") == 1
     data = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
     assert data[kinds.index("settings")]["budget"] == [None, 9]
+
+
+def test_streams_of_one_campaign_share_their_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign, calls, read = site.campaign(), list[int](), routes_events.read_events
+
+    def noted(conn: Any, **more: Any) -> Any:
+        calls.append(1)
+        return read(conn, **more)
+
+    monkeypatch.setattr(routes_events, "read_events", noted)
+    path = f"/api/v1/campaigns/{campaign}/events?after=0&seconds=1.6"
+    threads = [threading.Thread(target=site.client.get, args=(path,), kwargs={"headers": site.admin}) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 <= len(calls) <= 16  # alone each of the eight would look four or five times
 
 
 def test_a_paused_campaign_asks_nothing_and_a_closed_one_takes_nothing(site: Site) -> None:

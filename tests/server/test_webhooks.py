@@ -9,10 +9,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from crowdwise.server.webhook_sender import WebhookSender, signature
-from crowdwise.store import webhook_rows
-from crowdwise.store.store_tables import deliveries, webhooks
+from crowdwise.store import steady_clock, webhook_rows
+from crowdwise.store.store_tables import deliveries, events, webhooks
 from server_site import Site
 
 
@@ -110,6 +111,38 @@ def test_nothing_is_written_and_no_campaign_looked_for_where_nothing_is_due(
     site.votes(campaign, ("p0", "ann", "wren"))
     assert sender.round() == 1 and len(got) == 1
     assert set(written) == {campaign, None} and site.service.follower.written("webhooks") == 0.0
+
+
+def test_what_is_old_is_forgotten_a_few_at_a_time(site: Site, sender: WebhookSender, monkeypatch: Any) -> None:
+    """A busy server keeps an hour of its votes' events, and a receiver that is away the newest deliveries."""
+    campaign = site.campaign()
+    hook = site.call("POST", f"/campaigns/{campaign}/webhooks", 201, json={"url": "https://x.invalid/"})["id"]
+    monkeypatch.setattr(webhook_rows, "MOST_WAITING", 3)
+    monkeypatch.setattr(webhook_rows, "PART", 2)
+    for i in range(5):
+        site.votes(campaign, (f"p{i}", "ann", "wren"))
+        site.service.write(lambda conn: webhook_rows.take_events(conn, hook), campaign)
+
+    def there() -> tuple[int, list[str]]:
+        mine = sa.select(events.c.kind).where(events.c.campaign == campaign, events.c.kind == "votes")
+        states = sa.select(deliveries.c.state).where(deliveries.c.webhook == hook).order_by(deliveries.c.event)
+        read = site.service.read
+        return len(read(lambda conn: conn.execute(mine).all())), read(lambda conn: conn.execute(states).scalars().all())
+
+    assert there() == (5, ["waiting"] * 3)
+    numbers = sa.select(deliveries.c.id).where(deliveries.c.webhook == hook).order_by(deliveries.c.event)
+    first, _, last = site.service.read(lambda conn: conn.execute(numbers).scalars().all())
+    for id_, state in ((first, "delivered"), (last, "dead")):
+        update = deliveries.update().where(deliveries.c.id == id_).values(state=state)
+        site.service.write(lambda conn, update=update: conn.execute(update), campaign)
+    began = steady_clock.now()
+    for hours, left in (
+        (0.9, (5, ["delivered", "waiting", "dead"])), (1.1, (0, ["delivered", "waiting", "dead"])),
+        (25.0, (0, ["waiting", "dead"])), (169.0, (0, ["waiting"])),
+    ):  # fmt: skip
+        monkeypatch.setattr(steady_clock, "now", lambda hours=hours: began + 3600.0 * hours)
+        sender.clean()
+        assert there() == left
 
 
 @pytest.mark.parametrize("url", ["ftp://example.org/x", "https://", "https://u:p@example.org/", "nonsense"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -9,9 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
-from crowdwise.server import http_protocol
+from crowdwise.server import running as server_running
 from crowdwise.server.configuration import load_configuration
 from server_site import Site, bearer, listening, running
 
@@ -23,18 +25,6 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield int(url.rpartition(":")[2])
 
 
-def until_closed(pipe: socket.socket, part: bytes, most: int) -> int:
-    """Send until the other side closes or reads no more; the bytes that went out."""
-    sent = 0
-    pipe.settimeout(2.0)
-    try:
-        while sent < most:
-            sent += pipe.send(part)
-    except OSError:
-        pass
-    return sent
-
-
 def test_requests_that_do_not_wait_for_answers_are_cut_off(port: int) -> None:
     one = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=60) as pipe:
@@ -44,11 +34,16 @@ def test_requests_that_do_not_wait_for_answers_are_cut_off(port: int) -> None:
             answer += pipe.recv(65536)
         assert answer.count(b"HTTP/1.1 200") == 8
     with socket.create_connection(("127.0.0.1", port), timeout=60) as pipe:
-        assert until_closed(pipe, one * 2_000, 60_000_000) < 30_000_000
+        pipe.sendall(one * 1_000)  # none of which waits for the answer to the one before
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while part := pipe.recv(65536):
+                answer += part
+        assert answer.count(b"HTTP/1.1 200") < 1_000
 
 
 def test_a_client_that_reads_no_answer_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "UNREAD_SECONDS", 0.5)
+    monkeypatch.setattr(server_running, "UNREAD_SECONDS", 0.5)
     with listening(load_configuration({"data": str(tmp_path), "rate_limit": 0.0}, environment={})) as (url, secret, _):
         head = f"GET /api/v1/openapi.json HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {secret}\r\n\r\n".encode()
         with socket.socket() as pipe:
@@ -92,6 +87,16 @@ def test_blanks_before_a_token_do_not_give_it_another_rate(tmp_path: Path) -> No
             for i in range(1, 30)
         ]
         assert codes == [200] * 10 + [429] * 19
+
+
+@pytest.mark.parametrize(("proxies", "address"), [("", "127.0.0.1"), ("127.0.0.1", "203.0.113.7")])
+def test_only_a_named_proxy_says_where_a_request_comes_from(tmp_path: Path, proxies: str, address: str) -> None:
+    given = {"data": str(tmp_path), "trusted_proxies": proxies}
+    with listening(load_configuration(given, environment={})) as (url, secret, _):
+        headers = {**bearer(secret), "X-Forwarded-For": "203.0.113.7"}
+        made = {"name": "birds", "classes": ["wren", "robin"]}
+        httpx.post(f"{url}/api/v1/campaigns", json=made, headers=headers).raise_for_status()
+        assert httpx.get(f"{url}/api/v1/audit", headers=headers).json()[0]["address"] == address
 
 
 def test_a_page_of_another_site_is_refused_before_its_body_is_read(site: Site) -> None:

@@ -409,6 +409,25 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost(tmp_path: Path) -> No
     assert again(tmp_path).votes().n_votes == len(there)
 
 
+def test_killed_while_it_is_made_it_can_be_made_again(tmp_path: Path) -> None:
+    code = (
+        "import os, crowdwise as cw\n"
+        "from crowdwise.store import journal\n"
+        "journal._name = lambda *_: os._exit(9)\n"  # all is written but the name
+        f"cw.Campaign.create({str(tmp_path / 'c')!r}, cw.OneCoin(), classes=['x', 'y'], items=['a'])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    left = list((tmp_path / "c").iterdir())
+    assert left and all(path.name.startswith(".crowdwise-") for path in left)
+    with pytest.raises(ReadError, match="There is no campaign"):
+        cw.Campaign.open(tmp_path / "c")
+    with cw.Campaign.create(tmp_path / "c", cw.OneCoin(), classes=["x", "y"], items=["a"]) as campaign:
+        assert campaign.status()["items"] == 1
+        with pytest.raises(OutputError, match="another process was first"):
+            Journal.create(tmp_path / "c" / "campaign.db", {})
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["campaign.db"]
+
+
 def test_two_writers_at_once_lose_no_vote(tmp_path: Path) -> None:
     make(tmp_path, classes=[0, 1], items=range(60), annotators=["ann", "bob"]).close()
     both = [writer(tmp_path / "campaign", who, 0, 60, tmp_path / who) for who in ("ann", "bob")]

@@ -229,10 +229,6 @@ def test_names_of_two_kinds_are_refused(tmp_path: Path) -> None:
     campaign.add([(7, "ann", 0), (np.int64(8), "ann", 1), (9.0, "ann", np.int32(1))])
     with pytest.raises(InputError, match=r"Names of items are of one kind: 7 is an integer and 'b' is text"):
         campaign.add([("b", "ann", 0)])
-    with pytest.raises(InputError, match=r"Names of annotators are of one kind"):
-        campaign.add([(10, 5, 0)])
-    with pytest.raises(InputError, match=r"Names of annotators are of one kind"):
-        campaign.add_annotators({5: 1.0})
     with pytest.raises(InputError, match=r"Names of items are of one kind"):
         campaign.add_items([11, "twelve"])
     with pytest.raises(LabelError, match="says 'zero'"):

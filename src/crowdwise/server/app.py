@@ -1,4 +1,5 @@
-"""The application: routes, limits and pages over a service."""
+"""The application: routes, limits and pages over a service; for those who run it, whether it lives and can work, and
+counts for Prometheus."""
 
 from __future__ import annotations
 
@@ -12,33 +13,79 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+import sqlalchemy as sa
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 
 from crowdwise import __version__
+from crowdwise.errors import OutputError
 from crowdwise.server import (
     routes_access,
     routes_campaigns,
     routes_events,
-    routes_health,
     routes_label_studio,
     routes_pages,
     routes_results,
     routes_uploads,
     routes_votes,
-    routes_watching,
-    routes_webhooks,
 )  # fmt: skip
+from crowdwise.server.caller import ServiceOf
 from crowdwise.server.configuration import Configuration, load_configuration
-from crowdwise.server.http_problems import add_handlers
-from crowdwise.server.request_limits import RequestLimits
+from crowdwise.server.http_problems import add_handlers, problem
+from crowdwise.server.request_limits import BUCKETS, RequestLimits
 from crowdwise.server.service import Service
 from crowdwise.server.structured_logs import configure_logs
 
+health = APIRouter(tags=["running"])
+
+
+@health.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Whether the process answers."""
+    return {"status": "ok"}
+
+
+@health.get("/readyz", responses={503: {"description": "The store cannot be reached."}})
+async def readyz(service: ServiceOf) -> Response:
+    """Whether the store can be written."""
+    try:
+        await service.ready_now()
+    except (OutputError, TimeoutError, sa.exc.SQLAlchemyError):
+        return problem(503, "OutputError", "The store cannot be reached.", {"Retry-After": "1"})
+    return JSONResponse({"status": "ready"})
+
+
+@health.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request, service: ServiceOf) -> str:
+    """Counts of this process in the text format of Prometheus."""
+    limits = request.app.state.limits
+    lines = ["# TYPE crowdwise_requests_total counter"]
+    for (method, route, status), n in sorted(limits.counts.items()):
+        lines.append(f'crowdwise_requests_total{{method="{method}",route="{_text(route)}",status="{status}"}} {n}')
+    lines.append("# TYPE crowdwise_request_seconds histogram")
+    for route, found in sorted(limits.durations.items()):
+        for end, n in zip((*BUCKETS, "+Inf"), found[:-1], strict=True):
+            lines.append(f'crowdwise_request_seconds_bucket{{route="{_text(route)}",le="{end}"}} {n:g}')
+        lines.append(f'crowdwise_request_seconds_count{{route="{_text(route)}"}} {found[-2]:g}')
+        lines.append(f'crowdwise_request_seconds_sum{{route="{_text(route)}"}} {found[-1]:.6f}')
+    gauges = {
+        "crowdwise_requests_in_flight": limits.in_flight, "crowdwise_writes_waiting": service.commit.waiting,
+        "crowdwise_models": len(service.follower), "crowdwise_started_seconds": service.started,
+    }  # fmt: skip
+    for name, value in gauges.items():
+        lines += [f"# TYPE {name} gauge", f"{name} {value}"]
+    return "\n".join(lines) + "\n"
+
+
+def _text(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"')
+
+
 ROUTERS = (
-    routes_votes, routes_campaigns, routes_uploads, routes_results, routes_watching, routes_events, routes_access,
-    routes_webhooks, routes_health, routes_label_studio, routes_pages,
+    routes_votes.router, routes_campaigns.router, routes_uploads.router, routes_results.router, routes_events.router,
+    routes_access.router, health, routes_label_studio.router, routes_pages.router,
 )  # fmt: skip
 """Those that are called most come first: routes are tried one after the other."""
 
@@ -67,8 +114,8 @@ def create_app(configuration: Configuration, service: Service | None = None) -> 
     )  # fmt: skip
     add_handlers(app)
     app.add_exception_handler(404, routes_pages.not_there)
-    for module in ROUTERS:
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
     if configuration.cors_origins:
         origins = [origin.strip() for origin in configuration.cors_origins.split(",")]

@@ -19,10 +19,8 @@ from crowdwise.active.end_state import People, Standing
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import NotFittedError
 from crowdwise.store import steady_clock
-from crowdwise.store.answer_codes import side_name
-from crowdwise.store.campaign_rows import CampaignRow
-from crowdwise.store.live_names import LiveNames, read_open, read_votes
-from crowdwise.store.live_votes import NO_VOTES, mixed
+from crowdwise.store.campaign_rows import CampaignRow, side_name
+from crowdwise.store.live_votes import NO_VOTES, LiveNames, mixed, read_open, read_votes
 from crowdwise.store.store_tables import items
 
 

@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from crowdwise.store.answer_codes import blind
-from crowdwise.store.item_rows import payload_of
+from crowdwise.store.campaign_rows import blind
 from crowdwise.store.lease_rows import Lease, LeaseAsked, lease_together
+from crowdwise.store.roster_rows import payload_of
 
 T = TypeVar("T")
 

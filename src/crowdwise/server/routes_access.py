@@ -12,8 +12,8 @@ from crowdwise.server.access_tokens import list_tokens, make_token, revoke_token
 from crowdwise.server.api_messages import TokenMade
 from crowdwise.server.caller import Admin, Lead, ServiceOf
 from crowdwise.server.http_problems import responses
-from crowdwise.store.annotator_rows import annotator_of
 from crowdwise.store.campaign_rows import find_campaign
+from crowdwise.store.roster_rows import annotator_of
 from crowdwise.store.store_tables import audit
 
 Before = Annotated[int, Query(ge=1, lt=2**31)]
@@ -36,8 +36,7 @@ async def tokens_make(service: ServiceOf, caller: Admin, given: TokenMade) -> di
         caller.audit(conn, "make token", given.campaign, role=given.role, name=name, made=token.id)
         return {"secret": secret, **token.shown()}
 
-    found: dict[str, Any] = await service.write_now(make, given.campaign)
-    return found
+    return await service.write_now(make, given.campaign)
 
 
 @router.get("/tokens")
@@ -83,8 +82,7 @@ async def audit_list(
     service: ServiceOf, caller: Admin, before: Before = 2**31 - 1, limit: Limit = 100
 ) -> list[dict[str, Any]]:
     """Who did what, the latest first."""
-    found: list[dict[str, Any]] = await service.read_now(lambda conn: read_audit(conn, before, limit))
-    return found
+    return await service.read_now(lambda conn: read_audit(conn, before, limit))
 
 
 @router.get("/campaigns/{campaign}/audit")
@@ -92,10 +90,7 @@ async def campaign_audit(
     service: ServiceOf, caller: Lead, campaign: str, before: Before = 2**31 - 1, limit: Limit = 100
 ) -> list[dict[str, Any]]:
     """Who changed what of a campaign, the latest first."""
-    found: list[dict[str, Any]] = await service.read_now(
-        lambda conn: read_audit(conn, before, limit, audit.c.campaign == campaign)
-    )
-    return found
+    return await service.read_now(lambda conn: read_audit(conn, before, limit, audit.c.campaign == campaign))
 
 
 def read_audit(conn: sa.Connection, before: int, limit: int, *where: Any) -> list[dict[str, Any]]:

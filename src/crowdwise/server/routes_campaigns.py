@@ -19,7 +19,6 @@ from crowdwise.server.api_messages import (
 )  # fmt: skip
 from crowdwise.server.caller import Admin, Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
-from crowdwise.store.annotator_rows import add_annotators, change_annotator, list_annotators
 from crowdwise.store.campaign_rows import (
     change_campaign,
     create_campaign,
@@ -28,7 +27,7 @@ from crowdwise.store.campaign_rows import (
     list_campaigns,
     set_state,
 )  # fmt: skip
-from crowdwise.store.item_rows import change_items, list_items
+from crowdwise.store.roster_rows import add_annotators, change_annotator, change_items, list_annotators, list_items
 
 router = APIRouter(prefix="/api/v1", responses=responses(409))
 
@@ -127,8 +126,7 @@ async def items_change(service: ServiceOf, caller: Lead, campaign: str, given: I
 @router.get("/campaigns/{campaign}/annotators", tags=["annotators"])
 async def annotators_list(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
     """All annotators with prices and counts."""
-    found: list[dict[str, Any]] = await service.read_now(lambda conn: list_annotators(conn, campaign), campaign)
-    return found
+    return await service.read_now(lambda conn: list_annotators(conn, campaign), campaign)
 
 
 @router.post("/campaigns/{campaign}/annotators", status_code=201, tags=["annotators"])

@@ -1,4 +1,6 @@
-"""Events of a campaign as they happen: server-sent events, from the store, so that every worker sees all of them."""
+"""Events of a campaign as they happen: server-sent events, from the store, so that every worker sees all of them; and
+webhooks, with what became of what was sent.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,18 @@ import json
 import time
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Header, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 
-from crowdwise.server.caller import Reader, ServiceOf
+from crowdwise.server.api_messages import WebhookMade
+from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
-from crowdwise.store.campaign_rows import NotThere
+from crowdwise.store.campaign_rows import NotThere, find_campaign
 from crowdwise.store.store_tables import events
+from crowdwise.store.webhook_rows import add_webhook, list_deliveries, list_webhooks, remove_webhook, retry_delivery
 
 PAUSE = 0.5
 """Seconds between looks."""
@@ -25,7 +29,7 @@ BEAT = 15.0
 MOST = 50
 """Streams of one token in a process."""
 
-router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(), tags=["events"])
+router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses())
 
 
 def read_events(conn: sa.Connection, campaign: str, after: int, limit: int = 500) -> list[dict[str, Any]]:
@@ -42,7 +46,7 @@ def last_event(conn: sa.Connection, campaign: str) -> int:
 
 
 @router.get(
-    "/events", response_class=StreamingResponse,
+    "/events", tags=["events"], response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )  # fmt: skip
 async def stream(
@@ -66,7 +70,8 @@ async def stream(
             try:
                 if await service.token_now(caller.shown) is None:  # revoked, or expired
                     return
-                found = await service.read_now(partial(read_events, campaign=campaign, after=last))
+                read = partial(read_events, campaign=campaign, after=last)
+                found = await service.shared_now(("events", campaign, last), read)
             except (NotThere, sa.exc.SQLAlchemyError):
                 return
             for one in found:
@@ -76,7 +81,7 @@ async def stream(
             if time.monotonic() - beat > BEAT:
                 beat = time.monotonic()
                 yield ": alive\n\n"
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(PAUSE - asyncio.get_running_loop().time() % PAUSE)  # all look at once, and share it
 
     async def counted() -> AsyncIterator[str]:
         streams[token] += 1
@@ -89,3 +94,50 @@ async def stream(
             streams[token] -= 1
 
     return StreamingResponse(counted(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+@router.get("/webhooks", tags=["webhooks"])
+async def webhooks_list(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
+    """The webhooks of a campaign, with counts of what waits, arrived and was given up."""
+    return await service.read_now(lambda conn: list_webhooks(conn, campaign), campaign)
+
+
+@router.post("/webhooks", tags=["webhooks"], status_code=201)
+async def webhooks_make(service: ServiceOf, caller: Lead, campaign: str, given: WebhookMade) -> dict[str, Any]:
+    """Send events from now on to an address; the secret that signs them is shown once."""
+
+    def make(conn: Any) -> Any:
+        find_campaign(conn, campaign)
+        found = add_webhook(conn, campaign, given.url, given.kinds)
+        caller.audit(conn, "make webhook", campaign, url=given.url, kinds=given.kinds)
+        return found
+
+    return await service.write_now(make, campaign)
+
+
+@router.delete("/webhooks/{hook}", tags=["webhooks"])
+async def webhooks_remove(service: ServiceOf, caller: Lead, campaign: str, hook: str) -> dict[str, str]:
+    """Send nothing more to a webhook."""
+
+    def remove(conn: Any) -> Any:
+        remove_webhook(conn, campaign, hook)
+        caller.audit(conn, "remove webhook", campaign, hook=hook)
+
+    await service.write_now(remove, campaign)
+    return {"removed": hook}
+
+
+@router.get("/webhooks/{hook}/deliveries", tags=["webhooks"])
+async def deliveries_list(
+    service: ServiceOf, caller: Lead, campaign: str, hook: str,
+    state: Literal["waiting", "delivered", "dead"] | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 50,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """What was sent or waits, the latest first; ``dead`` ones were given up after several tries."""
+    return await service.read_now(lambda conn: list_deliveries(conn, campaign, hook, state, limit))
+
+
+@router.post("/webhooks/{hook}/deliveries/{delivery}/retry", tags=["webhooks"])
+async def deliveries_retry(service: ServiceOf, caller: Lead, campaign: str, hook: str, delivery: str) -> dict[str, str]:
+    """Send what was given up once more."""
+    await service.write_now(lambda conn: retry_delivery(conn, campaign, hook, delivery), campaign)
+    return {"retried": delivery}

@@ -6,20 +6,21 @@ annotations, so that nothing is lost where a process is new.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 
+from crowdwise.label_studio import ls_backend
 from crowdwise.label_studio.ls_backend import Backend
 from crowdwise.server.access_tokens import Token
-from crowdwise.server.caller import Lead
+from crowdwise.server.caller import Lead, ServiceOf
 from crowdwise.server.http_problems import responses
 
-MOST = 32
-"""Projects whose tasks are kept in a process."""
+MOST, MOST_BYTES = 32, 2 * ls_backend.MOST_BYTES
+"""Projects whose tasks are kept in a process, and their bytes; those that asked longest ago are forgotten first."""
 
 router = APIRouter(prefix="/label-studio", tags=["label studio"], responses=responses())
 
@@ -36,7 +37,7 @@ def backend_of(request: Request, token: Token, body: Mapping[str, Any]) -> Backe
     key = (token.id, str(number))
     backend = kept.setdefault(key, Backend())
     kept.move_to_end(key)
-    while len(kept) > MOST:
+    while len(kept) > MOST or (len(kept) > 1 and sum(one.size for one in kept.values()) > MOST_BYTES):
         kept.popitem(last=False)
     return backend
 
@@ -48,18 +49,18 @@ async def health(caller: Lead) -> dict[str, Any]:
 
 
 @router.post("/setup")
-async def setup(request: Request, caller: Lead, body: BodyOf) -> dict[str, Any]:
+async def setup(request: Request, service: ServiceOf, caller: Lead, body: BodyOf) -> dict[str, Any]:
     """A project is connected, or its labelling configuration changed."""
-    return await asyncio.to_thread(backend_of(request, caller.token, body).setup, body)
+    return await service.heavy_now(partial(backend_of(request, caller.token, body).setup, body))
 
 
 @router.post("/predict")
-async def predict(request: Request, caller: Lead, body: BodyOf) -> dict[str, Any]:
+async def predict(request: Request, service: ServiceOf, caller: Lead, body: BodyOf) -> dict[str, Any]:
     """The consensus on each task, with score and model version."""
-    return await asyncio.to_thread(backend_of(request, caller.token, body).predict, body)
+    return await service.heavy_now(partial(backend_of(request, caller.token, body).predict, body))
 
 
 @router.post("/webhook")
-async def webhook(request: Request, caller: Lead, body: BodyOf) -> dict[str, Any]:
+async def webhook(request: Request, service: ServiceOf, caller: Lead, body: BodyOf) -> dict[str, Any]:
     """Annotations came, changed or went."""
-    return await asyncio.to_thread(backend_of(request, caller.token, body).webhook, body)
+    return await service.heavy_now(partial(backend_of(request, caller.token, body).webhook, body))

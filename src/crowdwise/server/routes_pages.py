@@ -18,10 +18,8 @@ from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
 from crowdwise.server.http_problems import http_problem
 from crowdwise.server.routes_votes import progress
 from crowdwise.server.service import Service
-from crowdwise.store.annotator_rows import add_annotators
 from crowdwise.store.campaign_rows import CampaignRow, NotThere, create_campaign, find_campaign, list_campaigns
-from crowdwise.store.item_rows import ItemGiven, add_items, checked_items
-from crowdwise.store.name_rows import find_numbers
+from crowdwise.store.roster_rows import ItemGiven, add_annotators, add_items, checked_items, find_numbers
 from crowdwise.store.store_tables import annotators
 
 HERE = Path(__file__).parent

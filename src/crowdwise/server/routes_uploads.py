@@ -1,19 +1,234 @@
-"""Items come in: JSON, CSV or Parquet."""
+"""Items come in: JSON, JSON lines, CSV and Parquet, as a body or a form.
+
+A small file may claim, or unpack to, more than the machine has room for: what it would become is counted before it is
+read (Parquet, CSV) or while it is read (JSON lines).
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
+from crowdwise.data.files import read_table
+from crowdwise.data.parquet_footer import Claims, check_parquet
+from crowdwise.errors import ColumnError, InputError, ReadError, SizeError, listing
 from crowdwise.server.api_messages import Item
 from crowdwise.server.caller import Lead, ServiceOf
-from crowdwise.server.http_problems import responses
-from crowdwise.server.item_uploads import ENDINGS, read_upload, received
+from crowdwise.server.http_problems import in_words, responses
 from crowdwise.store.campaign_rows import find_campaign
-from crowdwise.store.item_rows import add_items, checked_items
+from crowdwise.store.roster_rows import ItemGiven, add_items, checked_items
+
+ENDINGS = {
+    "application/json": ".json", "application/x-ndjson": ".jsonl", "application/jsonl": ".jsonl", "text/csv": ".csv",
+    "text/tab-separated-values": ".tsv", "application/vnd.apache.parquet": ".parquet",
+}  # fmt: skip
+"""Media types of uploads; a form says by the name of its file what it is."""
+OWN = ("item", "gold", "group", "priority", "payload")
+"""Columns with a meaning of their own; all others are shown to annotators."""
+
+MOST_ITEMS = 1_000_000
+MOST_COLUMNS = 1_000
+MOST_CELLS = 100_000_000
+"""The most of an upload; a cell takes 16 bytes of memory even where it is empty."""
+MOST_VALUES = 10_000_000
+"""The most commas and brackets of JSON, each of which may begin a value: these take 100 bytes of memory each."""
+PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
+"""How gzip, zstd and zlib begin: the reader of CSV would unpack them, however large they get."""
+
+
+async def received(request: Request, folder: Path) -> Path:
+    """The upload as a file in a folder; the name that the client gave decides nothing but the format."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media == "multipart/form-data":
+        form = await request.form(max_files=1, max_fields=1)
+        file: Any = form.get("file")
+        if file is None or not hasattr(file, "read"):
+            raise InputError("The form has no file: send it as the field file.")
+        ending = Path(file.filename or "").suffix.lower()
+        if ending not in ENDINGS.values():
+            raise InputError(f"The file {file.filename!r} is none of {', '.join(sorted(set(ENDINGS.values())))}.")
+        path = folder / f"upload{ending}"
+        with path.open("wb") as out:
+            while part := await file.read(1 << 20):
+                out.write(part)
+        return path
+    if media not in ENDINGS:
+        raise InputError(f"Content-Type {media!r}: expected one of {', '.join(ENDINGS)}, or a form with a file.")
+    path = folder / f"upload{ENDINGS[media]}"
+    with path.open("wb") as out:
+        async for part in request.stream():
+            out.write(part)
+    return path
+
+
+def read_upload(path: Path, most: int = 2**30) -> Iterator[ItemGiven]:
+    """The items of a file, whose text takes up to so many bytes, one by one: all of them would take ten times that."""
+    if path.suffix == ".json":
+        yield from _of_json(path)
+        return
+    seen = 0
+    for i, row in enumerate(_rows(path, most)):
+        if row.get("item") is None:
+            raise InputError(f"Row {i} (counted from 0) has no item. Nothing was added.")
+        shown = {name: value for name, value in row.items() if name not in OWN and value is not None}
+        text = json.dumps(_payload(row.get("payload"), i) | shown, default=str)
+        seen += len(text)
+        if i >= MOST_ITEMS or seen > most:
+            raise _too_large(f"{MOST_ITEMS:,} items" if i >= MOST_ITEMS else f"{most:,} bytes of text")
+        priority = _number(row.get("priority"), i)
+        yield ItemGiven(row["item"], json.loads(text), row.get("gold"), row.get("group"), priority)
+
+
+def _too_large(most: str) -> SizeError:
+    return SizeError(f"The upload is, or unpacks to, more than {most}: send it in parts. Nothing was added.")
+
+
+def _rows(path: Path, most: int) -> Iterator[dict[str, Any]]:
+    """The rows of a table."""
+    if path.suffix == ".jsonl":
+        yield from _json_lines(path)
+        return
+    _check_size(path, most)
+    try:
+        table, _ = read_table(path)
+    except ReadError as error:
+        raise ReadError(str(error).replace(str(path), "The upload")) from None
+    if "item" not in table.columns:
+        raise ColumnError(f"The upload has no column item: it has {listing(table.columns, 12)}.")
+    yield from table.iter_rows(named=True)
+
+
+def _check_size(path: Path, most: int) -> None:
+    """An error where a table would take more memory than an upload may."""
+    if path.suffix == ".parquet":
+        try:
+            found = check_parquet(path.read_bytes())
+        except (ValueError, IndexError, KeyError, TypeError):
+            return  # the reader says what is wrong
+    else:
+        found = _claims_of_text(path)
+    for there, limit, what in (
+        (found.rows, MOST_ITEMS, "items"), (found.columns, MOST_COLUMNS, "columns"),
+        (found.values, MOST_CELLS, "cells"), (found.unpacked, most, "bytes"),
+    ):  # fmt: skip
+        if there > limit:
+            raise _too_large(f"{limit:,} {what}")
+
+
+def _claims_of_text(path: Path) -> Claims:
+    """What a CSV file can become at most; lines inside quotes are counted, too, so only cells are."""
+    with path.open("rb") as file:
+        line = file.readline(1 << 20)
+        if line.startswith(PACKED):
+            raise ReadError("The upload is compressed: send the table as it is.")
+        columns, lines = 1 + max(line.count(mark) for mark in (b",", b";", b"|", b"\t")), 1
+        while part := file.read(1 << 20):
+            lines += part.count(b"\n")
+    return Claims(0, columns, lines * columns, 0)
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file, one by one: as a table, every name would be a column of every row."""
+    with path.open("rb") as file:
+        for i, line in enumerate(file):
+            if not line.strip():
+                continue
+            try:
+                found = from_json(line.removeprefix(b"\xef\xbb\xbf"))
+            except ValueError as error:
+                raise ReadError(f"The upload could not be read as jsonl: line {i + 1} is no JSON: {error}.") from None
+            if not isinstance(found, dict):
+                raise ReadError(f"The upload could not be read as jsonl: line {i + 1} is no JSON object.")
+            if i == 0 and "item" not in found:
+                raise ColumnError(f"The upload has no column item: it has {listing(found, 12)}.")
+            yield found
+
+
+def _number(value: Any, row: int) -> float:
+    """A priority: cells of CSV files are text."""
+    try:
+        return 1.0 if value is None else float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"Row {row} (counted from 0): priority {value!r} is no number. Nothing was added.") from None
+
+
+def _payload(value: Any, row: int) -> dict[str, Any]:
+    if value is None or isinstance(value, dict):
+        return value or {}
+    try:
+        found = from_json(value)
+        if isinstance(found, dict):
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise InputError(f"Row {row} (counted from 0): payload is not a JSON object. Nothing was added.")
+
+
+_ITEMS = TypeAdapter(list[Item])
+_MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""A text, closed or not, or a bracket."""
+MOST_ITEM = 8_000_000
+"""Bytes of an item in JSON; its payload may have fewer."""
+
+
+def _of_json(path: Path) -> Iterator[ItemGiven]:
+    content = path.read_bytes()
+    if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
+        raise _too_large(f"{MOST_VALUES:,} values")
+    for i, text in enumerate(_elements(content)):
+        if i >= MOST_ITEMS or len(text) > MOST_ITEM:
+            raise _too_large(f"{MOST_ITEMS:,} items" if i >= MOST_ITEMS else f"{MOST_ITEM:,} bytes for an item")
+        before = [b'{"item":0}'] if i else []  # what the comma before it follows
+        try:
+            one = _ITEMS.validate_json(b"[%s%s]" % (b"".join(before), text))[-1]
+        except ValidationError as error:
+            at = i - len(before)
+            first = in_words([
+                {**found, "loc": (at + int(found["loc"][0]), *found["loc"][1:]) if found["loc"] else (i,)}
+                for found in error.errors()
+            ])[0]  # fmt: skip
+            what = re.sub(r" at line \d+ column \d+", "", first["what"])  # which is that of the part alone
+            raise _no_items(f"{first['where']}: {what}") from None
+        yield ItemGiven(one.item, one.payload, one.gold, one.group, one.priority)
+
+
+def _elements(content: bytes) -> Iterator[bytes]:
+    """The elements of a JSON list as text, each with the comma before it: what reads the whole list at once holds up
+    every other thread meanwhile. Values without brackets are with the next element."""
+    begin, depth, start = content.find(b"["), 0, 0
+    if begin < 0 or content[:begin].strip():
+        raise _no_items("it does not begin with [")
+    for mark in _MARKS.finditer(content, begin):
+        first, end = content[mark.start()], mark.end()
+        if first in b"[{":
+            depth += 1
+            start = end if depth == 1 else start
+        elif first in b"]}":
+            depth -= 1
+            if depth == 1:
+                yield content[start:end]
+                start = end
+            elif depth == 0:
+                if content[start : end - 1].strip():
+                    yield content[start : end - 1]
+                if content[end:].strip():
+                    raise _no_items("something follows the list")
+                return
+    raise _no_items("the list does not end")
+
+
+def _no_items(why: str) -> InputError:
+    example = '{"item": "photo1"}'
+    return InputError(f"The upload is not a list of items such as {example}: {why}. Nothing was added.")
+
 
 _EXAMPLE = [{"item": "photo1", "payload": {"image": "https://example.org/1.jpg"}}, {"item": "photo2", "gold": "wren"}]
 _FILE = {"type": "string", "format": "binary"}
@@ -27,8 +242,6 @@ PART = 500
 """Items that are written in one transaction."""
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
-
-__all__ = ["router"]
 
 
 @router.post(

@@ -14,7 +14,7 @@ from crowdwise.server.http_problems import responses
 from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
 from crowdwise.store.lease_rows import ask_again, release, skip
-from crowdwise.store.name_rows import find_numbers
+from crowdwise.store.roster_rows import find_numbers
 from crowdwise.store.store_tables import annotators, answers, items
 from crowdwise.store.vote_rows import VoteGiven, list_votes, undo, votes_of_item
 
@@ -112,8 +112,7 @@ async def votes_undo(service: ServiceOf, caller: Voter, campaign: str, given: Un
         item = None if given.item is None else find_numbers(conn, items, campaign, [given.item])[0]
         return undo(conn, campaign, who, item)
 
-    found: dict[str, Any] = await service.write_now(run, campaign)
-    return found
+    return await service.write_now(run, campaign)
 
 
 @router.post("/release", tags=["questions"])
@@ -155,8 +154,7 @@ async def questions_skip(service: ServiceOf, caller: Voter, campaign: str, given
 async def questions_progress(service: ServiceOf, caller: Voter, campaign: str, annotator: For = None) -> dict[str, Any]:
     """How much an annotator has done; nothing of others."""
     who = await who_asks(service, caller, campaign, annotator)
-    found: dict[str, Any] = await service.read_now(lambda conn: progress(conn, campaign, who))
-    return found
+    return await service.read_now(lambda conn: progress(conn, campaign, who))
 
 
 def progress(conn: sa.Connection, campaign: str, annotator: int) -> dict[str, Any]:
@@ -183,5 +181,4 @@ async def votes_of(service: ServiceOf, caller: Lead, campaign: str, item: str) -
     def read(conn: Any) -> Any:
         return votes_of_item(conn, campaign, find_numbers(conn, items, campaign, [item])[0])
 
-    found: list[dict[str, Any]] = await service.read_now(read, campaign)
-    return found
+    return await service.read_now(read, campaign)

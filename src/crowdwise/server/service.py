@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import sqlalchemy as sa
@@ -23,15 +23,18 @@ from crowdwise.server.follower import Follower
 from crowdwise.server.question_queue import InFlight, QuestionQueues, Shown, hand_out
 from crowdwise.server.webhook_sender import WebhookSender
 from crowdwise.store import steady_clock
-from crowdwise.store.annotator_rows import annotator_of
 from crowdwise.store.campaign_rows import CampaignRow, find_campaign
 from crowdwise.store.database import Database, insert_new, load_key, private_folder
 from crowdwise.store.group_commit import GroupCommit, Work
 from crowdwise.store.lease_rows import LeaseAsked
 from crowdwise.store.point_rows import add_point, point_of, skills_noted
+from crowdwise.store.roster_rows import annotator_of
 from crowdwise.store.store_tables import audit, ended_sessions, tokens
 from crowdwise.store.vote_rows import add_together
 
+T = TypeVar("T")
+Run = Callable[[sa.Connection], T]
+"""What reads or writes, with a connection."""
 DAY = 86_400.0
 HEAVY = 4
 """Threads for results and reports; those of one campaign are computed one after the other."""
@@ -81,22 +84,29 @@ class Service:
         standing = {"state": view.standing.state, "stop": view.standing.why, "advice": view.standing.advice}
         self.write(lambda conn: add_point(conn, made, standing), view.row.id)
 
-    def read(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
+    def read(self, run: Run[T], campaign: str | None = None) -> T:
         """Read something of one moment; of a campaign, an error where there is none."""
         with self.database.reading() as conn:
             if campaign is not None:
                 find_campaign(conn, campaign)
             return run(conn)
 
-    async def read_now(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
+    async def read_now(self, run: Run[T], campaign: str | None = None) -> T:
         return await asyncio.to_thread(self.read, run, campaign)
 
-    def write(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
-        """Write something; it is on the disk when this returns."""
-        return self.commit.write(run, campaign)
+    async def shared_now(self, what: Hashable, run: Run[T]) -> T:
+        """Read something once for all who ask for the same (``what``) meanwhile."""
+        found: T = await self._computing.wait(what, partial(self.read_now, run))
+        return found
 
-    async def write_now(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
-        return await asyncio.wrap_future(self.commit.submit(Work(campaign, run)))
+    def write(self, run: Run[T], campaign: str | None = None) -> T:
+        """Write something; it is on the disk when this returns. Not on the event loop."""
+        done: T = self.commit.submit(Work(campaign, run)).result()
+        return done
+
+    async def write_now(self, run: Run[T], campaign: str | None = None) -> T:
+        done: T = await asyncio.wrap_future(self.commit.submit(Work(campaign, run)))
+        return done
 
     async def ready_now(self) -> None:
         """Return when something could be written; an error where it could not, or not soon."""
@@ -129,8 +139,7 @@ class Service:
         return self._numbers[key]
 
     def campaign(self, id_: str) -> CampaignRow:
-        row: CampaignRow = self.read(lambda conn: find_campaign(conn, id_))
-        return row
+        return self.read(lambda conn: find_campaign(conn, id_))
 
     def view(self, campaign: str, *, exact: bool = True, leases: bool = False) -> Any:
         """The campaign with its model, as it is now (or, without ``exact``, was a moment ago); with ``leases`` with all
@@ -139,23 +148,22 @@ class Service:
         live = self.follower.get(row)
         return live.with_leases(row, self.follower.written(campaign)) if leases else live.latest(row, exact=exact)
 
-    async def heavy_now(self, run: Callable[[], Any]) -> Any:
+    async def heavy_now(self, run: Callable[[], T]) -> T:
         """What takes long, in threads that annotators do not need."""
         return await asyncio.get_running_loop().run_in_executor(self._heavy, run)
 
-    async def compute_now(
-        self, campaign: str, what: Hashable, make: Callable[[Any], Any], *, leases: bool = False
-    ) -> Any:
+    async def compute_now(self, campaign: str, what: Hashable, make: Callable[[Any], T], *, leases: bool = False) -> T:
         """What ``make`` gives of the campaign as it is now: once for all who ask for the same (``what``) of the same
         votes meanwhile, and one for a campaign at a time."""
         row = await self.read_now(lambda conn: find_campaign(conn, campaign))
         lane = self._lanes.setdefault(campaign, asyncio.Lock())
 
-        async def run() -> Any:
+        async def run() -> T:
             async with lane:
                 return await self.heavy_now(lambda: make(self.view(campaign, leases=leases)))
 
-        return await self._computing.wait((campaign, what, row.last_vote, row.version, leases), run)
+        done: T = await self._computing.wait((campaign, what, row.last_vote, row.version, leases), run)
+        return done
 
     async def token_now(self, by: str | Session) -> Token | None:
         """The token with a secret, or of a session, where it is valid; it is looked up again after a moment, once for
@@ -171,7 +179,7 @@ class Service:
 
     async def _find_token(self, by: str | Session) -> Token | None:
         now, kept = time.monotonic(), self._tokens
-        token: Token | None = await self.read_now(
+        token = await self.read_now(
             lambda conn: find_token(conn, by) if isinstance(by, str) else token_of_session(conn, by.token, by.id)
         )
         if len(kept) > 10_000:
@@ -202,8 +210,7 @@ class Service:
                 return None
             return make_token(conn, "admin", "first")[0]
 
-        found: str | None = self.write(make, "tokens")
-        return found
+        return self.write(make, "tokens")
 
 
 def add_audit(

@@ -39,8 +39,6 @@ SPECIAL = tuple(map(ipaddress.ip_network, (
     "192.0.0.0/24", "192.88.99.0/24", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/23", "2002::/16", "3fff::/20", "::/96",
 )))  # fmt: skip
 """Addresses of protocols, relays and examples; those of IPv6 may be translated into the address of IPv4 inside them."""
-KEPT = 7 * 86400.0
-"""Seconds for which events and deliveries that arrived are kept."""
 
 log = logging.getLogger("crowdwise.server")
 
@@ -102,15 +100,21 @@ class WebhookSender:
 
     def _claim(self, busy: list[str]) -> list[dict[str, Any]]:
         """What is due of webhooks that are not busy; nothing is written without need."""
-        for hook, campaign in self.read(hooks_behind):
+        behind = self.read(hooks_behind)
+        for hook, campaign in behind:
             self.write(lambda conn, hook=hook: take_events(conn, hook), campaign)
-        if time.monotonic() - self._cleaned > 3600.0:
+        if not behind and time.monotonic() - self._cleaned > 3600.0:
             self._cleaned = time.monotonic()
-            self.write(lambda conn: drop_old(conn, steady_clock.now() - KEPT))
+            self.clean()
         if not self.read(is_due):
             return []
         found: list[dict[str, Any]] = self.write(lambda conn: claim_due(conn, busy))
         return found
+
+    def clean(self) -> None:
+        """Forget old events and deliveries, a few at a time."""
+        while not self._stop.is_set() and self.write(drop_old):
+            pass
 
     async def _send_some(self, some: list[dict[str, Any]]) -> None:
         """Send what is due to one webhook, in order."""

@@ -9,7 +9,7 @@ a folder
     annotators; ``asking``: questions that are out.
 behind the server
     ``database``, ``store_tables``, ``group_commit``: tables and transactions; ``..._rows``: what is read and written;
-    ``live_names``, ``live_votes``: a campaign in memory; ``backups``; ``campaign_folders``: from and to a folder.
+    ``live_votes``: a campaign in memory; ``backups``; ``campaign_folders``: from and to a folder.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ class Asking:
     def spent(self) -> float:
         return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM votes")[0][0])
 
-    def propose(self, now: Situation, settings: Settings, n: int, annotator: int | None = None) -> list[Question]:
+    def propose(
+        self, now: Situation, settings: Settings, online: Online, n: int, annotator: int | None = None
+    ) -> list[Question]:
         """The next questions, for anybody or for one annotator (a code); they are noted as handed out."""
         state, left = now.state, np.inf
         if settings.rule.budget is not None:
@@ -60,13 +62,13 @@ class Asking:
             asked &= np.arange(len(asked)) == annotator
         if not asked.any():
             return []
-        proposal = self._choose(state.replace(available=asked), settings, n)
+        proposal = self._choose(state.replace(available=asked), settings, online, n)
         proposal = proposal[: int(np.searchsorted(np.cumsum(proposal.price), left, "right"))]
         self.open.hand_out(proposal)
         self.journal.note(proposals=settings.proposals + 1)
         return self._named(state, proposal)
 
-    def _choose(self, state: State, settings: Settings, n: int) -> Proposal:
+    def _choose(self, state: State, settings: Settings, online: Online, n: int) -> Proposal:
         """The proposal of the strategy, under the bound on the gap between groups where there is one."""
         seed = [settings.seed, settings.proposals]
         groups = {} if settings.gap is None else self.roster.items_with("grp")
@@ -76,8 +78,8 @@ class Asking:
             return settings.strategy.propose(state, n, np.random.default_rng(seed))
         group = np.array([groups.get(code) for code in range(len(state.item_names))], dtype=object)
         random_state = int(np.random.SeedSequence(seed).generate_state(1)[0])
-        fair = propose_fairly(state.replace(group=group), n, settings.gap, settings.strategy, random_state=random_state)
-        return fair.proposal
+        state = state.replace(group=group).by_group(online)
+        return propose_fairly(state, n, settings.gap, settings.strategy, random_state=random_state).proposal
 
     def questions(self, state: State, settings: Settings, annotator: int | None = None) -> list[Question]:
         """The open questions, of all or of one annotator, the oldest first; their value is that of now."""

@@ -16,6 +16,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -29,6 +30,7 @@ from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, CountFromZero, Positive, RandomState, checked, fixed_seed
 from crowdwise.core.model import EMModel
+from crowdwise.data.folders import PREFIX
 from crowdwise.data.votes import Votes
 from crowdwise.errors import NotFittedError, OutputError, ParameterError, Remedy, several_names
 from crowdwise.online.stream import Online
@@ -152,9 +154,9 @@ class Campaign:
             raise ParameterError("Give budget and target with the rule: StopRule(budget=..., target=...).")
         chosen = rule or StopRule(budget=budget, target=target)
         Online(model, classes=classes)  # raises an error where the model cannot follow a stream
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or any(not x.name.startswith(PREFIX) for x in folder.iterdir())):
             raise OutputError(f"{folder} is there already and holds something: choose another folder.")
-        facts = {
+        facts: dict[str, Any] = {
             "classes": [json.loads(name_text(name, "class", booleans=True)) for name in classes],
             "rule": chosen.get_params(), "strategy": find_strategy(strategy).get_params(),
             "unknown": unknown, "patience": float(patience), "price": float(price), "seed": fixed_seed(random_state),
@@ -164,19 +166,21 @@ class Campaign:
         people = _with_prices(annotators, price)
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
+
+        def fill(journal: Journal) -> None:
+            known, roster = class_codes(gold, facts["classes"]), Roster(journal)
+            with journal.writing():
+                roster.add_items(items, known, groups or {})
+                roster.set_prices(people)
+
         try:
-            campaign = cls(folder, Journal.create(folder / "campaign.db", facts), model)
-            known = class_codes(gold, campaign.classes)
-            with campaign.journal.writing():
-                campaign.roster.add_items(items, known, groups or {})
-                campaign.roster.set_prices(people)
+            journal = Journal.create(folder / "campaign.db", facts, fill)
         except BaseException:
-            for left in folder.glob("campaign.db*"):
-                left.unlink()
             if made:
-                folder.rmdir()
+                with suppress(OSError):  # what a killed process left is in it
+                    folder.rmdir()
             raise
-        return campaign
+        return cls(folder, journal, model)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], model: EMModel | None = None) -> Self:
@@ -310,7 +314,7 @@ class Campaign:
             settings, now = self._now()
             if find_standing(settings.rule, now, self.stream.online).state != "running":
                 return []
-            return self.asking.propose(now, settings, n)
+            return self.asking.propose(now, settings, self.stream.online, n)
 
     @one_at_a_time
     @checked
@@ -330,7 +334,7 @@ class Campaign:
             self.asking.open.renew(who)
             if len(open_) == n or find_standing(settings.rule, now, self.stream.online).state != "running":
                 return open_
-            return open_ + self.asking.propose(now, settings, n - len(open_), who)
+            return open_ + self.asking.propose(now, settings, self.stream.online, n - len(open_), who)
 
     @one_at_a_time
     def standing(self, annotator: Any = None) -> Standing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,63 +36,43 @@ def import_folder(conn: sa.Connection, folder: Path, name: str | None = None) ->
             raise ParameterError("gap: groups of items are not balanced by the server; take it away: campaign set.")
         row = create_campaign(conn, given)
         texts = [json.dumps(c) for c in found.classes]
-        _insert(
-            conn, items,
-            (
-                {
-                    "campaign": row.id, "number": n, "name": text, "payload": "{}", "grp": group,
-                    "gold": None if gold is None else texts[gold], "closed": bool(closed), "priority": 1.0,
-                    "version": 1,
-                }
-                for n, text, group, gold, closed in journal.read("SELECT id, name, grp, gold, closed FROM items")
-            ),
-        )  # fmt: skip
-        _insert(
-            conn, annotators,
-            (
-                {
-                    "campaign": row.id, "number": m, "name": text, "price": price, "available": bool(available),
-                    "max_votes": most, "version": 1,
-                }
-                for m, text, price, available, most in journal.read(
-                    "SELECT id, name, price, available, max_votes FROM annotators"
-                )
-            ),
-        )  # fmt: skip
-        _insert(
-            conn, skips,
-            (
-                {"campaign": row.id, "item": n, "annotator": m, "reason": "", "time": t}
-                for n, m, t in journal.read("SELECT item, annotator, time FROM skipped")
-            ),
-        )  # fmt: skip
-        query = "SELECT vote_id, item, annotator, label, price, time FROM votes ORDER BY id"
-        rows = [
-            {
-                "campaign": row.id, "seq": i + 1, "vote_id": id_ if id_[0] == "[" else f":{id_}", "item": n,
-                "annotator": m, "answer": texts[k],
-                "price": price, "time": t, "seconds": None, "shown": None, "retracts": None,
-            }
-            for i, (id_, n, m, k, price, t) in enumerate(journal.read(query))
-        ]  # fmt: skip
-    _insert(conn, votes, iter(rows))
-    pairs = ({name: vote[name] for name in ("campaign", "item", "annotator", "seq")} for vote in rows)
-    _insert(conn, answers, pairs)
-    spent = sum(vote["price"] for vote in rows)
-    campaigns_update(conn, row.id, last_vote=len(rows), n_answers=len(rows), spent=spent)
+        for table, columns, query in COPIED:
+            rows = (
+                {"campaign": row.id, **_written(dict(zip(columns.split(), values, strict=True)), texts)}
+                for values in journal.read(query)
+            )
+            while some := list(islice(rows, CHUNK)):
+                conn.execute(table.insert(), some)
+        n_votes, spent = journal.count("votes"), found.asking.spent()
+    pairs = sa.select(votes.c.campaign, votes.c.item, votes.c.annotator, votes.c.seq).where(votes.c.campaign == row.id)
+    conn.execute(answers.insert().from_select(["campaign", "item", "annotator", "seq"], pairs))
+    campaigns_update(conn, row.id, last_vote=n_votes, n_answers=n_votes, spent=spent)
     bump(conn, row.id)
     return find_campaign(conn, row.id)
 
 
-def _insert(conn: sa.Connection, table: sa.Table, rows: Any) -> None:
-    some = list[dict[str, Any]]()
-    for row in rows:
-        some.append(row)
-        if len(some) == CHUNK:
-            conn.execute(table.insert(), some)
-            some = []
-    if some:
-        conn.execute(table.insert(), some)
+COPIED = (
+    (items, "number name grp gold closed payload priority version",
+     "SELECT id, name, grp, gold, closed, '{}', 1.0, 1 FROM items"),
+    (annotators, "number name price available max_votes version",
+     "SELECT id, name, price, available, max_votes, 1 FROM annotators"),
+    (skips, "item annotator time reason", "SELECT item, annotator, time, '' FROM skipped"),
+    (votes, "seq vote_id item annotator answer price time",
+     "SELECT row_number() OVER (ORDER BY id), vote_id, item, annotator, label, price, time FROM votes ORDER BY id"),
+)  # fmt: skip
+"""Tables of the server, their columns, and what a journal has of them."""
+
+
+def _written(values: dict[str, Any], classes: list[str]) -> dict[str, Any]:
+    """A row of a journal as the server writes it: classes by name, ids as those of a lead."""
+    for name, value in values.items():
+        if name in ("gold", "answer") and value is not None:
+            values[name] = classes[value]
+        elif name in ("closed", "available"):
+            values[name] = bool(value)
+        elif name == "vote_id" and value[0] != "[":
+            values[name] = f":{value}"
+    return values
 
 
 def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:

@@ -1,8 +1,9 @@
-"""Campaigns in the store: made, read, changed, closed, deleted."""
+"""Campaigns in the store: made, read, changed, closed, deleted; answers as they are written, checked against them."""
 
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ import sqlalchemy as sa
 from crowdwise import registry
 from crowdwise.active.stopping import StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
-from crowdwise.core.constraints import constraint_of
+from crowdwise.core.constraints import constraint_of, is_number
 from crowdwise.core.model import EMModel
-from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing, suggestion
+from crowdwise.errors import CrowdwiseError, InputError, LabelError, ParameterError, listing, suggestion
 from crowdwise.online.stream import Online
 from crowdwise.store import steady_clock
 from crowdwise.store.canonical import name_text
+from crowdwise.store.intake import VOTE, class_code
 from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, kept_params
 from crowdwise.store.store_tables import campaigns, events
 
@@ -161,7 +163,7 @@ def _settings(kind: str, classes: list[Any], given: dict[str, Any]) -> dict[str,
     out = {**StopRule().get_params(), **OWN, **{name: given[name] for name in given if name in (*RULE, *OWN)}}
     _check(kind, out)
     strategy = find_strategy(given.get("strategy", DEFAULT))
-    default = DEFAULT_METHOD if kind == registry.VOTES else registry.default_method(kind, 2)
+    default = DEFAULT_METHOD if kind == registry.VOTES else registry.default_method(kind)
     entry = registry.find(given.get("method", default), kind)
     model = entry.create(**given.get("params", {}))
     if kind == registry.VOTES:
@@ -267,3 +269,43 @@ class CampaignClosed(CrowdwiseError):
 def unknown_names(what: str, names: list[Any]) -> NotThere:
     """The error about items or annotators that a campaign does not have."""
     return NotThere(f"Unknown {what}: {listing(names)}. Nothing was changed. Declare them first: POST .../{what}.")
+
+
+SIDES = ("left", "right")
+TIE = "tie"
+
+
+def side_name(side: Any) -> str | None:
+    """What a side of a pair is called: text, or an object with a name under ``item``; ``None`` where it has none."""
+    name = side.get("item") if isinstance(side, dict) else side
+    return name if isinstance(name, str) and name else None
+
+
+def blind(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload of a pair without the names of its sides (which model wrote it), unless they are all there is."""
+    sides = {side: payload[side] for side in SIDES if isinstance(payload.get(side), dict)}
+    without = {side: {name: x for name, x in value.items() if name != "item"} for side, value in sides.items()}
+    return payload | {side: value for side, value in without.items() if value}
+
+
+def answer_text(row: CampaignRow, answer: Any, item: Any, about: str = VOTE) -> str:
+    """The JSON text of an answer on an item; an error where it is none that the campaign takes."""
+    if row.form == registry.ONE_CLASS:
+        return json.dumps(row.classes[class_code(answer, item, row.classes, about)])
+    if row.form == registry.CLASSES:
+        if not isinstance(answer, (list, tuple)):
+            raise LabelError(f"{about.format(item)} {answer!r}: expected a list of classes. Nothing was added.")
+        codes = sorted({class_code(one, item, row.classes, about) for one in answer})
+        return json.dumps([row.classes[k] for k in codes])
+    if row.form == registry.NUMBER:
+        scale = row.settings["scale"]
+        if not (is_number(answer) and math.isfinite(answer) and scale["min"] <= answer <= scale["max"]):
+            raise LabelError(
+                f"{about.format(item)} {answer!r}: expected a number from {scale['min']:g} to {scale['max']:g}. "
+                "Nothing was added."
+            )
+        return json.dumps(float(answer))
+    sides = (*SIDES, TIE) if row.settings["ties"] else SIDES
+    if answer not in sides:
+        raise LabelError(f"{about.format(item)} {answer!r}: expected {' or '.join(sides)}. Nothing was added.")
+    return json.dumps(answer)

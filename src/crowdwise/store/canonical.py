@@ -57,19 +57,17 @@ def one_kind(texts: Iterable[str], what: str) -> None:
             )
 
 
-def other_kind(text: str) -> str | None:
-    """The JSON text of the same name as the other kind: "7" for 7, 7 for "7"; ``None`` where there is none.
-
-    Names of one column are of one kind, so that a name of the other kind can only mean this.
-    """
+def as_kind(text: str, first: str | None) -> str:
+    """The JSON text of a name in the kind of one that is there (``first``): "7" for 7, 7 for "7". Names of one column
+    are of one kind, so that a name of the other kind can only mean this. What has no other kind stays as it is."""
+    if first is None or (text[0] == '"') == (first[0] == '"'):
+        return text
     value = json.loads(text)
-    if isinstance(value, bool):
-        return None
     if isinstance(value, int):
-        return json.dumps(str(value))
+        return text if isinstance(value, bool) else json.dumps(str(value))
     number = value.removeprefix("-")
     whole = number.isascii() and number.isdecimal() and (number == "0" or number[0] != "0") and value != "-0"
-    return value if whole and len(number) < 20 else None
+    return value if whole and len(number) < 20 and -(2**63) <= int(value) < 2**63 else text
 
 
 def _article(kind: str) -> str:

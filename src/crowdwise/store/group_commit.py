@@ -28,6 +28,8 @@ HELD = 5.0
 """Seconds for which a campaign whose rows were held elsewhere is not tried again."""
 AT_ONCE = 200
 """The most pieces of work in one transaction."""
+SMALL, LARGE = 20, 500
+"""Work of more votes than the first waits where the second is reached in a transaction."""
 
 BUSY = "The store could not be written just now. Send it again: a vote with an id counts once."
 
@@ -45,6 +47,11 @@ class Work:
     argument: Any = None
     since: float = field(default_factory=time.monotonic)
     future: Future[Any] = field(default_factory=Future)
+
+    @property
+    def size(self) -> int:
+        """How many votes it brings."""
+        return len(self.argument) if isinstance(self.argument, list) else 1
 
 
 class GroupCommit:
@@ -65,10 +72,6 @@ class GroupCommit:
         self._queue.put(work)
         return work.future
 
-    def write(self, run: Callable[[sa.Connection], Any], campaign: str | None = None) -> Any:
-        """Write something and wait for it; not on the event loop."""
-        return self.submit(Work(campaign, run)).result()
-
     def close(self) -> None:
         """Write all that waits, and end."""
         self._open = False
@@ -80,11 +83,11 @@ class GroupCommit:
         return self._queue.qsize()
 
     def _loop(self) -> None:
-        more, waiting = True, list[Work]()
-        while more or waiting:
+        more, waiting, large = True, list[Work](), list[Work]()
+        while more or waiting or large:
             found = list[Work | None]()
             with contextlib.suppress(queue.Empty):
-                found.append(self._queue.get(timeout=PAUSE if waiting else None))
+                found.append(self._queue.get(timeout=0.0 if large else PAUSE if waiting else None))
                 while len(found) < AT_ONCE:
                     found.append(self._queue.get_nowait())
             more &= None not in found
@@ -93,8 +96,9 @@ class GroupCommit:
                 if self._held.get(work.campaign, 0.0) > time.monotonic():
                     work.future.set_exception(OutputError(BUSY))
             new = [work for work in new if not work.future.done()]
-            if new or waiting:
-                waiting = self._commit([*waiting, *new])
+            if new or waiting or large:
+                now, large = in_turn([*large, *waiting, *new])
+                waiting = self._commit(now)
 
     def _commit(self, works: list[Work]) -> list[Work]:
         """Write what can be written; what has to wait for its campaign."""
@@ -153,6 +157,17 @@ class GroupCommit:
                 return [(first, first.run(conn))]
         except CrowdwiseError as error:
             return [(first, error)]
+
+
+def in_turn(works: list[Work]) -> tuple[list[Work], list[Work]]:
+    """What is written next, and what waits for its turn: votes by the hundred come in parts, so that a vote of another
+    campaign does not wait for all of them."""
+    large = [work for work in works if work.size > SMALL]
+    taken, size = 0, 0
+    while taken < len(large) and (not taken or size + large[taken].size <= LARGE):
+        size += large[taken].size
+        taken += 1
+    return [work for work in works if work.size <= SMALL] + large[:taken], large[taken:]
 
 
 def _groups(works: list[Work]) -> list[list[Work]]:

@@ -25,13 +25,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -141,13 +142,26 @@ class Journal:
         raise error
 
     @classmethod
-    def create(cls, path: Path, facts: dict[str, Any]) -> Journal:
-        """A new journal; it is there whole, or not at all."""
-        journal = cls(path)
-        with journal.writing():
-            journal._make(SCHEMA + LATER.replace("{}", ""))
-            journal.note(format=FORMAT, identity=uuid.uuid4().hex, **facts)
-        return journal
+    def create(cls, path: Path, facts: dict[str, Any], fill: Callable[[Journal], None] = lambda _: None) -> Journal:
+        """A new journal, which ``fill`` gives its first rows; it is there whole, or not at all."""
+        folders.clean_temporaries(path.parent, path.name, Path.unlink)
+        with folders.temporary(path.parent, path.name, folder=False) as new:
+            try:
+                journal = cls(new)
+                try:
+                    with journal.writing():
+                        journal._make(SCHEMA + LATER.replace("{}", ""))
+                        journal.note(format=FORMAT, identity=uuid.uuid4().hex, **facts)
+                    fill(journal)
+                finally:
+                    journal.close()
+                _name(new, path)
+                folders.done[:] = [path if one == new else one for one in folders.done]
+            finally:
+                for left in path.parent.glob(f"{new.name}*"):
+                    left.unlink(missing_ok=True)
+        folders.sync_folder(path.parent)
+        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> Journal:
@@ -311,6 +325,16 @@ class Journal:
         """The digest of all votes up to one; ``None`` where there is no such vote."""
         found = self.read("SELECT chain FROM votes WHERE id = ?", (number,))
         return str(found[0][0]) if found else None
+
+
+def _name(new: Path, path: Path) -> None:
+    """Give a file its name, where no other has it."""
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        raise OutputError(f"{path} is there already: another process was first.") from None
+    except OSError:  # there are file systems without links
+        new.rename(path)
 
 
 def link(chain: str, vote: Vote, item: str, annotator: str) -> str:

@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from crowdwise.store import steady_clock
@@ -56,8 +57,21 @@ def add_point(conn: sa.Connection, made: dict[str, Any], standing: dict[str, Any
     if last is not None and last.seq >= made["seq"]:
         return
     insert_new(conn, points, [made])
+    _thin(conn, made["campaign"])
     if (last.state if last is not None else "running") != made["state"]:
         add_event(conn, made["campaign"], "standing", standing)
+
+
+def _thin(conn: sa.Connection, campaign: str) -> None:
+    """Where there are too many points, keep half of them, evenly over the votes, and those with skills: a curve of a
+    year has no more points than one of a day."""
+    plain = (points.c.campaign == campaign, points.c.skills.is_(None))
+    if conn.execute(sa.select(sa.func.count()).where(*plain)).scalar_one() < 4 * MOST:
+        return
+    there = np.array(conn.execute(sa.select(points.c.seq).where(*plain).order_by(points.c.seq)).scalars().all())
+    kept = np.searchsorted(there, np.linspace(there[0], there[-1], 2 * MOST))
+    gone = [{"at": int(seq)} for seq in np.delete(there, kept)]
+    conn.execute(points.delete().where(*plain, points.c.seq == sa.bindparam("at")), gone)
 
 
 def skills_noted(conn: sa.Connection, campaign: str) -> int:

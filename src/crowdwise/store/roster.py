@@ -12,7 +12,7 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, listing
 from crowdwise.online.vote_store import Names
-from crowdwise.store.canonical import checked_price, name_text, one_kind, other_kind
+from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
 from crowdwise.store.journal import Journal, link
 
 AT_ONCE = 500
@@ -69,15 +69,13 @@ class Roster:
         return Votes.from_frame(columns, classes=classes)
 
     def as_written(self, table: str, texts: Iterable[str]) -> dict[str, str]:
-        """JSON text of a name -> the text under which it is there: 7 also finds "7", and "7" finds 7, since the names
-        of a table are of one kind. Names that are not there stay as they are."""
-        distinct = list(dict.fromkeys(texts))
-        kind = self.journal.read(f"SELECT name FROM {table} LIMIT 1")
-        if not kind:
-            return {text: text for text in distinct}
-        differ = {text: other_kind(text) for text in distinct if (text[0] == '"') != (kind[0][0][0] == '"')}
-        known = self._known(table, [text for text in differ.values() if text is not None])
-        return {text: other if (other := differ.get(text)) in known else text for text in distinct}
+        """JSON text of a name -> the same name in the kind of those that are there."""
+        first = self._first(table)
+        return {text: as_kind(text, first) for text in texts}
+
+    def _first(self, table: str) -> str | None:
+        found = self.journal.read(f"SELECT name FROM {table} LIMIT 1")
+        return found[0][0] if found else None
 
     def _known(self, table: str, texts: list[str]) -> dict[str, int]:
         """JSON text of a name -> its code, for those that are there."""
@@ -138,7 +136,7 @@ class Roster:
 
     def _one_kind(self, table: str, texts: list[str]) -> None:
         """Raise an error where new names are not of the kind of those there are."""
-        one_kind([*(name for (name,) in self.journal.read(f"SELECT name FROM {table} LIMIT 1")), *texts], table)
+        one_kind(filter(None, [self._first(table), *texts]), table)
 
     def set_annotator(self, name: Any, **facts: int) -> None:
         for column, value in facts.items():

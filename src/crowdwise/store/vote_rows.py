@@ -17,12 +17,12 @@ import sqlalchemy as sa
 from crowdwise.active.end_state import ENDS
 from crowdwise.errors import CrowdwiseError, InputError
 from crowdwise.store import steady_clock
-from crowdwise.store.answer_codes import answer_text
 from crowdwise.store.campaign_rows import (
     CampaignClosed,
     CampaignRow,
     NotThere,
     add_event,
+    answer_text,
     bump,
     check_open,
     find_campaign,
@@ -32,7 +32,7 @@ from crowdwise.store.canonical import id_text
 from crowdwise.store.database import AT_ONCE
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
-from crowdwise.store.name_rows import add_names, first_name, known_numbers, texts_of_kind
+from crowdwise.store.roster_rows import add_names, first_name, known_numbers, texts_of_kind
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 
 UNDO_SECONDS = 3600.0

@@ -25,7 +25,7 @@ from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Ints
 from crowdwise.data import folders
 from crowdwise.errors import CrowdwiseError, OutputError
-from crowdwise.online import stream_files
+from crowdwise.online import stream
 from crowdwise.online.stream import Online
 from crowdwise.online.vote_store import CodedBatch, Names
 from crowdwise.store.journal import Journal
@@ -189,6 +189,6 @@ class Snapshots:
         """Remove the files of a snapshot, and its folder where nothing else is in it."""
         folder = self.folder / f"model-{number}"
         with suppress(OSError):
-            for name in (stream_files.FACTS, stream_files.ARRAYS, folders.NAME):
+            for name in (stream.FACTS, stream.ARRAYS, folders.NAME):
                 (folder / name).unlink(missing_ok=True)
             folder.rmdir()

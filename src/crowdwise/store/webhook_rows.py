@@ -23,6 +23,12 @@ MOST = 20
 TRIES = 8
 FIRST, LONGEST = 5.0, 3600.0
 """Seconds before the second try, doubled for each further one, and the most."""
+MOST_WAITING = 1_000
+"""Deliveries of a webhook that wait; beyond them the oldest are dropped."""
+HOUR, DAY, WEEK = 3_600.0, 86_400.0, 7 * 86_400.0
+"""Seconds for which events of votes (they say how many there are) and what arrived are kept, and all else."""
+PART = 1_000
+"""Events and deliveries that are forgotten at a time."""
 EACH = 5
 """Deliveries of one webhook that are claimed at a time: those of others do not wait behind them."""
 CLAIMED = 60.0
@@ -142,9 +148,18 @@ def take_events(conn: sa.Connection, hook: str) -> int:
             for one in made
         ]  # fmt: skip
         conn.execute(deliveries.insert(), rows)
+        _drop_oldest(conn, hook)
     if found:
         conn.execute(webhooks.update().where(webhooks.c.id == hook).values(last_event=found[-1].id))
     return len(made)
+
+
+def _drop_oldest(conn: sa.Connection, hook: str) -> None:
+    """A receiver that is away does not fill the store."""
+    waiting = sa.select(deliveries.c.id).where(deliveries.c.webhook == hook, deliveries.c.state == "waiting")
+    late = conn.execute(waiting.order_by(deliveries.c.event.desc()).offset(MOST_WAITING)).scalars().all()
+    if late:
+        conn.execute(deliveries.delete().where(deliveries.c.id.in_(late)))
 
 
 def is_due(conn: sa.Connection) -> bool:
@@ -190,7 +205,16 @@ def note_result(conn: sa.Connection, id_: str, tries: int, error: str | None) ->
     conn.execute(deliveries.update().where(deliveries.c.id == id_).values(**values))
 
 
-def drop_old(conn: sa.Connection, before: float) -> None:
-    """Forget events, and deliveries that arrived, before a time."""
-    conn.execute(events.delete().where(events.c.time < before))
-    conn.execute(deliveries.delete().where(deliveries.c.created < before, deliveries.c.state == "delivered"))
+def drop_old(conn: sa.Connection) -> int:
+    """Forget some events and deliveries whose time is over; how many. A few at a time: others write meanwhile."""
+    now = steady_clock.now()
+    old_events = (events.c.time < now - WEEK) | ((events.c.kind == "votes") & (events.c.time < now - HOUR))
+    sent, made = deliveries.c.state, deliveries.c.created
+    old_deliveries = ((sent == "delivered") & (made < now - DAY)) | ((sent == "dead") & (made < now - WEEK))
+    dropped = 0
+    for table, old in ((events, old_events), (deliveries, old_deliveries)):
+        ids = conn.execute(sa.select(table.c.id).where(old).limit(PART)).scalars().all()
+        if ids:
+            conn.execute(table.delete().where(table.c.id.in_(ids)))
+        dropped += len(ids)
+    return dropped

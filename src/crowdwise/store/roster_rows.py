@@ -1,4 +1,6 @@
-"""Items in the store: what is to be labelled, with what is shown, its known answer, group and priority."""
+"""Items and annotators in the store: names and their numbers, which never change (codes of models are one less), what
+is shown of items, who labels at what price.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,146 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise import registry
-from crowdwise.core.constraints import is_number
+from crowdwise.core.constraints import is_count, is_number
 from crowdwise.errors import InputError, ParameterError, SizeError
-from crowdwise.store.answer_codes import SIDES, answer_text, side_name
-from crowdwise.store.campaign_rows import CampaignRow, add_event, bump
-from crowdwise.store.canonical import name_text, one_kind
+from crowdwise.store.campaign_rows import SIDES, CampaignRow, add_event, answer_text, bump, side_name, unknown_names
+from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
+from crowdwise.store.database import AT_ONCE
 from crowdwise.store.intake import GOLD
-from crowdwise.store.name_rows import add_names, find_numbers, first_name, known_numbers, texts_of_kind
-from crowdwise.store.store_tables import answers, items, votes
+from crowdwise.store.store_tables import annotators, answers, items, votes
+
+CHUNK = 10_000
+"""Rows that are written at once."""
+
+
+def first_name(conn: sa.Connection, table: sa.Table, campaign: str) -> str | None:
+    """The JSON text of a name that is there: all are of its kind; nothing where there is none."""
+    found: str | None = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
+    return found
+
+
+def written_texts(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[str]:
+    """The JSON text of each name, of the kind that is there: 7 also finds "7"."""
+    return texts_of_kind(first_name(conn, table, campaign), table, names)
+
+
+def texts_of_kind(first: str | None, table: sa.Table, names: Iterable[Any]) -> list[str]:
+    """The JSON text of each name, of the kind of the first."""
+    return [as_kind(name_text(name, table.name.removesuffix("s")), first) for name in names]
+
+
+def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str]) -> dict[str, int]:
+    """JSON text of a name -> its number, for those that are there."""
+    distinct = list(dict.fromkeys(texts))
+    found: dict[str, int] = {}
+    query = sa.select(table.c.name, table.c.number).where(
+        table.c.campaign == campaign, table.c.name.in_(sa.bindparam("names", expanding=True))
+    )
+    for lo in range(0, len(distinct), AT_ONCE):
+        found.update({row.name: row.number for row in conn.execute(query, {"names": distinct[lo : lo + AT_ONCE]})})
+    return found
+
+
+def find_numbers(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[int]:
+    """The numbers of names that must be there."""
+    texts = written_texts(conn, table, campaign, names)
+    known = known_numbers(conn, table, campaign, texts)
+    missing = [json.loads(text) for text in dict.fromkeys(texts) if text not in known]
+    if missing:
+        raise unknown_names(table.name, missing)
+    return [known[text] for text in texts]
+
+
+def add_names(
+    conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str], facts: Mapping[str, Any],
+    each: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, int]:  # fmt: skip
+    """Add names that are new with some facts, and those of each; the numbers of these."""
+    one_kind(filter(None, [first_name(conn, table, campaign), *texts]), table.name)
+    query = sa.select(sa.func.coalesce(sa.func.max(table.c.number), 0)).where(table.c.campaign == campaign)
+    last = int(conn.execute(query).scalar_one())
+    numbers = {text: last + 1 + i for i, text in enumerate(texts)}
+    for lo in range(0, len(texts), CHUNK):
+        rows = [
+            {"campaign": campaign, "number": numbers[text], "name": text, **facts, **(each[text] if each else {})}
+            for text in texts[lo : lo + CHUNK]
+        ]
+        conn.execute(table.insert(), rows)
+    return numbers
+
+
+def add_annotators(conn: sa.Connection, row: CampaignRow, prices: Mapping[Any, float | None]) -> dict[Any, int]:
+    """Declare annotators, or change prices (``None``: that of the campaign); name -> number."""
+    names = list(prices)
+    default = row.settings["price"]
+    wanted = [checked_price(name, default if prices[name] is None else prices[name]) for name in names]
+    texts = written_texts(conn, annotators, row.id, names)
+    known = known_numbers(conn, annotators, row.id, texts)
+    version = bump(conn, row.id)
+    fresh = [text for text in dict.fromkeys(texts) if text not in known]
+    new = add_names(conn, annotators, row.id, fresh, {"price": default, "version": version})
+    numbers = known | new
+    for text, name, price in zip(texts, names, wanted, strict=True):
+        if text in new or prices[name] is not None:
+            _update(conn, row.id, numbers[text], version, {"price": price})
+    add_event(conn, row.id, "annotators", {"new": len(new)})
+    return {name: numbers[text] for name, text in zip(names, texts, strict=True)}
+
+
+def change_annotator(
+    conn: sa.Connection, row: CampaignRow, name: Any, *, available: bool | None = None, max_votes: int | None = None,
+    price: float | None = None,
+) -> None:  # fmt: skip
+    """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
+    (number,) = find_numbers(conn, annotators, row.id, [name])
+    price = None if price is None else checked_price(name, price)
+    if max_votes is not None and not (is_count(max_votes) and 0 <= max_votes < 2**31):
+        raise ParameterError(f"max_votes={max_votes!r}: expected a whole number from 0.")
+    given = {"available": available, "max_votes": max_votes, "price": price}
+    given = {key: value for key, value in given.items() if value is not None}
+    if not given:
+        raise ParameterError("Say what is changed: available, max_votes or price.")
+    _update(conn, row.id, number, bump(conn, row.id), given)
+    add_event(conn, row.id, "annotators", {"new": 0, "changed": name, **given})
+
+
+def _update(conn: sa.Connection, campaign: str, number: int, version: int, values: Mapping[str, Any]) -> None:
+    where = annotators.update().where(annotators.c.campaign == campaign, annotators.c.number == number)
+    conn.execute(where.values(version=version, **values))
+
+
+def annotator_of(conn: sa.Connection, row: CampaignRow, name: Any) -> int:
+    """The number of an annotator, who is added where the campaign takes unknown ones."""
+    texts = written_texts(conn, annotators, row.id, [name])
+    known = known_numbers(conn, annotators, row.id, texts)
+    if not known and row.price_of_unknown is not None:
+        return add_annotators(conn, row, {name: None})[name]
+    return known[texts[0]] if known else find_numbers(conn, annotators, row.id, [name])[0]
+
+
+def list_annotators(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
+    """All annotators with the number of their votes."""
+    counted = sa.select(answers.c.annotator, sa.func.count().label("votes")).where(answers.c.campaign == campaign)
+    found = counted.group_by(answers.c.annotator).subquery()
+    query = (
+        sa.select(annotators, sa.func.coalesce(found.c.votes, 0).label("votes"))
+        .outerjoin(found, found.c.annotator == annotators.c.number)
+        .where(annotators.c.campaign == campaign)
+        .order_by(annotators.c.number)
+    )
+    return [
+        {
+            "number": row.number, "annotator": json.loads(row.name), "price": row.price, "available": row.available,
+            "max_votes": row.max_votes, "votes": row.votes,
+        }
+        for row in conn.execute(query)
+    ]  # fmt: skip
+
 
 MOST_PAYLOAD = 1_000_000
 """Bytes of what is shown of an item: it goes to every annotator who is asked about it."""
 MEDIA = {"image": ("https", "data"), "audio": ("https",)}
 """Parts of a payload that are loaded by their address, and its schemes; an address without one is of the server."""
-
-__all__ = ["ItemGiven", "add_items", "change_items", "checked_items", "items_since", "list_items", "payload_of"]
 
 
 @dataclass(frozen=True)
