@@ -101,8 +101,7 @@ class TestSteps:
         votes, log_f, q = tiny(seed)
         beta = counts_by_loops(votes, q) + np.where(np.eye(3), 2.0, 0.7)
         score = digamma(beta) - digamma(beta.sum(axis=2, keepdims=True))
-        f = np.clip(np.exp(log_f), 0.05, 0.9)
-        expected = posterior_by_loops(votes, np.log(f / f.sum(axis=1, keepdims=True)), score)
+        expected = posterior_by_loops(votes, clipped(log_f, 0.9), score)
         head = started("deep-mf", votes)
         np.testing.assert_allclose(head.infer(q, log_f), expected, atol=1e-12)
         params = head.maximise(head.statistics(q), log_f)
@@ -157,6 +156,25 @@ class TestSteps:
         f = np.exp(clipped(log_f, 0.8))
         np.testing.assert_allclose(f, [[0.8, 0.1, 0.1], [0.4, 0.3, 0.3]], atol=1e-12)
         assert np.exp(clipped(np.log(np.array([[1 - 1e-9, 1e-9]])), 0.9))[0] == pytest.approx([0.9, 0.1])
+
+    def test_what_is_cut_off_goes_evenly_to_the_others(self):
+        """The text's clipping: (.97, .02, .01) at .9 leaves .07, half of it for each of the others."""
+        f = np.array([[0.97, 0.02, 0.01], [0.01, 0.97, 0.02], [0.5, 0.3, 0.2]])
+        expected = [[0.9, 0.055, 0.045], [0.045, 0.9, 0.055], [0.5, 0.3, 0.2]]
+        np.testing.assert_allclose(np.exp(clipped(np.log(f), 0.9)), expected, atol=1e-12)
+        # Where what is spread would lift another class over the limit, the rest gets it.
+        np.testing.assert_allclose(
+            np.exp(clipped(np.log([[0.46, 0.44, 0.1]]), 0.45)), [[0.45, 0.445, 0.105]], atol=1e-12
+        )
+        np.testing.assert_allclose(np.exp(clipped(np.log([[0.5, 0.39, 0.11]]), 0.4)), [[0.4, 0.4, 0.2]], atol=1e-12)
+
+    def test_clipping_any_row(self):
+        f = np.random.default_rng(0).dirichlet(np.full(5, 0.3), size=500)
+        for highest in (0.21, 0.4, 0.7, 0.99):
+            g = np.exp(clipped(np.log(f), highest))
+            np.testing.assert_allclose(g.sum(axis=1), 1.0, atol=1e-9)
+            assert g.max() <= highest + 1e-9
+            assert (np.diff(np.take_along_axis(g, f.argsort(axis=1), axis=1), axis=1) >= -1e-12).all()
 
 
 # -------------------------------------------------------------------- the loss

@@ -15,14 +15,17 @@ import crowdwise as cw
 from crowdwise import registry
 from crowdwise.core.numerics import winners
 from crowdwise.errors import ParameterError
-from crowdwise.learners.baselines_doctor_net import DoctorNet, Doctors, WeightedDoctorNet, WeightedDoctors
-from crowdwise.learners.baselines_two_stage import (
+from crowdwise.learners.baselines import (
     BootstrappedTargets,
+    DoctorNet,
+    Doctors,
     FixedTargets,
     SharedConfusion,
     SingleConfusion,
     SoftBootstrap,
     TwoStage,
+    WeightedDoctorNet,
+    WeightedDoctors,
 )
 from crowdwise.learners.head import count_confusion
 from crowdwise.learners.inputs import as_inputs
@@ -134,9 +137,7 @@ def test_doctor_loss() -> None:
 def test_the_answer_averages_the_heads_of_those_who_voted(
     average: str, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(
-        "crowdwise.learners.baselines_doctor_net.CELLS", cells
-    )  # how it is cut in blocks makes no difference
+    monkeypatch.setattr("crowdwise.learners.baselines.CELLS", cells)  # how it is cut in blocks makes no difference
     batch, head = make_batch(4), doctors(average=average)
     g = dense_doctors(head, batch)[:, [0, 1, 3]]
     w = softmax(head.score.detach().numpy()[[0, 1, 3]])

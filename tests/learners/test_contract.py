@@ -79,6 +79,20 @@ class TestEveryLearner:
             np.testing.assert_allclose(model.predict_proba(X, votes=votes), found.independent_posterior, atol=1e-5)
             model.set_params(dependence="none" if key == "crowdlab" else "auto")
 
+    def test_what_an_annotator_would_say(self, key, fitted, crowd):
+        X, votes, _ = crowd
+        model = fitted(key)
+        q = model.predict_annotators(X)
+        assert q.shape == (len(X), 8, 3)
+        np.testing.assert_allclose(q.sum(axis=2), 1.0, atol=1e-9)
+        said = np.log(np.maximum(q[votes.item, votes.annotator, votes.label], 1e-10))
+        assert np.average(said, weights=votes.weights) == pytest.approx(model.score(X, votes), abs=2e-3)
+        some = model.predict_annotators(X[:5], [votes.annotators[2], "nobody of them"])
+        np.testing.assert_allclose(some[:, 0], q[:5, 2], atol=1e-6)
+        assert np.isfinite(some[:, 1]).all()
+        with pytest.raises(InputError, match="names of annotators"):
+            model.predict_annotators(X, [])
+
     def test_confusion_matrices_have_names_and_rows_that_sum_to_one(self, key, fitted, crowd):
         model = fitted(key)
         assert model.confusion_.shape == (8, 3, 3)

@@ -8,9 +8,8 @@ import torch
 
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.learners import ensemble_cross_fit, ensemble_plain, held_out_votes
-from crowdwise.learners.ensemble_cross_fit import Ensemble, MeanNetwork, Turns
-from crowdwise.learners.ensemble_plain import plain_members
+from crowdwise.learners import ensemble, held_out_votes
+from crowdwise.learners.ensemble import Ensemble, MeanNetwork, Turns, plain_members
 from crowdwise.learners.held_out_votes import (
     Trial,
     VoteList,
@@ -26,7 +25,7 @@ from crowdwise.learners.held_out_votes import (
     vote_confusions,
 )
 from crowdwise.learners.inputs import InputScale, as_inputs
-from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.trainer import TrainingData
 from crowdwise.learners.training_settings import Epoch
 from learners.crowd import small
 
@@ -270,7 +269,7 @@ def test_large_inputs_and_single_annotators_have_fewer_plain_members(crowd, monk
     fold, scale = np.arange(150) % 3, InputScale.of(data.inputs)
     alone = TrainingData(data.inputs, cw.Votes.from_dense(truth[:, None]))
     assert [one.name for one in plain_members(alone, None, fold, scale)] == ["shares"]
-    monkeypatch.setattr(ensemble_plain, "MAX_NUMBERS", X.size - 1)
+    monkeypatch.setattr(ensemble, "MAX_NUMBERS", X.size - 1)
     assert plain_members(data, None, fold, scale) == []
 
 
@@ -462,7 +461,7 @@ def test_wrong_settings_are_refused(crowd, given, error, words):
 def test_many_rows_of_numbers_take_fewer_epochs_unless_they_are_given(crowd, monkeypatch):
     X, votes, _ = crowd
     given = {name: value for name, value in QUICK.items() if name != "epochs"}
-    monkeypatch.setattr(ensemble_cross_fit, "MAX_ROWS", 150 * 12)
+    monkeypatch.setattr(ensemble, "MAX_ROWS", 150 * 12)
     seen = []
     for more in ({}, {"epochs": 3}):
         Ensemble(**given | more).fit(X, votes, callback=lambda epoch: seen.append(epoch.epochs) or True)

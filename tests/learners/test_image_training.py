@@ -9,8 +9,8 @@ from torch import nn
 
 from crowdwise import simulate
 from crowdwise.learners.alternating_em import DeviceEM
-from crowdwise.learners.averaging import WeightAverage
 from crowdwise.learners.images import SHIFT, Images, augmented, cut_out, mirrored
+from crowdwise.learners.trainer import WeightAverage
 from crowdwise.registry import find
 
 N = 60

@@ -14,8 +14,7 @@ from crowdwise.errors import InputError
 from crowdwise.learners import inputs as module
 from crowdwise.learners.inputs import ArrayInputs, DatasetInputs, FolderInputs, InputScale, as_inputs
 from crowdwise.learners.joint_confusions import CCEM
-from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import TrainingSettings
 from learners.crowd import small
 
@@ -151,7 +150,7 @@ class TestStreaming:
     def test_an_array_that_is_too_large_is_streamed(self, monkeypatch):
         X, votes, _ = small(n=80)
         whole = CCEM(epochs=2, random_state=0).fit(X, votes)
-        monkeypatch.setattr("crowdwise.learners.training_passes.RESIDENT", X.nbytes - 1)
+        monkeypatch.setattr("crowdwise.learners.trainer.RESIDENT", X.nbytes - 1)
         streamed = CCEM(epochs=2, random_state=0).fit(X, votes)
         assert whole._trainer.resident is not None and streamed._trainer.resident is None
         assert np.array_equal(whole.predict_proba(X), streamed.predict_proba(X))

@@ -217,6 +217,27 @@ class TestStarts:
 
 
 class TestTrace:
+    @pytest.mark.parametrize("R", [1, 3])
+    def test_the_listing_with_several_labels_per_image(self, R):
+        """The paper's loss: for each image the sum over its R labels of the cross-entropy, plus weight x mean trace."""
+        N, M, K = 4, 3, 3
+        rng = np.random.default_rng(0)
+        item, who = np.repeat(np.arange(N), R), np.tile(np.arange(R), N)
+        label = rng.integers(K, size=N * R)
+        votes = Votes.from_codes(item, who, label, items=range(N), annotators=range(M), classes=range(K))
+        head = Traced(M, K, 0.5, "mean").double()
+        head.start(votes)
+        logits = torch.as_tensor(rng.normal(size=(N, K))).requires_grad_()
+        batch = Edges.of(votes).batch(torch.arange(N), logits)
+        theta, f = head.confusion(), torch.softmax(logits, dim=1)
+        p = torch.stack([(f[n] @ theta[m])[k] for n, m, k in zip(item, who, label, strict=True)])
+        listing = -p.log().sum() / N + 0.5 * theta.diagonal(dim1=1, dim2=2).sum(dim=1).mean()
+        ours = head.loss(batch)
+        assert float(R * ours.detach()) == pytest.approx(float(listing.detach()))
+        (expected,) = torch.autograd.grad(listing, head.rho, retain_graph=True)
+        (found,) = torch.autograd.grad(R * ours, head.rho)
+        torch.testing.assert_close(found, expected)
+
     def test_traces_fall_as_the_weight_grows(self):
         X, votes, _ = small(n=200)
         settings = {"crowd_lr": 0.1, "epochs": 20, "random_state": 0}

@@ -18,10 +18,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.head import Head
 from crowdwise.learners.joint_confusions import identity
-from crowdwise.learners.layers_conal import CommonNoise
-from crowdwise.learners.layers_crowd_ar import CrowdAR, Reliable
-from crowdwise.learners.layers_crowd_layer import CrowdWeights, Transitions
-from crowdwise.learners.layers_unionnet import Union, log_total
+from crowdwise.learners.layers import CommonNoise, CrowdAR, CrowdWeights, Reliable, Transitions, Union, log_total
 from crowdwise.learners.vote_edges import Batch
 
 M, K, H, B = 4, 3, 5, 6

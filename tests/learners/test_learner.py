@@ -114,6 +114,28 @@ class TestScikitLearn:
         assert len(pipe.fit(X, votes)[-1].history_) == 1
         assert pipe.predict(X, votes=votes).shape == (150,)
 
+    def test_a_pipeline_that_drops_the_index_does_not_mix_up_rows(self, crowd):
+        """Rows in another order than the items: whole numbers in the index, which a scaler drops, name them."""
+        X, votes, truth = crowd
+        table = pd.DataFrame(X, index=votes.items).rename(columns=str)
+        shuffled = table.sample(frac=1.0, random_state=0)
+        pipe = make_pipeline(StandardScaler(), CCEM(epochs=25, random_state=0))
+        with pytest.raises(InputError, match=r"dropped its index.*set_output\(transform='pandas'\).*__items=X.index"):
+            pipe.fit(shuffled, votes)
+        whole = pipe.fit(table, votes).predict(table)
+        assert (pipe.fit(shuffled, votes, ccem__items=shuffled.index).predict(table) == whole).all()
+        assert (pipe.set_output(transform="pandas").fit(shuffled, votes).predict(table) == whole).all()
+        assert (whole == truth).mean() > 0.8
+
+    def test_names_of_images_are_not_texts_and_probabilities_are_not_logits(self, crowd):
+        X, votes, _ = crowd
+        with pytest.raises(InputError, match=r"names of images \('photos/0.JPG'\).*the folder of the images"):
+            CCEM(epochs=1).fit([f"photos/{n}.JPG" for n in range(len(X))], votes)
+        layers = [nn.Linear(X.shape[1], votes.n_classes), nn.Softmax(dim=1)]
+        for network in (nn.Sequential(*layers), lambda shape, n_classes: nn.Sequential(*layers)):
+            with pytest.raises(ParameterError, match="ends in Softmax, and learners expect logits"):
+                CCEM(epochs=1, network=network).fit(X, votes)
+
     def test_a_search_scores_by_votes_nobody_trained_on(self, crowd):
         """Splitters index the votes like any y; the score is the likelihood of the votes left out."""
         X, votes, _ = crowd

@@ -11,7 +11,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.learners import head, losses
 from crowdwise.learners.information_max_mig import Aggregator, gain_gradients
 from crowdwise.learners.joint_confusions import Confusions, Traced, Volume, identity
-from crowdwise.learners.layers_conal import CommonNoise
+from crowdwise.learners.layers import CommonNoise
 from crowdwise.learners.vote_edges import Edges
 from learners.crowd import information_gain, small
 
@@ -180,7 +180,7 @@ class TestManyAnnotators:
 
     def test_learners_with_a_crowd_of_hundreds(self):
         from crowdwise.learners.joint_confusions import GeoCrowdNetW, TraceRegularised
-        from crowdwise.learners.layers_conal import CoNAL
+        from crowdwise.learners.layers import CoNAL
 
         X, votes, truth = small(n=300, n_annotators=head.MANY + 4, votes_per_item=4)
         for kind in (TraceRegularised, GeoCrowdNetW, CoNAL):

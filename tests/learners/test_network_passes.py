@@ -14,7 +14,7 @@ import crowdwise as cw
 torch = pytest.importorskip("torch")
 
 from crowdwise import registry  # noqa: E402
-from crowdwise.learners.network_passes import compiled, hindrance  # noqa: E402
+from crowdwise.learners.network_passes import compiled, why_not_compiled  # noqa: E402
 from crowdwise.learners.networks import build, mlp  # noqa: E402
 from crowdwise.learners.training_settings import TrainingSettings  # noqa: E402
 
@@ -88,7 +88,7 @@ def test_hidden_vectors_of_another_module_are_not_compiled():
 )
 def test_every_hindrance_is_named(changed, why):
     given = {"n_items": 64, "sparse": False, "processes": 1, "only_compiled": False} | changed
-    found = hindrance(TrainingSettings(cuda_graphs=True), **given)
+    found = why_not_compiled(TrainingSettings(cuda_graphs=True), **given)
     assert why in found and bool(found) == bool(why)
     if "only_compiled" in changed:
-        assert not hindrance(TrainingSettings(compile=True), **given)
+        assert not why_not_compiled(TrainingSettings(compile=True), **given)

@@ -12,9 +12,17 @@ from torch import nn
 from torch.nn import functional as F
 
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.learners.networks import NETWORKS, Probe, build, hidden_layer, linear, mlp
-from crowdwise.learners.networks_base import Network, QuickDropout
-from crowdwise.learners.networks_images import Residual
+from crowdwise.learners.networks import (
+    NETWORKS,
+    Network,
+    Probe,
+    QuickDropout,
+    Residual,
+    build,
+    hidden_layer,
+    linear,
+    mlp,
+)
 
 # name, one input that the papers use, length of the hidden vector
 PAPERS = [

@@ -18,7 +18,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.joint_coinnet import COINNet, Outliers
 from crowdwise.learners.joint_confusions import RIDGE, Volume
-from crowdwise.learners.optimisers import make_optimiser
+from crowdwise.learners.trainer import make_optimiser
 from crowdwise.learners.training_settings import TrainingSettings
 from crowdwise.learners.vote_edges import Batch, Edges
 

@@ -11,11 +11,11 @@ import torch
 
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
-from crowdwise.learners import networks, networks_images
+from crowdwise.learners import networks
 from crowdwise.learners.classifier import load_learner
 from crowdwise.learners.inputs import InputScale, SparseRows, as_inputs, first_layer, prepare
 from crowdwise.learners.joint_confusions import CCEM
-from crowdwise.learners.layers_conal import CoNAL
+from crowdwise.learners.layers import CoNAL
 from learners.crowd import confusions, vote
 
 
@@ -87,7 +87,7 @@ def test_laying_out_weights_changes_no_weight():
     prepare(network)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert first_layer(network).weight.t().is_contiguous()
-    assert first_layer(networks_images.lenet5((1, 28, 28), 3)) is None
+    assert first_layer(networks.lenet5((1, 28, 28), 3)) is None
 
 
 def crowd():

@@ -16,9 +16,7 @@ from crowdwise.learners.devices import find_device, seeded
 from crowdwise.learners.head import Head
 from crowdwise.learners.inputs import as_inputs
 from crowdwise.learners.joint_confusions import CCEM, Confusions, identity
-from crowdwise.learners.stages import Stages
-from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.trainer import Stages, Trainer, TrainingData
 from crowdwise.learners.training_settings import SCHEDULES, Epoch
 from crowdwise.learners.training_settings import TrainingSettings as Settings
 from crowdwise.learners.vote_edges import Edges, split

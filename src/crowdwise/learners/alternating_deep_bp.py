@@ -10,7 +10,7 @@ confusion matrices integrated out instead of estimated:
 symbol             code         shape      equation
 =================  ===========  =========  ====================================================================
 q[n, k]            ``target``   N x K      above; one-hot for gold items
-f^(x)              ``clipped``  N x K      f(x) clipped to (1 - t) / (K - 1) ... t, normalised; t is max_probability
+f^(x)              ``clipped``  N x K      f(x) cut off at max_probability, the rest evenly to the other classes
 mu_e(k)            ``log_mu``   E x K      message from an annotator to an item (:mod:`crowdwise.methods.messages_bp`)
 theta[m, k, l]     ``counted``  M x K x K  E[ theta | messages ]
 =================  ===========  =========  ====================================================================

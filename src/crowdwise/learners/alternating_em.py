@@ -19,7 +19,7 @@ q[n, k]            ``target``   N x K      starts at the vote shares; one-hot fo
 c[m, k, l]         counts       M x K x K  sum over m's votes for l of weight q[n, k]
 theta[m, k, l]     ``counted``  M x K x K  aggnet, mbem: (c + prior) / its sum over l. deep-mf: alpha + c, likewise
 E[log theta]       ``score``    M x K x K  deep-mf: digamma(alpha + c) - digamma(sum_l (alpha + c)); else log theta
-f^(x)              ``clipped``  N x K      f(x) clipped to (1 - t) / (K - 1) ... t, normalised; t is max_probability
+f^(x)              ``clipped``  N x K      f(x) cut off at max_probability, the rest evenly to the other classes
 =================  ===========  =========  ====================================================================
 
 In the first epoch the network is untrained: all train on the vote shares then.
@@ -56,11 +56,19 @@ from crowdwise.methods.messages_bp import MeanFieldFamily
 
 
 def clipped(log_f: Floats, highest: float) -> Floats:
-    """log f^: probabilities clipped to (1 - highest) / (K - 1) ... highest, and normalised again."""
-    if highest >= 1.0:
+    """log f^: no probability above ``highest``; what is cut off goes to the other classes in equal parts.
+
+    That is min(f + t, highest) with the t for which a row sums to one, found by how many classes are cut off.
+    """
+    if highest >= 1.0 or (log_f <= np.log(highest)).all():
         return log_f
-    f = np.clip(np.exp(log_f), (1.0 - highest) / (log_f.shape[1] - 1.0), highest)
-    return np.asarray(np.log(f / f.sum(axis=1, keepdims=True)))
+    f, K = np.exp(log_f), log_f.shape[1]
+    down = -np.sort(-f, axis=1)
+    cut = np.arange(K)  # so many classes are cut off
+    rest = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1) + down
+    t = (1.0 - cut * highest - rest) / (K - cut)
+    n = np.argmax(down + t <= highest * (1.0 + 1e-12), axis=1)[:, None]
+    return safe_log(np.where(n > 0, np.minimum(f + np.take_along_axis(t, n, axis=1), highest), f))
 
 
 class Alternating(Head):

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from crowdwise import registry
 from crowdwise.core.numerics import Floats
+from crowdwise.core.prediction_sets import PredictionSets
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.estimator import UnfittedError
@@ -87,6 +88,17 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> npt.NDArray[Any]:
         """The most probable class of each input."""
         return self._fitted().predict(X, votes, items=items)
+
+    def predict_annotators(self, X: Any, who: Any = None) -> Floats:
+        """N x A x K: the probability of each label that an annotator would give to an input."""
+        return self._fitted().predict_annotators(X, who)
+
+    def predict_set(
+        self, X: Any, coverage: float = 0.95, *, gold: tuple[Any, Any], by_class: bool = False
+    ) -> PredictionSets:
+        """For each input the classes that hold its true one with this probability; ``gold``: inputs drawn at random
+        that were not learned from, and their classes."""
+        return self._fitted().predict_set(X, coverage, gold=gold, by_class=by_class)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, items: Any = None) -> float:
         """The accuracy, for true labels; for votes their mean log-likelihood."""

@@ -37,7 +37,7 @@ from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result, plain
 from crowdwise.data.boundary import guarded
-from crowdwise.data.saved_files import SavedFiles
+from crowdwise.data.folders import SavedFiles
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import NamedInputs

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import ParameterError
 from crowdwise.learners.devices import find_device
 from crowdwise.learners.head import Head
 from crowdwise.learners.inputs import ArrayInputs, Index, Inputs, SparseRows, first_layer
 from crowdwise.learners.networks import Probe, hidden_layer
+from crowdwise.learners.tensors import as_array
 from crowdwise.learners.training_settings import TrainingSettings
 from crowdwise.learners.vote_edges import Batch, Edges
+
+LABELS = 2**18
+"""How many possible labels of annotators are evaluated at once."""
 
 
 class Inference:
@@ -92,6 +98,27 @@ class Inference:
         """The log-likelihood of votes, each times its weight."""
         batches = self.batches(edges, inputs, index)
         return sum(float((batch.weight * self.head.vote_log_probs(batch)).sum()) for batch in batches)
+
+    def vote_probabilities(self, inputs: Inputs, codes: Ints) -> Floats:
+        """N x A x K: the probability of each label, by annotators of these codes."""
+        out, K = [], self.head.n_classes
+        who, said = (
+            torch.as_tensor(a, device=self.device).reshape(-1) for a in np.meshgrid(codes, np.arange(K), indexing="ij")
+        )
+        for batch in self.batches(None, inputs):
+            size, parts = max(LABELS // len(who), 1), []
+            for lo in range(0, len(batch), size):
+                row = torch.arange(lo, min(lo + size, len(batch)), device=self.device)
+                n = len(row)
+                votes = replace(
+                    batch, row=row.repeat_interleave(len(who)), annotator=who.repeat(n), label=said.repeat(n),
+                    weight=batch.logits.new_ones(n * len(who)),
+                )  # fmt: skip
+                with torch.no_grad():
+                    parts.append(self.head.vote_log_probs(votes).double().exp().reshape(n, len(codes), K))
+            out.append(torch.cat(parts))
+        q = torch.cat(out)
+        return as_array(q / q.sum(dim=2, keepdim=True))
 
     def state(self) -> dict[str, Tensor]:
         """The tensors of the network and of the head, by name."""

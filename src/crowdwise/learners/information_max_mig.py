@@ -58,8 +58,7 @@ from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.network_estimator import HOLDOUT
 from crowdwise.learners.tensors import as_array, log_softmax
-from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
 from crowdwise.learners.vote_edges import Batch, Edges
 

@@ -1,7 +1,7 @@
 """What the inputs of items say of their classes, for a method that counts votes: learned, checked, then used or not.
 
 1. A learner (``LEARNER``) is trained five times, each time without the votes on a fifth of the items, and predicts
-   their classes from their inputs: p[n, k] (:meth:`crowdwise.learners.ensemble_cross_fit.Ensemble.cross_fit`).
+   their classes from their inputs: p[n, k] (:meth:`crowdwise.learners.ensemble.Ensemble.cross_fit`).
 2. Held-out votes decide whether p is used. The method is fitted to the votes on the other four fifths, with p as the
    prior of items and without it, and each vote on the fifth is predicted from the *other* votes on its item:
 
@@ -34,7 +34,7 @@ from crowdwise.core.predictive import paired, read_out
 from crowdwise.core.vote_sums import sum_rows
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError
-from crowdwise.learners.ensemble_cross_fit import Ensemble
+from crowdwise.learners.ensemble import Ensemble
 from crowdwise.learners.training_settings import Epoch
 
 LEARNER = "max-mig"

@@ -51,10 +51,8 @@ from crowdwise.errors import ParameterError
 from crowdwise.learners import losses
 from crowdwise.learners.head import Head, Predict, cross_entropy
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.stages import Stages
 from crowdwise.learners.tensors import as_array, columns, log_softmax
-from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.trainer import Stages, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch
 

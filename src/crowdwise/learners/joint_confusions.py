@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -136,14 +137,22 @@ class CCEM(Learner):
 
 
 class Traced(Confusions):
-    """The likelihood plus ``weight`` times the traces."""
+    """The likelihood plus ``weight`` times the traces.
+
+    The paper adds the traces to the sum of the cross-entropies of an item's votes. The loss here has their mean, so the
+    traces are divided by the number of votes per item as well.
+    """
 
     def __init__(self, n_annotators: int, n_classes: int, weight: float, reduce: str) -> None:
         super().__init__(n_annotators, n_classes, identity(n_classes, 1.0, -5.0), softplus=True)
-        self.weight, self.reduce = weight, reduce
+        self.weight, self.reduce, self.votes_per_item = weight, reduce, 1.0
+
+    def start(self, votes: Votes) -> None:
+        super().start(votes)
+        self.votes_per_item = votes.weights.sum() / max(int((np.diff(votes.indptr) > 0).sum()), 1)
 
     def loss(self, batch: Batch) -> Tensor:
-        each = self.weight / (1.0 if self.reduce == "sum" else self.n_annotators)
+        each = self.weight / self.votes_per_item / (1.0 if self.reduce == "sum" else self.n_annotators)
         if self.many:
             trace = each * self.term_weights(batch)
             fit = losses.mixture(batch, self.vote_rho(batch), self.norm(batch), softplus=True, trace=trace)
@@ -159,7 +168,7 @@ class TraceRegularised(Learner):
     Parameters
     ----------
     weight
-        The weight of the trace.
+        The weight of the trace beside the cross-entropy of an item's votes, summed.
     reduce
         ``"mean"`` or ``"sum"`` of the annotators' traces. The paper writes the sum, its code takes the mean; with
         many annotators the sum dominates the likelihood.

@@ -16,13 +16,15 @@ import torch
 from sklearn.base import ClassifierMixin
 
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
-from crowdwise.core.constraints import fixed_seed
+from crowdwise.core.constraints import checked, fixed_seed
 from crowdwise.core.dependence import Dependence, Setting, correct, votes_per_item
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
 from crowdwise.core.parameters import declared
+from crowdwise.core.prediction_sets import Inside, PredictionSets, conformal_thresholds, members
 from crowdwise.core.result import Result
 from crowdwise.core.unseen import recode
 from crowdwise.core.vote_parts import VoteParts, resolve
+from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.learners.estimator import Estimator
@@ -154,6 +156,44 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         q = self.predict_proba(X) if votes is None else self.predict_proba(X, votes, items=items)
         return np.asarray(self.classes_[q.argmax(axis=1)])
 
+    def predict_annotators(self, X: Any, who: Any = None) -> Floats:
+        """N x A x K: the probability of each label that an annotator would give to an input.
+
+        ``who`` names the annotators, by default all of ``annotators_`` in their order; one who was not in the fit
+        answers like the crowd.
+        """
+        self._fitted()
+        names = self.annotators_ if who is None else encoding.to_vocabulary(who)
+        if names.ndim != 1 or not len(names):
+            raise InputError("who: expected the names of annotators, a list of one or more.")
+        code = np.asarray(encoding.locate(names, self.annotators_))
+        return self._vote_probabilities(self._new_inputs(X), np.where(code < 0, len(self.annotators_), code))
+
+    def _vote_probabilities(self, inputs: Inputs, codes: Ints) -> Floats:
+        """N x A x K: probabilities of annotators' labels; codes from M on are of the crowd."""
+        theta = np.concatenate([self.confusion_, self.confusion_.mean(axis=0, keepdims=True)])
+        return np.asarray(np.einsum("nk,akl->nal", self._probabilities(inputs, None), theta[codes]))
+
+    @checked
+    def predict_set(
+        self, X: Any, coverage: Inside = 0.95, *, gold: tuple[Any, Any], by_class: bool = False
+    ) -> PredictionSets:
+        """For each input the classes that hold its true one with this probability, whatever the crowd.
+
+        ``gold`` are inputs and their true classes that were drawn at random from inputs like X, and not learned from
+        (:mod:`crowdwise.core.prediction_sets`).
+        """
+        X_gold, y = gold
+        code = {name: k for k, name in enumerate(self.classes_.tolist())}
+        unknown = [name for name in np.asarray(y).tolist() if name not in code]
+        if unknown or not len(y):
+            some = f"such as {self.classes_[0]!r}; found {unknown[:3]}"
+            raise InputError(f"gold: expected inputs and their classes, {some}.")
+        codes = np.array([code[name] for name in np.asarray(y).tolist()])
+        least, exact = conformal_thresholds(self.predict_proba(X_gold), codes, coverage, by_class)
+        member = members(self.predict_proba(X), least)
+        return PredictionSets(np.arange(len(member)), self.classes_, member, exact, least)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, items: Any = None) -> float:
         """The accuracy, for true labels; for votes, whose truth is unknown, their mean log-likelihood.
 
@@ -225,6 +265,9 @@ class Learner(NetworkEstimator, VotesClassifier):
 
     def _log_likelihood(self, inputs: Inputs, votes: Votes) -> float:
         return self._trainer.vote_log_likelihood(self._edges(votes), inputs)
+
+    def _vote_probabilities(self, inputs: Inputs, codes: Ints) -> Floats:
+        return self._trainer.vote_probabilities(inputs, codes)
 
     def _edges(self, votes: Votes) -> Edges:
         return Edges.of(votes, self._trainer.device)

@@ -6,9 +6,11 @@ as scikit-learn has it: ``feature_names_in_``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +18,21 @@ import numpy.typing as npt
 
 from crowdwise.core.numerics import Ints
 from crowdwise.data import encoding
-from crowdwise.data.alignment import GIVE_NAMES, Match, Rows, check_features, is_name, named_rows, pair
-from crowdwise.data.answer_frames import is_long, is_named, spread_over, wide_parts
+from crowdwise.data.alignment import (
+    GIVE_NAMES,
+    Match,
+    RowNames,
+    Rows,
+    check_features,
+    index_names,
+    is_long,
+    is_name,
+    is_named,
+    named_rows,
+    pair,
+    spread_over,
+    wide_parts,
+)
 from crowdwise.data.features import Features
 from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.data.truth import by_name
@@ -52,6 +67,19 @@ def one_each(y: Any) -> tuple[Any, Any]:
         y = cells[:, 0] if cells.shape[1] else cells
         y = np.array(y.tolist())
     return (y.to_numpy() if is_pandas(y) else y), None if names is None else names.values
+
+
+def index_before_pipeline(n: int) -> RowNames | None:
+    """The index of the table that a scikit-learn Pipeline was given, where one is at work, the table has n rows and the
+    index names them: its steps hand on arrays without names, and this is the only place where these can be seen."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if type(frame.f_locals.get("self")).__module__ == "sklearn.pipeline" and is_pandas(frame.f_locals.get("X")):
+            table = frame.f_locals["X"]
+            names = index_names(table) if len(table) == n else []
+            return names[0] if names and names[0].distinct else None
+        frame = frame.f_back
+    return None
 
 
 class NamedInputs:
@@ -95,7 +123,17 @@ class NamedInputs:
         rows = Rows.of(X, items)
         if isinstance(rows.x, (str, Path)):  # images are looked up by name
             return Match(rows.x, None, None, None)
-        return rows.match(answers.items, self._noun, named=named)
+        match = rows.match(answers.items, self._noun, named=named)
+        lost = index_before_pipeline(len(answers.items)) if named and match.names is None else None
+        if lost is None or (at := encoding.locate(answers.items, lost.values)).min(initial=0) < 0:
+            return match
+        if (at != np.arange(len(at))).any():
+            raise InputError(
+                "A step of the Pipeline turned the table into an array and dropped its index, which names the items of "
+                f"the {self._noun} in another order. Keep it, pipeline.set_output(transform='pandas'), or pass the "
+                "names to the last step: pipeline.fit(X, votes, NAME_OF_STEP__items=X.index)."
+            )
+        return match._replace(note="")  # positions that were checked
 
     def _new_inputs(self, X: Any, answers: Any = None, items: Any = None) -> Inputs:
         """Inputs to predict for, of the shape that the learner was fitted with; in the order of the items of answers on

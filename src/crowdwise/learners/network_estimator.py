@@ -25,8 +25,7 @@ from crowdwise.learners.head import Head
 from crowdwise.learners.inference import Inference
 from crowdwise.learners.inputs import Inputs, InputScale
 from crowdwise.learners.tensors import as_array
-from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, TrainingSettings
 from crowdwise.learners.vote_edges import split
 

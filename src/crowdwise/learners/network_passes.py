@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from crowdwise.learners.networks_base import Network
+from crowdwise.learners.networks import Network
 from crowdwise.learners.training_settings import TrainingSettings
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -41,7 +41,9 @@ class LogitsAndHidden(nn.Module):
         return self.network.head(hidden), hidden
 
 
-def hindrance(settings: TrainingSettings, n_items: int, *, sparse: bool, processes: int, only_compiled: bool) -> str:
+def why_not_compiled(
+    settings: TrainingSettings, n_items: int, *, sparse: bool, processes: int, only_compiled: bool
+) -> str:
     """Why the passes of a training can be neither compiled nor recorded; empty where they can be.
 
     ``only_compiled``: they give hidden vectors or have batches of different sizes, which cannot be recorded.
@@ -57,7 +59,7 @@ def hindrance(settings: TrainingSettings, n_items: int, *, sparse: bool, process
     return ""
 
 
-def hastened(
+def faster_passes(
     network: nn.Module, sample: Tensor, settings: TrainingSettings, autocast: bool, *, hidden: bool, any_size: bool
 ) -> Forward | None:  # fmt: skip
     """The network's passes as the settings ask for them: compiled, recorded, or both."""

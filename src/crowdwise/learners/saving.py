@@ -10,8 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from crowdwise.core.result import Result
-from crowdwise.data.folders import replacing
-from crowdwise.data.saved_files import SavedFiles, read_saved, write_json
+from crowdwise.data.folders import SavedFiles, read_saved, replacing, write_json
 from crowdwise.errors import ReadError
 
 FORMAT = 3

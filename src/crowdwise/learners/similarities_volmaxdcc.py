@@ -45,8 +45,7 @@ from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.inputs import Inputs, InputScale, PairInputs, chunks
 from crowdwise.learners.network_estimator import NetworkChoice, NetworkEstimator
 from crowdwise.learners.tensors import as_array, log_softmax, probabilities
-from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.training_data import TrainingData
+from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.vote_edges import Batch
 
 TwoOrMore = Annotated[int, Bounds(minimum=2)]

@@ -2,7 +2,7 @@
 
 ``crowd-layer-tags``: the network takes a window of ``2 window + 1`` tokens around each token (their features, and a
 mark of the places inside the sequence) and predicts K tag probabilities p; the layer of annotator m turns them into
-probabilities of m's tags, softmax_l( sum_k p[k] W[m, k, l] ), as in :mod:`crowdwise.learners.layers_crowd_layer`. The
+probabilities of m's tags, softmax_l( sum_k p[k] W[m, k, l] ), as in :mod:`crowdwise.learners.layers`. The
 tagging reported is the valid one (BIO) with the largest product of the tokens' probabilities.
 
 Everything else (training, held-out votes, saving) is that of all learners; a token is an item.
@@ -26,13 +26,13 @@ from crowdwise.core.constraints import CountFromZero
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
-from crowdwise.data import tag_schemes
+from crowdwise.data import tags
 from crowdwise.data.tags import Tags
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners.head import Head, Predict
 from crowdwise.learners.inputs import ArrayInputs, Index, Inputs
-from crowdwise.learners.layers_crowd_layer import CrowdWeights, Kind
+from crowdwise.learners.layers import CrowdWeights, Kind
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.vote_edges import Batch
 
@@ -176,9 +176,7 @@ class CrowdLayerTags(Learner):
         return WindowInputs(features, cuts, self.window)
 
     def _tagging(self, q: Floats, starts: npt.NDArray[Any], scheme: str) -> npt.NDArray[np.int32]:
-        return decode(
-            safe_log(q), np.where(tag_schemes.allowed(self.classes_, scheme), 0.0, -np.inf), starts, q.mean(axis=0)
-        )
+        return decode(safe_log(q), np.where(tags.allowed(self.classes_, scheme), 0.0, -np.inf), starts, q.mean(axis=0))
 
 
 class WarmCrowdWeights(CrowdWeights):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise.data.features import IMAGES
 from crowdwise.data.frames import is_missing, is_series
 from crowdwise.errors import InputError, ReadError, listing, warn
 from crowdwise.learners.inputs import ArrayInputs
@@ -108,6 +109,12 @@ def text_inputs(features: TextFeatures | TextAxes, texts: Any) -> ArrayInputs:
 
 def _checked(texts: Any) -> Sequence[str]:
     given = texts.to_list() if is_series(texts) else list(texts)
+    pictures = [text for text in given if isinstance(text, str) and text.lower().endswith(IMAGES)]
+    if len(pictures) > len(given) / 2:
+        raise InputError(
+            f"X holds names of images ({listing(pictures[:1])}), which would be learned from as texts. Give the folder "
+            "of the images (its files are called as the items are), or an array of the images."
+        )
     empty = sum(is_missing(text) or not str(text).strip() for text in given)
     if empty:
         warn(f"{empty:,} of the {len(given):,} texts are empty: these items have no features.")

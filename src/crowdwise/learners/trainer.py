@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import os
 import time
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,18 +21,37 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise.core.numerics import Ints
+from crowdwise.data.votes import Votes
 from crowdwise.errors import DivergedError, InputError
-from crowdwise.learners.averaging import WeightAverage
+from crowdwise.learners import network_passes
 from crowdwise.learners.checkpoints import Checkpoint
 from crowdwise.learners.devices import seeded, tuned
 from crowdwise.learners.distributed import Processes
-from crowdwise.learners.head import Head
-from crowdwise.learners.inputs import Index
-from crowdwise.learners.optimisers import make_optimiser
-from crowdwise.learners.training_data import TrainingData
-from crowdwise.learners.training_loss import TrainingLoss
+from crowdwise.learners.head import Head, MixesVotes
+from crowdwise.learners.images import Images, augmented
+from crowdwise.learners.inference import Inference
+from crowdwise.learners.inputs import ArrayInputs, Index, Inputs, SparseRows, prepare
 from crowdwise.learners.training_settings import SCHEDULES, Callback, Epoch, TrainingSettings
-from crowdwise.learners.vote_edges import Edges
+from crowdwise.learners.vote_edges import Batch, Edges
+
+RESIDENT = 2**30
+"""The most bytes of inputs that stay whole, as float32, in the memory of the CPU."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What a network learns from. Row n of the inputs is item n of the votes.
+
+    Items without votes take no part in training. Items with known class (``gold``: N codes, -1 where unknown) are
+    trained on as if one more annotator, who is always right, had voted; with ``select="gold"`` they are left out of
+    training and choose the epoch instead. ``held_out`` are votes on the same items that measure every epoch.
+    """
+
+    inputs: Inputs
+    votes: Votes
+    held_out: Votes | None = None
+    gold: Ints | None = None
 
 
 @dataclass
@@ -42,21 +63,33 @@ class Run:
     best_state: dict[str, Tensor] | None = None
 
 
-class Trainer(TrainingLoss):
+class Trainer(Inference):
     """A network and a head in training. Both are trained in place.
 
     Make them under :func:`~crowdwise.learners.devices.seeded`, after ``torch.manual_seed``, for repeatable first
     weights.
     """
 
+    shares: np.random.Generator
+    """Draws the shares of mixtures; every epoch has its own."""
+
     def __init__(
         self, network: nn.Module, head: Head, data: TrainingData, settings: TrainingSettings, *, seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:  # fmt: skip
-        super().__init__(network, head, data, settings, device)
-        self.data, self.seed = data, seed
-        self.held_out = None if data.held_out is None else Edges.of(data.held_out, self.device)
+        super().__init__(network, head, settings, device)
+        self.data, self.inputs, self.seed = data, data.inputs, seed
+        if self.takes_sparse and isinstance(self.inputs, ArrayInputs) and self.inputs.sparse:
+            prepare(network)
+        self.resident = resident(self.inputs, self.device)
+        self.faster: network_passes.Forward | None = None
+        self.compiled = False
+        self.group = Processes()
+        self.edges = Edges.of(data.votes, self.device)
+        self.n_votes = np.diff(data.votes.indptr)
         gold = data.gold
+        self.gold = None if gold is None else torch.as_tensor(gold, dtype=torch.int64, device=self.device)
+        self.held_out = None if data.held_out is None else Edges.of(data.held_out, self.device)
         used = self.n_votes > 0
         if gold is not None:
             used = used & (gold < 0) if settings.select == "gold" else used | (gold >= 0)
@@ -242,3 +275,254 @@ class Trainer(TrainingLoss):
 
     def _make_optimiser(self) -> torch.optim.Optimizer:
         return make_optimiser(self.network, self.head, self.settings, self.device)
+
+    # ---------------------------------------------------------------- the loss of a batch
+
+    def _loss(self, index: Index, at: Tensor) -> Tensor:
+        """The head's loss on a batch, with what the settings add to it: known classes, mixtures, smooth labels."""
+        settings = self.settings
+        n_votes = int(self.n_votes[index].sum())
+        x = self._augmented(index, at)
+        if settings.mixup and isinstance(x, Tensor):
+            if self.mixes_votes and n_votes:
+                loss, logits = self._mixed_votes(index, at, x)
+            else:
+                loss, logits = self._mixed_items(at, x, n_votes)
+        else:
+            logits, hidden = self.forward(x)
+            loss = self._votes_loss(self.edges.batch(at, logits, hidden, n_votes))
+        if settings.label_smoothing:
+            even = -torch.log_softmax(logits, dim=1).mean()
+            loss = (1.0 - settings.label_smoothing) * loss + settings.label_smoothing * even
+        return loss
+
+    @property
+    def mixes_votes(self) -> bool:
+        """Whether a batch has a row for every vote."""
+        return bool(self.settings.mixup) and isinstance(self.head, MixesVotes)
+
+    @property
+    def sizes_vary(self) -> bool:
+        """Whether the size of a batch is not that of the settings."""
+        one_each = isinstance(self.head, MixesVotes) and self.head.votes_per_item == 1 and self.gold is None
+        return self.mixes_votes and not one_each
+
+    def _mixed_items(self, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
+        """Loss and logits of mixtures of two items, with one share for the batch."""
+        share = float(self.shares.beta(self.settings.mixup, self.settings.mixup))
+        order = torch.randperm(len(at), device=self.device)
+        logits, hidden = self.forward(torch.lerp(x[order], x, share))
+        one, other = (self._votes_loss(self.edges.batch(i, logits, hidden, n_votes)) for i in (at, at[order]))
+        return share * one + (1.0 - share) * other, logits
+
+    def _mixed_votes(self, index: Index, at: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and logits of mixtures of two votes, with a share for each; items of known class are not mixed."""
+        assert isinstance(self.head, MixesVotes)
+        n_votes, a = self.n_votes[index], self.settings.mixup
+        row, annotator, label, weight = self.edges.draw(at, n_votes, self.head.votes_per_item)
+        E = len(row)
+        share = torch.as_tensor(self.shares.beta(a, a, size=E), dtype=x.dtype)
+        share, order = share.to(self.device), torch.randperm(E, device=self.device)
+        whole = torch.lerp(x[row[order]], x[row], share.reshape(-1, *(1 for _ in x.shape[1:])))
+        gold = self.gold is not None and self.settings.select != "gold"
+        logits, hidden = self.forward(torch.cat([whole, x]) if gold else whole)
+        one, own = logits[:E], None if hidden is None else hidden[:E]
+        each = torch.arange(E, device=self.device)
+        votes = [
+            Batch(at[row[i]], one, own, each, annotator[i], label[i], weight[i].to(one.dtype)) for i in (each, order)
+        ]
+        loss = self.head.mixed_loss(votes[0], votes[1], share.to(one.dtype))
+        if gold:
+            rest = None if hidden is None else hidden[E:]
+            loss = loss + self._gold_loss(self.edges.batch(at, logits[E:], rest, int(n_votes.sum())))
+        return loss, one
+
+    def _votes_loss(self, batch: Batch) -> Tensor:
+        loss = self.head.loss(batch)
+        return loss if self.gold is None else loss + self._gold_loss(batch)
+
+    def _gold_loss(self, batch: Batch) -> Tensor:
+        """The cross-entropy of items with known class, each counted as one vote."""
+        if self.gold is None or self.settings.select == "gold":
+            return batch.logits.new_zeros(())
+        gold = self.gold[batch.index]
+        known = gold >= 0
+        said = self.head.predict_log_probs(batch).gather(1, gold.clamp_min(0)[:, None])[:, 0]
+        return -(said * known).sum() / len(batch)
+
+    # ---------------------------------------------------------------- the network's passes
+
+    def _hasten(self, order: Index) -> None:
+        """Compile or record the network's passes over a batch, where that is asked for; tried once."""
+        settings, hidden, varies = self.settings, self.head.needs_hidden, self.sizes_vary
+        asked = settings.compile or (settings.cuda_graphs and self.device.type == "cuda")
+        if self.compiled or self.head.network_frozen or not asked:
+            return
+        self.compiled = True
+        first = order[: settings.batch_size]
+        self._set_modes(len(first))
+        with seeded(self.device):
+            sample = self._augmented(first, torch.as_tensor(first, device=self.device))
+            sparse = not isinstance(sample, Tensor)
+            why = network_passes.why_not_compiled(
+                settings, len(order), sparse=sparse, processes=self.group.size, only_compiled=hidden or varies
+            )
+            if why or not isinstance(sample, Tensor):
+                warnings.warn(f"The network is called as it is, neither compiled nor recorded: {why}.", stacklevel=2)
+                return
+            self.faster = network_passes.faster_passes(
+                self.network, sample, settings, self.autocast, hidden=hidden, any_size=varies
+            )
+
+    def forward(self, x: Tensor | SparseRows) -> tuple[Tensor, Tensor | None]:
+        fits = self.sizes_vary or len(x) == self.settings.batch_size
+        if self.faster is not None and self.network.training and fits:
+            assert isinstance(x, Tensor)
+            logits, hidden = self.faster(x)
+            return logits.float(), None if hidden is None else hidden.float()
+        n, part = len(x), self.group.part(len(x)) if self.network.training else None
+        self.group.rows = None if part is None else (*part, n)
+        if part is None:
+            return super().forward(x)
+        logits, hidden = super().forward(x[slice(*part)])
+        return self.group.gathered(logits, n), None if hidden is None else self.group.gathered(hidden, n)
+
+    def log_probs(self, inputs: Inputs, index: Index | None = None) -> Tensor:
+        index = np.arange(len(inputs)) if index is None else index
+        part = self.group.part(len(index))
+        if part is None:
+            return super().log_probs(inputs, index)
+        return self.group.gathered(super().log_probs(inputs, index[slice(*part)]), len(index))
+
+    def vote_log_likelihood(self, edges: Edges, inputs: Inputs, index: Index | None = None) -> float:
+        index = np.arange(len(inputs)) if index is None else index
+        part = self.group.part(len(index))
+        total = super().vote_log_likelihood(edges, inputs, index if part is None else index[slice(*part)])
+        whole = torch.tensor(total, dtype=torch.float64, device=self.device)
+        return total if part is None else float(self.group.summed(whole))
+
+    def _augmented(self, index: Index, at: Tensor) -> Tensor | SparseRows:
+        """Inputs to train on."""
+        if isinstance(self.resident, Images):
+            return self.resident.read(at, self.settings.augment)
+        x = self.read(self.inputs, index) if self.resident is None else self.resident[at]
+        return augmented(x, self.settings.augment) if isinstance(x, Tensor) else x
+
+    def _set_modes(self, size: int) -> None:
+        self.network.train(not self.head.network_frozen)
+        self.head.train()
+        if size == 1:  # a batch of one has no deviation to normalise by
+            for module in self.network.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+
+    def read(self, inputs: Inputs, index: Index) -> Tensor | SparseRows:
+        if inputs is not self.inputs or self.resident is None:
+            return super().read(inputs, index)
+        at = torch.as_tensor(index, device=self.device)
+        return self.resident.read(at) if isinstance(self.resident, Images) else self.resident[at]
+
+
+def resident(inputs: Inputs, device: torch.device) -> Tensor | Images | None:
+    """The inputs on the device, where they fit there whole with room to spare; images of bytes as bytes."""
+    if not isinstance(inputs, ArrayInputs) or inputs.sparse or isinstance(inputs.array, np.memmap):
+        return None
+    room = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else RESIDENT
+    images = inputs.byte and len(inputs.shape) == 3
+    if len(inputs) * math.prod(inputs.shape) * (1 if images else 4) > room:
+        return None
+    if images:
+        return Images.of(inputs.array, inputs.last, device)
+    return inputs.rows(np.arange(len(inputs))).to(device)
+
+
+def make_optimiser(
+    network: nn.Module, head: Head, settings: TrainingSettings, device: torch.device
+) -> torch.optim.Optimizer:  # fmt: skip
+    """An optimiser with groups for the network, for what a head learns as slowly, and for the rest about annotators."""
+    slow, decay = head.slow_parameters(), head.slow_weight_decay
+    fast = [p for p in head.parameters() if all(p is not other for other in slow)]
+    groups = [
+        {"params": [*network.parameters()], "lr": settings.lr, "weight_decay": settings.weight_decay},
+        {"params": slow, "lr": settings.lr, "weight_decay": settings.weight_decay if decay is None else decay},
+        {"params": fast, "lr": settings.crowd_lr, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    made: torch.optim.Optimizer
+    if settings.optimiser == "sgd":
+        made = torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True, fused=device.type == "cuda")
+    else:
+        kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
+        made = kind(groups, lr=settings.lr, fused=device.type in ("cpu", "cuda"))
+    for group in made.param_groups:
+        group["rate"] = group["lr"]
+    return made
+
+
+class WeightAverage:
+    """average = decay * average + (1 - decay) * weights, after every step.
+
+    In the first steps the decay is smaller, (1 + step) / (10 + step), or the average would stay near the first weights.
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.decay, self.steps = decay, 0
+        self.own = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
+        self.average = {name: value.detach().clone() for name, value in self.own.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights after a step."""
+        decay = min(self.decay, (1.0 + self.steps) / (10.0 + self.steps))
+        self.steps += 1
+        torch._foreach_lerp_(list(self.average.values()), list(self.own.values()), 1.0 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Predict with the average, then train on with the weights."""
+        kept = {name: value.clone() for name, value in self.own.items()}
+        self.load()
+        try:
+            yield
+        finally:
+            self._set(kept)
+
+    def load(self) -> None:
+        """Give the network the average for its weights."""
+        self._set(self.average)
+
+    @torch.no_grad()
+    def _set(self, values: dict[str, Tensor]) -> None:
+        for name, value in values.items():
+            self.own[name].copy_(value)
+
+    def state(self) -> dict[str, Tensor]:
+        """For a checkpoint."""
+        return {"steps": torch.tensor(self.steps)} | self.average
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.steps = int(state["steps"])
+        for name, value in self.average.items():
+            value.copy_(state[name])
+
+
+class Stages:
+    """Several trainings one after another, reported as one: epochs are numbered through, a callback may end all."""
+
+    def __init__(self, epochs: int, callback: Callback | None) -> None:
+        self.epochs, self.callback = epochs, callback
+        self.history: list[Epoch] = []
+        self.ended = False
+
+    def run(self, trainer: Trainer, checkpoint: str | os.PathLike[str] | None = None) -> None:
+        """One more training."""
+        before = len(self.history)
+
+        def numbered(epoch: Epoch) -> Epoch:
+            return replace(epoch, epoch=before + epoch.epoch, epochs=self.epochs)
+
+        def report(epoch: Epoch) -> bool:
+            self.ended = self.callback is not None and self.callback(numbered(epoch)) is True
+            return self.ended
+
+        self.history += [numbered(epoch) for epoch in trainer.run(report, checkpoint)]
