@@ -32,7 +32,7 @@ def load(name, seed):
     import crowdwise as cw
 
     if name == "digits":
-        from crowdwise.bench.digits import digits_crowd
+        from crowdwise.bench.runs import digits_crowd
 
         crowd = digits_crowd(seed)
         return crowd.features["x_train"], crowd.votes.with_truth(crowd.truth)

@@ -23,7 +23,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise.errors import CrowdwiseError
-from crowdwise.methods import entropy_crowd_svm, entropy_minimax, moments_counts, skills_graph
+from crowdwise.methods import entropy_crowd_svm, entropy_minimax, moments_tensor, skills_graph
 
 BUDGET = 40.0
 """Processor seconds for all fits of a method."""
@@ -56,7 +56,7 @@ COSTS = {
     "symnmf": MOMENTS,
     "tensor": (
         "triples of votes on an item to count, then K for each different triple of (annotator, label) per sweep",
-        f"more than {moments_counts.VOTE_TRIPLES:,} triples of votes, or {moments_counts.CELLS:,} different ones",
+        f"more than {moments_tensor.VOTE_TRIPLES:,} triples of votes, or {moments_tensor.CELLS:,} different ones",
     ),
     "m3v": ("votes, and passes of the dual that grow with the crowd: 15 s for 500,000 votes", "nothing"),
     "crowd-svm": (

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from crowdwise.core.em import Params
-from crowdwise.data.blocks import ROWS
+from crowdwise.data.packing import BLOCK_ROWS
 from crowdwise.spark import aggregate, spark_parts, spark_table
 
 K, VOTES_PER_ITEM = 5, 5
@@ -97,7 +97,7 @@ def packing(df: Any, tasks: int | None = None) -> tuple[spark_parts.SparkParts, 
     votes = spark_table.read_table(df, dict.fromkeys(("item", "annotator", "label", "weight")))
     names = spark_table.find_names(votes, None, False)
     parts = spark_parts.pack_parts(
-        votes, names, None, rows_per_block=ROWS, tasks=tasks, on_duplicate="error", staging=None
+        votes, names, None, rows_per_block=BLOCK_ROWS, tasks=tasks, on_duplicate="error", staging=None
     )
     return parts, time.perf_counter() - began
 

@@ -20,7 +20,7 @@ import numpy as np
 import crowdwise as cw
 from crowdwise.core.dependence import correct, votes_per_item
 from crowdwise.core.vote_parts import VoteParts, resolve
-from crowdwise.learners import ensemble_cross_fit
+from crowdwise.learners import ensemble
 from crowdwise.learners import held_out_votes as held
 
 SETS = (
@@ -52,17 +52,17 @@ def load(inputs, data, seed):
 def predictions(x, votes, seed, settings):
     """What networks say of items that they have not seen, as they say it; the folds."""
     kept = []
-    scored = ensemble_cross_fit.scored
+    scored = ensemble.scored
 
     def keep(p, judges, fold):
         kept.append((p, fold))
         return scored(p, judges, fold)
 
-    ensemble_cross_fit.scored = keep
+    ensemble.scored = keep
     try:
         cw.Ensemble(candidates=("max-mig",), rounds=0, random_state=seed, **settings).cross_fit(x, votes)
     finally:
-        ensemble_cross_fit.scored = scored
+        ensemble.scored = scored
     return kept[0]
 
 

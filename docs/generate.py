@@ -219,7 +219,7 @@ def route_table() -> str:
     from crowdwise.server.caller import Needs
 
     rows = []
-    for route in (route for module in ROUTERS for route in module.router.routes):
+    for route in (route for router in ROUTERS for route in router.routes):
         roles = [part.call.roles for part in route.dependant.dependencies if isinstance(part.call, Needs)]
         if route.path.startswith("/api/v1") and roles:
             words = " ".join(inspect.cleandoc(route.endpoint.__doc__ or "").split("\n\n")[0].split())
@@ -315,7 +315,7 @@ def draw_demo() -> None:
     from rich.console import Console
     from rich.terminal_theme import MONOKAI
 
-    from crowdwise.cli.cmd_demo import run
+    from crowdwise.cli.cmd_trying import run
 
     looks = {"highlight": False, "force_terminal": True, "color_system": "truecolor", "no_color": False}
     screen = Console(record=True, width=PICTURE, height=60, file=io.StringIO(), **looks)  # type: ignore[arg-type]

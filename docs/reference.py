@@ -51,7 +51,12 @@ PAGES = (
         ("api", "out_of_core", "registry", "saved", "spark"),
         "From answers to a result in one call.",
     ),
-    Page("tables", "Tables and files", ("data", "reading"), "Answers of annotators as tables, and how files are read."),
+    Page(
+        "tables",
+        "Tables and files",
+        ("data", "reading", "file_check"),
+        "Answers of annotators as tables, and how files are read.",
+    ),
     Page(
         "tools", "Annotation tools", ("importers", "exporters"), "Exports of annotation tools, and labels back to them."
     ),

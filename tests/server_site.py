@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.app import create_app
 from crowdwise.server.configuration import Configuration
-from crowdwise.server.http_protocol import LimitedProtocol
+from crowdwise.server.running import uvicorn_options
 from crowdwise.server.service import Service
 
 CLASSES = ["wren", "robin"]
@@ -91,12 +91,9 @@ def listening(configuration: Configuration) -> Iterator[tuple[str, str, Service]
     """A server in a thread on a port of its own: its address, the secret of an admin, and its service."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    app = create_app(replace(configuration, port=port))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1, http=LimitedProtocol
-        )
-    )
+    configuration = replace(configuration, port=port)
+    app = create_app(configuration)
+    server = uvicorn.Server(uvicorn.Config(app, **uvicorn_options(configuration) | {"timeout_graceful_shutdown": 1}))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until = time.monotonic() + 60

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 import crowdwise
+from crowdwise import registry
 from crowdwise.registry import ANSWER_TYPES, VOTES
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "crowdwise"
@@ -29,7 +30,7 @@ BASE = {"errors", "kernels", "data"}
 MODEL = BASE | {"core"}
 FITS = MODEL | {"online", "methods", "answers", "learners", "registry"}
 BELOW = FITS | {"simulate", "metrics", "trust", "active", "store", "report", "importers", "exporters", "reading", "api"}
-BELOW |= {"saved", "out_of_core", "item_inputs"}
+BELOW |= {"saved", "out_of_core", "item_inputs", "file_check"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
@@ -50,6 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "importers": BASE | {"registry"},
     "exporters": BASE,
     "reading": BASE | {"registry", "importers"},
+    "file_check": BASE | {"registry", "importers", "reading"},
     "item_inputs": BASE | {"registry", "importers", "reading", "learners"},
     "api": (BELOW - {"api"}) | {"spark"},
     "label_studio": BELOW,
@@ -65,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": BELOW | {"bench", "cli", "spark", "client", "testing"},
 }
-KINDS = {"votes", "ratings", "comparisons", "rankings", "similarities", "label_sets", "tags", "graph"}
+KINDS = {kind.prefix for kind in registry.ANSWER_TYPES.values()}
 """Answer types: the only file names that several folders may share."""
 
 

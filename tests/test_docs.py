@@ -34,7 +34,7 @@ from typer.testing import CliRunner
 
 import crowdwise
 from crowdwise import api, registry
-from crowdwise.bench.digits import SHOWN
+from crowdwise.bench.runs import SHOWN
 from crowdwise.cli.main import app
 from crowdwise.cli.show_aggregate import facts
 

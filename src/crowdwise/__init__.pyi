@@ -14,6 +14,7 @@ from crowdwise import spark as spark
 from crowdwise import store as store
 from crowdwise import testing as testing
 from crowdwise import trust as trust
+from crowdwise.answers.comparisons_judges import judge_panels as judge_panels
 from crowdwise.answers.comparisons_judges import judge_table as judge_table
 from crowdwise.answers.comparisons_leaderboard import Ranking as Ranking
 from crowdwise.answers.comparisons_preferences import preference_weights as preference_weights
@@ -24,6 +25,7 @@ from crowdwise.answers.similarities_crowd_clustering import Clustering as Cluste
 from crowdwise.answers.tags_result import TagConsensus as TagConsensus
 from crowdwise.api import aggregate as aggregate
 from crowdwise.api import compare as compare
+from crowdwise.api import estimate as estimate
 from crowdwise.api import fit as fit
 from crowdwise.client import Client as Client
 from crowdwise.core.consensus import Consensus as Consensus
@@ -51,8 +53,10 @@ from crowdwise.data.votes import read_truth as read_truth
 from crowdwise.data.votes import read_votes as read_votes
 from crowdwise.exporters.write_labels import to_dataset as to_dataset
 from crowdwise.exporters.write_labels import write_labels as write_labels
+from crowdwise.file_check import FileCheck as FileCheck
+from crowdwise.file_check import check as check
 from crowdwise.importers.export import Export as Export
-from crowdwise.importers.read_export import read_export as read_export
+from crowdwise.importers.export import read_export as read_export
 from crowdwise.learners.classifier import CrowdClassifier as CrowdClassifier
 from crowdwise.learners.classifier import load_learner as load_learner
 from crowdwise.learners.comparisons_dpo import dpo_loss as dpo_loss
@@ -77,10 +81,13 @@ from crowdwise.report.page import write_report as write_report
 from crowdwise.saved import load as load
 from crowdwise.store.campaign import Campaign as Campaign
 from crowdwise.trust.agreement import agreement as agreement
+from crowdwise.trust.alternative_test import AlternativeTest as AlternativeTest
+from crowdwise.trust.alternative_test import alternative_test as alternative_test
 from crowdwise.trust.annotators import coverage_table as coverage_table
 from crowdwise.trust.certificate import Certificate as Certificate
 from crowdwise.trust.certificate import certify as certify
 from crowdwise.trust.certificate import draw_for_gold as draw_for_gold
+from crowdwise.trust.estimates import PopulationEstimates as PopulationEstimates
 
 __version__: str
 __all__: list[str]

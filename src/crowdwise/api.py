@@ -16,19 +16,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from crowdwise import kernels, registry
 from crowdwise.core.constraints import fixed_seed, is_number
 from crowdwise.core.em import check_engine
 from crowdwise.core.progress_bar import shown
+from crowdwise.core.result import Result
 from crowdwise.data.vote_files import is_large, several
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, either, suggestion
-from crowdwise.item_inputs import check_inputs, inputs_of, is_auto, own_inputs
-from crowdwise.reading import AUTO, Answers, Opened
+from crowdwise.item_inputs import check_inputs, column_of, inputs_of, is_auto, own_inputs
+from crowdwise.reading import AUTO, Answers, Opened, was_read
 
 if TYPE_CHECKING:
     from crowdwise.core.loop import Callback
     from crowdwise.metrics import Estimate
+    from crowdwise.trust.estimates import PopulationEstimates, What
     from crowdwise.trust.method_comparison import Comparison
 
 ENGINES = ("auto", "memory", "stream", "cuda")
@@ -92,7 +96,8 @@ def aggregate(
         Show the progress: a bar in a terminal or a notebook, lines elsewhere.
     **options
         Parameters of the method; and, of a dataframe or a file, how it is read: ``label="sentiment"``,
-        ``on_missing="drop"`` and whatever else :meth:`~crowdwise.Votes.from_frame` and
+        ``on_missing="drop"``, ``label_map="labels.csv"``, ``normalise_labels=True``, ``exclude`` (annotators to leave
+        out: their names, or a file of them) and whatever else :meth:`~crowdwise.Votes.from_frame` and
         :func:`~crowdwise.read_votes` (and their like of other answer types) take. With ``out`` also those of
         :func:`crowdwise.out_of_core.aggregate_files`.
 
@@ -344,7 +349,7 @@ def _prepared(
         found = replace(found, answer_type=answer_type)
     answer_type = found.answer_type
     if entry is None:
-        entry = registry.find(registry.default_method(answer_type, len(found.table.annotators)), answer_type)
+        entry = registry.find(registry.default_method(answer_type), answer_type)
         model = entry.create(**(params or {}))
     if graph is not None and entry.answer_type != registry.LINKED:
         raise ParameterError(f"{entry.key} does not look at a graph: leave it out, or use graph-crowd.")
@@ -401,6 +406,115 @@ def compare(
         table, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
         progress=progress, **({} if max_votes is None else {"max_votes": max_votes}),
     )  # fmt: skip
+
+
+def estimate(
+    answers: Any, what: What = "share", *, gold: Any = None, by: Any = None, positive: Any = None,
+    probability: Any = None, covariates: Any = None, error_rates: Any = None, beyond: bool = False,
+    level: float = 0.95, method: str | None = None, folds: int | None = None, random_state: int = 0, **options: Any,
+) -> PopulationEstimates:  # fmt: skip
+    """Figures of all items, with intervals that hold whatever the bias of annotators or judges.
+
+    Some items, drawn at random, have gold labels. The method predicts all items without them; the error of its
+    predictions on the gold items is taken off (prediction-powered inference). See ``docs/estimates.md``.
+
+    Parameters
+    ----------
+    answers
+        As in :func:`aggregate`: votes or ratings; or what it returned for them.
+    what
+        ``"share"`` of each class, ``"mean"`` of numbers, ``"difference"`` of either between groups, or coefficients of
+        labels on ``covariates``: ``"ols"``, ``"logistic"``.
+    gold
+        The truth of the items that were drawn: a mapping from item to class or number, or a file. Without any, the
+        model's figures have no interval.
+    by
+        Groups of items (systems, sources): a mapping from item to group, one per item, or a column of the file.
+    positive
+        The class whose share alone is asked for; for differences and regressions of two classes, the second.
+    probability
+        Where gold items were not drawn alike: with which probability each was (a mapping, or N numbers).
+    covariates
+        For regressions: name -> values of items; or names of columns of the file.
+    error_rates
+        Instead of gold: K x K counts (or rates) of labels for each true class, measured elsewhere.
+    beyond
+        Whether the figure is that of the population these items were drawn from, rather than of these items.
+    level
+        That of the intervals.
+    method
+        As in :func:`aggregate`.
+    folds
+        Fit with gold, too, in so many folds: each gold label corrects a fit that did not see it.
+    random_state
+        Of the folds.
+    **options
+        Parameters of the method and options of the reader, as in :func:`aggregate`.
+
+    Examples
+    --------
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.one_coin(2000, n_annotators=30, votes_per_item=5, random_state=0)
+    >>> consensus = cw.aggregate(crowd.votes)
+    >>> gold = {item: crowd.votes.classes[crowd.truth[item]] for item in cw.draw_for_gold(consensus, 200).tolist()}
+    >>> found = cw.estimate(consensus, gold=gold, positive=1)
+    >>> bool(found[1].low < (crowd.truth == 1).mean() < found[1].high), found.narrower < 0.9
+    (True, True)
+    """
+    from crowdwise.trust import estimates
+
+    prediction = None
+    if isinstance(answers, Result):
+        if method is not None or folds is not None or options:
+            raise ParameterError("method, folds and options: the answers were fitted already. Give them to that fit.")
+        result = answers
+    else:
+        if isinstance(answers, Opened):
+            opened, params = answers, options
+        else:
+            numbers = what == "mean" and method is None and not was_read(answers)
+            opened = Opened(answers, registry.NUMBERS if numbers else None, method, options)
+            params = opened.split_options()
+        by, covariates = _columns_of(opened, by), _columns_of(opened, covariates)
+        fitted = fit(opened, params=params)
+        result, gold = fitted.result, fitted.table.truth_of(gold)
+        if folds is not None:
+            prediction = _cross_fitted(fitted, params, gold, folds, random_state)
+    return estimates.estimate(
+        result, what, gold=gold, by=by, positive=positive, probability=probability, covariates=covariates,
+        error_rates=error_rates, beyond=beyond, level=level, prediction=prediction,
+    )  # fmt: skip
+
+
+def _columns_of(opened: Opened, asked: Any) -> Any:
+    """Values by item of a column that is named (of several: by name); anything else as it is."""
+    if isinstance(asked, str):
+        return column_of(opened, asked)
+    if isinstance(asked, (list, tuple)) and asked and all(isinstance(name, str) for name in asked):
+        return {name: column_of(opened, name, numbers=True) for name in asked}
+    return asked
+
+
+def _cross_fitted(fitted: Fitted, params: Mapping[str, Any], gold: Any, folds: int, random_state: int) -> Any:
+    """N x K probabilities by fits with the gold labels of all folds but one: that of the item, or the mean of all."""
+    votes = fitted.table
+    if not isinstance(votes, Votes) or gold is None:
+        raise ParameterError("folds: only votes can be fitted with gold labels, and some must be given.")
+    codes = votes.encode_truth(gold)
+    known = np.flatnonzero(codes >= 0)
+    if not 2 <= folds <= len(known):
+        raise ParameterError(f"folds={folds}: expected 2 to {len(known)}, the number of gold labels.")
+    fold = np.random.default_rng(random_state).permutation(len(known)) % folds
+    out = np.zeros((len(votes), votes.n_classes))
+    own = np.empty((len(known), votes.n_classes))
+    for k in range(folds):
+        seen = codes.copy()
+        seen[known[fold == k]] = -1
+        q = fit(votes, fitted.method, params, gold=seen).result.corrected_posterior
+        out += q / folds
+        own[fold == k] = q[known[fold == k]]
+    out[known] = own
+    return out
 
 
 def compared(methods: str | Iterable[str]) -> list[str]:

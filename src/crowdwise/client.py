@@ -22,11 +22,14 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from crowdwise import errors
 from crowdwise.errors import CrowdwiseError, InputError, OutputError, ParameterError, several_names
+
+if TYPE_CHECKING:
+    from crowdwise.store.intake import Receipt
 
 BUSY = (429, 502, 503, 504)
 """Answers after which a call is repeated: nothing was done."""
@@ -35,19 +38,11 @@ BULK = 5_000
 TOKEN = "CROWDWISE_TOKEN"
 """The variable of the token, where none is given."""
 
-__all__ = ["AccessError", "Client", "RemoteCampaign", "RemoteQuestion", "RemoteReceipt"]
+__all__ = ["AccessError", "Client", "RemoteCampaign", "RemoteQuestion"]
 
 
 class AccessError(CrowdwiseError):
     """The server does not let the token do this."""
-
-
-@dataclass(frozen=True)
-class RemoteReceipt:
-    """What became of votes that were added. All of it is on the server's disk."""
-
-    added: int
-    repeated: int
 
 
 @dataclass(frozen=True)
@@ -252,10 +247,10 @@ class RemoteCampaign:
         """Delete the campaign with all its votes."""
         self._call("DELETE", "", query={"confirm": self.name})
 
-    def add(self, votes: Any, ids: Sequence[Any] | None = None) -> RemoteReceipt:
+    def add(self, votes: Any, ids: Sequence[Any] | None = None) -> Receipt:
         """Add votes, as :meth:`crowdwise.Campaign.add` takes them; up to 5,000 are added all or none. Without ids they
         are identified by item and annotator."""
-        from crowdwise.store.intake import read_rows
+        from crowdwise.store.intake import Receipt, read_rows
 
         rows, found = read_rows(votes)
         ids = found if ids is None else list(ids)
@@ -269,7 +264,7 @@ class RemoteCampaign:
             ]
             receipt = self._call("POST", "/votes", {"votes": some}, repeatable=True)
             added, repeated = added + receipt["added"], repeated + receipt["repeated"]
-        return RemoteReceipt(added, repeated)
+        return Receipt(added, repeated)
 
     def vote(self, question: RemoteQuestion, answer: Any, *, seconds: float | None = None) -> dict[str, Any]:
         """Answer a question; with ``feedback`` where the campaign gives it."""

@@ -9,7 +9,7 @@ Every message says what was found, where, what was expected, and what to do abou
 ... )
 >>> print(twice)
 Rows 3 and 8: 'ann' labelled 'a' twice. Keep one with on_duplicate='first' or 'last'.
->>> twice.worded(lambda option: f"--{option.name.replace('_', '-')} {option.choice()}")
+>>> twice.for_cli(lambda option: f"--{option.name.replace('_', '-')} {option.choice()}")
 "Rows 3 and 8: 'ann' labelled 'a' twice. Keep one with --on-duplicate first or last."
 """
 
@@ -69,7 +69,7 @@ class Remedy:
     def __str__(self) -> str:
         return self.text.format(*self.options)
 
-    def worded(self, spell: Callable[[Option], str | None]) -> str:
+    def for_cli(self, spell: Callable[[Option], str | None]) -> str:
         """The remedy for the command line; ``spell`` words an option, or gives ``None`` where there is no such."""
         spelled = [spell(option) for option in self.options]
         if None in spelled or (self.command is not None and not self.options):
@@ -77,7 +77,7 @@ class Remedy:
         return self.text.format(*spelled)
 
 
-class Worded(Exception):
+class UserFacingError(Exception):
     """What is said in Python and on the command line, each in its own words.
 
     ``message`` says what is wrong (``about`` which argument, where it is about one), ``remedies`` what to do about it;
@@ -92,14 +92,14 @@ class Worded(Exception):
         subject = "" if about is None else f"{about}: "
         super().__init__(" ".join(filter(None, (f"{subject}{message}", *map(str, self.remedies)))))
 
-    def worded(self, spell: Callable[[Option], str | None]) -> str:
-        """The same for the command line, see :meth:`Remedy.worded`."""
+    def for_cli(self, spell: Callable[[Option], str | None]) -> str:
+        """The same for the command line, see :meth:`Remedy.for_cli`."""
         subject = "" if self.about is None else f"{spell(self.about) or self.about}: "
-        remedies = (remedy.worded(spell) for remedy in self.remedies)
+        remedies = (remedy.for_cli(spell) for remedy in self.remedies)
         return " ".join(filter(None, (f"{subject}{self.message}", *remedies)))
 
 
-class CrowdwiseError(Worded):
+class CrowdwiseError(UserFacingError):
     """The root: catch this to catch everything crowdwise raises on purpose.
 
     >>> print(ParameterError("expected a number above 0.", about=Setting("tol", -1)))
@@ -124,7 +124,11 @@ class LabelError(InputError):
 
 
 class DuplicateError(InputError):
-    """The same annotator labelled the same item more than once."""
+    """The same annotator labelled the same item more than once. Of the repeated rows ``identical`` say what the one
+    before says, and ``conflicting`` something else, where that is known."""
+
+    identical: int | None = None
+    conflicting: int | None = None
 
 
 class SizeError(InputError, MemoryError):
@@ -163,7 +167,7 @@ class InternalError(CrowdwiseError, RuntimeError):
     """A mistake in crowdwise itself: please report it. What went wrong is its ``__cause__``."""
 
 
-class InputWarning(Worded, UserWarning):
+class InputWarning(UserFacingError, UserWarning):
     """Part of the data was left out, or may not be what it was taken for."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,18 @@ def texts_of(source: Opened, column: str, features: Any = None) -> Features:
         if file is None:
             raise ReadError(f"{place} has no table of items to read texts from: expected items.csv or texts.csv in it.")
     return read_texts(file, column, source.reading.get("item") if features is None else None)
+
+
+def column_of(source: Opened | str | os.PathLike[str], column: str, numbers: bool = False) -> dict[Any, Any]:
+    """Item -> its value in a column of a file, of the file of answers, or of the table of items of a folder: text; with
+    ``numbers``, numbers where all are."""
+    from crowdwise.data.features import read_texts
+
+    found = texts_of(source, column) if isinstance(source, Opened) else read_texts(source, column)
+    values = found.x.tolist()
+    with suppress(ValueError):
+        values = [float(value) for value in values] if numbers else values
+    return dict(zip(range(len(values)) if found.names is None else found.names.tolist(), values, strict=True))
 
 
 def inputs_of(answers: Answers, inputs: Any) -> tuple[Any, tuple[Any, Any] | None]:

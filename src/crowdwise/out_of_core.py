@@ -28,12 +28,25 @@ from crowdwise.core.progress_bar import Passes, Stage, Timetable, shown_stages
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data import encoding
 from crowdwise.data.boundary import foreign, guarded, reading
-from crowdwise.data.consensus_files import ABOUT, ABOUT_FILE, ANNOTATORS, ITEMS, PART, ConsensusFiles
-from crowdwise.data.folders import check_target, replacing, write_whole
+from crowdwise.data.folders import check_shapes, check_target, read_saved, replacing, write_whole
 from crowdwise.data.frames import make_frame
 from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
-from crowdwise.data.saved_files import check_shapes, read_saved
-from crowdwise.data.vote_files import PARQUET, SMALL_FILE, TEXT, bytes_in, files_of, memory_needed, scan, several
+from crowdwise.data.vote_files import (
+    ABOUT,
+    ABOUT_FILE,
+    ANNOTATORS,
+    ITEMS,
+    PARQUET,
+    PART,
+    SMALL_FILE,
+    TEXT,
+    ConsensusFiles,
+    bytes_in,
+    files_of,
+    memory_needed,
+    scan,
+    several,
+)
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, OutputError, ParameterError, ReadError, Remedy, SizeError
 from crowdwise.reading import Opened, check_labels

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
-from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, Remedy, warn
+from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, Remedy, listing, warn
 
 if TYPE_CHECKING:
     from crowdwise.data.dataset import Dataset
@@ -57,12 +57,14 @@ class Opened:
         The key of the method, which says what answers it is for.
     reading
         Options of the reader: names of columns, and the others. Of an export, ``question`` is one of its questions.
+        ``exclude``: annotators to leave out, their names or a file of them.
     """
 
     def __init__(
         self, source: Any, asked: str | None = None, method: str | None = None, reading: Mapping[str, Any] | None = None
     ) -> None:
         self.source, self.method, self.reading = source, method, dict(reading or {})
+        self.exclude = self.reading.pop("exclude", None)
         self.asked = None if asked in (None, AUTO) else registry.answer_type(str(asked))
         self.scales = asked == AUTO and method is None
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
@@ -96,7 +98,7 @@ class Opened:
             return None
         if self._has_plain_columns:
             return None
-        from crowdwise.importers.read_export import recognise
+        from crowdwise.importers.export import recognise
 
         return recognise(self.file or self.path)
 
@@ -105,7 +107,7 @@ class Opened:
         """The export, read."""
         if self.tool is None:
             return None
-        from crowdwise.importers.read_export import read_export
+        from crowdwise.importers.export import read_export
 
         return read_export(self.file or self.path, self.tool)
 
@@ -158,6 +160,11 @@ class Opened:
 
     @cached_property
     def answers(self) -> Answers:
+        """The answers, without the annotators that are to be left out."""
+        found = self._answers()
+        return found if self.exclude is None else _without(found, names_in(self.exclude))
+
+    def _answers(self) -> Answers:
         """The answers. Where nothing says that they are classes, labels that look like numbers on a scale, texts or ids
         are an error; ``"auto"`` takes the numbers for ratings."""
         answer_type, options = self.answer_type, dict(self.reading)
@@ -190,6 +197,16 @@ class Opened:
         other.asked = answer_type
         for name in ("guess", "answer_type", "answers"):
             other.__dict__.pop(name, None)
+        return other
+
+    def with_option(self, name: str, value: Any) -> Opened:
+        """The same source, read with one more option; its file is not opened again."""
+        if name == "answer_type":
+            return self.as_type(registry.answer_type(str(value)))
+        other = self.as_type(self.asked) if self.asked is not None else copy(self)
+        other.reading = {**self.reading, name: value}
+        for part in ("guess", "answer_type", "answers"):
+            other.__dict__.pop(part, None)
         return other
 
     def split_options(self) -> dict[str, Any]:
@@ -234,7 +251,7 @@ class Opened:
         if answer_type == registry.VOTES:
             if not path.is_dir():
                 votes = table.read(self.file, **options)
-                data = Dataset(path.name, votes, file=path, item_column=options.get("item"))
+                data = Dataset(path.name, votes, file=self.file, item_column=options.get("item"))
             elif self.file is None and (path / "consensus.json").is_file():
                 raise InputError(
                     f"{path} holds a saved consensus, not votes.",
@@ -253,6 +270,45 @@ class Opened:
 def read(source: Any, answers: str | None = None, *, reading: Mapping[str, Any] | None = None) -> Answers:
     """Answers from a table, a dataframe, a file or a dataset folder; the type as in :func:`aggregate`."""
     return Opened(source, answers, reading=reading).answers
+
+
+def names_in(names: Any) -> list[Any]:
+    """Names of annotators from a list, or from a file: a name on each line, or a table with a column of annotators."""
+    if not isinstance(names, (str, os.PathLike)):
+        return list(names)
+    from crowdwise.data.columns import find
+    from crowdwise.data.files import TableFile
+
+    file = TableFile(Path(names))
+    text = bytes(file.content).decode("utf-8-sig", "replace") if file.kind == "csv" else ""
+    lines = [line.strip().strip('"') for line in text.splitlines() if line.strip()]
+    if lines and find([part.strip() for part in lines[0].split(file.found_separator)], "annotator") is None:
+        if any(file.found_separator in line for line in lines):
+            raise ColumnError(
+                f"{names}: expected a column of annotators, such as 'annotator', or one name on each line."
+            )
+        return lines
+    table = file.read()[0]
+    column = find(table.columns, "annotator")
+    if column is None:
+        raise ColumnError(
+            f"{names}: expected a column of annotators, such as 'annotator'; it has {listing(table.columns)}."
+        )
+    return table[column].drop_nulls().unique(maintain_order=True).to_list()
+
+
+def _without(found: Answers, names: list[Any]) -> Answers:
+    """Answers without those of some annotators; names that are not there are said."""
+    known = {str(name): name for name in found.table.annotators.tolist()}
+    unknown = [name for name in names if str(name).strip() not in known]
+    if unknown:
+        warn(f"No annotator is called {listing(unknown)}, of {len(names):,} to leave out.")
+    chosen = [known[str(name).strip()] for name in names if str(name).strip() in known]
+    if len(chosen) == len(known):
+        raise InputError(f"No answers: all {len(known):,} annotators are to be left out.")
+    table = found.table.without(chosen) if chosen else found.table
+    data = None if found.dataset is None else replace(found.dataset, votes=table)
+    return replace(found, table=table, dataset=data)
 
 
 def _exported(
@@ -294,20 +350,20 @@ def check_labels(
 ) -> bool:
     """Whether to take labels for ratings, where these may be (``scales``). Labels that do not look like classes are an
     error or a warning. ``votes`` may be some of ``n_votes``; ``named``: the user named the column of labels."""
-    from crowdwise.data import label_checks
+    from crowdwise.data import guess
 
     if votes is None:
         return False
-    scale = label_checks.scale_of(votes)
+    scale = guess.scale_of(votes)
     if scale is None:
-        label_checks.check_classes(votes, named, n_votes)
+        guess.check_classes(votes, named, n_votes)
     elif scales:
         warn(f"Read as ratings: {scale.words}.")
         return True
     elif scale.certain and method is None:
-        raise InputError(f"{scale.words[:1].upper()}{scale.words[1:]}: ratings?", remedy=label_checks.AS_NUMBERS)
+        raise InputError(f"{scale.words[:1].upper()}{scale.words[1:]}: ratings?", remedy=guess.AS_NUMBERS)
     else:
-        warn(f"Read as votes, and {scale.words}.", remedy=label_checks.AS_NUMBERS)
+        warn(f"Read as votes, and {scale.words}.", remedy=guess.AS_NUMBERS)
     return False
 
 

@@ -21,8 +21,10 @@ MAX_SECONDS = 300.0
 """How long a method for votes may learn from inputs, by default."""
 COMPARED = ("auto", "anchored", "majority", "wawa", "one-coin", "dawid-skene", "ibcc", "mace", "glad")
 """The methods that are compared by default: the default method, and a quick one of each family."""
-VOTES, NUMBERS, LINKED = "votes", "ratings", "graph"
-"""The answer types that labels, numbers on a scale, and votes with a graph are taken for where no type is named."""
+VOTES, NUMBERS, LINKED, SETS = "votes", "ratings", "graph", "label-sets"
+"""The types that labels, numbers on a scale, votes with a graph and several labels are, where none is named."""
+BY_GROUP = "group-conditional"
+"""The method with a confusion matrix for every annotator and group of items."""
 ONE_CLASS, CLASSES, NUMBER, PAIR = "one class", "classes", "number", "pair"
 """Forms of a question on the server."""
 
@@ -37,11 +39,11 @@ class AnswerType(NamedTuple):
     """One type of answers. To add one: its line below, and what the targets (``module:name``) name.
 
     ``says`` is what an annotator says, ``table`` the class of its table, ``result`` that of results, ``traits`` the
-    class of everything that is particular to it (:class:`~crowdwise.answer_types.base.AnswerRules`). ``single`` is the
-    default method where there is one annotator: reliability cannot be estimated from one. ``column`` is what the table
-    calls the answer; ``guessed`` lists columns that show, beside an item and an annotator, that a file holds such
-    answers. ``scores``: the truth is a score for each item, not an answer. ``form``: how the server asks for it; empty
-    where it does not. ``package`` is what the targets are below.
+    class of everything that is particular to it (:class:`~crowdwise.answer_types.base.AnswerRules`). ``column`` is what
+    the table calls the answer; ``guessed`` lists columns that show, beside an item and an annotator, that a file holds
+    such answers. ``scores``: the truth is a score for each item, not an answer. ``form``: how the server asks for it;
+    empty where it does not. ``simulated``: functions (or a dict of them) that simulate such answers. ``package`` is
+    what the targets are below.
     """
 
     name: str
@@ -51,11 +53,11 @@ class AnswerType(NamedTuple):
     traits: str
     default: str
     aliases: tuple[str, ...] = ()
-    single: str = ""
     column: str = "label"
     guessed: tuple[str, ...] = ()
     scores: bool = False
     form: str = ""
+    simulated: tuple[str, ...] = ()
     package: str = "crowdwise"
 
     @property
@@ -76,45 +78,66 @@ class AnswerType(NamedTuple):
 _TYPES = (
     AnswerType(
         "votes", "one class of a few", "data.votes:Votes", "core.consensus:Consensus", "answer_types.votes:VoteRules",
-        DEFAULT, ("classes",), form=ONE_CLASS,
+        DEFAULT, ("classes",), form=ONE_CLASS, simulated=("simulate:SCENARIOS",),
     ),
     AnswerType(
         "ratings", "a number on a scale", "data.ratings:Ratings", "core.result:Estimates",
         "answer_types.ratings:RatingRules", "gaussian", ("numbers",), column="value",
-        form=NUMBER,
+        form=NUMBER, simulated=("simulate:ratings",),
     ),
     AnswerType(
         "ordinal", "one class of an ordered few", "data.votes:Votes", "core.consensus:Consensus",
         "answer_types.votes:OrdinalRules", "ordinal-dawid-skene", ("grades",),
-        form=ONE_CLASS,
+        form=ONE_CLASS, simulated=("simulate:ordinal",),
     ),
     AnswerType(
         "comparisons", "which of two is better", "data.comparisons:Comparisons",
         "answers.comparisons_leaderboard:Ranking", "answer_types.comparisons:ComparisonRules",
-        "crowd-bt", ("pairs",), single="bradley-terry", column="outcome",
-        scores=True, form=PAIR,
+        "judge-bt", ("pairs",), column="outcome",
+        scores=True, form=PAIR, simulated=("simulate:comparisons",),
     ),
     AnswerType(
         "rankings", "several items in order", "data.rankings:Rankings", "answers.comparisons_leaderboard:Ranking",
         "answer_types.comparisons:RankingRules", "plackett-luce", scores=True,
+        simulated=("simulate:rankings",),
     ),
     AnswerType(
         "similarities", "whether two are alike", "data.similarities:Similarities",
         "answers.similarities_crowd_clustering:Clustering", "answer_types.similarities:SimilarityRules",
-        "crowd-clustering", ("similar",),
+        "crowd-clustering", ("similar",), simulated=("simulate:similarities",),
     ),
     AnswerType(
         "label-sets", "any number of classes", "data.label_sets:LabelSets",
         "answers.label_sets_binary_relevance:LabelSetConsensus", "answer_types.label_sets:LabelSetRules",
-        "binary-relevance", ("sets",), form=CLASSES,
+        "binary-relevance", ("sets",), form=CLASSES, simulated=("simulate:label_sets",),
     ),
     AnswerType(
         "tags", "a tag for every token of a sequence", "data.tags:Tags", "answers.tags_result:TagConsensus",
         "answer_types.tags:TagRules", "token-dawid-skene", column="tag",
+        simulated=("simulate:tag_chain", "simulate:bio_tags"),
+    ),
+    AnswerType(
+        "texts", "a text", "data.texts:Texts", "answers.texts_consensus:TextConsensus", "answer_types.texts:TextRules",
+        "text-auto", ("transcriptions", "translations"), column="text",
+        guessed=("text",), simulated=("simulate:texts",),
+    ),
+    AnswerType(
+        "boxes", "boxes around objects", "data.boxes:Boxes", "answers.boxes_consensus:BoxConsensus",
+        "answer_types.boxes:BoxRules", "box-crowd", ("bounding-boxes",), guessed=("x1", "y1", "x2", "y2"),
+        simulated=("simulate:boxes",),
+    ),
+    AnswerType(
+        "masks", "which pixels of an image", "data.masks:Masks", "answers.masks_consensus:MaskConsensus",
+        "answer_types.masks:MaskRules", "signed-distance", ("segmentations",), column="mask",
+        guessed=("mask",), simulated=("simulate:masks",),
+    ),
+    AnswerType(
+        "spans", "stretches of a text with labels", "data.spans:Spans", "answers.spans_consensus:SpanConsensus",
+        "answer_types.spans:SpanRules", "span-detection", ("stretches",), simulated=("simulate:spans",),
     ),
     AnswerType(
         "graph", "one class of a few, for linked items", "data.votes:Votes", "answers.graph_crowd:GraphConsensus",
-        "answer_types.votes:VoteRules", "graph-crowd", ("linked",),
+        "answer_types.votes:VoteRules", "graph-crowd", ("linked",), simulated=("simulate:graph",),
     ),
 )  # fmt: skip
 ANSWER_TYPES: dict[str, AnswerType] = {kind.name: kind for kind in _TYPES}
@@ -131,14 +154,28 @@ def answer_type(word: str) -> str:
     return name
 
 
-def default_method(answer_type: str, n_annotators: int | None = None) -> str:
+def default_method(answer_type: str) -> str:
     """The method for such answers where none is named: one rule for Python and every command.
 
-    >>> default_method("comparisons", 12), default_method("comparisons", 1)
-    ('crowd-bt', 'bradley-terry')
+    >>> default_method("comparisons")
+    'judge-bt'
     """
-    kind = ANSWER_TYPES[answer_type]
-    return kind.single if n_annotators == 1 and kind.single else kind.default
+    return ANSWER_TYPES[answer_type].default
+
+
+def scenarios() -> dict[str, tuple[str, Any]]:
+    """Scenario -> answer type and function, of everything that simulates answers.
+
+    >>> scenarios()["bio-tags"][0], scenarios()["one-coin"][0]
+    ('tags', 'votes')
+    """
+    out: dict[str, tuple[str, Any]] = {}
+    for kind in ANSWER_TYPES.values():
+        for target in kind.simulated:
+            found = load(target, kind.package)
+            named = found if isinstance(found, dict) else {found.__name__.replace("_", "-"): found}
+            out |= {name: (kind.name, function) for name, function in named.items()}
+    return out
 
 
 def results() -> dict[str, Any]:
@@ -171,6 +208,7 @@ _IMPORTERS = (
     Importer("superannotate", "superannotate", "SuperAnnotate"),
     Importer("sagemaker", "sagemaker", "SageMaker Ground Truth"),
     Importer("arena", "arena", "Chatbot Arena, MT-bench"),
+    Importer("evaluations", "evaluations", "AlpacaEval, Arena-Hard, Inspect, promptfoo, DeepEval, Langfuse"),
     Importer("qualtrics", "qualtrics", "Qualtrics, Prolific"),
     Importer("zooniverse", "zooniverse", "Zooniverse"),
     Importer("brat", "brat", "brat"),
@@ -358,29 +396,54 @@ _ANSWERS = (
     ("ordinal-dawid-skene", "ordinal_dawid_skene:OrdinalDawidSkene", "Location and spread", "McCullagh 1980"),
     ("ordinal-raykar", "ordinal_raykar:OrdinalRaykar", "One grade or more, K - 1 times", "Raykar et al. 2010"),
     ("bradley-terry", "comparisons_bradley_terry:BradleyTerry", "One score per item", "Bradley and Terry 1952"),
+    ("judge-bt", "comparisons_bradley_terry:JudgeBT", "Scores, slopes and position bias of annotators", "crowdwise"),
     ("crowd-bt", "comparisons_bradley_terry:CrowdBT", "Scores and reliability of annotators", "Chen et al. 2013"),
     ("position-bt", "comparisons_bradley_terry:PositionBT", "Scores and position bias of annotators", "crowdwise"),
     ("mixture-bt", "comparisons_mixture:MixtureBT", "Groups of annotators, each with scores of its own", "crowdwise"),
     ("plackett-luce", "rankings_plackett_luce:PlackettLuce", "Scores from rankings", "Plackett 1975"),
-    ("crowd-clustering", "similarities_crowd_clustering:CrowdClustering", "Clusters; two rates each", "crowdwise"),
+    (
+        "crowd-clustering",
+        "similarities_crowd_clustering:CrowdClustering",
+        "Clusters; sensitivity and specificity",
+        "crowdwise",
+    ),
     ("binary-relevance", "label_sets_binary_relevance:BinaryRelevance", "Label by label, shared rates", "crowdwise"),
     ("hmm-crowd", "tags_hmm:HMMCrowd", "A Markov chain of true tags", "Nguyen et al. 2017"),
     ("token-dawid-skene", "tags_hmm:TokenDawidSkene", "Tokens one by one, then a valid tagging", ""),
+    ("text-auto", "texts_consensus:TextAuto", "Word by word where texts are alike, else the best of them", "crowdwise"),
+    ("rover", "texts_consensus:Rover", "Aligned words, votes weighted by reliability", "Fiscus 1997"),
+    ("medoid", "texts_consensus:Medoid", "The text nearest to the others", "Kumar and Byrne 2004"),
+    ("rasa", "texts_consensus:RASA", "The text nearest to a weighted mean vector", "Li and Fukumoto 2019"),
+    ("hrrasa", "texts_consensus:HRRASA", "The same, each text weighted as well", "Li 2020"),
+    (
+        "box-crowd",
+        "boxes_consensus:BoxCrowd",
+        "Detection rates, false alarms, bias and spread of annotators",
+        "crowdwise",
+    ),
+    ("box-majority", "boxes_consensus:BoxMajority", "Median boxes that most annotators drew", ""),
+    ("box-fusion", "boxes_consensus:BoxFusion", "Weighted boxes fusion", "Solovyev et al. 2021"),
+    ("signed-distance", "masks_consensus:SignedDistance", "Mean distance to the edge, offset and scatter", "crowdwise"),
+    ("mask-majority", "masks_consensus:MaskMajority", "Pixels that more than half of the masks have", ""),
+    ("staple", "masks_consensus:Staple", "Sensitivity and specificity, image by image", "Warfield et al. 2004"),
+    ("span-detection", "spans_consensus:SpanDetection", "Detection, false alarms and boundary noise", "crowdwise"),
+    ("span-majority", "spans_consensus:SpanMajority", "Overlapping spans of more than half of the annotators", ""),
+    ("character-majority", "spans_consensus:CharacterMajority", "Characters that more than half marked", ""),
     ("graph-crowd", "graph_crowd:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"),
 )
 _LEARNERS = (
-    ("ensemble", "ensemble_cross_fit:Ensemble", "Chosen by votes on unseen items (default)", "crowdwise"),
+    ("ensemble", "ensemble:Ensemble", "Chosen by votes on unseen items (default)", "crowdwise"),
     ("max-mig", "information_max_mig:MaxMIG", "Information that inputs and votes share", "Cao et al. 2019"),
     ("ccem", "joint_confusions:CCEM", "A confusion matrix per annotator after the network", "Ibrahim et al. 2023"),
     ("trace", "joint_confusions:TraceRegularised", "Confusion matrices of least trace", "Tanno et al. 2019"),
     ("geocrowdnet-f", "joint_confusions:GeoCrowdNetF", "Predictions of largest volume", "Ibrahim et al. 2023"),
     ("geocrowdnet-w", "joint_confusions:GeoCrowdNetW", "Confusions of largest volume", "Ibrahim et al. 2023"),
     ("coinnet", "joint_coinnet:COINNet", "Confusions, and a term for outlying votes", "Nguyen et al. 2024"),
-    ("crowd-layer", "layers_crowd_layer:CrowdLayer", "Free weights per annotator", "Rodrigues and Pereira 2018"),
-    ("speelfc", "layers_crowd_layer:SpeeLFC", "The crowd layer kept to probabilities", "Chen et al. 2020"),
-    ("conal", "layers_conal:CoNAL", "Common and own noise, gated for each vote", "Chu et al. 2021"),
-    ("unionnet", "layers_unionnet:UnionNet", "All annotators as one, with M K answers", "Wei et al. 2022"),
-    ("crowd-ar", "layers_crowd_ar:CrowdAR", "Votes softened by learned reliability", "Cao et al. 2023"),
+    ("crowd-layer", "layers:CrowdLayer", "Free weights per annotator", "Rodrigues and Pereira 2018"),
+    ("speelfc", "layers:SpeeLFC", "The crowd layer kept to probabilities", "Chen et al. 2020"),
+    ("conal", "layers:CoNAL", "Common and own noise, gated for each vote", "Chu et al. 2021"),
+    ("unionnet", "layers:UnionNet", "All annotators as one, with M K answers", "Wei et al. 2022"),
+    ("crowd-ar", "layers:CrowdAR", "Votes softened by learned reliability", "Cao et al. 2023"),
     ("raykar", "alternating_raykar:Raykar", "Softmax regression within EM", "Raykar et al. 2010"),
     ("aggnet", "alternating_em:AggNet", "EM with a network", "Albarqouni et al. 2016"),
     ("mbem", "alternating_em:MBEM", "Rounds of labels and retraining", "Khetan et al. 2018"),
@@ -391,13 +454,18 @@ _LEARNERS = (
     ("transition-x", "instance_confusions:TransitionX", "The same, estimated from confident items", "Guo et al. 2023"),
     ("madl", "instance_embeddings:MaDL", "Annotators as points; crowded ones weigh less", "Herde et al. 2023"),
     ("annot-mix", "instance_embeddings:AnnotMix", "The same, on mixtures of votes", "Herde et al. 2024"),
-    ("two-stage", "baselines_two_stage:TwoStage", "Aggregate, then train on the labels", ""),
-    ("soft-bootstrap", "baselines_two_stage:SoftBootstrap", "Labels it may correct", "Reed et al. 2014"),
-    ("single-confusion", "baselines_two_stage:SingleConfusion", "One matrix for all", "Sukhbaatar et al. 2014"),
-    ("doctor-net", "baselines_doctor_net:DoctorNet", "A last layer for each annotator", "Guan et al. 2018"),
-    ("weighted-doctor-net", "baselines_doctor_net:WeightedDoctorNet", "The same, weighted", "Guan et al. 2018"),
+    ("two-stage", "baselines:TwoStage", "Aggregate, then train on the labels", ""),
+    ("soft-bootstrap", "baselines:SoftBootstrap", "Labels it may correct", "Reed et al. 2014"),
+    ("single-confusion", "baselines:SingleConfusion", "One matrix for all", "Sukhbaatar et al. 2014"),
+    ("doctor-net", "baselines:DoctorNet", "A last layer for each annotator", "Guan et al. 2018"),
+    ("weighted-doctor-net", "baselines:WeightedDoctorNet", "DoctorNet with learned weights", "Guan et al. 2018"),
     ("crowdlab", "baselines_crowdlab:Crowdlab", "A classifier and votes, averaged", "Goh et al. 2022"),
-    ("crowd-regression", "ratings_network:CrowdRegression", "A network; a line each", "Rodrigues and Pereira 2018"),
+    (
+        "crowd-regression",
+        "ratings_network:CrowdRegression",
+        "Network with a linear bias per annotator",
+        "Rodrigues and Pereira 2018",
+    ),
     ("raykar-regression", "ratings_regressor:RaykarRegression", "A regression within EM", "Raykar et al. 2010"),
     ("deep-bt", "comparisons_deep_bt:DeepBT", "Scores from a network on items", "Chen et al. 2013"),
     ("volmaxdcc", "similarities_volmaxdcc:VolMaxDCC", "A network that clusters", "Nguyen et al. 2023"),

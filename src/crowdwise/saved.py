@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
 from crowdwise.data import folders
-from crowdwise.data.consensus_files import ConsensusFiles, find_consensus
-from crowdwise.data.saved_files import kind_of, read_saved
+from crowdwise.data.folders import kind_of, read_saved
+from crowdwise.data.vote_files import ConsensusFiles, find_consensus
 from crowdwise.errors import ReadError, either, listing
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def _learner(folder: Path) -> Any:
 
 
 def _stream(folder: Path) -> Any:
-    from crowdwise.online import stream_files
+    from crowdwise.online import stream
     from crowdwise.online.stream import Online
 
     saved = read_saved(folder, "stream")
-    facts = stream_files.read_facts(saved)
+    facts = stream.read_facts(saved)
     with saved.reading():
         if "item_names" not in facts:
             raise ReadError(f"{folder} was saved without names: open it with crowdwise.Online.load.")

@@ -80,9 +80,34 @@ def linked() -> tuple[Any, Any, Any]:
     return crowd.votes.with_truth(None), None, crowd.truth
 
 
+@cache
+def written() -> tuple[Any, Any, Any]:
+    crowd = cw.simulate.texts(30, n_annotators=6, texts_per_item=4, random_state=0)
+    return crowd.answers.with_truth(None), None, crowd.truth
+
+
+@cache
+def drawn() -> tuple[Any, Any, Any]:
+    crowd = cw.simulate.boxes(30, n_annotators=6, annotators_per_item=4, random_state=0)
+    return crowd.answers.with_truth(None), None, crowd.truth
+
+
+@cache
+def painted() -> tuple[Any, Any, Any]:
+    crowd = cw.simulate.masks(12, n_annotators=6, masks_per_item=4, size=40, random_state=0)
+    return crowd.answers.with_truth(None), None, crowd.truth
+
+
+@cache
+def marked() -> tuple[Any, Any, Any]:
+    crowd = cw.simulate.spans(30, n_annotators=6, answers_per_item=4, random_state=0)
+    return crowd.answers.with_truth(None), None, crowd.truth
+
+
 EXAMPLES: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "ratings": numbers, "ordinal": graded, "comparisons": pairs, "rankings": rankings, "similarities": similar,
-    "label-sets": sets, "tags": tags, "graph": linked,
+    "label-sets": sets, "tags": tags, "graph": linked, "texts": written, "boxes": drawn,
+    "masks": painted, "spans": marked,
 }  # fmt: skip
 """Answer type -> its answers, inputs for each item (each token, of tags), and the truth."""
 LIGHT = {

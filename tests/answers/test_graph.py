@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import coo_array
 
 import crowdwise as cw
-from crowdwise.answers.graph_potts import Links, held_out_log_likelihood, mean_field, propagate
+from crowdwise.answers.graph_crowd import Links, held_out_log_likelihood, mean_field, propagate
 from crowdwise.data.graph import Graph, as_graph
 from crowdwise.errors import InputError, ParameterError
 

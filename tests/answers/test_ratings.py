@@ -10,8 +10,8 @@ from scipy.stats import multivariate_normal
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.answers import ratings_gaussian, ratings_gaussian_steps
-from crowdwise.answers.ratings_gaussian_steps import additive_part, precision_power
+from crowdwise.answers import ratings_gaussian
+from crowdwise.answers.ratings_gaussian import additive_part, precision_power
 from crowdwise.answers.ratings_shared import counts, hedged, standardise, weighted_median
 from crowdwise.core.result import Estimates
 from crowdwise.errors import ConvergenceWarning, InputError, InputWarning, NotFittedError, ParameterError, ReadError
@@ -229,11 +229,11 @@ def test_weighted_median_by_definition():
 
 def fitted(ratings, **params):
     y, _, _ = standardise(ratings)
-    settings = ratings_gaussian_steps.GaussianSettings(
+    settings = ratings_gaussian.GaussianSettings(
         params.get("bias", True), params.get("scale", True), params.get("difficulty", False),
         params.get("student", False), params.get("df", 4.0), params.get("fixed", False), params.get("power", 1.0),
     )  # fmt: skip
-    c = ratings_gaussian_steps.RatingMatrices.of(ratings, y)
+    c = ratings_gaussian.RatingMatrices.of(ratings, y)
     return c, settings, ratings_gaussian.run_passes(c, settings, 20_000, 1e-10, None)
 
 
@@ -244,7 +244,7 @@ def test_bias_only_posterior_is_that_of_the_joint_normal(fixed):
     dense = rng.normal(size=(6, 1)) + rng.normal(0, 0.5, size=(1, 4)) + 0.5 * rng.normal(size=(6, 4))
     ratings = cw.Ratings.from_dense(dense)
     c, settings, (s, _, weight, rounds) = fitted(ratings, scale=False, fixed=fixed)
-    assert rounds.converged and (s.tau2 == ratings_gaussian_steps.FLAT) == fixed
+    assert rounds.converged and (s.tau2 == ratings_gaussian.FLAT) == fixed
     N, M = dense.shape
     # unknowns: u (N), b (M), mu (flat); precision matrix and right side of the joint posterior
     A, rhs, p = np.zeros((N + M + 1, N + M + 1)), np.zeros(N + M + 1), s.p
@@ -278,8 +278,8 @@ def test_the_bound_is_recomputed_and_stays_under_the_evidence():
     ratings = cw.Ratings.from_dense(dense)
     c, settings, (s, _, _, rounds) = fitted(ratings, scale=False)
     trace = rounds.trace
-    each = ratings_gaussian_steps.expected_squares(c, s)
-    again = ratings_gaussian_steps.lower_bound(s, np.full(3, 5.0), counts(c.annotator, each, 3), settings, 0.0)
+    each = ratings_gaussian.expected_squares(c, s)
+    again = ratings_gaussian.lower_bound(s, np.full(3, 5.0), counts(c.annotator, each, 3), settings, 0.0)
     assert np.isclose(again, trace[-1], rtol=1e-6)
     # E_q[log p(x | p)] over q(p) is at least the bound less the divergence of q(p): with p integrated by sampling
     draws = rng.gamma(s.alpha, 1.0 / s.beta, size=(4000, 3))
@@ -311,8 +311,8 @@ def test_no_pass_lowers_the_bound(params):
 def test_expansion_changes_no_prediction_and_centres_biases():
     made = crowd(scale=0.3)
     c, settings, (s, *_) = fitted(made.ratings)
-    moved = ratings_gaussian_steps.replace(s, u=s.u + 0.3, mu=s.mu + 0.3, b=s.b - 0.3 * s.a)
-    back = ratings_gaussian_steps.expand(moved, settings)
+    moved = ratings_gaussian.replace(s, u=s.u + 0.3, mu=s.mu + 0.3, b=s.b - 0.3 * s.a)
+    back = ratings_gaussian.expand(moved, settings)
     assert np.allclose(back.b[c.annotator] + back.a[c.annotator] * back.u[c.item],
                        s.b[c.annotator] + s.a[c.annotator] * s.u[c.item], atol=1e-9)  # fmt: skip
     assert abs((back.a * back.b + back.vab).sum()) < 1e-6
@@ -440,7 +440,7 @@ def noisy(noise, seed=0, N=200, M=20):
     """Ratings with any noise: M annotators rate all items, without biases."""
     rng = np.random.default_rng(seed)
     ratings = cw.Ratings.from_dense(rng.normal(size=(N, 1)) + noise(rng, (N, M)))
-    return ratings_gaussian_steps.RatingMatrices.of(ratings, ratings.value)
+    return ratings_gaussian.RatingMatrices.of(ratings, ratings.value)
 
 
 def test_precision_power_is_one_for_normal_noise_and_follows_the_kurtosis():
@@ -462,17 +462,17 @@ def test_biases_are_additive_unless_they_grow_with_the_item():
     part = {}
     for name, dense in (("added", truth + b + noise), ("stretched", truth * (1.0 + b) + noise * truth)):
         ratings = cw.Ratings.from_dense(dense)
-        part[name] = additive_part(ratings_gaussian_steps.RatingMatrices.of(ratings, ratings.value))
+        part[name] = additive_part(ratings_gaussian.RatingMatrices.of(ratings, ratings.value))
     assert part["added"] > 0.9 and part["stretched"] < 0.75
     alone = cw.Ratings.from_records([(n, m, float(n + m)) for n in range(9) for m in (n % 3, (n + 1) % 3)])
-    assert 0.0 <= additive_part(ratings_gaussian_steps.RatingMatrices.of(alone, alone.value)) <= 1.0
+    assert 0.0 <= additive_part(ratings_gaussian.RatingMatrices.of(alone, alone.value)) <= 1.0
 
 
 def test_normal_spread_is_the_likelihood_s_best():
     rng = np.random.default_rng(2)
     V = rng.uniform(0.1, 2.0, 300)
     w = 3.0 + rng.normal(size=300) * np.sqrt(1.5 + V)
-    mu, tau2 = ratings_gaussian_steps.normal_spread(w, V)
+    mu, tau2 = ratings_gaussian.normal_spread(w, V)
     grid = [
         (-0.5 * (np.log(t + V) + (w - m) ** 2 / (t + V)).sum(), m, t)
         for m in np.linspace(2.5, 3.5, 51)
@@ -480,9 +480,9 @@ def test_normal_spread_is_the_likelihood_s_best():
     ]
     _, best_mu, best_tau2 = max(grid)
     assert abs(mu - best_mu) < 0.03 and abs(tau2 - best_tau2) < 0.03
-    assert ratings_gaussian_steps.normal_spread(np.full(5, 2.0), np.ones(5)) == (
+    assert ratings_gaussian.normal_spread(np.full(5, 2.0), np.ones(5)) == (
         2.0,
-        ratings_gaussian_steps.MIN_VARIANCE,
+        ratings_gaussian.MIN_VARIANCE,
     )
 
 

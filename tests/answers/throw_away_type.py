@@ -1,4 +1,4 @@
-"""A whole answer type, as CONTRIBUTING.md asks for it, that is not in the package: texts, of which the one nearest to
+"""A whole answer type, as CONTRIBUTING.md asks for it, that is not in the package: phrases, of which the one nearest to
 the others is taken. ``test_new_type`` registers it while it runs."""
 
 from __future__ import annotations
@@ -16,29 +16,28 @@ from crowdwise.core.result import Result
 from crowdwise.data import schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.encoding import locate, to_vocabulary
-from crowdwise.data.readable import reader
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, ITEM, Col
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem
+from crowdwise.data.table import ByItem, reader
 from crowdwise.metrics.bootstrap import Bootstrap
 from crowdwise.registry import AnswerType, Plugin
 from crowdwise.simulate.crowds import SimulatedAnswers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Texts(ByItem):
-    """The table: which text an annotator wrote about an item."""
+class Phrases(ByItem):
+    """The table: which phrase an annotator wrote about an item."""
 
-    answer_type: ClassVar[str] = "texts"
-    columns: ClassVar = (ITEM, ANNOTATOR, Col("text", "texts", needed=True), *COMMON, Col("truth", per="item"))
-    options: ClassVar = (schema.on_duplicate("wrote about an item", *CHOICES), schema.on_missing("a text"))
-    _rows: ClassVar[str] = "texts"
-    _truths: ClassVar = ("truth", "text")
+    answer_type: ClassVar[str] = "phrases"
+    columns: ClassVar = (ITEM, ANNOTATOR, Col("phrase", "phrases", needed=True), *COMMON, Col("truth", per="item"))
+    options: ClassVar = (schema.on_duplicate("wrote about an item", *CHOICES), schema.on_missing("a phrase"))
+    _rows: ClassVar[str] = "phrases"
+    _truths: ClassVar = ("truth", "phrase")
 
     indptr: Any
     annotator: Any
-    text: Any
-    texts: Any
+    phrase: Any
+    phrases: Any
     items: Any
     annotators: Any
     weight: Any = None
@@ -47,22 +46,22 @@ class Texts(ByItem):
     kind: str = "polars"
 
     @classmethod
-    def _from_source(cls, source: Source, **options: Any) -> Texts:
+    def _from_source(cls, source: Source, **options: Any) -> Phrases:
         source.complete(cls._needed(), options["on_missing"])
         (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
-        text, texts = source.coded("text")
+        phrase, phrases = source.coded("phrase")
 
         def answers(order: Any) -> dict[str, Any]:
-            return {"text": in_order(text, order), "texts": texts}
+            return {"phrase": in_order(phrase, order), "phrases": phrases}
 
         beside = source.beside() | {"on_duplicate": options["on_duplicate"]}
-        return cls._built(item, annotator, items, annotators, beside, answers, text=text)
+        return cls._built(item, annotator, items, annotators, beside, answers, phrase=phrase)
 
     def __repr__(self) -> str:
-        return f"Texts({self.n_answers:,} texts: {len(self):,} items x {self.n_annotators:,} annotators)"
+        return f"Phrases({self.n_answers:,} phrases: {len(self):,} items x {self.n_annotators:,} annotators)"
 
     def encode_truth(self, truth: Any) -> Any:
-        """N texts, empty where unknown, from a mapping of items to texts."""
+        """N phrases, empty where unknown, from a mapping of items to phrases."""
         out = np.full(len(self), "", dtype=object)
         at = locate(to_vocabulary(list(truth)), self.items)
         out[at[at >= 0]] = np.array(list(truth.values()), dtype=object)[at >= 0]
@@ -72,10 +71,10 @@ class Texts(ByItem):
         return {"items_with_truth": 0 if self.truth is None else int((self.truth != "").sum())}
 
     def _counted(self) -> dict[str, Any]:
-        return {"different_texts": len(np.unique(self.text))}
+        return {"different_phrases": len(np.unique(self.phrase))}
 
 
-read_texts = reader(Texts, "read_texts")
+read_phrases = reader(Phrases, "read_phrases")
 
 
 def likeness(a: str, b: str) -> float:
@@ -83,42 +82,42 @@ def likeness(a: str, b: str) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TextConsensus(Result):
-    """The result: a text for each item, and how like the others it is."""
+class PhraseConsensus(Result):
+    """The result: a phrase for each item, and how like the others it is."""
 
-    answer_type: str = "texts"
+    answer_type: str = "phrases"
     items: Any
-    texts: Any
+    phrases: Any
     probability: Any
     agreement: Any
 
     def __repr__(self) -> str:
-        return f"TextConsensus({self.method}: {len(self.items):,} texts)"
+        return f"PhraseConsensus({self.method}: {len(self.items):,} phrases)"
 
     def score(self, truth: Any) -> float:
-        """The share of texts that are equal to the true ones."""
-        return float(np.mean([truth[item] == text for item, text in zip(self.items, self.texts, strict=True)]))
+        """The share of phrases that are equal to the true ones."""
+        return float(np.mean([truth[item] == phrase for item, phrase in zip(self.items, self.phrases, strict=True)]))
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "items":
-            return {"item": self.items, "text": self.texts, "probability": self.probability}
+            return {"item": self.items, "phrase": self.phrases, "probability": self.probability}
         return {"annotator": self.annotators, "agreement": self.agreement}
 
 
 @declared
-class Medoid(AnswerModel[Texts, TextConsensus]):
-    """The text that is most like the others."""
+class Nearest(AnswerModel[Phrases, PhraseConsensus]):
+    """The phrase that is most like the others."""
 
-    key = "medoid"
-    answer_type: ClassVar[str] = "texts"
-    table = Texts
-    result = TextConsensus
+    key = "nearest"
+    answer_type: ClassVar[str] = "phrases"
+    table = Phrases
+    result = PhraseConsensus
 
-    def _fit(self, answers: Texts, callback: Any) -> dict[str, Any]:
+    def _fit(self, answers: Phrases, callback: Any) -> dict[str, Any]:
         chosen, sure, alike = [], [], np.zeros(answers.n_answers)
         for n in range(len(answers)):
             rows = slice(answers.indptr[n], answers.indptr[n + 1])
-            said = answers.texts[answers.text[rows]].tolist()
+            said = answers.phrases[answers.phrase[rows]].tolist()
             near = np.array([[likeness(a, b) for b in said] for a in said])
             best = int(near.mean(axis=1).argmax())
             chosen.append(said[best])
@@ -126,20 +125,20 @@ class Medoid(AnswerModel[Texts, TextConsensus]):
             alike[rows] = near[best]
         count = np.bincount(answers.annotator, minlength=answers.n_annotators)
         agreement = np.bincount(answers.annotator, alike, answers.n_annotators) / np.maximum(count, 1)
-        texts = np.array(chosen, dtype=object).astype(str)
-        return {"texts": texts, "probability": np.array(sure), "agreement": agreement}
+        phrases = np.array(chosen, dtype=object).astype(str)
+        return {"phrases": phrases, "probability": np.array(sure), "agreement": agreement}
 
 
-class TextRules(AnswerRules):
-    """What is particular to texts."""
+class PhraseRules(AnswerRules):
+    """What is particular to phrases."""
 
-    answer = "text"
+    answer = "phrase"
 
-    def agreement(self, answers: Texts, options: Any, scale: Any = None, values: Any = None) -> Figures:
-        """The mean likeness of two texts on an item."""
+    def agreement(self, answers: Phrases, options: Any, scale: Any = None, values: Any = None) -> Figures:
+        """The mean likeness of two phrases on an item."""
         sums = []
         for n in range(len(answers)):
-            said = answers.texts[answers.text[answers.indptr[n] : answers.indptr[n + 1]]].tolist()
+            said = answers.phrases[answers.phrase[answers.indptr[n] : answers.indptr[n + 1]]].tolist()
             pairs = [likeness(a, b) for i, a in enumerate(said) for b in said[:i]]
             sums.append((sum(pairs), len(pairs)))
         table = np.array(sums, dtype=float)
@@ -147,16 +146,16 @@ class TextRules(AnswerRules):
         return {"likeness": Bootstrap(**options).of_sums(table, once, lambda s: s[:, 0] / s[:, 1], len(table))}
 
     def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
-        texts = answers.encode_truth(truth) if isinstance(truth, dict) else truth
-        known = np.flatnonzero(texts != "")
-        right = (result.texts[known] == texts[known]).astype(float)[:, None]
+        phrases = answers.encode_truth(truth) if isinstance(truth, dict) else truth
+        known = np.flatnonzero(phrases != "")
+        right = (result.phrases[known] == phrases[known]).astype(float)[:, None]
         if not len(known):
             return {}
         once = np.ones(len(known), dtype=np.int64)
         return {"exact_match": Bootstrap().of_sums(right, once, lambda s: s[:, 0] / len(known), len(known))}
 
 
-def texts(n_items: int = 60, *, n_annotators: int = 5, random_state: int = 0) -> SimulatedAnswers[Texts]:
+def phrases(n_items: int = 60, *, n_annotators: int = 5, random_state: int = 0) -> SimulatedAnswers[Phrases]:
     """The simulation: sentences of which annotators leave out letters."""
     rng = np.random.default_rng(random_state)
     words = np.array(["red", "green", "house", "bird", "sings", "over", "there", "slowly"])
@@ -166,13 +165,13 @@ def texts(n_items: int = 60, *, n_annotators: int = 5, random_state: int = 0) ->
         for n in range(n_items)
         for m in range(n_annotators)
     ]
-    columns = dict(zip(("item", "annotator", "text"), map(list, zip(*rows, strict=True)), strict=True))
-    return SimulatedAnswers("texts", Texts.from_frame(columns).with_truth(truth), {"truth": truth})
+    columns = dict(zip(("item", "annotator", "phrase"), map(list, zip(*rows, strict=True)), strict=True))
+    return SimulatedAnswers("phrases", Phrases.from_frame(columns).with_truth(truth), {"truth": truth})
 
 
 RECORD = AnswerType(
-    "texts", "a text", "throw_away_type:Texts", "throw_away_type:TextConsensus", "throw_away_type:TextRules",
-    "medoid", ("transcriptions",), column="text",
-    guessed=("text",), package="answers",
+    "phrases", "a phrase", "throw_away_type:Phrases", "throw_away_type:PhraseConsensus", "throw_away_type:PhraseRules",
+    "nearest", ("sayings",), column="phrase",
+    guessed=("phrase",), simulated=("throw_away_type:phrases",), package="answers",
 )  # fmt: skip
-METHOD = Plugin("medoid", f"{__name__}:Medoid", "", "crowdwise")
+METHOD = Plugin("nearest", f"{__name__}:Nearest", "", "crowdwise")

@@ -172,8 +172,23 @@ def test_the_same_file_as_another_type_is_not_opened_again(tmp_path: Path) -> No
     assert run("rank", file).returncode == 0
 
 
-@pytest.mark.parametrize("sample", ["prodigy_choice.jsonl", "mturk_batch_results.csv"])
-def test_an_export_is_opened_at_most_twice(sample: str) -> None:
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_report_opens_a_large_file_at_most_twice(
+    crowd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    file = tmp_path / f"labels.{ending}"
+    write(crowd.votes.to_frame("polars"), file)
+    monkeypatch.setattr(plain_files, "LARGE", 0)
+    with opens(file) as calls, decisions() as made:
+        done = run("report", file, "--json")
+    assert done.returncode == 0, done.stderr
+    assert 1 <= len(calls) <= 2 and made.count("decision") == 1, (calls, made)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("sample", ["prodigy_choice.jsonl", "mturk_batch_results.csv", "doccano_individual.zip"])
+def test_an_export_is_opened_at_most_twice(sample: str, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_files, "LARGE", 0 if large else plain_files.LARGE)
     with opens(EXPORTS / sample) as calls, decisions() as made:
         opened = reading.Opened(EXPORTS / sample)
         assert opened.export is not None and opened.answers.table.n_answers > 0

@@ -83,13 +83,13 @@ def test_what_is_nothing_of_ours_is_said(tmp_path: Path) -> None:
 
 
 def test_a_learner_is_read_once(tmp_path, monkeypatch):
-    from crowdwise.data import saved_files
+    from crowdwise.data import folders
 
     need_module("torch")
     rng = np.random.default_rng(0)
     crowd = cw.simulate.one_coin(40, n_annotators=5, votes_per_item=3, random_state=0)
     cw.Raykar().fit(rng.standard_normal((40, 2)), crowd.votes).save(tmp_path / "kept")
-    contents, read = saved_files._content, []
-    monkeypatch.setattr(saved_files, "_content", lambda *given: read.append(given[1]) or contents(*given))
+    contents, read = folders._content, []
+    monkeypatch.setattr(folders, "_content", lambda *given: read.append(given[1]) or contents(*given))
     cw.load_learner(tmp_path / "kept")
     assert read and len(read) == len(set(read))

@@ -22,7 +22,7 @@ from conftest import ROOT, data_folder, need_module, need_program
 from crowdwise import registry
 from crowdwise.core import dependence
 from crowdwise.core.vote_parts import VotePart, VoteParts
-from crowdwise.data import blocks, encoding
+from crowdwise.data import encoding, packing
 from crowdwise.errors import (
     ColumnError,
     DuplicateError,
@@ -114,14 +114,14 @@ def test_blocks_hold_votes_in_few_bytes():
         names = {"items": ["a", "b", "c"], "annotators": range(M), "classes": range(4)}
         votes = cw.Votes.from_codes(item, who, rng.integers(0, 4, 2 * M), weight=np.full(2 * M, 0.3), **names)
         gold = np.array([-1, 3, 0], dtype=np.int32)
-        block = blocks.packed(votes, gold)
+        block = packing.packed(votes, gold)
         assert len(block["annotator"]) == 2 * M * width and len(block["label"]) == 2 * M
-        again, codes = blocks.unpacked(block, 3, 2 * M, votes.annotators, votes.classes)
+        again, codes = packing.unpacked(block, 3, 2 * M, votes.annotators, votes.classes)
         for name in ("indptr", "annotator", "label", "weight"):
             assert np.array_equal(getattr(again, name), getattr(votes, name))
         assert codes.tolist() == [-1, 3, 0]
     with pytest.raises(InputError, match="gold must be a mapping"):
-        blocks.KnownClasses.of(5, votes.classes)
+        packing.KnownClasses.of(5, votes.classes)
 
 
 def test_what_is_no_table_of_spark_is_refused():

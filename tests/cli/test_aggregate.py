@@ -19,7 +19,7 @@ import typer
 import crowdwise as cw
 from command_line import run, wait_for_work
 from crowdwise import kernels
-from crowdwise.bench.digits import SHOWN
+from crowdwise.bench.runs import SHOWN
 from crowdwise.cli.main import COMMANDS, app
 from crowdwise.cli.options import GROUPS, assignments
 
@@ -482,7 +482,7 @@ def test_version_help_and_no_arguments():
     assert run("--version").stdout.strip() == cw.__version__
     assert run("--help").returncode == 0
     assert "aggregate" in run("-h").stdout
-    for command in [c.callback.__name__.rstrip("_") for c in app.registered_commands]:
+    for command in [c.callback.__name__.rstrip("_").replace("_", "-") for c in app.registered_commands]:
         assert run(command, "--help").returncode == 0
     assert "Did you mean 'aggregate'?" in run("agregate").stderr
 

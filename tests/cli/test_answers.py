@@ -50,7 +50,7 @@ def folder(tmp_path_factory):
 
 KINDS = {
     "ratings.csv": ("ratings", "gaussian", "true-ratings.csv", {"mae": (0, 1), "rmse": (0, 1)}, ["item", "value"]),
-    "battles.csv": ("comparisons", "crowd-bt", "true-battles.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
+    "battles.csv": ("comparisons", "judge-bt", "true-battles.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
     "rankings.csv": ("rankings", "plackett-luce", "true-rankings.csv", {"kendall": (0.5, 1)}, ["item", "rank"]),
     "same.csv": ("similarities", "crowd-clustering", "kinds.csv", {"adjusted_rand": (0.5, 1)}, ["item", "cluster"]),
     "sets.csv": (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import crowdwise as cw
 from crowdwise.cli.main import app
 
 
@@ -193,8 +194,6 @@ def test_changes_that_are_none(folder: Path, words: tuple[str, ...], code: int, 
 
 def test_classes_and_names_that_are_numbers(folder: Path) -> None:
     """A campaign made on the command line is used from Python, and the other way round."""
-    import crowdwise as cw
-
     (folder / "items.csv").write_text("item\n7\n8\n", encoding="utf-8")
     run("campaign", "init", folder / "n", "--classes", "1,2", "--items", folder / "items.csv", "--unknown", "add")
     with cw.Campaign.open(folder / "n") as campaign:
@@ -204,6 +203,17 @@ def test_classes_and_names_that_are_numbers(folder: Path) -> None:
     (folder / "votes.csv").write_text("item,worker,label\n7,12,1\n8,12,2\n", encoding="utf-8")
     assert "2 votes added" in run("campaign", "add", folder / "m", folder / "votes.csv").output
     assert "1 item skipped" in run("campaign", "skip", folder / "m", "12", "7").output
+
+
+def test_numbers_of_text_files_stay_text_for_the_names_that_come_later(folder: Path) -> None:
+    run("campaign", "init", folder / "c", "--classes", "wren,robin", "--unknown", "add")
+    for names in ("7 8", "8 b"):
+        rows = [f"{name},{i},wren" for i, name in enumerate(names.split())]
+        (folder / "more.csv").write_text("item,worker,label\n" + "\n".join(rows), encoding="utf-8")
+        run("campaign", "add", folder / "c", folder / "more.csv")
+    with cw.Campaign.open(folder / "c") as campaign:
+        assert campaign.consensus().items.tolist() == ["7", "8", "b"]
+        assert campaign.add([(7, 0, "wren")]).repeated == 1
 
 
 def test_an_accuracy_that_is_not_known_has_no_figure(folder: Path) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import crowdwise as cw
 from command_line import wait_for_work
-from crowdwise.bench import digits
+from crowdwise.bench import runs
 from crowdwise.cli import show
 from crowdwise.cli.main import app
 
@@ -315,12 +315,12 @@ def test_without_torch_the_demonstration_goes_on(tmp_path):
 
 
 def test_the_demonstration_compares_learners_on_digits_nobody_labelled(monkeypatch):
-    monkeypatch.setattr(digits, "LEARNERS", digits.LEARNERS[:2])
-    crowd = digits.digits_crowd(0)
+    monkeypatch.setattr(runs, "LEARNERS", runs.LEARNERS[:2])
+    crowd = runs.digits_crowd(0)
     assert len(crowd.features["x_test"]) == 359
     seen = {row.tobytes() for row in crowd.features["x_train"]}
     assert not any(row.tobytes() in seen for row in crowd.features["x_test"])
-    rows = digits.compare_learners(crowd)
+    rows = runs.compare_learners(crowd)
     assert [row[0] for row in rows] == ["two-stage, majority", "two-stage, auto"]
     assert all(row[1] > 0.9 and row[2] > 0.9 for row in rows)
 

@@ -192,21 +192,21 @@ def test_a_remedy_is_worded_for_python_and_for_the_command_that_has_the_option()
         "Found 2. Keep one with on_duplicate='first' or 'last', or count every row with on_duplicate='all'. "
         "Name the column: item='...'. Load it with crowdwise.load."
     )
-    assert error.worded(lambda option: flag(option, ["--on-duplicate"])) == (
+    assert error.for_cli(lambda option: flag(option, ["--on-duplicate"])) == (
         "Found 2. Keep one with --on-duplicate first or last, or count every row with --on-duplicate all. Rename it. "
         "Choose another file."
     )
-    assert error.worded(lambda option: flag(option, ["--item"])) == (
+    assert error.for_cli(lambda option: flag(option, ["--item"])) == (
         "Found 2. Name the column: --item NAME. Choose another file."
     )
-    assert Remedy("Fill them in.").worded(lambda option: None) == "Fill them in."
+    assert Remedy("Fill them in.").for_cli(lambda option: None) == "Fill them in."
 
 
 @pytest.mark.parametrize("kind", [InputError, OutputError, ExtraError, NotFittedError])
 def test_an_error_keeps_its_remedy_from_process_to_process(kind):
     error = pickle.loads(pickle.dumps(kind("Found 2.", remedy=Remedy("Keep one with {}.", DUPLICATE))))
     assert str(error) == "Found 2. Keep one with on_duplicate='first' or 'last'."
-    assert error.worded(lambda option: flag(option, [])) == "Found 2."
+    assert error.for_cli(lambda option: flag(option, [])) == "Found 2."
 
 
 def test_a_parameter_is_set_where_the_command_has_no_option_for_it():

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from command_line import run
-from crowdwise.cli.piped import ending_of
+from crowdwise.cli.outputs import ending_of
 from crowdwise.data.votes import read_votes
 from crowdwise.errors import ReadError
 

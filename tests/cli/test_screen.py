@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 import crowdwise as cw
 from command_line import run
 from crowdwise.bench.runs import Cell
-from crowdwise.cli.show import CONTROLS, Screen, histogram
+from crowdwise.cli.show import CONTROLS, Screen, histogram, method_table, show_bench
 from crowdwise.cli.show_aggregate import annotator_table, class_table, leaderboard
-from crowdwise.cli.show_bench import show_bench
-from crowdwise.cli.show_compare import method_table
 from crowdwise.report.page import page
 
 HOSTILE = "task,worker,label\n1,[/INST],[unk]\n1,b,[unk]\n2,[/INST],[/b]\n2,\x1b[31mred,é[bold]\n2,b,é[bold]\n"

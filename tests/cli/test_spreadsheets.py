@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise.cli.main import app
-from crowdwise.data.spreadsheets import FORMULA, safe_table
+from crowdwise.data.sheets import FORMULA, safe_table
 
 NAMES = ["=1+1", "+1", "-x", "@sum", "\t=1", "\uff1d1", "plain", "a=b"]
 

@@ -23,13 +23,21 @@ def some_items(seed: int, g: int, K: int, power: float, bias: list[float]) -> tu
 
 
 def test_the_power_is_that_of_a_general_optimiser() -> None:
-    logit, y = some_items(0, 80, 3, 0.5, [0.0, 0.0, 0.0])
+    logit, y = some_items(0, 400, 3, 0.4, [0.0, 0.0, 0.0])
 
     def loss(p: np.ndarray) -> float:
-        return float(-np.log(softmax(p[0] * logit)[np.arange(80), y]).sum() + (p[0] - 1) ** 2 / (2 * 0.4**2))
+        return float(-np.log(softmax(p[0] * logit)[np.arange(400), y]).sum() + (p[0] - 1) ** 2 / (2 * 0.4**2))
 
-    best = minimize(loss, np.array([1.0]), tol=1e-10).x
-    assert calibrated_power(logit, y) == pytest.approx(best[0], abs=1e-3)
+    best = float(minimize(loss, np.array([1.0]), tol=1e-10).x[0])
+    plain = [float(np.log(softmax(a * logit)[np.arange(400), y]).sum()) for a in (1.0, best)]
+    back = 1.0 + (best - 1.0) / (1.0 + 10.0 * np.exp(plain[0] - plain[1] + 0.5))
+    assert calibrated_power(logit, y) == pytest.approx(back, abs=1e-3) and abs(back - best) < 0.02
+
+
+def test_labels_that_fit_the_probabilities_leave_the_power_near_one() -> None:
+    """A free power is drawn to chance: over crowds whose probabilities are right, its errors shrink to a third."""
+    found = [calibrated_power(*some_items(seed, 50, 2, 1.0, [0.0, 0.0])) for seed in range(30)]
+    assert np.sqrt(np.mean((np.array(found) - 1.0) ** 2)) < 0.08
 
 
 def test_a_gold_item_does_not_vouch_for_itself() -> None:

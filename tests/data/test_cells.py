@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from crowdwise.data import unpacking
+from crowdwise.data import plain_files
 from crowdwise.data.files import read_table
 from crowdwise.errors import ReadError, SizeError
 from spreadsheets import MAIN, write_xlsx
@@ -105,7 +105,7 @@ def test_binary_sheets_are_counted(tmp_path: Path) -> None:
 
 
 def test_text_json_and_parquet_are_counted_in_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "limit", lambda: 16.0 * 10_000)  # 10,000 cells
+    monkeypatch.setattr(plain_files, "limit", lambda: 16.0 * 10_000)  # 10,000 cells
     wide = ",".join(f"c{i}" for i in range(200))
     (tmp_path / "a.csv").write_text(wide + "\n" + "1\n" * 100)
     (tmp_path / "b.jsonl").write_text("".join(f'{{"n{i}": 1}}\n' for i in range(2_000)))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crowdwise as cw
-from crowdwise.data.column_content import named_like_an_id, no_annotators
+from crowdwise.data.columns import named_like_an_id, no_annotators
 from crowdwise.errors import ColumnError, InputWarning
 
 N = 40

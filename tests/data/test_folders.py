@@ -19,8 +19,20 @@ import numpy as np
 import pytest
 
 from crowdwise.data import folders
-from crowdwise.data.folders import NEW, Manifest, check_target, replacing, seal, temporary, write_text, write_whole
-from crowdwise.data.saved_files import kind_of, read_saved, write_arrays, write_json
+from crowdwise.data.folders import (
+    NEW,
+    Manifest,
+    check_target,
+    kind_of,
+    read_saved,
+    replacing,
+    seal,
+    temporary,
+    write_arrays,
+    write_json,
+    write_text,
+    write_whole,
+)
 from crowdwise.errors import OutputError, ReadError
 
 

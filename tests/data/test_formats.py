@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import crowdwise as cw
 from command_line import run
-from crowdwise.data import unpacking
+from crowdwise.data import plain_files
 from crowdwise.data.files import read_table
 from crowdwise.errors import (
     ColumnError,
@@ -186,7 +186,7 @@ def test_a_sheet_on_the_command_line(tmp_path: Path) -> None:
     wide = [["task", "ann", "bob", "cem", "comments"], *([n, n % 2, n % 2, 1, f"Note {n}"] for n in range(12))]
     done = run("describe", write_xlsx(tmp_path / "sheet.xlsx", {"Team": wide, "Other": [["a"], [1]]}), "--json")
     assert json.loads(done.stdout)["annotators"] == 3 and "Left out column 'comments'" in done.stderr
-    assert "sheet 'Team' was read, and not 'Other'" in done.stderr and "--column sheet=NAME" in done.stderr
+    assert "sheet 'Team' was read, and not 'Other'" in done.stderr and "--sheet NAME" in done.stderr
     assert (
         json.loads(run("describe", tmp_path / "sheet.xlsx", "--column", "sheet=Team", "--json").stdout)["items"] == 12
     )
@@ -271,7 +271,7 @@ def test_archives_with_none_or_several(tmp_path: Path) -> None:
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MOST", 10_000)
+    monkeypatch.setattr(plain_files, "MOST", 10_000)
     bomb = CSV.encode() + b"q9,ann,oui\n" * 5_000
     files = [zipped(tmp_path / "a.zip", votes__csv=bomb), tmp_path / "b.json.gz"]
     files[1].write_bytes(gzip.compress(json.dumps(RECORDS * 500).encode()))
@@ -330,5 +330,8 @@ def test_a_folder_of_spreadsheets(tmp_path: Path) -> None:
 def test_lines_above_the_names_of_columns_are_pointed_out(text: str, tmp_path: Path) -> None:
     path = tmp_path / "votes.csv"
     path.write_text(text)
+    with pytest.warns(InputWarning, match=r"names of columns were found in line \d, below .* of titles.*skip_rows=0"):
+        assert cw.read_votes(path).to_frame("dict")["label"].tolist() == ["x"]
+    assert cw.read_votes(path, skip_rows=1 if text.startswith("sep") else 2).n_votes == 1
     with pytest.raises(ReadError, match="delete what stands above the names of the columns"):
-        cw.read_votes(path)
+        cw.read_votes(path, skip_rows=0)

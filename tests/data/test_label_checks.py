@@ -12,7 +12,7 @@ import pytest
 
 import crowdwise as cw
 from command_line import run
-from crowdwise.data.label_checks import scale_of, too_many_classes
+from crowdwise.data.guess import scale_of, too_many_classes
 from crowdwise.data.spellings import merged, variants
 from crowdwise.errors import ColumnError, InputError, InputWarning, LabelError, ParameterError
 
@@ -104,14 +104,18 @@ def test_a_folder_with_true_numbers_is_asked_about_too(tmp_path: Path) -> None:
 
 def test_as_many_classes_as_votes_are_refused(tmp_path: Path) -> None:
     table = {"task": np.repeat(range(30), 3), "worker": np.tile(["a", "b", "c"], 30)}
-    texts = {**table, "response": [f"A sentence of its own, number {n}." for n in range(90)]}
+    texts = {**table, "response": [f"response-{n}" for n in range(90)]}
     assert too_many_classes(cw.Votes.from_frame(texts))
-    with pytest.raises(InputError, match=r"90 different labels in 90 votes, such as 'A sentence.*label='.*answer_type"):
+    with pytest.raises(
+        InputError, match=r"90 different labels in 90 votes, such as 'response-0'.*label='.*answer_type"
+    ):
         cw.aggregate(texts)
     with pytest.raises(InputError) as caught:
         cw.aggregate(texts, label="response")
     assert "label=" not in str(caught.value) and "answer_type='votes'" in str(caught.value)
     assert cw.aggregate(texts, "majority", answer_type="votes").n_answers == 90
+    sentences = {**table, "response": [f"A sentence of its own, number {n}." for n in range(90)]}
+    assert cw.aggregate(sentences).answer_type == "texts"
     pl.DataFrame(texts).write_csv(tmp_path / "texts.csv")
     done = run("aggregate", tmp_path / "texts.csv")
     assert done.returncode == 1 and "--label NAME" in done.stderr and "--answers votes" in done.stderr

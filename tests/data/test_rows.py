@@ -7,7 +7,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.data.assemble import checked_beside
-from crowdwise.data.rows import blocks, columns_of, spread
+from crowdwise.data.table import blocks, columns_of, spread
 from crowdwise.errors import InputError
 
 NAMES = ("item", "annotator", "label")

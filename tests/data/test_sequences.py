@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.data.tag_schemes import allowed, find_spans
+from crowdwise.data.tags import allowed, find_spans
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError, ReadError
 
 ROWS = [

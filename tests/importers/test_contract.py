@@ -18,8 +18,7 @@ import crowdwise as cw
 from crowdwise import registry
 from crowdwise.errors import CrowdwiseError, InputError, InternalError, ParameterError, ReadError
 from crowdwise.importers import export_files
-from crowdwise.importers.export import Export
-from crowdwise.importers.read_export import recognise
+from crowdwise.importers.export import Export, recognise
 
 KINDS = {
     "choices_single": {"sentiment": "votes"}, "choices_multiple": {"topics": "label-sets"},
@@ -50,12 +49,19 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "arena_battles.json": ("arena", {"winner": "comparisons"}),
     "arena_human_preference.jsonl": ("arena", {"winner": "comparisons"}),
     "mtbench_human_judgments.jsonl": ("arena", {"winner": "comparisons"}),
+    "evaluations/alpaca_eval.json": ("evaluations", {"preference": "comparisons"}),
+    "evaluations/arena_hard.jsonl": ("evaluations", {"score": "comparisons"}),
+    "evaluations/inspect.json": ("evaluations", {"verdict": "votes"}),
+    "evaluations/promptfoo.json": ("evaluations", {"verdict": "votes"}),
+    "evaluations/deepeval.json": ("evaluations", {"verdict": "votes"}),
+    "evaluations/harness_samples.jsonl": ("evaluations", {"verdict": "votes"}),
+    "evaluations/langfuse_scores.jsonl": ("evaluations", {"helpful": "votes"}),
     "qualtrics.csv": ("qualtrics", {"Q1": "votes"}),
     "brat": ("brat", {"entities": "tags"}),
     "inception": ("webanno", {"NamedEntity": "tags"}),
     "scale_tasks.json": ("scale", {}),
     "vindr_boxes.csv": ("vindr", {"findings": "label-sets"}),
-    "coco_multi.json": ("coco", {}),
+    "coco_multi.json": ("coco", {"boxes": "boxes"}),
     "lidc.xml": ("lidc", {}),
 }  # fmt: skip
 CROWD = [
@@ -263,7 +269,7 @@ def test_empty_and_unknown_exports(exports: Path, tmp_path: Path) -> None:
         cw.read_export(tmp_path / "none.json")
     cut = (exports / "labelstudio" / "choices_single.json").read_bytes()[:-300]
     (tmp_path / "cut.json").write_bytes(cut)
-    with pytest.raises(ReadError, match="is no whole JSON: it breaks off or is wrong after 5 objects"):
+    with pytest.raises(ReadError, match="is truncated JSON: it breaks off or is wrong after 5 objects"):
         cw.read_export(tmp_path / "cut.json")
 
 

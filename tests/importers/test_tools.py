@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+import conftest
 import crowdwise as cw
 from crowdwise.errors import InternalError, ReadError
 from crowdwise.importers import export_files
-from crowdwise.importers.span_tokens import bio, tokens_of, without_overlaps
-from crowdwise.importers.times import seconds
+from crowdwise.importers.collect import bio, seconds, tokens_of, without_overlaps
 
 QUESTIONS = ("mood", "topics", "age")
 
@@ -264,3 +264,24 @@ def test_objects_in_memory_are_read_as_their_file_is(tmp_path):
     for tool in ("auto", "label-studio"):
         made, read = cw.read_export(tasks, tool), cw.read_export(file, tool)
         assert made.tool == read.tool == "label-studio" and made.answers["q"].equals(read.answers["q"])
+
+
+def test_evaluation_logs() -> None:
+    """The second game of Arena-Hard is swapped; pass and fail are classes; preferences are of models."""
+    folder = conftest.ROOT / "tests" / "exports" / "evaluations"
+    games = cw.read_export(folder / "arena_hard.jsonl")
+    assert games.answers["score"].select("left", "right", "outcome", "question").rows()[:3] == [
+        ("baseline", "a", "right", "q1"), ("a", "baseline", "left", "q1"), ("baseline", "a", "tie", "q2"),
+    ]  # fmt: skip
+    assert games.left_out == {"games without a verdict": 1} and "called baseline" in games.notes[0]
+    ranking = cw.aggregate(cw.read_export(folder / "alpaca_eval.json").table(), "bradley-terry")
+    assert ranking.leaderboard["item"].to_list() == ["b", "base", "a"]
+    log = cw.read_export(folder / "inspect.json").answers["verdict"]
+    assert log.rows()[-1] == ("openai/gpt-4 | 2, epoch 2", "model_graded_qa", "fail")
+    names = {"promptfoo.json": {"contains", "llm-rubric"},
+             "deepeval.json": {"Answer Relevancy, gpt-4o", "Faithfulness, gpt-4o"},
+             "harness_samples.jsonl": {"acc", "acc_norm"}}  # fmt: skip
+    for name, judges in names.items():
+        answers = cw.read_export(folder / name).answers["verdict"]
+        assert set(answers["annotator"]) == judges and set(answers["label"]) == {"pass", "fail"}
+    assert set(cw.read_export(folder / "langfuse_scores.jsonl").answers["helpful"]["annotator"]) == {"ann", "eval"}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.core.crowd_kind import crowd_sums, kind_of, own_options
+from crowdwise.core import em
+from crowdwise.core.crowd_kind import crowd_sums, kind_of, own_options, rates
 from crowdwise.core.vote_parts import VotePart, VoteParts
 
 
@@ -103,6 +104,10 @@ def test_abstains_says_so_where_it_cannot_be_seen():
     assert kind(votes) == "people"
     declared = cw.Auto(abstains=True).fit(votes).consensus_
     assert "as rules do" in declared.notes[0] and "as rules do" not in cw.aggregate(votes).notes[0]
+    # What was declared holds for the correction and for the judgement of annotators, too.
+    assert declared.dependence.kind == "rules" and declared.dependence.rho == 0.0
+    counts = em.statistics(em.Part.of(votes), declared.independent_posterior)
+    assert np.allclose(declared.leave_one_out.log_theta, rates(counts).log_score)
 
 
 def test_panels_know_or_guess():

@@ -11,7 +11,7 @@ import pytest
 import crowdwise as cw
 from crowdwise.core import dependence, limits, sparse_coin, vote_sums
 from crowdwise.core.loop import Rounds
-from crowdwise.data.unpacking import machine_memory
+from crowdwise.data.plain_files import machine_memory
 from crowdwise.errors import SizeError
 from crowdwise.methods import ds_auto
 

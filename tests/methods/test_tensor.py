@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 import crowdwise as cw
 from crowdwise.core.loop import Rounds
 from crowdwise.errors import InputError
-from crowdwise.methods import moments_counts, moments_shared, moments_tensor
+from crowdwise.methods import moments_shared, moments_tensor
 from crowdwise.methods.moments_tensor import TensorDS
 
 
@@ -51,7 +51,7 @@ def population(A, d, keep=1.0, seed=0, weighting="counts"):
             cells.append(np.stack([m * K + i, a * K + j, b * K + k]))
             count.append(block.ravel())
     met = (np.array(row), np.array(column), np.array(pair))
-    return moments_counts.moments_of(said, met, np.concatenate(cells, axis=1), np.concatenate(count), weighting)
+    return moments_tensor.moments_of(said, met, np.concatenate(cells, axis=1), np.concatenate(count), weighting)
 
 
 def small(seed=3, weighting="counts", gold=False):
@@ -62,7 +62,7 @@ def small(seed=3, weighting="counts", gold=False):
     rows = sorted([*rows, *((n, m, (said + 1) % K) for n, m, said in rows[:6])])  # answered twice
     item, who, label = (np.array(column) for column in zip(*rows, strict=True))
     weight = rng.uniform(0.5, 2.0, len(rows))
-    data = moments_counts.statistics(item, who * K + label, weight, N, J, K, weighting)
+    data = moments_tensor.statistics(item, who * K + label, weight, N, J, K, weighting)
     blocks = {}
     for size in (1, 2, 3):
         for chosen in itertools.combinations(range(J), size):
@@ -406,7 +406,7 @@ def test_too_many_triples_are_refused_with_advice(monkeypatch):
         TensorDS().fit(sim.votes)
     sparse = cw.simulate.dirichlet(300, n_annotators=60, n_classes=3, votes_per_item=5, random_state=0)
     assert TensorDS().fit(sparse.votes).consensus_.score(sparse.truth) > 0.7
-    monkeypatch.setattr(moments_counts, "CELLS", 2000)
+    monkeypatch.setattr(moments_tensor, "CELLS", 2000)
     with pytest.raises(InputError, match="holds up to 2,000"):
         TensorDS().fit(sparse.votes)
     number = np.sort(np.bincount(sparse.votes.annotator))[::-1]
@@ -416,7 +416,7 @@ def test_too_many_triples_are_refused_with_advice(monkeypatch):
 def test_pieces_of_the_enumeration_add_up(monkeypatch):
     sim = cw.simulate.dirichlet(200, n_annotators=9, n_classes=3, votes_per_item=6, random_state=0)
     whole = TensorDS(refine=False).fit(sim.votes).consensus_.confusion
-    monkeypatch.setattr(moments_counts, "PIECE", 7)
+    monkeypatch.setattr(moments_tensor, "PIECE", 7)
     assert np.allclose(TensorDS(refine=False).fit(sim.votes).consensus_.confusion, whole, atol=1e-12)
 
 

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, recall_s
 import crowdwise as cw
 from crowdwise import metrics
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.metrics.labels import hits
+from crowdwise.metrics.measures import hits
 
 Q = np.array([[0.7, 0.2, 0.1], [0.5, 0.5, 0.0], [0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]])
 Y = np.array([0, 1, 0, 2])
@@ -134,3 +134,29 @@ def test_a_share_of_all_items_has_the_exact_interval():
         found, exact = metrics.accuracy(q, truth), binomtest(right, 40).proportion_ci(0.95)
         assert (found.value, found.low, found.high) == pytest.approx((right / 40, exact.low, exact.high))
     assert repr(metrics.brier(q, y)) == "Estimate(0.080, no 95% CI: all alike, n=40)"
+
+
+class TestSoftLabels:
+    def test_by_hand_and_by_scipy(self):
+        from scipy.stats import wasserstein_distance
+
+        rng = np.random.default_rng(0)
+        q = rng.dirichlet(np.ones(4), size=30)
+        votes = cw.simulate.one_coin(30, n_annotators=7, n_classes=4, random_state=0).votes
+        p = votes.shares()
+        assert cw.metrics.manhattan(q, votes).value == pytest.approx(np.abs(q - p).sum(axis=1).mean())
+        assert cw.metrics.cross_entropy(q, p).value == pytest.approx(-(p * np.log(q)).sum(axis=1).mean())
+        moved = [wasserstein_distance(range(4), range(4), a, b) for a, b in zip(q, p, strict=True)]
+        assert cw.metrics.wasserstein(q, votes).value == pytest.approx(np.mean(moved))
+        assert cw.metrics.manhattan(p, votes).value == 0.0
+
+    def test_items_without_votes_are_left_out_and_shapes_are_checked(self):
+        votes = cw.Votes.from_codes(
+            [0, 0, 2], [0, 1, 0], [0, 1, 1], items=range(3), annotators=range(2), classes=range(2)
+        )
+        q = np.full((3, 2), 0.5)
+        assert cw.metrics.manhattan(q, votes).value == pytest.approx(0.5) and cw.metrics.manhattan(q, votes).n == 2
+        with pytest.raises(InputError, match="votes on the N items"):
+            cw.metrics.manhattan(q[:2], votes)
+        with pytest.raises(InputError, match="sum to one"):
+            cw.metrics.wasserstein(q, q * 0.5)

@@ -19,7 +19,7 @@ EVIL = [
     "'><b>",
     "{{ 7*7 }}",
 ]
-TYPES = ("ratings", "comparisons", "rankings", "similarities", "label-sets", "tags")
+TYPES = ("ratings", "comparisons", "rankings", "similarities", "label-sets", "tags", "texts", "boxes", "masks", "spans")
 PAGES = ("digits", "hostile", "many", "tiny", *TYPES)
 
 
@@ -76,6 +76,10 @@ def crowd_of(answer_type: str) -> Any:
         "similarities": lambda: sim.similarities(40, n_clusters=3, n_annotators=5, random_state=0),
         "label-sets": lambda: sim.label_sets(40, n_labels=3, n_annotators=6, random_state=0),
         "tags": lambda: sim.bio_tags(20, n_annotators=6, random_state=0),
+        "boxes": lambda: sim.boxes(30, n_annotators=6, annotators_per_item=4, random_state=0),
+        "texts": lambda: sim.texts(30, n_annotators=6, texts_per_item=4, random_state=0),
+        "masks": lambda: sim.masks(30, n_annotators=6, masks_per_item=4, size=32, random_state=0),
+        "spans": lambda: sim.spans(30, n_annotators=6, answers_per_item=4, random_state=0),
     }[answer_type]()
 
 

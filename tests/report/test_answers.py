@@ -46,9 +46,7 @@ def test_what_is_least_sure_comes_first(made):
     assert column("ratings", "items", "deviation") == sorted(column("ratings", "items", "deviation"), reverse=True)
     assert column("label-sets", "items", "probability") == sorted(column("label-sets", "items", "probability"))
     assert column("comparisons", "leaderboard", "rank") == sorted(column("comparisons", "leaderboard", "rank"))
-    assert column("comparisons", "annotators", "reliability") == sorted(
-        column("comparisons", "annotators", "reliability")
-    )
+    assert column("comparisons", "annotators", "slope") == sorted(column("comparisons", "annotators", "slope"))
     assert column("ratings", "annotators", "noise") == sorted(column("ratings", "annotators", "noise"), reverse=True)
 
 
@@ -142,6 +140,10 @@ def test_figures_against_known_truth():
         "similarities": {"accuracy", "mutual_information", "adjusted_rand"},
         "label-sets": {"f1", "jaccard", "subset_accuracy"},
         "tags": {"accuracy", "span_f1", "span_precision", "span_recall"},
+        "boxes": {"f1_50", "f1_75", "f1_mean", "precision_50", "recall_50", "mean_iou", "count_ratio"},
+        "texts": {"word_error_rate", "character_error_rate", "chrf", "exact_match"},
+        "spans": {"f1_exact", "f1_overlap", "precision_overlap", "recall_overlap", "f1_characters"},
+        "masks": {"dice", "iou", "hausdorff", "edge_distance"},
     }  # fmt: skip
     for kind in TYPES:
         crowd = crowd_of(kind)

@@ -16,13 +16,12 @@ from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.report import build, votes
 from crowdwise.report.build import choose_attributes
-from crowdwise.report.section_annotators import layout
-from crowdwise.report.section_items import png, review, thumbnail
-from crowdwise.report.votes import histogram
+from crowdwise.report.votes import histogram, layout, png, review, thumbnail
 
 KEYS = [
     "format", "answer_type", "says", "title", "date", "version", "level", "summary", "findings", "data", "truth",
-    "annotators", "confusion", "groups", "items", "pairs", "fairness", "agreement", "method", "notes",
+    "proof", "annotators", "confusion", "groups", "items", "pairs", "fairness", "agreement",
+    "candidates", "method", "notes",
 ]  # fmt: skip
 
 

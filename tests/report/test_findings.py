@@ -11,8 +11,7 @@ import pytest
 import crowdwise as cw
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.report import findings
-from crowdwise.report.findings import FindingKind, swaps
-from crowdwise.report.inspection import STEPS, inspect
+from crowdwise.report.findings import STEPS, FindingKind, inspect, swaps
 from crowdwise.report.section_summary import headline
 from crowdwise.trust.flags import Finding, Flag, FlagKind
 from crowdwise.trust.wording import FINDINGS, folded, joined, named, percent, sentence, to_dict
@@ -306,13 +305,13 @@ def test_the_headline_is_a_sentence():
 
 
 def test_groups_of_a_large_crowd_are_looked_for_among_the_busiest(monkeypatch):
-    from crowdwise.report import inspection
+    from crowdwise.report import findings
 
     crowd = cw.simulate.groups(400, n_annotators=12, n_groups=3, random_state=0)
     consensus = cw.aggregate(crowd.votes, "majority")
     whole = inspect(crowd.votes, consensus)
     assert len(whole.dependent.names) == 12 and "groups" not in whole.notes
-    monkeypatch.setattr(inspection, "MOST_PAIRED", 27 * 18)
+    monkeypatch.setattr(findings, "MOST_PAIRED", 27 * 18)
     some = inspect(crowd.votes, consensus)
     assert len(some.dependent.names) == 6
     assert some.notes["groups"] == "Looked for among the 6 annotators with the most votes, of 12."

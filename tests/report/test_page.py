@@ -19,7 +19,7 @@ import pytest
 import crowdwise as cw
 from crowdwise.errors import OutputError
 from crowdwise.report import page as page_module
-from crowdwise.report import section_annotators
+from crowdwise.report import votes
 from crowdwise.report.page import ends, num, page, pct, safe_json
 from report.made import TYPES
 
@@ -325,7 +325,7 @@ def test_a_figure_is_the_same_wherever_it_stands():
 
 def test_of_very_many_annotators_those_that_matter_most_are_listed(monkeypatch):
     crowd = cw.simulate.one_coin(60, n_annotators=20, n_classes=2, votes_per_item=5, random_state=0)
-    monkeypatch.setattr(section_annotators, "MOST_LISTED", 8)
+    monkeypatch.setattr(votes, "MOST_LISTED", 8)
     report = cw.build_report(crowd.votes, cw.aggregate(crowd.votes, "majority"))
     assert len(report["annotators"]) == 8
     assert "Annotators: the 8 that matter most are listed, of 20." in report["notes"]

@@ -11,7 +11,7 @@ import pytest
 import crowdwise as cw
 from command_line import run
 from crowdwise.core.numerics import share_interval
-from crowdwise.data.consensus_files import find_consensus
+from crowdwise.data.vote_files import find_consensus
 from crowdwise.errors import ReadError
 from crowdwise.report.written_consensus import written_report
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import crowdwise as cw
+from crowdwise import registry
+from crowdwise.cli.main import app
 from crowdwise.errors import ParameterError
+from crowdwise.reading import Opened
 
 
 def test_the_chain_and_the_confusions_are_those_drawn_from():
@@ -85,3 +91,34 @@ def test_random_edges_know_nothing_of_the_classes():
     made = cw.simulate.graph(3000, homophily=None, random_state=0)
     edges = made.parameters["edges"]
     assert abs((made.truth[edges[:, 0]] == made.truth[edges[:, 1]]).mean() - 1 / 3) < 0.03
+
+
+@pytest.mark.parametrize("name", [name for name, (kind, _) in registry.scenarios().items() if kind != registry.VOTES])
+def test_the_command_makes_answers_of_every_type(name, tmp_path):
+    """What ``crowdwise simulate`` writes is read back as it was, with its truth."""
+    kind, make = registry.scenarios()[name]
+    done = CliRunner().invoke(app, ["simulate", name, "--out", str(tmp_path / "crowd"), "--seed", "3", "--json"])
+    assert done.exit_code == 0, done.stderr
+    made, opened = make(random_state=3), Opened(tmp_path / "crowd")
+    assert json.loads(done.stdout)["answer_type"] == kind
+    assert opened.answer_type == made.answers.answer_type
+    assert opened.answers.table.n_answers == made.answers.n_answers
+    if opened.answers.truth is not None:
+        read = opened.answers.table.with_truth(type(made.answers).read_truth(opened.answers.truth))
+        assert read.truth_frame().equals(made.answers.truth_frame().cast(dict(read.truth_frame().schema)))
+
+
+MEASURED = [
+    name for name in sorted(registry.scenarios()) if name not in ("graph", "ordinal", "rankings", "comparisons")
+]
+"""Scenarios whose folder says all: a graph, the order of grades and true scores are given by hand."""
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_saved_crowd_is_read_with_its_truth(name, tmp_path):
+    kind, make = registry.scenarios()[name]
+    crowd = make(random_state=0)
+    crowd.save(tmp_path / "crowd")
+    fitted = cw.fit(tmp_path / "crowd")
+    answers = crowd.answers if hasattr(crowd, "answers") else crowd.votes
+    assert fitted.answer_type == kind and fitted.table.n_answers == answers.n_answers and fitted.measured

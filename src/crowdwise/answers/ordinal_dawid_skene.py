@@ -138,7 +138,7 @@ class OrdinalDawidSkene(Model):
         ``"logistic"``, or ``"normal"``, which has shorter tails.
     lapse
         The share of votes that are any grade at all.
-    class_prior, max_iter, tol
+    class_prior, max_iter, tol, collusion
         As in :class:`Auto`, which is fitted twice.
 
     >>> import crowdwise as cw
@@ -160,14 +160,23 @@ class OrdinalDawidSkene(Model):
     max_iter: Count = 200
     tol: NonNegative = 1e-6
     dependence: Setting = "auto"
+    collusion: Literal["discount", "ignore"] = "discount"
     fitted_: Auto = field(init=False)
     """The fit with ordered matrices as its prior."""
+    _first: Auto = field(init=False)
+
+    def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
+        self._first = self._auto(Auto.prior)
+        return self._first._weighed(votes, item_prior)
+
+    def _discounted(self, votes: Votes) -> Votes:
+        return self._first._discounted(votes)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
         rank = ranks(votes.classes, self.order, self.key)
         crowd = OrdinalPrior(0.5, float(np.log(0.7)), 0.5, even_cuts(votes.n_classes), self.lapse, self.link)
-        first = self._auto(Auto.prior)._fit(votes, gold, item_prior, callback)
+        first = self._first._fit(votes, gold, item_prior, callback)
         self.fitted_ = self._auto(ordered_prior(votes, first.posterior, rank, crowd).tolist())
         outcome = self.fitted_._fit(votes, gold, item_prior, callback)
         crowd, location, log_spread, var = learn_crowd(votes, outcome.posterior, rank, crowd)
@@ -186,7 +195,8 @@ class OrdinalDawidSkene(Model):
         )  # fmt: skip
 
     def _auto(self, prior: Any) -> Auto:
-        return Auto(prior=prior, class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
+        options = {name: getattr(self, name) for name in ("class_prior", "max_iter", "tol", "collusion")}
+        return Auto(prior=prior, **options)
 
     def _predict(self, votes: Votes) -> Floats:
         return self.fitted_._predict(votes)

@@ -35,14 +35,14 @@ KAPPA              ``kappa``         1        the best for the bound with q(d) a
 
 The objective is the variational lower bound of the log evidence, which no step lowers; all of it but the divergence of
 the precisions counts f times. f corrects for ratings that are not Normal, and s_b^2 is reduced to what shows on low and
-on high items alike (``ratings_gaussian_steps``; both are 1 where the model is right). s_b and s_a are
+on high items alike (below; both are 1 where the model is right). s_b and s_a are
 updated between runs of passes, from variances that include the uncertainty of the items (the bound does not, and would
 shrink differences away). The M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes
 the shift and the stretch that raise the bound most (parameter expansion): the updates alone would need hundreds of
 passes.
 
 **Values** are half-way between the weighted means of their ratings and the posterior means, at the level of the plain
-mean (:mod:`crowdwise.answers.ratings_gaussian_steps`).
+mean (:mod:`crowdwise.answers.ratings_gaussian`).
 
 **Hedge.** Each rating is predicted from the others on its item, by the model and by their mean. The mix that predicts
 best is found, with its standard error, and the share of the model is the lower end of its one-sided 95 % interval
@@ -63,30 +63,500 @@ V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 5, for the pr
 B. Ribeiro and F. Pereira, Learning supervised topic models for classification and regression from crowds, PAMI 39
 (2017), for biases; Y. Chung et al., A nondegenerate penalized likelihood estimator for variance parameters,
 Psychometrika 78 (2013), for the prior of s; C. Liu and D. B. Rubin, Parameter expansion for EM, Biometrika 85 (1998).
+
+The pieces of :mod:`crowdwise.answers.ratings_gaussian`: its state, the update of each part, and the bound they
+raise.
+
+Letters and equations are those of the table there. All numbers are in standard units: the ratings have mean 0 and
+deviation 1.
+
+From annotators to the values of items: towards the overall mean, the level, and the error that ratings share.
+
+The ratings on an item, biases taken off and weighted by precision, have a mean w[n] with variance V[n]; z[n] ~ N(mu,
+tau^2) makes of it the posterior mean m[n] = (mu / tau^2 + w / V) / (1 / tau^2 + 1 / V).
+
+**Half-way.** The reported value is s m[n] + (1 - s) w[n], ``shrink`` = s = 1/2. m is best where the truth is on the
+scale of the ratings. On real sets it need not be: the slope of the truth on the crowd's values (noise taken off) lies
+between 0.6 and 1.5 there, and whoever says more than the crowd is right as often as whoever says less. Half of the way
+has three quarters of the gain where m is right, and half of the loss where it is not.
+
+**Level.** A bias that all annotators share cannot be seen. The values have the level of the plain mean, sum w (x - z) =
+0: those who rated more count more for it, which a prior on biases alone would not have.
+
+**Shared errors.** An item that misleads misleads many at once: x = z + g[n] + ..., and no number of ratings averages g
+out. g cannot be seen in the ratings, yet where they scatter more it is larger (on five of six real sets, the squared
+error grows in proportion to the variance of the ratings on the item): g[n] ~ N(0, c s^2 / d[n]), s^2 the variance of a
+typical annotator's noise, d the ease of the item, d ~ Gamma(k, k) with k by maximum likelihood, c = ``shared_error``.
+Integrated over d, g is t-distributed with 2 k + n - 1 degrees of freedom.
+
+How much ratings say about their annotators, where they are not Normal around item plus bias.
+
+Real ratings are bounded and often zero. Two moments of them correct the shrinkage of annotators towards their crowd:
+
+:func:`precision_power`  f = 2 / (k - 1), k the kurtosis: a rating counts f times for the precision of its annotator
+:func:`additive_part`    the part of the variance of biases that shows on low and on high items alike
+
+Both are 1 up to chance where the model is right.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from crowdwise.answers import ratings_gaussian_steps as steps
-from crowdwise.answers import ratings_gaussian_steps as values
-from crowdwise.answers.ratings_gaussian_steps import (
-    GaussianSettings,
-    GaussianState,
-    RatingMatrices,
-    additive_part,
-    precision_power,
+from crowdwise.answers.ratings_shared import (
+    RatingModel,
+    counts,
+    ease_prior,
+    hedged,
+    nearby,
+    scatter,
+    standardise,
+    variance_within,
+    weighted_mean,
 )
-from crowdwise.answers.ratings_shared import RatingModel, counts, hedged, scatter, standardise, weighted_mean
 from crowdwise.core.constraints import Count, NonNegative, Positive, Share
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.numerics import Floats
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
+
+MIN_VARIANCE = 1e-8
+"""The minimum variance, in units of that of all ratings."""
+EXACT = 1e-3
+"""The minimum variance of an annotator's noise, in units of that within items: one of a few could reach zero."""
+ALPHA = (1.0, 1e3)
+"""The range of alpha: a prior of at least two ratings that annotators are alike keeps every variance above zero."""
+DF = (1.0, 200.0)
+"""The range of the degrees of freedom."""
+FLAT = 1e4
+"""The variance of items that have an effect of their own, in units of that of all ratings: as good as none known."""
+
+LOG2PI = float(np.log(2.0 * np.pi))
+
+
+@dataclass(frozen=True)
+class RatingMatrices:
+    """Standardised ratings as sparse items x annotators matrices: ``w`` of weights, ``wy`` of weights times numbers."""
+
+    item: Ints
+    annotator: Ints
+    y: Floats
+    weight: Floats
+    indptr: Ints
+    N: int
+    M: int
+    floor: float = MIN_VARIANCE
+    """Added to every squared residual: the minimum variance of an annotator."""
+
+    @classmethod
+    def of(cls, ratings: Ratings, y: Floats) -> RatingMatrices:
+        N, M = len(ratings), ratings.n_annotators
+        item, w = ratings.item, ratings.weights
+        within = variance_within(item, w, y, N, default=1.0)
+        return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(EXACT * within, MIN_VARIANCE))
+
+    def select(self, rows: Any) -> RatingMatrices:
+        """Some of the ratings, with all items and annotators."""
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(self.item[rows], minlength=self.N))])
+        item, annotator = self.item[rows], self.annotator[rows]
+        return replace(self, item=item, annotator=annotator, y=self.y[rows], weight=self.weight[rows], indptr=indptr)
+
+    def merged(self) -> RatingMatrices:
+        """With one rating per item and annotator: the mean of those there are, with the sum of their weights."""
+        cell, first, at = np.unique(self.item * self.M + self.annotator, return_index=True, return_inverse=True)
+        if len(cell) == len(self.y):
+            return self
+        weight = counts(at, self.weight, len(cell))
+        y = counts(at, self.weight * self.y, len(cell)) / weight
+        return replace(self.select(first), y=y, weight=weight)
+
+    def alone(self) -> Any:
+        """S: whether all of the weight on a rating's item is its annotator's."""
+        first = np.zeros(self.N, dtype=np.int64)
+        first[self.item[::-1]] = self.annotator[::-1]
+        return (np.bincount(self.item[first[self.item] != self.annotator], minlength=self.N) == 0)[self.item]
+
+    def matrix(self, data: Floats) -> Any:
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((data, self.annotator, self.indptr), shape=(self.N, self.M))
+
+
+@dataclass(frozen=True)
+class GaussianState:
+    """The posteriors and the hyperparameters, after a pass."""
+
+    u: Floats
+    v: Floats
+    b: Floats
+    a: Floats
+    vbb: Floats
+    vab: Floats
+    vaa: Floats
+    shape: Floats
+    rate: Floats
+    mu: float
+    tau2: float
+    sb2: float
+    sa2: float
+    alpha: float
+    beta: float
+    kappa: float = np.inf
+    df: float = np.inf
+
+    @property
+    def p(self) -> Floats:
+        return self.shape / self.rate
+
+    @property
+    def log_p(self) -> Floats:
+        from scipy.special import digamma
+
+        return np.asarray(digamma(self.shape) - np.log(self.rate))
+
+
+@dataclass(frozen=True)
+class GaussianSettings:
+    bias: bool
+    scale: bool
+    difficulty: bool
+    student: bool
+    df: Any
+    fixed: bool = False
+    """Whether annotators are compared on the same items alone: tau is not learned but ``FLAT``."""
+    power: float = 1.0
+    """f: ratings count f times for the precisions (:func:`precision_power`)."""
+    additive: float = 1.0
+    """The part of s_b^2 that is used (:func:`additive_part`)."""
+
+
+def begin(crowd: RatingMatrices, settings: GaussianSettings) -> GaussianState:
+    """Item means, half-way to the grand mean; annotators all alike."""
+    N, M = crowd.N, crowd.M
+    total, weight = counts(crowd.item, crowd.weight * crowd.y, N), counts(crowd.item, crowd.weight, N)
+    u = total / (weight + 1.0)
+    within = float((crowd.weight * (crowd.y - u[crowd.item]) ** 2).sum() / crowd.weight.sum()) + MIN_VARIANCE
+    zero, n = np.zeros(M), counts(crowd.annotator, crowd.weight, M)
+    shape = 2.0 + n / 2.0
+    df = 4.0 if settings.df == "learned" else float(settings.df)
+    tau2 = FLAT if settings.fixed else float(u.var()) + MIN_VARIANCE
+    return GaussianState(
+        u, np.full(N, within / 4.0), zero, np.ones(M), zero, zero, zero, shape, shape * within, float(u.mean()), tau2,
+        0.25 * within if settings.bias else 0.0, 0.05 if settings.scale else 0.0, 2.0, 2.0 * within,
+        2.0 if settings.difficulty else np.inf, df if settings.student else np.inf,
+    )  # fmt: skip
+
+
+def items_given(W: Any, Y: Any, s: GaussianState, settings: GaussianSettings) -> GaussianState:
+    """u, v; then mu and tau."""
+    p = s.p
+    h = 1.0 / s.tau2 + W @ (p * (s.a**2 + s.vaa))
+    u = (s.mu / s.tau2 + Y @ (p * s.a) - W @ (p * (s.a * s.b + s.vab))) / h
+    mu = float(u.mean())
+    tau2 = s.tau2 if settings.fixed else max(float(((u - mu) ** 2 + 1.0 / h).mean()), MIN_VARIANCE)
+    return replace(s, u=u, v=1.0 / h, mu=mu, tau2=tau2)
+
+
+def annotators_given(W: Any, Y: Any, s: GaussianState, settings: GaussianSettings) -> GaussianState:
+    """b, a and their covariance; then s_b and s_a."""
+    p = s.p
+    n, su, suu = W.T @ np.ones(len(s.u)), W.T @ s.u, W.T @ (s.u**2 + s.v)
+    sy, syu = Y.T @ np.ones(len(s.u)), Y.T @ s.u
+    if settings.bias and settings.scale:
+        A, B, C = 1.0 / s.sb2 + p * n, p * su, 1.0 / s.sa2 + p * suu
+        f, g = p * sy, 1.0 / s.sa2 + p * syu
+        det = A * C - B * B
+        s = replace(s, b=(C * f - B * g) / det, a=(A * g - B * f) / det, vbb=C / det, vab=-B / det, vaa=A / det)
+    elif settings.bias:
+        vbb = 1.0 / (1.0 / s.sb2 + p * n)
+        s = replace(s, b=vbb * p * (sy - su), vbb=vbb)
+    elif settings.scale:
+        vaa = 1.0 / (1.0 / s.sa2 + p * suu)
+        s = replace(s, a=vaa * (1.0 / s.sa2 + p * syu), vaa=vaa)
+    return s
+
+
+def expand(s: GaussianState, settings: GaussianSettings) -> GaussianState:
+    """Move the shift of all items (against biases) and their stretch (against scales) to the optimum of the priors."""
+    if settings.bias:
+        shift = float((s.a * s.b + s.vab).sum() / (s.a**2 + s.vaa).sum())
+        s = replace(
+            s, u=s.u + shift, mu=s.mu + shift, b=s.b - shift * s.a, vab=s.vab - shift * s.vaa,
+            vbb=s.vbb - 2.0 * shift * s.vab + shift**2 * s.vaa,
+        )  # fmt: skip
+    if settings.scale:
+        # c maximises M log c - sum E[(c a - 1)^2] / 2 s_a^2:  c^2 sum E[a^2] - c sum E[a] - M s_a^2 = 0
+        square, total = float((s.a**2 + s.vaa).sum()), float(s.a.sum())
+        c = (total + np.sqrt(total**2 + 4.0 * square * len(s.a) * s.sa2)) / (2.0 * square)
+        s = replace(
+            s, u=s.u / c, v=s.v / c**2, mu=s.mu / c, tau2=max(s.tau2 / c**2, MIN_VARIANCE), a=s.a * c, vaa=s.vaa * c**2,
+            vab=s.vab * c,
+        )  # fmt: skip
+    return s
+
+
+def differences(W: Any, s: GaussianState, settings: GaussianSettings) -> GaussianState:
+    """s_b and s_a updated: (M - 1) s^2 = sum (b^2 + var b), where var b includes the uncertainty of the items.
+
+    Where the ratings hold enough information on the biases, it is solved for s^2, s^2 = sum b^2 / (sum (1 - var b /
+    s^2) - 1), which takes a few rounds instead of hundreds.
+    """
+    vbb, vaa = own_variances(W, s)
+    out: dict[str, Any] = {}
+    for name, on, gap, var, old in (
+        ("sb2", settings.bias, s.b, vbb, s.sb2),
+        ("sa2", settings.scale, s.a - 1.0, vaa, s.sa2),
+    ):
+        if on:
+            square, free = float((gap * gap).sum()), float((1.0 - var / old).sum()) - 1.0
+            new = square / free if free > 0.5 else (square + float(var.sum())) / max(len(gap) - 1.0, 1.0)
+            out[name] = float(np.clip(new, max(old / 10.0, MIN_VARIANCE), 10.0 * old))
+    return replace(s, **out)
+
+
+def own_variances(W: Any, s: GaussianState) -> tuple[Floats, Floats]:
+    """Of b and a, each apart from all other annotators', the items having a posterior: p sum w (1 - w p a^2 v)..."""
+    p = s.p
+    h = 1.0 / s.tau2 + W @ (p * s.a**2)
+    part = p * s.a**2 * (W.multiply(W).T @ (1.0 / h)), p * s.a**2 * (W.multiply(W).T @ (s.u**2 / h))
+    known_b = np.maximum(p * (W.T @ np.ones(len(h)) - part[0]), 0.0)
+    known_a = np.maximum(p * (W.T @ s.u**2 - part[1]), 0.0)
+    return 1.0 / (1.0 / max(s.sb2, MIN_VARIANCE) + known_b), 1.0 / (1.0 / max(s.sa2, MIN_VARIANCE) + known_a)
+
+
+def squares(W: Any, Y: Any, Z: Floats, s: GaussianState, floor: float) -> Floats:
+    """sum over each annotator's ratings of w E[(y - b - a u)^2]; ``Z`` is sum w y^2."""
+    one = np.ones(len(s.u))
+    n, su, suu = W.T @ one, W.T @ s.u, W.T @ (s.u**2 + s.v)
+    total = Z - 2.0 * s.b * (Y.T @ one) - 2.0 * s.a * (Y.T @ s.u)
+    total += (s.b**2 + s.vbb) * n + 2.0 * (s.a * s.b + s.vab) * su + (s.a**2 + s.vaa) * suu
+    return np.asarray(np.maximum(total, 0.0) + floor * n)
+
+
+def precisions_given(n: Floats, square: Floats, s: GaussianState, power: float = 1.0) -> GaussianState:
+    """alpha and beta, one step uphill with p integrated out; then the Gamma posteriors of p."""
+    from scipy.special import gammaln
+
+    n, square = power * n, power * square
+    sizes, often = np.unique(n / 2.0, return_counts=True)
+
+    def evidence(alpha: float, beta: float) -> float:
+        each = (alpha + n / 2.0) @ np.log(beta + square / 2.0)
+        return float(often @ gammaln(alpha + sizes) - each + len(n) * (alpha * np.log(beta) - gammaln(alpha)))
+
+    typical = s.beta / s.alpha  # a variance
+    alpha = nearby(lambda t: evidence(np.exp(t), np.exp(t) * typical), s.alpha, *ALPHA)
+    typical = nearby(lambda t: evidence(alpha, alpha * np.exp(t)), typical, MIN_VARIANCE, 1e8)
+    beta = alpha * typical
+    return replace(s, alpha=alpha, beta=beta, shape=alpha + n / 2.0, rate=beta + square / 2.0)
+
+
+def expected_squares(crowd: RatingMatrices, s: GaussianState) -> Floats:
+    """S: E[(y - b - a u)^2] of every rating."""
+    m, n = crowd.annotator, crowd.item
+    u, v = s.u[n], s.v[n]
+    gap = crowd.y - s.b[m] - s.a[m] * u
+    spread = s.vbb[m] + 2.0 * s.vab[m] * u + s.vaa[m] * (u * u + v)
+    return np.asarray(gap * gap + spread + s.a[m] ** 2 * v + crowd.floor)
+
+
+def lower_bound(s: GaussianState, n: Floats, square: Floats, settings: GaussianSettings, extra: float) -> float:
+    """The bound; ``square`` are the (E l weighted) sums of squares, ``extra`` what the weights of ratings add.
+
+    All but the divergence of the precisions counts ``settings.power`` times.
+    """
+    from scipy.special import digamma, gammaln
+
+    log_p, p = s.log_p, s.p
+    total = 0.5 * float((n * (log_p - LOG2PI)).sum() - (p * square).sum()) + extra
+    gap = (s.u - s.mu) ** 2 + s.v
+    total += 0.5 * float((np.log(s.v / s.tau2) + 1.0 - gap / s.tau2).sum())
+    if settings.bias:
+        total -= 0.5 * float((np.log(s.sb2) + (s.b**2 + s.vbb) / s.sb2 - 1.0).sum())
+    if settings.scale:
+        total -= 0.5 * float((np.log(s.sa2) + ((s.a - 1.0) ** 2 + s.vaa) / s.sa2 - 1.0).sum())
+    if settings.bias and settings.scale:
+        total += 0.5 * float(np.log(s.vbb * s.vaa - s.vab**2).sum())
+    elif settings.bias or settings.scale:
+        total += 0.5 * float(np.log(s.vbb if settings.bias else s.vaa).sum())
+    prior = s.alpha * np.log(s.beta) - gammaln(s.alpha) + (s.alpha - 1.0) * log_p - s.beta * p
+    entropy = s.shape - np.log(s.rate) + gammaln(s.shape) + (1.0 - s.shape) * digamma(s.shape)
+    return settings.power * total + float((prior + entropy).sum())
+
+
+def eases(
+    crowd: RatingMatrices, weight: Floats, square: Floats, s: GaussianState
+) -> tuple[GaussianState, Floats, float]:
+    """E[d] of every item, kappa, and what they add to the bound. q(d) = Gamma(kappa + n / 2, kappa + Q / 2), n the
+    ratings (their weight) of the item and Q the sum of w p E[r^2]."""
+    from scipy.special import digamma, gammaln
+
+    n = counts(crowd.item, crowd.weight, crowd.N) / 2.0
+    Q = counts(crowd.item, weight * s.p[crowd.annotator] * square, crowd.N) / 2.0
+    kappa = ease_prior(n, Q, s.kappa)
+    shape, rate = kappa + n, kappa + Q
+    mean, log = shape / rate, digamma(shape) - np.log(rate)
+    own = kappa * np.log(kappa) - gammaln(kappa) + (kappa - 1.0) * log - kappa * mean
+    entropy = shape - np.log(rate) + gammaln(shape) + (1.0 - shape) * digamma(shape)
+    return replace(s, kappa=kappa), np.asarray(mean), float((n * log + own + entropy).sum())
+
+
+def rating_weights(
+    crowd: RatingMatrices, square: Floats, s: GaussianState, settings: GaussianSettings
+) -> tuple[GaussianState, Floats, float]:
+    """E[l] of every rating under t noise, df where it is learned, and what they add to the bound. q(l) = Gamma((df + 1)
+    / 2, (df + p d E[r^2]) / 2); ``square`` holds d E[r^2]."""
+    from scipy.special import digamma, gammaln
+
+    pr = s.p[crowd.annotator] * square
+    w, df = crowd.weight, s.df
+
+    def best(t: float) -> float:
+        """The bound's part in df, at the best q(l): the log density of t."""
+        d = np.exp(t)
+        each = gammaln((d + 1.0) / 2.0) - gammaln(d / 2.0) - 0.5 * np.log(d)
+        return float(each * w.sum() - (d + 1.0) / 2.0 * (w * np.log1p(pr / d)).sum())
+
+    if settings.df == "learned":
+        df = nearby(best, df, *DF)
+    k, rate, half = (df + 1.0) / 2.0, (df + pr) / 2.0, df / 2.0
+    mean, log = k / rate, digamma(k) - np.log(rate)
+    own = half * np.log(half) - gammaln(half) + (half - 1.0) * log - half * mean
+    entropy = k - np.log(rate) + gammaln(k) + (1.0 - k) * digamma(k)
+    return replace(s, df=df), np.asarray(mean), float((w * (0.5 * log + own + entropy)).sum())
+
+
+SHARED_ERROR = 0.4
+"""c: the variance of the shared error, in units of that of the ratings on an item (see the page on ratings)."""
+MIN_EASE = 1.5
+"""The minimum of k for shared errors, whose t distribution then has a variance on every item."""
+
+
+def normal_spread(w: Floats, V: Floats) -> tuple[float, float]:
+    """mu and tau^2 of w ~ N(mu, tau^2 + V), by scoring; tau^2 is not above the variance of w."""
+    mu, tau2 = float(w.mean()), float(w.var())
+    most = max(tau2, MIN_VARIANCE)
+    for _ in range(50):
+        weight = 1.0 / (tau2 + V)
+        mu = float((weight * w).sum() / weight.sum())
+        new = float((weight**2 * ((w - mu) ** 2 - V)).sum() / (weight**2).sum())
+        new = float(np.clip(new, MIN_VARIANCE, most))
+        if abs(new - tau2) <= 1e-9 * tau2:
+            break
+        tau2 = new
+    return mu, tau2
+
+
+def item_sums(crowd: RatingMatrices, weight: Floats, s: GaussianState) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of the ratings on each item, the sums of precisions and of precisions times numbers (N), and their parts (S)."""
+    m = crowd.annotator
+    part = weight * s.p[m] * s.a[m] ** 2
+    said = weight * s.p[m] * s.a[m] * (crowd.y - s.b[m])
+    return counts(crowd.item, part, crowd.N), counts(crowd.item, said, crowd.N), part, said
+
+
+def between(h: Floats, top: Floats, mu: float, tau2: float, shrink: float) -> tuple[Floats, Floats]:
+    """The reported value and the posterior mean: ``top / h`` moved towards mu; mu where nothing is known (h = 0)."""
+    posterior = (mu / tau2 + top) / (1.0 / tau2 + h)
+    plain = np.divide(top, h, out=np.full_like(top, mu), where=h > 1e-12)
+    return shrink * posterior + (1.0 - shrink) * plain, posterior
+
+
+def shared_errors(
+    crowd: RatingMatrices, weight: Floats, s: GaussianState, u: Floats, c: float
+) -> tuple[Floats, Floats]:
+    """The squared scale of each item's shared error, and the degrees of freedom of its t distribution."""
+    m, n = crowd.annotator, crowd.item
+    free = np.maximum(counts(n, crowd.weight, crowd.N) - 1.0, 0.0) / 2.0
+    Q = counts(n, weight * s.p[m] * (crowd.y - s.b[m] - s.a[m] * u[n]) ** 2, crowd.N) / 2.0
+    k = 2.0
+    for _ in range(8):
+        k = ease_prior(free, Q, k)
+    k = max(k, MIN_EASE)
+    typical = float(np.median((1.0 / s.p)[m]))
+    return c * typical * (k + Q) / (k + free), 2.0 * (k + free)
+
+
+HALF = 20.0
+"""Annotators with so many ratings in each half have half of the weight that those with very many have."""
+
+
+def _rest(crowd: RatingMatrices) -> tuple[Floats, Floats]:
+    """The mean of the other ratings on each rating's item, and the share of the rating in all of them (at most 0.9)."""
+    item, w = crowd.item, crowd.weight
+    total, said = counts(item, w, crowd.N)[item], counts(item, w * crowd.y, crowd.N)[item]
+    rest = np.maximum(total - w, 1e-9)
+    return (said - w * crowd.y) / rest, np.minimum(w / total, 0.9)
+
+
+def precision_power(crowd: RatingMatrices, bias: bool) -> float:
+    """f = 2 / (k - 1), at most 1: how much a rating counts for the precision of its annotator; k is the kurtosis.
+
+    A variance that is estimated from n ratings has the relative variance (k - 1) / n, which is 2 / n for Normal noise
+    alone. Where most answers are zero and a few are large k is 5 to 10, and annotators whose precisions are equal would
+    seem to differ. E[r^4] and E[r^2]^2 (from pairs of ratings of one annotator) are summed over annotators in units of
+    their own variance, with two ratings of the crowd's added to it; r is the distance from the item's mean.
+    """
+    crowd = crowd.merged()
+    who, w, M = crowd.annotator, crowd.weight, crowd.M
+    mean, own = _rest(crowd)
+    r = (crowd.y - mean) * (1.0 - own)
+    n = counts(who, w, M)
+    if bias:
+        r = r - (counts(who, w * r, M) / (n + 1.0))[who]
+    square = r * r / (1.0 - own)
+    first, second = counts(who, w * square, M), counts(who, w * square * square, M)
+    several = n > 1.5
+    if not several.any() or not second.sum() > 0.0:
+        return 1.0
+    n, first, second = n[several], first[several], second[several]
+    variance = (first + 2.0 * first.sum() / n.sum()) / (n + 2.0)
+    pairs = (np.maximum(first * first - second, 0.0) / ((n - 1.0) * variance**2)).sum()
+    kurtosis = float((second / variance**2).sum() / max(float(pairs), 1e-300))
+    return float(2.0 / (max(kurtosis, 3.0) - 1.0))
+
+
+def additive_part(crowd: RatingMatrices) -> float:
+    """The part of the variance of biases that shows on low and on high items alike; a standard error is added, so that
+    biases are additive until the ratings say otherwise. At most 1.
+
+    An annotator's items are low or high by the mean of the other ratings on them, below or above its mean. The product
+    of the mean residuals on both has the expectation b^2 where a bias is added to every item, and a smaller one where
+    annotators differ in how much they say of what there is to say (zeros are zeros to all of them). The mean product of
+    two residuals on any two items is the whole of b^2.
+    """
+    crowd = crowd.merged()
+    who, w, M = crowd.annotator, crowd.weight, crowd.M
+    mean, own = _rest(crowd)
+    r = (crowd.y - mean) * (1.0 - own)
+    n, squares = counts(who, w, M), counts(who, w * w, M)
+    high = mean > (counts(who, w * mean, M) / np.maximum(n, 1e-300))[who]
+    above = counts(who, w * high, M)
+    weight = np.minimum(above, n - above)
+    weight = weight / (HALF + weight)
+    if (weight > 0.0).sum() < 3:
+        return 1.0
+
+    def centred(part: Any, size: Floats) -> Floats:
+        x = counts(who[part], (w * r)[part], M) / np.maximum(size, 1e-300)
+        return np.asarray(x - (weight * x).sum() / weight.sum())
+
+    far = centred(high, above) * centred(~high, n - above)
+    every = slice(None)
+    own_mean = counts(who, w * r, M) / np.maximum(n, 1e-300)
+    shift = own_mean - centred(every, n)
+    noise = counts(who, (w * (r - shift[who])) ** 2, M)
+    near = ((n * (own_mean - shift)) ** 2 - noise) / np.maximum(n * n - squares, 1e-300)
+    whole = float((weight * near).sum())
+    if not whole > 0.0:
+        return 1.0
+    part = float((weight * far).sum()) / whole
+    error = float(np.sqrt(((weight * (far - part * near)) ** 2).sum())) / whole
+    return float(np.clip(part + error, 0.0, 1.0))
+
 
 UPDATES, STABLE = 50, 0.01
 """How often s_b and s_a are updated at most, and the relative change below which they have converged."""
@@ -102,9 +572,9 @@ def _reweigh(
     """Eases of items and weights of ratings, one after the other, and what both add to the bound."""
     extra = 0.0
     if settings.difficulty:
-        s, ease, extra = steps.eases(crowd, crowd.weight * lent, each, s)
+        s, ease, extra = eases(crowd, crowd.weight * lent, each, s)
     if settings.student:
-        s, lent, more = steps.rating_weights(crowd, ease[crowd.item] * each, s, settings)
+        s, lent, more = rating_weights(crowd, ease[crowd.item] * each, s, settings)
         extra += more
     return s, ease, lent, extra
 
@@ -118,7 +588,7 @@ def run_passes(
     and s_a.
     """
     weight, n, y = crowd.weight, counts(crowd.annotator, crowd.weight, crowd.M), crowd.y
-    s = steps.begin(crowd, settings)
+    s = begin(crowd, settings)
     W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
     Z = counts(crowd.annotator, weight * y * y, crowd.M)
     ease, rating_weight = np.ones(crowd.N), np.ones(len(y))
@@ -127,25 +597,25 @@ def run_passes(
     for _ in range(UPDATES + 1):
         rounds.resume()
         for _ in rounds:
-            s = steps.expand(steps.annotators_given(W, Y, steps.items_given(W, Y, s, settings), settings), settings)
+            s = expand(annotators_given(W, Y, items_given(W, Y, s, settings), settings), settings)
             if settings.difficulty or settings.student:
-                each = steps.expected_squares(crowd, s)
+                each = expected_squares(crowd, s)
                 s, ease, rating_weight, extra = _reweigh(crowd, each, ease, rating_weight, s, settings)
                 weight = crowd.weight * ease[crowd.item] * rating_weight
                 W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
                 square = counts(crowd.annotator, weight * each, crowd.M)
             else:
-                square, extra = steps.squares(W, Y, Z, s, crowd.floor), 0.0
-            s = steps.precisions_given(n, square, s, settings.power)
-            rounds.reached(steps.lower_bound(s, n, square, settings, extra), below=tol)
+                square, extra = squares(W, Y, Z, s, crowd.floor), 0.0
+            s = precisions_given(n, square, s, settings.power)
+            rounds.reached(lower_bound(s, n, square, settings, extra), below=tol)
         if last or rounds.iterations >= max_iter:
             break
-        new = steps.differences(W, s, settings)
+        new = differences(W, s, settings)
         moved = max(abs(x - y) / (y + 1e-3) for x, y in ((new.sb2, s.sb2), (new.sa2, s.sa2)))
         if moved < STABLE:
             if settings.additive == 1.0:
                 break
-            new = replace(s, sb2=max(settings.additive * s.sb2, steps.MIN_VARIANCE))
+            new = replace(s, sb2=max(settings.additive * s.sb2, MIN_VARIANCE))
             last = True
         s = new
     rounds.converged &= moved < STABLE
@@ -226,7 +696,7 @@ def _joint(
 
 def _separate(W: Any, h: Floats, s: GaussianState, settings: GaussianSettings) -> tuple[Floats, Floats]:
     """As ``_joint``, each annotator's bias and scale apart from all others': what they share is at most s^2 / M."""
-    vbb, vaa = steps.own_variances(W, s)
+    vbb, vaa = own_variances(W, s)
     square = W.multiply(W).tocsr()
     parts, extra = [], np.zeros(len(h))
     if settings.bias:
@@ -279,7 +749,7 @@ class GaussianRatings(RatingModel):
     noise: Literal["gaussian", "student"] = "gaussian"
     df: Positive | Literal["learned"] = 4.0
     shrink: Share = 0.5
-    shared_error: NonNegative = values.SHARED_ERROR
+    shared_error: NonNegative = SHARED_ERROR
     hedge: bool = True
     max_iter: Count = 500
     tol: NonNegative = 1e-6
@@ -295,15 +765,15 @@ class GaussianRatings(RatingModel):
         s, ease, weight, rounds, settings = self._annotators(crowd, callback)
         trace = np.array(rounds.trace) - settings.power * float(crowd.weight.sum()) * np.log(unit)
         var_u, vbb, vaa, shape = variances(crowd, weight, s, settings)
-        # Values: see crowdwise.answers.ratings_gaussian_steps.
-        h, top, part, said = values.item_sums(crowd, weight, s)
+        # Values: see crowdwise.answers.ratings_gaussian.
+        h, top, part, said = item_sums(crowd, weight, s)
         mu, tau2 = s.mu, s.tau2
         if settings.fixed:
             rated = h > 0.0
-            mu, tau2 = values.normal_spread(top[rated] / h[rated], 1.0 / h[rated])
+            mu, tau2 = normal_spread(top[rated] / h[rated], 1.0 / h[rated])
             var_u = 1.0 / (1.0 / var_u + 1.0 / tau2)
         shrink = 1.0 if self.scale else self.shrink
-        u, best = values.between(h, top, mu, tau2, shrink)
+        u, best = between(h, top, mu, tau2, shrink)
         shift, level = 0.0, 0.0
         if self.noise == "gaussian":
             shift = float((crowd.weight * (y - u[crowd.item])).sum() / crowd.weight.sum())
@@ -312,7 +782,7 @@ class GaussianRatings(RatingModel):
         share, final = 1.0, u + shift
         if self.hedge:
             at = crowd.item
-            without, _ = values.between(h[at] - part, top[at] - said, mu, tau2, shrink)
+            without, _ = between(h[at] - part, top[at] - said, mu, tau2, shrink)
             # The model is judged at its own level: one whose weights and biases move it far is trusted less.
             final, share = hedged(answers, y, u, without)
             final = final + share * shift
@@ -320,7 +790,7 @@ class GaussianRatings(RatingModel):
         var_u = var_u + (final - best - shift) ** 2 + level
         found: dict[str, Any] = {"item_columns": {"ease": ease}} if self.difficulty else {}
         if self.shared_error:
-            common, freedom = values.shared_errors(crowd, weight, s, u, self.shared_error)
+            common, freedom = shared_errors(crowd, weight, s, u, self.shared_error)
             var_u = var_u + common
             found |= {"shared": unit * np.sqrt(common), "freedom": freedom * (var_u / common) ** 2}
         if self.bias:
@@ -351,5 +821,5 @@ class GaussianRatings(RatingModel):
             every = crowd.weight.copy()
             every[several] = weight
             weight = every
-            s = steps.items_given(crowd.matrix(weight), crowd.matrix(weight * crowd.y), s, settings)
+            s = items_given(crowd.matrix(weight), crowd.matrix(weight * crowd.y), s, settings)
         return s, ease, weight, rounds, settings

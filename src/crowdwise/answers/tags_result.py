@@ -15,10 +15,8 @@ from crowdwise.core.loop import Callback
 from crowdwise.core.model import Outcome, check_classes, check_several
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.unseen import recode
-from crowdwise.data import tag_schemes
 from crowdwise.data.boundary import guarded
-from crowdwise.data.tag_schemes import Spans
-from crowdwise.data.tags import Tags
+from crowdwise.data.tags import Tags, TagSpans, find_spans, invalid
 from crowdwise.data.truth import truth_by_token
 from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.kernels import chains
@@ -85,9 +83,9 @@ class TagConsensus(Consensus):
         """T tag codes (-1 unknown), from all that :meth:`crowdwise.Tags.encode_truth` takes."""
         return super().truth_codes(truth_by_token(truth, self.sequence_names, self.starts, self.items))
 
-    def find_spans(self) -> Spans:
+    def find_spans(self) -> TagSpans:
         """The spans that the labels spell out."""
-        return tag_schemes.find_spans(self.label_codes, self.starts, self.classes, self.scheme)
+        return find_spans(self.label_codes, self.starts, self.classes, self.scheme)
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         return self._span_table() if table == "spans" else super()._columns(table, level)
@@ -202,13 +200,13 @@ def checked_truth(tags: Tags, gold: Ints) -> Ints:
     """Known tags, unless they contradict the scheme."""
     known = gold >= 0
     follows = np.append(False, known[:-1]) & known & ~tags.opens
-    bad = tag_schemes.invalid(np.where(known, gold, 0), tags.opens & known, follows, tags.classes, tags.scheme)
+    bad = invalid(np.where(known, gold, 0), tags.opens & known, follows, tags.classes, tags.scheme)
     if len(bad):
         at = bad[0]
         tag = listing(tags.classes[[gold[at]]])
         raise LabelError(
             f"The truth gives token {tags.votes.items[at]!r} the tag {tag}, which goes on "
-            "with a span that is not there. Mend it, or make the tags with scheme='plain'."
+            "with a span that is not there. Correct it, or make the tags with scheme='plain'."
         )
     return gold
 

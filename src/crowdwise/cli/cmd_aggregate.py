@@ -47,7 +47,7 @@ ScratchOption = Annotated[
 def aggregate(
     path: opt.PathArgument, out: opt.LabelsOption = None, annotators: opt.AnnotatorsOption = None,
     report: ReportOption = None, probabilities: opt.ProbabilitiesOption = False, method: opt.MethodOption = None,
-    truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.AS_USUAL,
+    truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.DEFAULT_READING,
     features: FeaturesOption = None, text: opt.TextOption = None, no_inputs: opt.NoInputsOption = False,
     max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS, graph: GraphOption = None, set_: opt.SetOption = None,
     seed: opt.SeedOption = None, engine: EngineOption = "auto", memory: MemoryOption = None,
@@ -179,4 +179,5 @@ def items_of(result: Any, probabilities: bool) -> Any:
     takes = "probabilities" in inspect.signature(result.to_frame).parameters
     if probabilities and not takes:
         raise ParameterError(f"--probabilities: a {type(result).__name__} has no classes. Leave it out.")
-    return result.to_frame("items", kind="polars", **({"probabilities": True} if probabilities else {}))
+    table = "objects" if "objects" in result.TABLES else "items"  # an item may have several, or none
+    return result.to_frame(table, kind="polars", **({"probabilities": True} if probabilities else {}))

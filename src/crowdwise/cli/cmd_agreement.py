@@ -1,4 +1,4 @@
-"""``crowdwise agreement``: how much annotators agree beyond chance."""
+"""``crowdwise agreement`` and ``crowdwise alternative-test``: annotators beside one another, and models beside them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.options import AS_USUAL, JsonOption, PathArgument, Reading, load, option, reads
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
+from crowdwise.cli.options import DEFAULT_READING, JsonOption, PathArgument, Reading, load, option, reads
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
 
 ScaleOption = Annotated[str | None, option("--scale", help="Of votes: nominal (default), ordinal, interval or ratio.")]
 LevelOption = Annotated[float, typer.Option("--level", help="The level of the confidence intervals.")]
 OutOption = Annotated[Path | None, option("--out", "-o", help="Write the coefficients here: .csv, .jsonl or .parquet.")]
+CandidateOption = Annotated[
+    list[str] | None,
+    option("--candidate", help="The model: an annotator, or a pattern such as llm:*; repeat for more."),
+]
+EpsilonOption = Annotated[
+    float, typer.Option("--epsilon", help="How much worse it may be: .2 beside experts, .15 trained people, .1 crowds.")
+]
+PairsOption = Annotated[Path | None, option("--annotators", help="Write each model against each annotator here.")]
 
 
 @reads
 def agreement(
-    path: PathArgument, scale: ScaleOption = None, level: LevelOption = 0.95, reading: Reading = AS_USUAL,
+    path: PathArgument, scale: ScaleOption = None, level: LevelOption = 0.95, reading: Reading = DEFAULT_READING,
     out: OutOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Measure how much annotators agree beyond chance, with intervals.
@@ -53,3 +61,44 @@ def agreement(
     screen.print(str(measured))
     for sentence in (measured.summary, *measured.notes):
         screen.print(sentence, soft_wrap=True)
+
+
+@reads
+def alternative_test(
+    path: PathArgument, candidate: CandidateOption = None, epsilon: EpsilonOption = 0.1,
+    reading: Reading = DEFAULT_READING, out: OutOption = None, annotators: PairsOption = None,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Test whether a model may replace the annotators.
+
+    People and models answered the same items. Each person is left out in turn: is the model as close to the other
+    people as that person is? It passes where it beats half of them or more (the alternative annotator test). Votes,
+    ratings and label sets; annotators with fewer than 30 such items are not tested.
+
+    Examples:
+
+    `crowdwise alternative-test labels.csv --candidate "llm:*"`
+
+    `crowdwise alternative-test scores.csv --answers ratings --candidate gpt --epsilon 0.2`
+    """
+    from crowdwise.cli.show import console, frame_table
+    from crowdwise.errors import ParameterError
+    from crowdwise.trust.alternative_test import alternative_test as test
+
+    check_outputs(out, annotators)
+    check_apart([path], [out, annotators])
+    if not candidate:
+        raise ParameterError("Name the model with --candidate, such as --candidate gpt or --candidate 'llm:*'.")
+    found = test(load(path, reading).table, candidate, epsilon)
+    tables = {name: found.to_frame(name, kind="polars").fill_nan(None) for name in found.TABLES}
+    for name, target in (("candidates", out), ("annotators", annotators)):
+        if target is not None:
+            write_table(tables[name], target)
+    if as_json:
+        facts = {"epsilon": epsilon, "level": found.level, "min_items": found.min_items}
+        emit(json.dumps(facts | {name: table.to_dicts() for name, table in tables.items()}))
+        return
+    shown = ("candidate", "passes", "winning_rate", "advantage", "advantage_low", "advantage_high", "least_epsilon")
+    console(stderr=False).print(frame_table("", tables["candidates"].select(shown), 100))
+    for sentence in found.sentences():
+        say(f"{sentence}.")

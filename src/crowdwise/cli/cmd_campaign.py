@@ -1,21 +1,363 @@
-"""The commands about campaigns: parse, call, print. :mod:`crowdwise.cli.main` puts them beside the others."""
+"""The commands about campaigns: parse, call, print."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.campaign_files import FolderArgument, counted, opened, read_annotators, read_items, report, server
-from crowdwise.cli.cmd_campaign_changes import CHANGES
 from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
-from crowdwise.cli.outputs import check_outputs, emit, emit_table, say, write_table
-from crowdwise.cli.piped import piped
-from crowdwise.errors import LabelError, ParameterError, ReadError, listing
+from crowdwise.cli.outputs import check_outputs, emit, emit_table, piped, say, write_table
+from crowdwise.client import Client, RemoteCampaign
+from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
+
+server: ContextVar[str | None] = ContextVar("server", default=None)
+"""The address of the server whose campaigns are meant (``campaign --server``), or nothing for folders."""
+FolderArgument = Annotated[
+    Path, typer.Argument(help="The folder of the campaign; with --server its name or id.", show_default=False)
+]
+
+
+def opened(folder: Path) -> Any:
+    """The campaign in a folder, or of that name on a server."""
+    address = server.get()
+    if address is not None:
+        return open_remote(address, str(folder))
+    from crowdwise.store.campaign import Campaign
+
+    return Campaign.open(folder)
+
+
+def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
+    """The items of a table, and their truth and group where there are columns of these."""
+    from crowdwise.data.columns import find, normal
+    from crowdwise.data.files import read_table
+    from crowdwise.data.places import place_in
+
+    table, _ = read_table(path)
+    item, truth = find(table.columns, "item"), find(table.columns, "truth")
+    if item is None:
+        raise ColumnError(f"{path} has no item column: it has {', '.join(table.columns)}.")
+    names = table[item].to_list()
+    if any(name is None for name in names):
+        raise InputError(f"{path}: {place_in(path, table, names.index(None))} names no item.")
+    group = next((c for c in table.columns if normal(c) == "group"), None)
+    known, groups = (
+        {} if column is None else {n: x for n, x in zip(names, table[column].to_list(), strict=True) if x is not None}
+        for column in (truth, group)
+    )
+    return names, known, groups
+
+
+def read_annotators(path: Path, price: float) -> dict[Any, float]:
+    """Annotators and what a vote of theirs costs."""
+    from crowdwise.data.columns import find, normal
+    from crowdwise.data.files import read_table
+    from crowdwise.data.places import place_in
+
+    table, _ = read_table(path)
+    who = find(table.columns, "annotator")
+    if who is None:
+        raise ColumnError(f"{path} has no annotator column: it has {', '.join(table.columns)}.")
+    costs = next((c for c in table.columns if normal(c) in ("price", "cost")), None)
+    out: dict[Any, float] = {}
+    for row, name in enumerate(table[who].to_list()):
+        if name is None:
+            raise InputError(f"{path}: {place_in(path, table, row)} names no annotator.")
+        given = None if costs is None else table[costs][row]
+        try:
+            out[name] = price if given is None else float(given)
+        except ValueError:
+            raise InputError(
+                f"{path}: {place_in(path, table, row)} has the price {given!r}: expected a number."
+            ) from None
+    return out
+
+
+def counted(n: int, what: str) -> str:
+    """``1 question``, ``2 questions``."""
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
+
+
+def report(facts: dict[str, Any], as_json: bool, line: str) -> None:
+    if as_json:
+        emit(json.dumps(facts))
+    else:
+        say(f"{line}.")
+
+
+class _Table:
+    """A result with the one method of results that commands call."""
+
+    def __init__(self, campaign: RemoteCampaign) -> None:
+        self.campaign = campaign
+
+    def to_frame(self, table: str = "items", *, kind: str = "polars", probabilities: bool = False) -> Any:
+        """A table of it; on a server all are of polars."""
+        if table != "polars":
+            return self.campaign.consensus_frame(table, probabilities=probabilities)
+        import polars as pl
+
+        rows = list(self.campaign.votes())
+        names = ("item", "annotator", "label")
+        return pl.DataFrame(
+            {**{name: [row[name] for row in rows] for name in names}, "timestamp": [row["time"] for row in rows]}
+        )
+
+
+class _Question:
+    """A question as the command lists it: a server does not show its value."""
+
+    def __init__(self, item: Any, annotator: Any, price: float | None) -> None:
+        self.item, self.annotator, self.price, self.value = item, annotator, price, None
+
+
+class Remote:
+    """A campaign on a server behind the names that commands call."""
+
+    def __init__(self, campaign: RemoteCampaign) -> None:
+        self.campaign = campaign
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.campaign, name)
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.campaign.client.close()
+
+    @property
+    def settings(self) -> SimpleNamespace:
+        return SimpleNamespace(**self.campaign.settings)
+
+    def propose(self, n: int) -> Any:
+        raise ParameterError("A server hands questions to one annotator at a time: say whom, --annotator NAME.")
+
+    def next_for(self, annotator: str, n: int) -> list[_Question]:
+        rows = self.campaign.client.call("GET", f"/campaigns/{self.campaign.id}/annotators")
+        price = {str(row["annotator"]): row["price"] for row in rows}
+        return [_Question(q.item, annotator, price.get(annotator)) for q in self.campaign.next_for(annotator, n)]
+
+    def consensus(self) -> _Table:
+        return _Table(self.campaign)
+
+    def votes(self) -> _Table:
+        return _Table(self.campaign)
+
+
+def open_remote(address: str, name: str) -> Remote:
+    """The campaign of a name or id on a server; the token is that of the environment."""
+    return Remote(Client(address).campaign(name))
+
+
+def create_remote(
+    address: str, name: str, classes: list[Any], items: Iterable[Any], gold: Mapping[Any, Any],
+    groups: Mapping[Any, Any], annotators: Mapping[Any, float] | Iterable[Any], **settings: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Make a campaign on a server; its status."""
+    with Client(address) as client:
+        made = client.create_campaign(name, classes=classes, **settings)
+        made.add_items(items, gold, groups)
+        made.add_annotators(annotators)
+        return made.status()
+
+
+ITEMS_HELP = "Items, by name."
+ItemsFile = Annotated[Path, typer.Argument(help="A table with an item column (and truth, group, where known).")]
+PeopleFile = Annotated[Path, typer.Argument(help="A table with an annotator column (and price).")]
+NamesArgument = Annotated[list[str] | None, typer.Argument(help=ITEMS_HELP, show_default=False)]
+FromOption = Annotated[Path | None, option("--from", help="A table with an item column, instead of names.")]
+ReopenOption = Annotated[bool, typer.Option("--reopen", help="Open them again.")]
+AnnotatorArgument = Annotated[str, typer.Argument(help="The annotator.", show_default=False)]
+LIMIT = "A number, or none."
+
+
+def limit(name: str, text: str | None) -> dict[str, Any]:
+    """A setting that may be taken away: a number, or ``none``."""
+    if text is None:
+        return {}
+    if text.strip().lower() == "none":
+        return {name: None}
+    try:
+        value = float(text)
+    except ValueError:
+        raise ParameterError(f"--{name.replace('_', '-')} {text}: expected a number, or none.") from None
+    return {name: int(value) if value.is_integer() and name.endswith("votes") else value}
+
+
+def set_(
+    folder: FolderArgument,
+    budget: Annotated[str | None, option("--budget", help=f"Stop when so much is spent. {LIMIT}")] = None,
+    target: Annotated[str | None, option("--target", help=f"Stop when the labels are so accurate. {LIMIT}")] = None,
+    probability: Annotated[
+        str | None, option("--probability", help=f"An item is finished when its class is so probable. {LIMIT}")
+    ] = None,
+    max_votes: Annotated[str | None, option("--max-votes", help=f"The most votes on an item. {LIMIT}")] = None,
+    min_votes: Annotated[int | None, option("--min-votes", help="The least votes on an item.")] = None,
+    price: Annotated[float | None, option("--price", help="What a vote costs, where no price is given.")] = None,
+    patience: Annotated[
+        float | None, option("--patience", help="Seconds after which an unanswered question is asked again.")
+    ] = None,
+    gap: Annotated[str | None, option("--gap", help=f"The largest gap in errors between groups. {LIMIT}")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change settings of a running campaign. The change is written into its journal.
+
+    Example: `crowdwise campaign set birds --budget 800 --target 0.97`
+    """
+    given: dict[str, Any] = {}
+    for name, text in (("budget", budget), ("target", target), ("probability", probability), ("gap", gap)):
+        given |= limit(name, text)
+    given |= limit("max_votes", max_votes)
+    plain = {"min_votes": min_votes, "price": price, "patience": patience}
+    given |= {name: value for name, value in plain.items() if value is not None}
+    if not given:
+        raise ParameterError("Nothing to set: give --budget, --target, --probability or another option.")
+    with opened(folder) as made:
+        changed = made.change(**given)
+        facts = made.status()
+    parts = [f"{name.replace('_', ' ')} {word(old)} -> {word(new)}" for name, (old, new) in changed.items()]
+    line = "; ".join(parts) if parts else "Nothing was different"
+    out = {"changed": {name: list(pair) for name, pair in changed.items()}, "state": facts["state"]}
+    report(out, as_json, f"{line}. The campaign is {facts['state']}")
+
+
+def word(value: Any) -> str:
+    return "none" if value is None else f"{value:g}"
+
+
+def add_items(folder: FolderArgument, items: ItemsFile, as_json: JsonOption = False) -> None:
+    """Add items, or the truth and group of items that are there.
+
+    Example: `crowdwise campaign add-items birds more.csv`
+    """
+    names, gold, groups = read_items(items)
+    with opened(folder) as made:
+        new = made.add_items(names, gold, groups)
+    report(
+        {"new": new, "known": len(names) - new},
+        as_json,
+        f"{counted(new, 'item')} added, {len(names) - new:,} were there",
+    )
+
+
+def close_items(
+    folder: FolderArgument, items: NamesArgument = None, table: FromOption = None, reopen: ReopenOption = False,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Ask nothing more about items, and refuse votes on them.
+
+    Example: `crowdwise campaign close-items birds photo7 photo9`
+    """
+    names = [*(items or []), *([] if table is None else read_items(table)[0])]
+    if not names:
+        raise InputError("Name the items, or give a table of them: --from FILE.")
+    with opened(folder) as made:
+        made.close_items(names, not reopen)
+    done = "reopened" if reopen else "closed"
+    report({done: len(names)}, as_json, f"{counted(len(names), 'item')} {done}")
+
+
+def add_annotators(folder: FolderArgument, annotators: PeopleFile, as_json: JsonOption = False) -> None:
+    """Add annotators, or change the prices of those who are there.
+
+    Example: `crowdwise campaign add-annotators birds people.csv`
+    """
+    with opened(folder) as made:
+        people = read_annotators(annotators, made.settings.price)
+        new = made.add_annotators(people)
+    known = len(people) - new
+    report({"new": new, "known": known}, as_json, f"{counted(new, 'annotator')} added, {known:,} were there")
+
+
+def set_annotator(
+    folder: FolderArgument,
+    annotator: AnnotatorArgument,
+    available: Annotated[
+        bool | None, option("--available/--away", help="Whether questions may be asked of the annotator.")
+    ] = None,
+    max_votes: Annotated[int | None, option("--max-votes", help="The most votes of the annotator, in all.")] = None,
+    price: Annotated[float | None, option("--price", help="What a vote costs from now on.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether an annotator is available, how many votes the annotator may give, and what they cost.
+
+    Example: `crowdwise campaign set-annotator birds ann --away`
+    """
+    given: dict[str, Any] = {"available": available, "max_votes": max_votes, "price": price}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        raise ParameterError("Nothing to set: give --available, --away, --max-votes or --price.")
+    with opened(folder) as made:
+        made.set_annotator(annotator, **given)
+    said = {"available": "available" if available else "away", "max_votes": f"{max_votes} votes at most"}
+    words = [said.get(name, f"price {value:g}") for name, value in given.items()]
+    report({"annotator": annotator, **given}, as_json, f"{annotator}: {', '.join(words)}")
+
+
+WhoOption = Annotated[str | None, option("--annotator", "-a", help="The annotator whose questions these are.")]
+
+
+def release(
+    folder: FolderArgument, items: NamesArgument = None, annotator: WhoOption = None, as_json: JsonOption = False
+) -> None:
+    """Take back questions that are out: of an annotator, about items, or both. Others can be asked at once.
+
+    Example: `crowdwise campaign release birds --annotator ann`
+    """
+    with opened(folder) as made:
+        n = made.release(annotator, items or None)
+    report({"released": n}, as_json, f"{counted(n, 'question')} released")
+
+
+def skip(
+    folder: FolderArgument,
+    annotator: AnnotatorArgument,
+    items: Annotated[list[str], typer.Argument(help=ITEMS_HELP, show_default=False)],
+    undo: Annotated[bool, typer.Option("--undo", help="Ask the annotator about them again.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask an annotator nothing more about items: the annotator cannot or will not answer.
+
+    Example: `crowdwise campaign skip birds ann photo7`
+    """
+    with opened(folder) as made:
+        made.skip(annotator, items, not undo)
+    done = "asked again" if undo else "skipped"
+    report(
+        {"annotator": annotator, "items": items, "skipped": not undo}, as_json, f"{counted(len(items), 'item')} {done}"
+    )
+
+
+def history(folder: FolderArgument, as_json: JsonOption = False) -> None:
+    """List what was changed since the campaign was made."""
+    with opened(folder) as made:
+        found = made.history()
+    if as_json:
+        emit(json.dumps(found))
+        return
+    for change in found:
+        when = datetime.fromtimestamp(change["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
+        emit(f"{when}  {change['what']}: {json.dumps(change['detail'], ensure_ascii=False)}")
+    if not found:
+        say("Nothing was changed.")
+
+
+CHANGES: dict[str, Callable[..., None]] = {
+    "set": set_, "add-items": add_items, "close-items": close_items, "add-annotators": add_annotators,
+    "set-annotator": set_annotator, "release": release, "skip": skip, "history": history,
+}  # fmt: skip
+"""The commands by their names."""
+
 
 DEFAULT = "one-coin"
 STANDING = ("state", "stop", "advice")
@@ -87,14 +429,12 @@ def init(
     odd = next((name for name, known in gold.items() if str(known) not in kinds), None)
     if odd is not None:  # before there is a folder
         raise LabelError(
-            f"{items}: the truth of {odd!r} is {gold[odd]!r}, and the classes are {listing(kinds, 10)}. Mend the "
+            f"{items}: the truth of {odd!r} is {gold[odd]!r}, and the classes are {listing(kinds, 10)}. Correct the "
             "table, or name every class: --classes."
         )
     chosen = replace(find_strategy(strategy), gold_rate=gold_rate)
     rule = StopRule(budget=budget, target=target, probability=probability, max_votes=max_votes)
     if server.get() is not None:
-        from crowdwise.cli.campaign_files import create_remote
-
         if gap is not None:
             raise ParameterError("gap: groups of items are not balanced by the server; use a campaign folder for that.")
         facts = create_remote(
@@ -175,14 +515,14 @@ def next_(
 @campaign.command("status")
 def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """Say how far it is: votes, money, the estimated accuracy of the labels, and whether to stop."""
-    from crowdwise.cli import show_campaign
+    from crowdwise.cli import show
 
     with opened(folder) as made:
         facts = made.status()
     if as_json:
         emit(json.dumps(facts))
     else:
-        show_campaign.show_status(folder.name, facts)
+        show.show_status(folder.name, facts)
 
 
 ExportOutOption = Annotated[Path | None, option("--out", "-o", help="The labels so far, with probabilities.")]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from crowdwise.cli.options import AS_USUAL, JsonOption, PathArgument, Reading, load, reads
+from crowdwise.cli.options import DEFAULT_READING, JsonOption, PathArgument, Reading, load, reads
 from crowdwise.cli.outputs import emit
 
 
 @reads
-def describe(path: PathArgument, reading: Reading = AS_USUAL, as_json: JsonOption = False) -> None:
+def describe(path: PathArgument, reading: Reading = DEFAULT_READING, as_json: JsonOption = False) -> None:
     """Show the shape of a file of answers: how many, by whom, and how they spread."""
     from crowdwise.cli import show_aggregate
     from crowdwise.trust.annotators import coverage_table

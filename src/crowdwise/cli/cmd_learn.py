@@ -31,7 +31,7 @@ def learn(
     path: opt.PathArgument, features: opt.FeaturesOption = None, text: opt.TextOption = None,
     method: MethodOption = registry.DEFAULT_LEARNER, network: NetworkOption = None, set_: opt.SetOption = None,
     seed: opt.SeedOption = None, epochs: opt.EpochsOption = None, device: opt.DeviceOption = None,
-    truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.AS_USUAL,
+    truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.DEFAULT_READING,
     out: OutOption = None, verbose: opt.EpochLinesOption = False, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Learn a classifier from inputs and votes.
@@ -51,7 +51,7 @@ def learn(
     On four GPUs: `torchrun --nproc-per-node 4 -m crowdwise learn crowd --network resnet18 --out model`
     """
     from crowdwise import api
-    from crowdwise.cli import show, show_learn
+    from crowdwise.cli import show, show_aggregate
     from crowdwise.item_inputs import texts_of
     from crowdwise.learners.distributed import world
 
@@ -68,9 +68,9 @@ def learn(
     if out is not None:
         found.model.save(out)
     if as_json:
-        emit(json.dumps(show_learn.learned(found)))
+        emit(json.dumps(show_aggregate.learned(found)))
     else:
-        show_learn.show_learned(found, out)
+        show_aggregate.show_learned(found, out)
 
 
 FolderArgument = Annotated[Path, typer.Argument(help="What `crowdwise learn --out` has saved.", show_default=False)]
@@ -106,7 +106,7 @@ def predict(
 
     `crowdwise predict model --features new.csv --truth truth.csv`
     """
-    from crowdwise.cli import show_learn
+    from crowdwise.cli import show_aggregate
     from crowdwise.data.alignment import Rows
     from crowdwise.data.features import class_codes, read_features, read_texts
     from crowdwise.data.frames import make_frame
@@ -140,9 +140,9 @@ def predict(
         known = encode_classes(read_truth(truth_file), names, learner.classes_, "predictions")
         right = (q.argmax(axis=1) == known)[known >= 0]
         tested = float(right.mean()), len(right)
-    table = make_frame(show_learn.predictions(names, learner.classes_, q, probabilities), "polars")
+    table = make_frame(show_aggregate.predictions(names, learner.classes_, q, probabilities), "polars")
     write_results(table, None, out, None, None, as_json)
     if as_json:
-        emit(json.dumps(show_learn.predicted(learner, votes, len(names), tested)))
+        emit(json.dumps(show_aggregate.predicted(learner, votes, len(names), tested)))
     else:
-        show_learn.show_predicted(learner, table, tested, out)
+        show_aggregate.show_predicted(learner, table, tested, out)

@@ -28,13 +28,19 @@ AttributeOption = Annotated[
         help="A column of items.csv whose groups are compared; repeat for more. [default: all that group]",
     ),
 ]
+CandidateOption = Annotated[
+    list[str] | None,
+    option("--candidate", help="A model that may replace the annotators: its name, or llm:*; repeat for more."),
+]
+EpsilonOption = Annotated[float, option("--epsilon", show_default=True, help="How much worse it may be.")]
 
 
 @opt.reads
 def report(
     path: opt.PathArgument, out: OutOption = None, method: opt.MethodOption = None, truth: opt.TruthOption = None,
     gold: opt.GoldOption = None, title: TitleOption = None, attribute: AttributeOption = None,
-    level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL,
+    candidate: CandidateOption = None, epsilon: EpsilonOption = 0.1,
+    level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.DEFAULT_READING,
     no_inputs: opt.NoInputsOption = False, max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS,
     seed: opt.SeedOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
@@ -55,7 +61,7 @@ def report(
 
     `crowdwise report consensus --out report.html` (what `aggregate --out consensus` wrote, without its votes)
     """
-    from crowdwise.data.consensus_files import find_consensus
+    from crowdwise.data.vote_files import find_consensus
     from crowdwise.report.build import choose_attributes
     from crowdwise.report.page import check_extra
     from crowdwise.report.written_consensus import written_report
@@ -66,7 +72,11 @@ def report(
     if target is not None and target.suffix.lower() == ".html":
         check_extra()
     opened = opt.opened(path, reading, method)
-    files = find_consensus(opened.file if path.is_file() and opened.file else path) if reading == opt.AS_USUAL else None
+    files = (
+        find_consensus(opened.file if path.is_file() and opened.file else path)
+        if reading == opt.DEFAULT_READING
+        else None
+    )
     if files is not None:
         given = {"--method": method, "--truth": truth, "--gold": gold, "--attribute": attribute, "--set": set_}
         useless = [name for name, value in given.items() if value]
@@ -81,7 +91,8 @@ def report(
     if attribute and data is None:
         raise ParameterError(f"--attribute does not apply to {found.answer_type}: leave it out.")
     attributes = None if data is None else choose_attributes(data.attributes, attribute)
-    _write(reported(found, path, title=title, level=level, attributes=attributes), target, as_json)
+    more = {"candidates": candidate, "epsilon": epsilon} if candidate else {}
+    _write(reported(found, path, title=title, level=level, attributes=attributes, **more), target, as_json)
 
 
 def _write(facts: dict[str, Any], target: Path | None, as_json: bool) -> None:
@@ -101,7 +112,7 @@ def _write(facts: dict[str, Any], target: Path | None, as_json: bool) -> None:
 @opt.reads
 def diagnose(
     path: opt.PathArgument, method: opt.MethodOption = None, truth: opt.TruthOption = None, gold: opt.GoldOption = None,
-    level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.AS_USUAL,
+    level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.DEFAULT_READING,
     seed: opt.SeedOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Say in sentences what is wrong with some answers: the report's short form.
@@ -113,8 +124,8 @@ def diagnose(
     Example: `crowdwise diagnose labels.csv`
     """
     from crowdwise.cli import show, show_report
+    from crowdwise.report.findings import STEPS
     from crowdwise.report.findings import diagnose as find
-    from crowdwise.report.inspection import STEPS
 
     opened = opt.opened(path, reading, method)
     found = opt.fitted(opened, opt.assignments(set_, seed), gold=gold, truth=truth)
@@ -129,7 +140,7 @@ def diagnose(
 def reported(found: Fitted, path: Path, *, title: str | None = None, **options: Any) -> dict[str, Any]:
     """The dict of a report, with a progress bar."""
     from crowdwise.cli import show
-    from crowdwise.report.inspection import STEPS
+    from crowdwise.report.findings import STEPS
 
     title = path.name if title is None and found.answers.dataset is None else title
     with show.steps(len(STEPS) + 1) as progress:
@@ -145,7 +156,7 @@ def write_page(found: Fitted, path: Path, out: Path) -> None:
 
 def write_report_of(found: ConsensusInParts, title: str, out: Path) -> None:
     """The page of ``aggregate --report`` on what a stream has written."""
-    from crowdwise.data.consensus_files import ConsensusFiles
+    from crowdwise.data.vote_files import ConsensusFiles
     from crowdwise.report.page import page
     from crowdwise.report.written_consensus import written_report
 

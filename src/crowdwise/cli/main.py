@@ -20,8 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from crowdwise import __version__
-from crowdwise.cli.outputs import emit, say, spreadsheet_safe
-from crowdwise.cli.piped import as_typed
+from crowdwise.cli.outputs import as_typed, emit, say, spreadsheet_safe
 from crowdwise.errors import (
     ConnectionWarning,
     ConvergenceWarning,
@@ -29,7 +28,7 @@ from crowdwise.errors import (
     InputWarning,
     InternalError,
     ParameterError,
-    Worded,
+    UserFacingError,
 )  # fmt: skip
 
 ANYWHERE = ("--debug", "--spreadsheet-safe")
@@ -59,13 +58,13 @@ def written() -> str:
     return f"Written before that: {', '.join(map(str, dict.fromkeys(folders.done)))}."
 
 
-def worded(said: Any, options: set[str]) -> str:
+def for_cli(said: Any, options: set[str]) -> str:
     """An error or a warning in the words of a command with such options."""
-    if not isinstance(said, Worded):
+    if not isinstance(said, UserFacingError):
         return str(said)
     from crowdwise.cli.options import flag
 
-    return said.worded(lambda option: flag(option, options))
+    return said.for_cli(lambda option: flag(option, options))
 
 
 class Commands(TyperGroup):
@@ -84,7 +83,7 @@ class Commands(TyperGroup):
             for kind in (ConvergenceWarning, ConnectionWarning, InputWarning):
                 warnings.simplefilter("always", kind)
             options = self.options([*ctx._protected_args, *ctx.args])
-            warnings.showwarning = lambda message, *_, **__: say(f"Note: {worded(message, options)}")
+            warnings.showwarning = lambda message, *_, **__: say(f"Note: {for_cli(message, options)}")
             return self.answer(ctx, options)
 
     def answer(self, ctx: Any, options: set[str]) -> Any:
@@ -97,7 +96,7 @@ class Commands(TyperGroup):
             ctx.exit(3)
         except CrowdwiseError as error:
             self.trace(ctx, error)
-            say(f"Error: {as_typed(worded(error, options))}")
+            say(f"Error: {as_typed(for_cli(error, options))}")
             ctx.exit(2 if isinstance(error, ParameterError) else 1)
         except KeyboardInterrupt:
             say(f"Interrupted. {written()}")
@@ -146,27 +145,31 @@ LABELS, CLASSIFIERS, COLLECTING, TOOLS, TRYING = (
     "Labels", "Classifiers", "Collecting labels", "Annotation tools", "Trying it out"
 )  # fmt: skip
 COMMANDS = {
+    "check": ("check", LABELS, "Say what is in a file of answers, what looks wrong, and the command that mends it."),
     "aggregate": ("aggregate", LABELS, "Turn votes into one label per item, with probabilities."),
     "report": ("report", LABELS, "Write one page on how reliable annotators and labels are, and what to review."),
     "diagnose": ("report", LABELS, "Say in sentences what is wrong with some answers: the report's short form."),
     "certify": ("certify", LABELS, "Release the labels that random gold labels prove: at most 5 % of them are wrong."),
+    "estimate": ("estimate", LABELS, "Estimate shares, means and differences of all items from a few gold labels."),
     "describe": ("describe", LABELS, "Show the shape of a file of answers: how many, by whom, and how they spread."),
     "agreement": ("agreement", LABELS, "Measure how much annotators agree beyond chance, with intervals."),
+    "alternative-test": ("agreement", LABELS, "Test whether a model may replace the annotators."),
     "rank": ("rank", LABELS, "Turn comparisons into a leaderboard: scores and ranks, with intervals."),
-    "compare": ("compare", LABELS, "Compare methods without any truth: how well each predicts held-out votes."),
+    "judges": ("judges", LABELS, "Compare LLM judges with people: agreement, biases, drift, the best small panel."),
+    "compare": ("methods", LABELS, "Compare methods without any truth: how well each predicts held-out votes."),
     "methods": ("methods", LABELS, "List the methods, or (with --json) all about their parameters."),
     "learn": ("learn", CLASSIFIERS, "Learn a classifier from inputs and votes."),
     "predict": ("learn", CLASSIFIERS, "Label items with a learned classifier, from inputs or from inputs and votes."),
     "campaign": ("campaign", COLLECTING, "Ask the right annotator about the right item, until labels are good enough."),
-    "gold": ("gold", COLLECTING, "Choose the items whose known answer would help most."),
+    "gold": ("active", COLLECTING, "Choose the items whose known answer would help most."),
     "active": ("active", COLLECTING, "What a strategy would have given, and how to spend a budget."),
     "serve": ("serve", COLLECTING, "Serve campaigns: an API, a page to label on and a page to watch."),
-    "import": ("import", TOOLS, "Read an export of an annotation tool: a folder of tables for each question."),
-    "export": ("export", TOOLS, "Write consensus labels in the form that an annotation tool imports."),
+    "import": ("tools", TOOLS, "Read an export of an annotation tool: a folder of tables for each question."),
+    "export": ("tools", TOOLS, "Write consensus labels in the form that an annotation tool imports."),
     "label-studio": ("label_studio", TOOLS, "Work with a Label Studio server: pull annotations, push consensus."),
-    "demo": ("demo", TRYING, "See it work: handwritten digits, labelled by a crowd of weak classifiers."),
-    "simulate": ("simulate", TRYING, "Make a crowd with known truth and known annotators."),
-    "bench": ("bench", TRYING, "Measure methods on data sets whose truth is known: accuracy, log loss, seconds."),
+    "demo": ("trying", TRYING, "See it work: handwritten digits, labelled by a crowd of weak classifiers."),
+    "simulate": ("trying", TRYING, "Make a crowd with known truth and known annotators."),
+    "bench": ("trying", TRYING, "Measure methods on data sets whose truth is known: accuracy, log loss, seconds."),
 }  # fmt: skip
 """Command -> its module (``cmd_...``), its group in the help, and its line there, in the order of the help."""
 

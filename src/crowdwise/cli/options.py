@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from crowdwise import registry
-from crowdwise.cli.outputs import say
-from crowdwise.cli.piped import piped
+from crowdwise.cli.outputs import piped, say
 from crowdwise.data.schema import Form, OnDuplicate, OnMissing
-from crowdwise.errors import InputError, Option, ParameterError, Setting
+from crowdwise.errors import InputError, Option, ParameterError, ReadError, Setting, listing
 
 if TYPE_CHECKING:
     from crowdwise.api import Fitted
@@ -33,7 +32,8 @@ FEATURES = (
 GROUPS = {
     "Reading the file": (
         "--item", "--annotator", "--label", "--column", "--classes", "--form", "--on-duplicate", "--on-missing",
-        "--abstain", "--normalise-labels", "--question",
+        "--abstain", "--normalise-labels", "--map", "--annotator-columns", "--sheet", "--skip-rows", "--exclude",
+        "--question", "--outcomes",
     ),
     "Features, texts, images, links": ("--features", "--text", "--no-inputs", "--max-seconds", "--graph"),
     "Settings": ("--set", "--seed", "--save"),
@@ -108,11 +108,34 @@ AbstainOption = Annotated[
 ]
 NormaliseOption = Annotated[
     bool,
-    option("--normalise-labels", help="Merge labels that differ only in case or blanks (yes, Yes)."),
+    option("--normalise-labels", help="Merge labels that differ only in case, blanks or form (yes, Yes; 1, 1.0)."),
+]
+MapOption = Annotated[
+    Path | None,
+    option("--map", help="What labels stand for: a table with the columns from and to, as `check --write-map` writes."),
+]
+ColumnsOption = Annotated[
+    str | None,
+    option(
+        "--annotator-columns", metavar="A,B,...", help="The columns of annotators, where each has one (--form wide)."
+    ),
+]
+SheetOption = Annotated[
+    str | None, option("--sheet", help="The sheet of a spreadsheet. [default: the first with columns of answers]")
+]
+SkipOption = Annotated[
+    int | None, option("--skip-rows", help="How many lines stand above the names of columns. [default: found]")
+]
+ExcludeOption = Annotated[
+    Path | None,
+    option("--exclude", help="Annotators to leave out: a file with one name per line, or with a column of annotators."),
 ]
 QuestionOption = Annotated[
     str | None,
-    option("--question", help="Which question of an export of an annotation tool; of comparisons, their column of it."),
+    option(
+        "--question",
+        help="Which question of an export, or of a column that names questions; of comparisons, their column of it.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -176,6 +199,11 @@ SaveOption = Annotated[Path | None, option("--save", help="Save the whole result
 LevelOption = Annotated[float, typer.Option("--level", help="The false positive rate of each detector.")]
 
 
+OutcomesOption = Annotated[
+    str | None, option("--outcomes", help="Of comparisons: what the words for outcomes mean, such as 1=left,2=right.")
+]
+
+
 @dataclass(frozen=True)
 class Reading:
     """How a file of answers is to be read: options of every command that reads one."""
@@ -191,7 +219,13 @@ class Reading:
     on_missing: MissingOption = "error"
     abstain: AbstainOption = None
     normalise_labels: NormaliseOption = False
+    label_map: MapOption = None
+    annotator_columns: ColumnsOption = None
+    sheet: SheetOption = None
+    skip_rows: SkipOption = None
+    exclude: ExcludeOption = None
     question: QuestionOption = None
+    outcomes: OutcomesOption = None
 
     def options(self) -> dict[str, Any]:
         """What was given, as options of a table's reader."""
@@ -202,7 +236,7 @@ class Reading:
         return given | pairs(given.pop("column", None), "--column", "item_a=left")
 
 
-AS_USUAL = Reading()
+DEFAULT_READING = Reading()
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
@@ -252,7 +286,7 @@ def assignments(given: list[str] | None, seed: int | None = None, **more: Any) -
     return out | {name: value for name, value in (more | {"random_state": seed}).items() if value is not None}
 
 
-FLAGS = {"random_state": "--seed", "inputs": "--features", "answer_type": "--answers"}
+FLAGS = {"label_map": "--map", "random_state": "--seed", "inputs": "--features", "answer_type": "--answers"}
 """Options that the command line calls otherwise than Python."""
 
 
@@ -276,7 +310,9 @@ def words_in(text: str | None) -> list[str] | None:
     return [word.strip() for word in text.split(",")] if text and text.strip() else None
 
 
-def opened(path: Path, reading: Reading = AS_USUAL, method: str | None = None, *, votes_alone: bool = False) -> Opened:
+def opened(
+    path: Path, reading: Reading = DEFAULT_READING, method: str | None = None, *, votes_alone: bool = False
+) -> Opened:
     """A file or a dataset folder, with a note on what it was taken for. ``votes_alone``: anything else is an error."""
     from crowdwise.reading import Opened
 
@@ -295,8 +331,34 @@ def fitted(source: Opened, params: dict[str, Any], **more: Any) -> Fitted:
     """What :func:`crowdwise.api.fit` gives, with a progress bar."""
     from crowdwise import api
     from crowdwise.cli import show
+    from crowdwise.data.source import collected_roles
 
-    return api.fit(source, params=params, display=show.progress, announce=say, **more)
+    with collected_roles() as columns:
+        found = api.fit(source, params=params, display=show.progress, announce=say, **more)
+    note_columns(columns.roles)
+    return found
+
+
+def note_columns(roles: Mapping[str, str]) -> None:
+    """Say which columns were taken for annotators, where each has one and no warning has named them."""
+    from crowdwise.data.source import LEFT_OUT, ONE_ANNOTATOR
+
+    taken = [name for name, role in roles.items() if role == ONE_ANNOTATOR]
+    if taken and LEFT_OUT not in roles.values():
+        say(f"Note: each annotator has a column: {listing(taken, 12)}.")
+
+
+def drawn_gold(table: Any, gold: Path) -> dict[Any, Any]:
+    """Item -> truth, from a sheet of items that were drawn; a row without a label is an error."""
+    from crowdwise.data.files import TableFile
+
+    known, rows = table.read_truth(gold), TableFile.of(gold).read()[0].height
+    if len(known) < rows:
+        raise ReadError(
+            f"{rows - len(known):,} of the {rows:,} rows of {gold} have no label. Labels that are left out, such as "
+            "those of hard items, make the others no random draw: fill in all rows."
+        )
+    return dict(known)
 
 
 def chosen_inputs(source: Opened, features: Path | None, text: str | None, no_inputs: bool) -> Any:
@@ -311,12 +373,12 @@ def chosen_inputs(source: Opened, features: Path | None, text: str | None, no_in
     return features or (None if no_inputs else AUTO)
 
 
-def load(path: Path, reading: Reading = AS_USUAL) -> Answers:
+def load(path: Path, reading: Reading = DEFAULT_READING) -> Answers:
     """The answers of a file or a dataset folder, with a note on what they were taken for."""
     return opened(path, reading).answers
 
 
-def load_votes(path: Path, reading: Reading = AS_USUAL) -> Dataset:
+def load_votes(path: Path, reading: Reading = DEFAULT_READING) -> Dataset:
     """Votes, and what lies beside them, for a command that knows votes alone."""
     found = opened(path, reading, votes_alone=True).answers
     if found.dataset is None:

@@ -6,7 +6,8 @@ Pages that were asked for (the methods, the shape of a file) go to standard outp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,13 @@ from rich.segment import Segment
 from rich.text import Text
 
 from crowdwise.core.progress_bar import drawn_bar, stage_bar, stated
+from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry, Plugin
+from crowdwise.trust.method_comparison import Comparison
+from crowdwise.trust.posterior_checks import PosteriorCheck
+from crowdwise.trust.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from crowdwise.core.loop import Callback, Progress
     from crowdwise.metrics import Estimate
@@ -245,3 +248,300 @@ class Drawing:
     def __rich_measure__(self, _: Console, options: ConsoleOptions) -> Measurement:
         width = min(self.most, options.max_width)
         return Measurement(min(self.least, width), width)
+
+
+def show_replay(facts: dict[str, Any]) -> None:
+    """A row for each strategy: how many votes it needed."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table.add_column("strategy")
+    for name in ("votes needed", "never", "accuracy at the end", "off by"):
+        table.add_column(name, justify="right")
+    for name, row in facts["strategies"].items():
+        needed = f"{100 * row['share']:.0f} ± {100 * row['share_sd']:.0f} %"
+        off = f"{100 * row['calibration']:.1f}"
+        table.add_row(name, needed, str(row["never"]), f"{100 * row['accuracy']:.1f} %", off)
+    screen = console(stderr=False)
+    whole = f"a batch fit of all {facts['votes']:,} votes has {100 * facts['batch_accuracy']:.1f} %"
+    screen.print(strong(facts["data"], f", {facts['method']}: {whole}"))
+    screen.print(table)
+    screen.print(
+        "Votes needed: the share at which that accuracy, less half a point, is first reached. "
+        "Off by: points between the accuracy that the model expected and the real one, in the mean.",
+    )
+
+
+def show_plan(facts: dict[str, Any]) -> None:
+    """A row for each number of votes per item; the best of a column is marked."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    words = {"accuracy": "labels right", "right": "right labels", "test": "test accuracy"}
+    shown = [name for name in words if name in facts]
+    for name in ("votes per item", "items", *(words[name] for name in shown)):
+        table.add_column(name, justify="right")
+    for i, votes in enumerate(facts["votes_per_item"]):
+        cells = []
+        for name in shown:
+            mean = facts[name][i]["mean"]
+            text = f"{mean:,.0f}" if name == "right" else f"{100 * mean:.1f} %"
+            cells.append(f"{text} *" if facts["best"][name] == votes else f"{text}  ")
+        table.add_row(str(votes), f"{facts['items'][i]:,}", *cells)
+    screen = console(stderr=False)
+    screen.print(strong(facts["data"], f", {facts['method']}: {facts['budget']:,} votes"))
+    screen.print(table)
+    screen.print("* the best of its column")
+    now, each = facts["present"], f"{facts['present']['votes_per_item']:.1f} votes per item"
+    value, low, high = (f"{100 * now[key]:.1f}" for key in ("accuracy", "low", "high"))
+    screen.print(f"At present {each}: {value} % of the labels are expected to be right ({low} to {high} %).")
+    if "target" in facts:
+        goal = facts["target"]
+        votes = f"{goal['votes_per_item']} votes per item"
+        if goal["votes_per_item"] is None:
+            votes = f"no number of votes (at most {100 * goal['at_most']:.1f} %)"
+        gold = f"{goal['gold']:,} gold labels of the most doubtful items"
+        screen.print(f"{100 * goal['accuracy']:g} %: {votes}, or {gold}.")
+
+
+def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> None:
+    """Accuracy in percent, a row for each method and a column for each data set, the best of a column in bold.
+
+    The accuracy of learners on test items has columns of its own; reasons for gaps are below.
+    """
+    screen = console(stderr=False)
+    cell_of = {(cell.data, cell.method): cell for cell in cells}
+    columns = {name: [cell_of[name, m].accuracy for m in methods] for name in sets}
+    tested = {f"{name}, test": [cell_of[name, m].accuracy_test for m in methods] for name in sets}
+    tested = {name: values for name, values in tested.items() if any(x is not None for x in values)}
+    shown = [_percent(values) for values in (columns | tested).values()]
+    means = []
+    for row in zip(*columns.values(), strict=True):
+        known = [x for x in row if x is not None]
+        means.append(f"{100 * float(np.mean(known)):.1f}" if len(known) == len(sets) else "")
+    shown.insert(len(sets), means)
+    rows = dict(zip(methods, zip(*shown, strict=True), strict=True))
+    _print_tables("accuracy %", [*sets, "mean", *tested], rows)
+    for cell in cell_of.values():
+        if cell.problem is not None:
+            screen.print(f"{cell.method} on {cell.data}: {cell.problem}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _percent(values: Sequence[float | None]) -> list[Any]:
+    best = max((x for x in values if x is not None), default=None)
+    texts = ["" if x is None else f"{100 * x:.1f}" for x in values]
+    return [strong(text) if x is not None and x == best else text for x, text in zip(values, texts, strict=True)]
+
+
+def _print_tables(corner: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> None:
+    """A table with a row for each method; as many below each other as it takes for names to be whole."""
+    screen = console(stderr=False)
+    room = screen.width - max(map(len, (corner, *rows)))
+    widths = [2 + max(map(len, (name, *(row[i] for row in rows.values())))) for i, name in enumerate(columns)]
+    first = 0
+    while first < len(columns):
+        last = first + 1
+        while last < len(columns) and sum(widths[first : last + 1]) <= room:
+            last += 1
+        table = new_table(f"|{corner}", *(f">{name}" for name in columns[first:last]))
+        for method, row in rows.items():
+            table.add_row(method, *row[first:last])
+        if first:
+            screen.print()
+        screen.print(table)
+        first = last
+
+
+WIDTH = 30
+
+
+def show_status(name: str, facts: dict[str, Any]) -> None:
+    """How far a campaign is, with bars for the items and the money."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column()
+    items = facts["items"]
+    table.add_row("items voted on", f"{facts['voted_on']:,} of {items:,}", share_bar(facts["voted_on"], items))
+    done = facts["finished"] + facts["closed"]
+    table.add_row("finished", f"{done:,}", share_bar(done, items))
+    table.add_row(
+        "votes", f"{facts['votes']:,}", f"by {counted(facts['annotators'], 'annotator')}, {facts['asked']:,} awaited"
+    )
+    budget = facts["budget"]
+    table.add_row(
+        "spent", f"{facts['spent']:,.2f}" + ("" if budget is None else f" of {budget:,.2f}"),
+        "" if budget is None else share_bar(facts["spent"], budget),
+    )  # fmt: skip
+    if facts["accuracy"] is not None:
+        low, high = facts["accuracy_low"], facts["accuracy_high"]
+        found = "not known", "too few items have two votes"
+        if facts["accuracy_known"]:
+            found = (
+                f"{100 * facts['accuracy']:.1f} %",
+                f"{100 * low:.1f} to {100 * high:.1f} %, estimated without truth",
+            )
+        table.add_row("accuracy", *found)
+    if facts["target"] is not None:
+        reachable = facts["reachable"]
+        table.add_row(
+            "target", f"{100 * facts['target']:.1f} %",
+            "" if reachable is None else f"about {100 * reachable:.1f} % is expected with all votes of those available",
+        )  # fmt: skip
+    screen = console(stderr=False)
+    screen.print(strong(name, f", {facts['method']}"))
+    screen.print(table)
+    lead = {"running": "Go on", "waiting": "Wait"}.get(facts["state"], "Stop")
+    why = "" if facts["state"] == "running" else f" ({facts['state'].replace('-', ' ')}): {facts['stop']}"
+    advice = "" if facts["advice"] is None else f" {facts['advice']}"
+    screen.print(f"{lead}{why if lead == 'Stop' else why.replace(' (waiting)', '')}.{advice}", markup=False)
+
+
+def share_bar(part: float, whole: float) -> Any:
+    """A part of a whole, drawn in the room there is."""
+    share = min(max(part / whole if whole else 0.0, 0.0), 1.0)
+    return Drawing(lambda room: "█" * round(room * share) + "░" * (room - round(room * share)), WIDTH)
+
+
+def show_methods(entries: Sequence[Entry], learners: Iterable[Entry] = (), beyond: Iterable[Entry] = ()) -> None:
+    """The methods; family, then reference are left out where the terminal is too narrow for them."""
+    screen = console(stderr=False)
+    endless = screen.options.update(max_width=1000)
+    header = ("method", "what it does", "reference", "family")
+    kinds: dict[str, list[Entry]] = {}
+    for entry in beyond:
+        kinds.setdefault(entry.answer_type, []).append(entry)
+    groups: list[tuple[str, Iterable[Entry]]] = [
+        ("From votes alone: aggregate", [entry for entry in entries if not isinstance(entry, Plugin)]),
+        ("From votes alone, of other packages: aggregate", [entry for entry in entries if isinstance(entry, Plugin)]),
+        ("From inputs and votes: learn", learners),
+        *(
+            (f"{kind.capitalize()}, {ANSWER_TYPES[kind].says}: aggregate --answers {kind}", some)
+            for kind, some in kinds.items()
+        ),
+    ]
+    defaults = {DEFAULT_LEARNER, *(kind.default for kind in ANSWER_TYPES.values())}
+    parts = [(title, [(e.key, e.summary, e.reference, e.family) for e in some]) for title, some in groups]
+    parts = [(title, rows) for title, rows in parts if rows]
+    for columns in (4, 3, 2):
+        tables = []
+        for title, rows in parts:
+            table = new_table(*header[:columns], title=title if len(parts) > 1 else None)
+            for row in rows:
+                table.add_row(*row[:columns], style="bold" if row[0] in defaults else None)
+            tables.append(table)
+        if all(screen.measure(table, options=endless).maximum <= screen.width for table in tables):
+            break
+    for n, table in enumerate(tables):
+        if n:
+            screen.print()
+        screen.print(table)
+
+
+def show_scenarios(scenarios: dict[str, tuple[str, Callable[..., Any]]]) -> None:
+    from rich.text import Text
+
+    table = new_table("scenario", "answers", "what it makes, and its parameters (--set)")
+    for name, (answer_type, function) in scenarios.items():
+        parameters = [p for p in inspect.signature(function).parameters if p != "random_state"]
+        first = (inspect.getdoc(function) or "").partition("\n")[0].replace("``", "")
+        table.add_row(name, answer_type, Text.assemble(f"{first}\n", (", ".join(parameters), "dim")))
+    console(stderr=False).print(table)
+
+
+WHISKER_WIDTH, WIDE = 22, 66
+"""Characters of a drawn interval, and of a screen that has room for every column."""
+SMALL_P = 0.05
+"""A p-value under this is pointed out."""
+MEANINGS = {
+    "disagreement": "pairs of votes on an item that differ",
+    "uneven": "disagreement gathers on some items",
+    "marginals": "labels that annotators favour",
+    "dependence": "pairs of annotators who agree or differ",
+}
+
+
+def show_comparison(found: Comparison) -> None:
+    """The table of methods, the agreement between them, and the checks of the best."""
+    screen = console(stderr=False)
+    splits = f"{found.repeats} split{'s' if found.repeats != 1 else ''}"
+    screen.print(
+        strong(
+            f"{len(found.methods)} methods",
+            f" predict held-out votes: {splits}, {found.n_held_out:,.0f} of {found.n_votes:,} votes held out in each",
+        ),
+        soft_wrap=True,
+    )
+    screen.print()
+    screen.print(method_table(found, screen.width))
+    screen.print(verdict(found), soft_wrap=True)
+    screen.print(certainty(found), soft_wrap=True)
+    if len(found.methods) > 1:
+        screen.print()
+        screen.print(agreement_table(found, screen.width))
+    if found.checks and found.checks[0]:
+        screen.print()
+        screen.print(check_table(found.methods[0], found.checks[0]))
+    for name, why in found.problems.items():
+        screen.print(f"{name} was left out: {why}")
+
+
+def verdict(found: Comparison) -> str:
+    """The best, and the methods within noise of it, in a sentence."""
+    best, *others = found.close
+    if not others:
+        return f"{best} predicts votes best, beyond noise."
+    return f"{best} predicts votes best; within noise, so do {', '.join(others)}."
+
+
+def certainty(found: Comparison) -> str:
+    """How far the scores may be off, and what they are of."""
+    words = f"Scores are within {found.error.max():.2g} (95%, over items)."
+    if found.n_items < found.of_items:
+        words += f" Compared on {found.n_items:,} of {found.of_items:,} items, drawn at random."
+    return words
+
+
+def method_table(found: Comparison, width: int) -> Table:
+    """A row for each method, with the interval of how far it is behind the best drawn to scale; on a narrow screen
+    without calibration and seconds."""
+    reach = float(np.nanmax(found.high[np.isfinite(found.high)], initial=0.0))
+    more = [">calibration", ">seconds"] if width >= WIDE else []
+    names = ["|method", ">score", ">behind", *more]
+    names += [] if found.accuracy is None else [">accuracy"]
+    table = new_table(*names, f"95%, 0 to {reach:.3f}")
+    for j, name in enumerate(found.methods):
+        row = [name, f"{found.score[j]:.4f}", f"{found.behind[j]:.4f}"]
+        row += [f"{found.calibration[j]:.3f}", f"{found.seconds[j]:.2f}"] if more else []
+        if found.accuracy is not None:
+            row.append(f"{found.accuracy[j]:.4f}")
+        ends = found.low[j], found.behind[j], found.high[j]
+        drawn = whisker_cell(*ends, WHISKER_WIDTH, 0.0, reach) if j and reach > 0.0 else "●"
+        table.add_row(*row, drawn, style="bold" if j == 0 else None)
+    return table
+
+
+def agreement_table(found: Comparison, width: int) -> Table:
+    """Items labelled alike, in percent; as many methods as the terminal is wide enough for."""
+    longest = max(map(len, found.methods))
+    shown = max(2, min(len(found.methods), (width - longest - 2) // 9))
+    table = new_table("", *(f">{name[:8]}" for name in found.methods[:shown]), title="Items labelled alike, %")
+    for j, name in enumerate(found.methods[:shown]):
+        table.add_row(name, *(f"{100 * x:.1f}" for x in found.agreement[j, :shown]))
+    if shown < len(found.methods):
+        table.add_row(f"... {len(found.methods) - shown} more")
+    return table
+
+
+def check_table(method: str, checks: tuple[PosteriorCheck, ...]) -> Table:
+    """What was observed beside what the method would have given."""
+    title = f"Votes as {method} would have drawn them"
+    table = new_table("check", ">seen", ">drawn", ">p", "", title=title)
+    for check in checks:
+        if np.isfinite(check.observed):
+            words = "not explained" if check.p_value < SMALL_P else ""
+            cells = (f"{check.observed:.4g}", f"{check.expected:.4g}", f"{check.p_value:.2f}", words)
+            table.add_row(MEANINGS[check.name], *cells, style="yellow" if words else None)
+    return table

@@ -1,4 +1,4 @@
-"""What ``aggregate``, ``rank`` and ``describe`` show: labels, annotators, leaderboards, the shape of a file."""
+"""What ``aggregate``, ``rank``, ``describe`` and ``learn`` show: labels, annotators, leaderboards, shapes of files."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ def show_written(found: ConsensusInParts, paths: list[Any], *, verbose: bool = F
 
 
 def show_fitted(
-    found: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None, verbose: bool = False
-) -> None:
+    found: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None, anchor: Any = None,
+    verbose: bool = False,
+) -> None:  # fmt: skip
     """A summary for people, to standard error. Of leaderboards: on a ``scale``, with a table of ``judges``."""
     result = found.result
     if isinstance(found.table, Votes):
@@ -99,7 +100,7 @@ def show_fitted(
             screen.print(passes(result))
         _say(screen, *result.notes)
         measures(screen, found.measured)
-        for table in _answer_tables(result, scale, judges):
+        for table in _answer_tables(result, scale, judges, anchor):
             screen.print()
             screen.print(table)
     if not paths and sys.stdout.isatty():
@@ -107,13 +108,13 @@ def show_fitted(
     written(console(), paths)
 
 
-def _answer_tables(result: Any, scale: Scale, judges: Any) -> list[Table]:
+def _answer_tables(result: Any, scale: Scale, judges: Any, anchor: Any = None) -> list[Table]:
     """The tables of a result of other answers than votes."""
     if "leaderboard" not in result.TABLES:
         parts = (("Items", "items"), ("Annotators", "annotators"))
         return [frame_table(title, result.to_frame(name, kind="polars")) for title, name in parts]
     people = [ranking_annotators(result)] if len(result.annotators) > 1 else []
-    return [leaderboard(result, scale), *people, *([] if judges is None else [judge_table(judges)])]
+    return [leaderboard(result, scale, anchor=anchor), *people, *([] if judges is None else [judge_table(judges)])]
 
 
 def _show_labels(
@@ -283,9 +284,49 @@ DIGITS: dict[Scale, str] = {"score": "+.2f", "elo": ",.0f", "probability": ".1%"
 """How a score is written, by its scale."""
 
 
-def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20) -> Table:
+def show_more(facts: dict[str, Any], boards: Any) -> None:
+    """Effects of covariates, two items against each other, pairs to ask about next, boards of categories."""
+    screen = console()
+    tables = []
+    if "effects" in facts:
+        table = new_table("effect", ">log odds", "95% interval", title="Effects of what was controlled for")
+        for row in facts["effects"]:
+            ends = f"{row['log_odds_low']:+.2f} to {row['log_odds_high']:+.2f}"
+            table.add_row(row["effect"], f"{row['log_odds']:+.2f}", ends)
+        tables.append(table)
+    if boards is not None:
+        names = list(dict.fromkeys(boards["category"].to_list()))
+        table = new_table("item", *(f">{name}" for name in names), title="Scores by category (rank, its 95% interval)")
+        cells = {(row["item"], row["category"]): row for row in boards.to_dicts()}
+        for item in dict.fromkeys(boards.sort("score", descending=True)["item"].to_list()):
+            found = [cells.get((item, name)) for name in names]
+            table.add_row(str(item), *(
+                "" if r is None else f"{r['score']:+.2f} ({r['rank']}, {r['rank_low']}–{r['rank_high']})" for r in found
+            ))  # fmt: skip
+        tables.append(table)
+    if "next" in facts:
+        table = new_table("ask about", "and", ">order sure", title="Pairs to ask about next")
+        for row in facts["next"]:
+            table.add_row(str(row["left"]), str(row["right"]), f"{row['sure']:.0%}")
+        tables.append(table)
+    for table in tables:
+        screen.print()
+        screen.print(table)
+    if "versus" in facts:
+        v = facts["versus"]
+        more = (
+            f"About {v['more']:,.0f} more verdicts on these two would part them." if v["more"] else "They are parted."
+        )
+        screen.print(
+            f"\n{v['left']} against {v['right']}: {v['difference']:+.2f} ({v['low']:+.2f} to {v['high']:+.2f}), found "
+            f"better with a probability of {v['probability']:.0%}, higher score with {v['sure']:.1%}. {more}",
+            soft_wrap=True,
+        )
+
+
+def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20, anchor: Any = None) -> Table:
     """The best items (all, or the ends of a long list): rank and its interval, score and its interval as a bar."""
-    rows = ranking.on_scale(scale, kind="dict")
+    rows = ranking.on_scale(scale, anchor=anchor, kind="dict")
     rows |= {"score": rows[scale], "low": rows[f"{scale}_low"], "high": rows[f"{scale}_high"]}
     N = len(rows["item"])
     shown = list(range(N)) if N <= limit else [*range(limit - 5), -1, *range(N - 4, N)]
@@ -309,16 +350,30 @@ def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20) -> Table:
 
 def judge_table(judges: Any) -> Table:
     """Judges beside people: agreement, and what each favours."""
-    names = (">answers", ">agreement", ">first", ">flips", ">position", ">length", ">own")
+    names = (">answers", ">agreement", ">kappa", ">first", ">flips", ">position", ">length", ">own")
     title = "Judges: agreement with people; log odds in favour of the first, the longer, their own (* 95% CI without 0)"
     table = new_table("annotator", *names, title=title)
     for row in judges.to_dicts():
-        shares = [row[name] for name in ("agreement", "first_rate", "flip_rate")]
+        rate, *shares = (row[name] for name in ("agreement", "first_rate", "flip_rate"))
+        kappa = row["kappa"]
         biases = [_marked(row, name) for name in ("position", "verbosity", "self_preference")]
         table.add_row(
-            row["annotator"], f"{row['comparisons']:,}", *("" if x != x else f"{x:.0%}" for x in shares), *biases
-        )
+            row["annotator"], f"{row['comparisons']:,}", "" if rate != rate else f"{rate:.0%}",
+            "" if kappa != kappa else f"{kappa:.2f}", *("" if x != x else f"{x:.0%}" for x in shares), *biases,
+        )  # fmt: skip
     return table
+
+
+def panel_lines(panels: Any) -> list[str]:
+    """The best small panel, and the best one."""
+    rows = panels.to_dicts()
+    best = next(row for row in rows if row["best"])
+    lines = [
+        f"{words}: {row['panel']}, the people's verdict in {row['agreement']:.0%} of {row['units']:,} (± "
+        f"{row['error']:.1%}), worth {row['effective']:.1f} independent judges, cost {row['cost']:g}."
+        for words, row in (("Cheapest panel near the best", best), ("Best panel", rows[0]))
+    ]  # fmt: skip
+    return lines[:1] if best is rows[0] else lines
 
 
 def _marked(row: dict[str, Any], name: str) -> str:
@@ -327,7 +382,8 @@ def _marked(row: dict[str, Any], name: str) -> str:
     return "" if row[name] != row[name] else f"{row[name]:+.2f}{'*' if sure else ' '}"
 
 
-MEANINGS = {
+RATE_MEANINGS = {
+    "slope": "how much of the differences they see (1: as the mean annotator, 0: none)",
     "reliability": "how often they answer by the scores, not at random",
     "position": "log odds in favour of the item shown first",
     "agreement": "how often they agree with the scores",
@@ -335,9 +391,9 @@ MEANINGS = {
 
 
 def ranking_annotators(ranking: Any, limit: int = 6) -> Table:
-    """Annotators by what the method knows of them: reliability, position, or agreement with the scores."""
+    """Annotators by what the method knows of them: slope, reliability, position, or agreement with the scores."""
     people = ranking.to_frame("annotators", kind="dict")
-    name = next(k for k in MEANINGS if k in people)
+    name = next(k for k in RATE_MEANINGS if k in people)
     value, low, high = (
         np.nan_to_num(np.asarray(people[k], dtype=float)) for k in (name, f"{name}_low", f"{name}_high")
     )
@@ -345,17 +401,24 @@ def ranking_annotators(ranking: Any, limit: int = 6) -> Table:
     if len(order) > 2 * limit:
         order = [*order[:limit], -1, *order[-limit:]]
     ties = [">ties"] if "tie_rate" in people else []
-    title = f"Annotators: {MEANINGS[name]}, with a 95% interval"
-    table = new_table("annotator", ">answers", f">{name}", "95% interval", *ties, title=title)
+    title = f"Annotators: {RATE_MEANINGS[name]}, with a 95% interval"
+    also = [">position", "95% interval"] if name == "slope" and "position" in people else []
+    table = new_table("annotator", ">answers", f">{name}", "95% interval", *also, *ties, title=title)
     for m in order:
         if m < 0:
             table.add_row("...")
             continue
         table.add_row(
             str(people["annotator"][m]), f"{people['comparisons'][m]:g}", f"{value[m]:.2f}",
-            f"{low[m]:.2f} to {high[m]:.2f}", *([f"{people['tie_rate'][m]:.0%}"] if ties else []),
+            f"{low[m]:.2f} to {high[m]:.2f}", *(_position(people, m) if also else ()),
+            *([f"{people['tie_rate'][m]:.0%}"] if ties else []),
         )  # fmt: skip
     return table
+
+
+def _position(people: Any, m: int) -> tuple[str, str]:
+    value, low, high = (float(people[f"position{end}"][m]) for end in ("", "_low", "_high"))
+    return ("", "") if value != value else (f"{value:+.2f}", f"{low:+.2f} to {high:+.2f}")
 
 
 def show_description(table: Any) -> None:
@@ -414,3 +477,67 @@ def spread_table(described: dict[str, Any]) -> Table:
             middle = f"{s['median']:g}", f"{s['mean']:.1f}"
             table.add_row(name.replace("_", " "), f"{s['min']:,}", *middle, f"{s['max']:,}")
     return table
+
+
+def learned(found: Fitted) -> dict[str, Any]:
+    """The JSON object of ``crowdwise learn --json``."""
+    result, history = found.result, found.model.history_
+    held = [step.held_out for step in history if step.held_out is not None]
+    out: dict[str, Any] = {
+        "method": result.method, "items": len(result.items), "annotators": len(result.annotators),
+        "classes": len(result.classes), "votes": result.n_answers, "seed": found.model.seed_,
+        "seconds": round(result.seconds, 4),
+        "history": {
+            "epochs": len(history), "loss_first": history[0].loss, "loss_last": history[-1].loss,
+            "held_out_last": held[-1] if held else None,
+            "held_out_best": max(held) if held else None,
+            "held_out_best_epoch": history[int(np.argmax(held))].epoch if held else None,
+        },
+    }  # fmt: skip
+    return out | figures(found.measured) | _test(found.tested)
+
+
+def _test(tested: tuple[float, int] | None) -> dict[str, Any]:
+    return {} if tested is None else {"accuracy_test": tested[0], "items_test": tested[1]}
+
+
+def predictions(names: Any, classes: Any, q: Any, probabilities: bool) -> dict[str, Any]:
+    """The columns of a table of predictions."""
+    columns = {"item": names, "label": classes[q.argmax(axis=1)], "probability": q.max(axis=1)}
+    return columns | ({f"p({name})": q[:, k] for k, name in enumerate(classes)} if probabilities else {})
+
+
+def predicted(learner: Any, votes: Votes | None, items: int, tested: tuple[float, int] | None) -> dict[str, Any]:
+    """The JSON object of ``crowdwise predict --json``."""
+    out: dict[str, Any] = {
+        "method": learner.key, "items": items, "classes": len(learner.classes_),
+        "votes": 0 if votes is None else votes.n_votes,
+    }  # fmt: skip
+    return out | _test(tested)
+
+
+def show_learned(found: Fitted, out: Any) -> None:
+    screen = console()
+    result, history = found.result, learned(found)["history"]
+    screen.print()
+    screen.print(fitted_line(found))
+    held = "" if history["held_out_last"] is None else f", held-out votes {history['held_out_last']:.4f}"
+    screen.print(f"{history['epochs']} epochs, loss {history['loss_last']:.4f}{held}, {result.seconds:.2f} s")
+    measures(screen, found.measured, of=" of the consensus")
+    if found.tested is not None:
+        screen.print(f"accuracy on {found.tested[1]:,} items nobody voted on:", strong(f"{found.tested[0]:.4f}"))
+    screen.print()
+    for table in consensus_tables(result):
+        screen.print(table)
+    saved = "nothing was saved: --out DIR saves the classifier" if out is None else f"written: {out}"
+    screen.print(saved, soft_wrap=True)
+
+
+def show_predicted(learner: Any, table: Any, tested: tuple[float, int] | None, out: Any) -> None:
+    screen = console()
+    sure = float(table["probability"].mean())
+    screen.print(f"{learner.key}: {table.height:,} items labelled, with a probability of {sure:.3f} on average")
+    if tested is not None:
+        screen.print(f"accuracy on {tested[1]:,} items whose class is known:", strong(f"{tested[0]:.4f}"))
+    if out is not None:
+        screen.print(f"written: {out}", soft_wrap=True)

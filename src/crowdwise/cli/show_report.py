@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from crowdwise import registry
 from crowdwise.cli.show import console, measures
 from crowdwise.cli.show_aggregate import figures
-from crowdwise.metrics.labels import accuracy
+from crowdwise.metrics.measures import accuracy
 from crowdwise.report.findings import Diagnosis
-from crowdwise.report.json_values import number
-from crowdwise.report.section_summary import headline, how_sure
+from crowdwise.report.section_summary import headline, how_sure, number
 from crowdwise.trust.wording import counted, folded, to_dict
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.constraints import checked
 from crowdwise.core.dependence import (
     NONE,
     SHARES,
@@ -37,6 +38,7 @@ from crowdwise.core.numerics import (
     normalise,
     share_interval,
 )  # fmt: skip
+from crowdwise.core.prediction_sets import Inside, PredictionSets, check_random, conformal_thresholds, members
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.vote_parts import Posterior, VoteParts, usual
 from crowdwise.core.vote_sums import agreement_counts
@@ -109,7 +111,7 @@ class VoteResult(Result):
         votes, by matrices read off the votes (:mod:`crowdwise.core.leave_one_out`). The interval is as wide as crowds
         differ (see :mod:`crowdwise.core.dependence`), and narrower with gold labels.
         """
-        return accuracy_interval(self._expected_right, self.n_gold, level)
+        return accuracy_interval(self._expected_right, self.n_gold, level, self.dependence.copied)
 
     @cached_property
     def _expected_right(self) -> float:
@@ -138,7 +140,8 @@ class VoteResult(Result):
 
         The interval allows for the error that the crowd has in common (:mod:`crowdwise.core.leave_one_out`).
         """
-        return accuracy_with_interval(self.right, self.total, self.unsure, self.agreement, self.n_gold, level)
+        copied = self.dependence.copied
+        return accuracy_with_interval(self.right, self.total, self.unsure, self.agreement, self.n_gold, level, copied)
 
     def _accuracy_columns(self, level: float) -> dict[str, Any]:
         return dict(zip(("accuracy", "accuracy_low", "accuracy_high"), self.accuracy(level), strict=True))
@@ -248,18 +251,22 @@ class Consensus(VoteResult):
             return self.measured
         if self.votes is None:
             return USUAL
-        shared = self.dependence.shared_prior
-        parts = VoteParts.whole(self.votes, self.gold, self.item_prior)
-        return usual(parts, lambda _: self.independent_posterior, shared_prior=shared)
+        parts, known = VoteParts.whole(self.votes, self.gold, self.item_prior), self.dependence
+        return usual(parts, lambda _: self.independent_posterior, shared_prior=known.shared_prior, kind=known.kind)
 
     @cached_property
     def _expected_right(self) -> float:
         if self.expected_right is not None:
             return self.expected_right
-        by_votes = self.vote_shares and self.votes is not None and matrices_fit(self.votes)
-        q = self.leave_one_out.posterior() if by_votes else self.corrected_posterior
+        q = self.stated_posterior
         rows = np.arange(len(q)) if self.gold is None else np.flatnonzero(self.gold < 0)
         return float(q[rows, self.label_codes[rows]].mean()) if len(rows) else float("nan")
+
+    @property
+    def stated_posterior(self) -> Floats:
+        """N x K: the posterior by which the expected accuracy is stated."""
+        by_votes = self.vote_shares and self.votes is not None and matrices_fit(self.votes)
+        return self.leave_one_out.posterior() if by_votes else self.corrected_posterior
 
     @cached_property
     def leave_one_out(self) -> LeaveOneOut:
@@ -385,6 +392,29 @@ class Consensus(VoteResult):
         codes = encode_classes(truth, self.items, self.classes)
         return codes if self.gold is None else np.where(self.gold >= 0, -1, codes)
 
+    @checked
+    def sets(
+        self, coverage: Inside = 0.95, *, gold: Any, by_class: bool = False, confidence: Inside | None = None
+    ) -> PredictionSets:
+        """For each item the classes that hold its true one with this probability, whatever the crowd.
+
+        ``gold`` are labels of items drawn at random (:func:`crowdwise.draw_for_gold`) that the fit has not seen. With
+        ``by_class`` it holds for the items of each class; with a ``confidence``, for this share of these very items
+        (:mod:`crowdwise.core.prediction_sets`).
+        """
+        known = np.asarray(encode_classes(gold, self.items, self.classes))
+        drawn, q = known >= 0, self.corrected_posterior
+        if not drawn.any():
+            raise InputError("sets: no item has a gold label. Draw some at random: crowdwise certify --ask 100.")
+        if self.gold is not None and ((self.gold >= 0) & drawn).any():
+            raise InputError("sets: the consensus was fitted with some of these gold labels: fit it without them.")
+        check_random(q.max(axis=1), drawn)
+        others = int((~drawn).sum())
+        least, exact = conformal_thresholds(q[drawn], known[drawn], coverage, by_class, confidence, others)
+        member = members(q, least)
+        member[drawn] = np.arange(len(self.classes)) == known[drawn, None]
+        return PredictionSets(self.items, self.classes, member, exact, least, self.kind)
+
     @cached_property
     def gold_by_votes(self) -> tuple[Floats, Ints] | None:
         """The posterior of the gold items by their votes and what the other items teach, and their true classes.
@@ -449,6 +479,8 @@ class Outcome:
     """The posterior of the gold items by their votes and what the other items teach: :mod:`core.gold_regression`."""
     notes: list[str] = field(default_factory=list)
     """Sentences on what was decided and why."""
+    kind: str | None = None
+    """The kind of the crowd, where the method looked at it, or was told."""
     more: dict[str, Any] = field(default_factory=dict)
     """Further fields of the result, where that is a subclass of :class:`Consensus`."""
 
@@ -484,7 +516,9 @@ def consensus_fields(
     if M * K * K <= MAX_CELLS:
         counts, spread = count_moments(Part.of(votes), sure)
     per_annotator, agrees = agreement_counts(votes, labels)
-    fitted = {f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name not in ("more", "gold_by_votes")}
+    fitted = {
+        f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name not in ("more", "gold_by_votes", "kind")
+    }
     return fitted | outcome.more | {
         "posterior": q, "uncorrected": uncorrected, "dependence": found,
         "classes": votes.classes, "label_codes": labels, "votes": votes, "counts": counts, "spread": spread,

@@ -23,11 +23,10 @@ from crowdwise.core.result import some_known
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, resolve, usual
 from crowdwise.core.vote_sums import agreement_counts, per_annotator
-from crowdwise.data.consensus_files import ITEMS, PART, write_about
-from crowdwise.data.folders import replacing
+from crowdwise.data.folders import replacing, write_arrays
 from crowdwise.data.frames import make_frame
-from crowdwise.data.saved_files import write_arrays
 from crowdwise.data.truth import encode_classes
+from crowdwise.data.vote_files import ITEMS, PART, write_about
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
@@ -102,7 +101,10 @@ class ConsensusInParts(VoteResult):
     def of_parts(cls, model: Any, parts: VoteParts, found: dict[str, Any], each: Each | None = None) -> Self:
         """The result of a model that was fitted, by a pass over the parts."""
         independent, by_votes = found.pop("independent"), found.pop("gold_by_votes", None)
-        dependence = resolve(model.dependence, parts, independent, shares=model.vote_shares, gold_by_votes=by_votes)
+        dependence = resolve(
+            model.dependence, parts, independent, shares=model.vote_shares, gold_by_votes=by_votes,
+            kind=found.pop("kind", None),
+        )  # fmt: skip
         why = [] if dependence.source == "none" else [dependence.reason]
         decision = Decision(
             independent=independent, prior=found["prior"], dependence=dependence, ties=model.ties,
@@ -240,7 +242,7 @@ def accuracies_in_parts(parts: VoteParts, decision: Decision) -> tuple[Floats, F
         return np.asarray(parts.total(lambda part: moved_classes(first(part), part.posterior(params)), zero))
 
     stats = parts.statistics(first)
-    if parts.kind == "rules":
+    if shown.kind == "rules":
         params = rates(stats)
     else:
         stats = refined(stats, parts.expect, moved)

@@ -46,18 +46,18 @@ from typing import Annotated, Any
 import numpy as np
 
 from crowdwise.core.constraints import Check, is_number
-from crowdwise.core.crowd_kind import CrowdKind
 from crowdwise.core.gold_regression import NEGLIGIBLE, regress
 from crowdwise.core.numerics import Floats, Ints, clamp, safe_log, softmax
 from crowdwise.core.vote_sums import single_annotator_items
-from crowdwise.data.saved_files import check_types
+from crowdwise.data.folders import check_types
 from crowdwise.data.votes import Votes
 from crowdwise.kernels import reference
 
 RHO = 0.35
 DOUBT = 0.04
-CROWD_SD = 0.8
-"""The standard deviation, between crowds, of the log-odds of the real against the expected accuracy of labels."""
+CROWD_SD, COPIED_SD = 0.8, 2.0
+"""The standard deviation, between crowds, of the log-odds of the real against the expected accuracy of labels; and that
+of any accuracy where all votes agree on all items, which one real crowd did (98 % expected, 66 right)."""
 MIN_SHIFT = 0.1
 """Biases of classes that differ by less are not worth a word."""
 MIN_ALIKE = 20
@@ -103,6 +103,10 @@ class Dependence:
         Whether the prior of items was learned from votes of the same annotators, and counts as one more vote.
     pairs
         Whether some item has votes of two annotators.
+    copied
+        Whether all votes agree on all of many items, so that nothing shows how often they are right.
+    kind
+        The kind of the crowd (:mod:`crowdwise.core.crowd_kind`); ``None`` where it was not looked at.
     """
 
     rho: float = 0.0
@@ -116,6 +120,8 @@ class Dependence:
     losses: tuple[float, ...] = ()
     shared_prior: bool = False
     pairs: bool = True
+    copied: bool = False
+    kind: str | None = None
 
     def __eq__(self, other: object) -> bool:
         """NaN equals NaN, which the generated comparison does not say from Python 3.13 on."""
@@ -270,23 +276,23 @@ def row_blocks(q: Floats, cells: int | None = None) -> list[slice]:
     return [slice(lo, min(lo + step, len(q))) for lo in range(0, len(q), step)]
 
 
-def crowd_spread(sd: float, p: Any, known: int) -> Any:
+def crowd_spread(sd: float, p: Any, known: int, copied: bool = False) -> Any:
     """The standard deviation of the log-odds of an accuracy p between crowds; g gold labels (``known``) have the
     information of as many draws:
 
-        s^-2 = sd^-2 + g p (1 - p)
+        s^-2 = sd^-2 + g p (1 - p),        sd = ``COPIED_SD`` where all votes agree
     """
-    return (sd**-2.0 + known * p * (1.0 - p)) ** -0.5
+    return ((COPIED_SD if copied else sd) ** -2.0 + known * p * (1.0 - p)) ** -0.5
 
 
-def accuracy_interval(p: float, known: int, level: float) -> tuple[float, float, float]:
+def accuracy_interval(p: float, known: int, level: float, copied: bool = False) -> tuple[float, float, float]:
     """The share p of labels that are expected to be right, and an interval that is as wide as crowds differ.
 
     On the scale of log-odds a crowd lies around p with the standard deviation :func:`crowd_spread`, by the number of
     gold labels ``known``.
     """
     p = min(max(p, 1e-9), 1.0 - 1e-9)
-    s = NormalDist().inv_cdf((1.0 + level) / 2.0) * crowd_spread(CROWD_SD, p, known)
+    s = NormalDist().inv_cdf((1.0 + level) / 2.0) * crowd_spread(CROWD_SD, p, known, copied)
     value, low, high = (1.0 / (1.0 + np.exp(-np.log(p / (1.0 - p)) - np.array([0.0, -s, s])))).tolist()
     return value, low, high
 
@@ -309,20 +315,24 @@ def agreeing_items(votes: Votes) -> Floats:
     return np.array([len(several), (differs[start + size - 1] == differs[start]).sum()], dtype=np.float64)
 
 
+def look_copied(agreeing: Floats) -> bool:
+    """Whether all votes on all of many items agree (the numbers of :func:`agreeing_items`)."""
+    return bool(MIN_ALIKE <= agreeing[0] <= agreeing[1])
+
+
 def copied_note(agreeing: Floats) -> list[str]:
-    """A sentence where all votes on all of many items agree (the numbers of :func:`agreeing_items`)."""
-    several, alike = agreeing.astype(int).tolist()
-    if several < MIN_ALIKE or alike < several:
+    """A sentence where votes look copied."""
+    if not look_copied(agreeing):
         return []
     return [
-        f"All votes agree on all {several:,} items with several votes: they look copied, or aggregated already. "
+        f"All votes agree on all {agreeing[0]:,.0f} items with several votes: they look copied, or aggregated already. "
         "How often such labels are right cannot be seen from them: check some by hand, or give gold labels."
     ]
 
 
-def usual_for(kind: CrowdKind) -> Dependence:
+def usual_for(kind: str) -> Dependence:
     """As in real crowds of a kind."""
-    return replace(USUAL, rho=0.0) if kind == "rules" else USUAL
+    return replace(USUAL, rho=0.0 if kind == "rules" else RHO, kind=kind)
 
 
 def can_teach(names: Votes, found: Dependence) -> bool:

@@ -36,6 +36,9 @@ shrunk towards 1: it maximises, with q'' = q' ^ a alone and q' what the votes al
 
     sum_gold log q''[n, y_n] - (a - 1)² / (2 ``POWER_SD``²)
 
+and then moved back to 1 as far as the labels leave open that it is 1: with D the log-likelihood beyond that of 1, less
+the half that a free number gains by chance, a - 1 is divided by 1 + ``CAUTION`` exp(-D).
+
 **A gold item must not vouch for itself.** Its votes taught the matrices what its annotators do, so its posterior under
 these is too good. Its own votes are taken out again, one item at a time: with T[m, k] the counts and pseudo-counts of
 annotator m on class k, and w the weight of the vote in them,
@@ -74,7 +77,7 @@ from crowdwise.data.votes import Votes
 
 BIAS_SD, VOTES_SD = (0.1, 0.2, 0.3, 0.6, 1.0), (0.3, 0.6, 1.0, 2.0, 3.0)
 CAUTION = 10.0
-"""The prior odds of the fit against a bias, and against a regression on the votes."""
+"""The prior odds of the fit against a power, a bias, and a regression on the votes."""
 MIN_LABELS, MAX_LABELS = 20, 500
 FOLDS = 10
 STEPS, TOL = 500, 1e-3
@@ -235,12 +238,13 @@ LEAST, MOST = 0.05, 4.0
 
 def calibrated_power(logit: Floats, gold: Ints) -> float:
     """The power a, from log q' (g x K) and the classes of g gold items."""
-    at = np.arange(len(gold))
 
-    def gain(a: float) -> float:
-        return float(safe_log(softmax(a * logit)[at, gold]).sum()) - (a - 1.0) ** 2 / (2.0 * POWER_SD**2)
+    def fit(a: float) -> float:
+        return -float(_own_loss(a * logit, gold).sum())
 
-    return maximise_1d(gain, LEAST, MOST)
+    best = maximise_1d(lambda a: fit(a) - (a - 1.0) ** 2 / (2.0 * POWER_SD**2), LEAST, MOST)
+    doubt = CAUTION * np.exp(np.clip(fit(1.0) + 0.5 - fit(best), -50.0, 50.0))
+    return float(1.0 + (best - 1.0) / (1.0 + doubt))
 
 
 def by_other_items(stats: Stats, votes: Votes, gold: Ints, log_prior: Floats | None = None) -> Floats:

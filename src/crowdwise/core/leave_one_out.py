@@ -39,7 +39,8 @@ crowd is in all of its annotators at once: they are measured by a consensus that
 scale of log-odds its standard deviation is ``CROWD_SD``, less with gold labels
 (:func:`crowdwise.core.dependence.crowd_spread`; none where the truth of all votes is known), and the squares of both
 are added. Where all labels are right, an annotator's accuracy is their agreement with the labels, so that is within the
-interval, too. CROWD_SD was chosen on the real sets, leaving one out at a time (docs/benchmarks/calibration.md).
+interval, too. CROWD_SD was chosen on the real sets, leaving one out at a time (docs/benchmarks/calibration.md). Where
+all votes agree on all items nothing shows the crowd's error, and the interval is wide.
 
 Memory grows with the votes and with annotators x classes², never with votes x classes. Items with gold labels are
 certain. With more than ``MAX_CELLS`` cells of matrices, every annotator is taken to be right with one probability and
@@ -58,7 +59,7 @@ import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core import em
-from crowdwise.core.crowd_kind import own_options, rates, rules_in
+from crowdwise.core.crowd_kind import crowd_sums, kind_of, own_options, rates
 from crowdwise.core.dependence import Dependence, corrected, crowd_spread
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import quantile
@@ -74,7 +75,7 @@ from crowdwise.data.votes import Votes
 MAX_CELLS = 2**25
 """The most cells (annotators x classes x classes) for which matrices are made."""
 PASSES = 20
-CROWD_SD = 0.45
+CROWD_SD = 0.6
 """The standard deviation, between crowds, of the log-odds of an annotator's real against the estimated accuracy."""
 SURE, OVERTURNED = 0.9, 0.25
 """The passes are not made where classes with a quarter of the items of probability 0.9 or more would be renamed."""
@@ -123,7 +124,8 @@ class LeaveOneOut:
         def moved(params: Params) -> Floats:
             return moved_classes(first, em.expect(part, params, posterior=True)[1])
 
-        stats, rules = em.statistics(part, first), bool(rules_in(votes).any())
+        kind = dependence.kind or kind_of(crowd_sums(votes), K)
+        stats, rules = em.statistics(part, first), kind == "rules"
         if not rules:
             stats = refined(stats, part.expect, moved, item_prior is not None)
         pseudo, pi = np.asarray(learned_prior(stats.table())), normalise(stats.mass + 1e-9, axis=0)
@@ -234,17 +236,24 @@ def _leave_out(votes: Votes, logit: Floats, gold: Ints, log_theta: Floats, cell:
 
 
 def accuracy_with_interval(
-    right: Floats, total: Floats, unsure: Floats, agreement: Floats, known: int, level: float = 0.95
+    right: Floats,
+    total: Floats,
+    unsure: Floats,
+    agreement: Floats,
+    known: int,
+    level: float = 0.95,
+    copied: bool = False,
 ) -> tuple[Floats, Floats, Floats]:
     """Each annotator's accuracy, nan without votes, and the ends of its interval (see the module); M each.
 
     ``right`` of ``total`` votes are expected to be right, with variance ``unsure``; ``agreement`` is the share of votes
-    that say what the label says, and ``known`` the number of gold labels.
+    that say what the label says, ``known`` the number of gold labels; ``copied``: whether all votes agree.
     """
     value, low, high = share_with_interval(right, total, unsure, level)
     with np.errstate(divide="ignore"):
         p = (right + 0.5) / (total + 1.0)
-        x, crowd = log_odds(p), np.where(unsure > 0.0, quantile(level) * crowd_spread(CROWD_SD, p, known), 0.0)
+        common = quantile(level) * crowd_spread(CROWD_SD, p, known, copied)
+        x, crowd = log_odds(p), np.where(unsure > 0.0, common, 0.0)
         low, high = (expit(x + side * np.hypot(x - log_odds(end), crowd)) for side, end in ((-1, low), (1, high)))
     return value, np.fmin(np.fmin(low, agreement), value), np.fmax(np.fmax(high, agreement), value)
 

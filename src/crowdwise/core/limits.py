@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from crowdwise.data.unpacking import machine_memory
+from crowdwise.data.plain_files import machine_memory
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, SizeError
 

@@ -20,7 +20,7 @@ from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.consensus_in_parts import ConsensusInParts, Each
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
-from crowdwise.core.dependence import Setting, agreeing_items, copied_note, corrected
+from crowdwise.core.dependence import Setting, copied_note, corrected
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
 from crowdwise.core.leave_one_out import judged, judgement_sums
 from crowdwise.core.limits import check_memory
@@ -129,10 +129,10 @@ class Model(Parameterised, ABC):
         votes, seen = self._weighed(votes, log_prior)
         with shown(self.key, verbose, callback) as report:
             outcome = self._fit(votes, known, log_prior, report)
+        parts = VoteParts.whole(votes, known, log_prior)
         found = resolve(
-            self.dependence, VoteParts.whole(votes, known, log_prior), lambda _: outcome.posterior,
-            shares=self.vote_shares, gold_by_votes=outcome.gold_by_votes,
-            shared_prior=shared_prior and log_prior is not None,
+            self.dependence, parts, lambda _: outcome.posterior, shares=self.vote_shares, kind=outcome.kind,
+            gold_by_votes=outcome.gold_by_votes, shared_prior=shared_prior and log_prior is not None,
         )  # fmt: skip
         rng = np.random.default_rng(self.random_state)
         q = outcome.posterior
@@ -141,11 +141,11 @@ class Model(Parameterised, ABC):
         labels = decide(q, outcome.prior, self.ties, rng)
         fields = consensus_fields(votes, outcome, labels, known, log_prior, found)
         if self.judges_annotators and found.source in ("crowds", "gold"):
-            sums = judgement_sums(VotePart(votes, known, item_prior=log_prior), fields["posterior"])
+            sums = judgement_sums(parts.only, fields["posterior"])
             fields["judged"] = np.stack(judged(sums))
         why = [] if found.source == "none" else [found.reason]
         remarks = self._remarks(votes, fields["posterior"], labels, known)
-        fields["notes"] = [*seen, *outcome.notes, *why, *remarks, *copied_note(agreeing_items(votes))]
+        fields["notes"] = [*seen, *outcome.notes, *why, *remarks, *copied_note(parts.agreeing)]
         self.consensus_ = self.result.of(
             self, votes, answer_type=self.answer_type, vote_shares=self.vote_shares,
             seconds=time.perf_counter() - began, **fields,
@@ -159,7 +159,8 @@ class Model(Parameterised, ABC):
     ) -> ConsensusInParts:
         """Learn from votes in parts, gold labels with them, in the memory of one part and of the annotators.
 
-        The numbers are those of :meth:`fit` on all votes, up to rounding; rings of annotators are not looked for.
+        The numbers are those of :meth:`fit` on all votes, up to rounding; rings of annotators are looked for in a
+        sample of the items, where there are very many votes.
         ``each`` is called with every part, the class codes of its items and their posterior, in the last pass.
         """
         began = time.perf_counter()
@@ -171,8 +172,9 @@ class Model(Parameterised, ABC):
             raise self._no_gold()
         if not self.single_annotator and not parts.sizes[2]:
             check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
+        parts, seen = self._weighed_parts(parts)
         found = ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
-        return replace(found, seconds=time.perf_counter() - began)
+        return replace(found, notes=[*seen, *found.notes], seconds=time.perf_counter() - began)
 
     def check_in_parts(self) -> None:
         """Raise an error where the model cannot be fitted to votes in parts."""
@@ -209,6 +211,10 @@ class Model(Parameterised, ABC):
     def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
         """The votes with the weights that they are fitted by, and why."""
         return votes, []
+
+    def _weighed_parts(self, parts: VoteParts) -> tuple[VoteParts, list[str]]:
+        """As :meth:`_weighed`, for votes in parts."""
+        return parts, []
 
     def _discounted(self, votes: Votes) -> Votes:
         """Votes in the codes of the fit with the weights that they have after it."""

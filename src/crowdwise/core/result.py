@@ -24,11 +24,18 @@ from crowdwise.core.dependence import Dependence
 from crowdwise.core.intervals import gamma_interval, quantile
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
-from crowdwise.data.folders import replacing
-from crowdwise.data.frames import make_frame
+from crowdwise.data.folders import (
+    SavedFiles,
+    check_shapes,
+    check_types,
+    read_saved,
+    replacing,
+    write_arrays,
+    write_json,
+)
+from crowdwise.data.frames import make_frame, to_html
 from crowdwise.data.ratings import Ratings
-from crowdwise.data.readable import Frozen
-from crowdwise.data.saved_files import SavedFiles, check_shapes, check_types, read_saved, write_arrays, write_json
+from crowdwise.data.table import MOST_SHOWN, Frozen
 from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import ConvergenceWarning, DivergedError, InputError, ParameterError, ReadError
 
@@ -131,6 +138,10 @@ class Result(Frozen, ABC):
         """
         self._check_table(table, level)
         return make_frame(self._columns(table, level), kind or self.kind)
+
+    def _repr_html_(self) -> str:
+        shown = () if self.n_answers > MOST_SHOWN else self.TABLES[:2]  # items and annotators
+        return to_html(repr(self), {table: self._columns(table, 0.95) for table in shown})
 
     def _check_table(self, table: str, level: float) -> None:
         if not is_number(level) or not 0.0 < level < 1.0:

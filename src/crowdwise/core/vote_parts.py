@@ -228,6 +228,15 @@ class VoteParts:
 
         return self._each(some)
 
+    def reweighed(self, change: Callable[[Votes], Votes]) -> VoteParts:
+        """The same votes with other weights."""
+        return self._each(lambda part: replace(part, votes=change(part.votes)))
+
+    def sample(self, most: int) -> Votes:
+        """A table of all votes, or of about so many, on items drawn from every part."""
+        share = min(most / max(self.n_votes, 1.0), 1.0)
+        return joined([self.names, *self.map(partial(_drawn, share))])
+
     def _each(self, change: Callable[[VotePart], VotePart]) -> VoteParts:
         """The parts changed by a function: at once where they are in memory, else whenever one is loaded."""
         if self.held:
@@ -238,6 +247,13 @@ class VoteParts:
             return change(part if isinstance(part, VotePart) else VotePart(part))
 
         return VoteParts([partial(changed, load) for load in self.load], self.names.annotators, self.names.classes)
+
+
+def _drawn(share: float, part: VotePart) -> Votes:
+    """A share of the items of a part, at random."""
+    if share >= 1.0:
+        return part.votes
+    return part.votes[np.flatnonzero(np.random.default_rng(0).random(len(part.votes)) < share)]
 
 
 def right_sums(parts: VoteParts, params: Params) -> Floats:
@@ -267,26 +283,32 @@ def _gold_items(part: VotePart) -> VotePart | None:
 
 def resolve(
     setting: Any, parts: VoteParts, posterior: Posterior, *, shares: bool = False,
-    gold_by_votes: Posterior | None = None, shared_prior: bool = False,
+    gold_by_votes: Posterior | None = None, shared_prior: bool = False, kind: str | None = None,
 ) -> Dependence:  # fmt: skip
-    """What the parameter ``dependence`` of a method asks for; ``shares``: its posterior is vote shares."""
-    if setting == "none":
-        return replace(dependence.NONE, shared_prior=shared_prior)
-    if not isinstance(setting, str):
-        return Dependence(float(setting), "given", shared_prior=shared_prior)
-    return dependence.SHARES if shares else usual(parts, posterior, gold_by_votes, shared_prior, regression=True)
+    """What the parameter ``dependence`` of a method asks for; ``shares``: its posterior is vote shares; ``kind``: of
+    the crowd, where the method knows it."""
+    if setting == "auto" and not shares:
+        return usual(parts, posterior, gold_by_votes, shared_prior, kind, regression=True)
+    copied = dependence.look_copied(parts.agreeing)
+    if setting == "auto":
+        return replace(dependence.SHARES, copied=copied, kind=kind)
+    rho, source = (0.0, "none") if setting == "none" else (float(setting), "given")
+    return Dependence(rho, source, shared_prior=shared_prior, copied=copied, kind=kind)
 
 
 def usual(
     parts: VoteParts, posterior: Posterior, gold_by_votes: Posterior | None = None, shared_prior: bool = False,
-    regression: bool = False,
+    kind: str | None = None, regression: bool = False,
 ) -> Dependence:  # fmt: skip
     """As in real crowds, with the power and the bias by gold labels where there are some.
 
     ``gold_by_votes``: the posterior of gold items by their votes and what other items teach, where the method has it.
     ``regression``: whether gold labels may also correct what votes say.
     """
-    found = replace(dependence.usual_for(parts.kind), shared_prior=shared_prior, pairs=bool(parts.agreeing[0]))
+    found = replace(
+        dependence.usual_for(kind or parts.kind), shared_prior=shared_prior, pairs=bool(parts.agreeing[0]),
+        copied=dependence.look_copied(parts.agreeing),
+    )  # fmt: skip
     known = parts.gold_items()
     if gold_by_votes is None and known and dependence.can_teach(parts.names, found):
         stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crowdwise.data import encoding
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
-from crowdwise.data.places import Rows, called, counted_as
+from crowdwise.data.places import Rows, row_label, with_numbering
 from crowdwise.errors import DuplicateError, InputError, LabelError, Option, ParameterError, Remedy, either, listing
 
 MAX_WEIGHT = 1e12
@@ -75,7 +75,7 @@ def checked_beside(
                 f"Expected one {name} for each of the {S} {what} and found an array of shape {array.shape}."
             )
     if w is not None:
-        check_weights(w, lambda at: f"in {called(at, rows)[0]}", f"the {what}")
+        check_weights(w, lambda at: f"in {row_label(at, rows)[0]}", f"the {what}")
     return w, when
 
 
@@ -104,6 +104,8 @@ class Repeats:
     what: str
     act: str
     rows: Rows = None
+    answers: Sequence[npt.NDArray[Any]] = ()
+    """What the rows say: rows that say the same are identical."""
 
     def __post_init__(self) -> None:
         if self.on_duplicate not in self.allowed:
@@ -116,17 +118,38 @@ class Repeats:
         if self.on_duplicate == "error":
             pair = order[(at := int(np.flatnonzero(same)[0])) : at + 2]
             (who, about), count = said(int(pair[0])), int(same.sum())
-            where, counted = called(pair.tolist(), self.rows, " and ")
+            where, counted = row_label(pair.tolist(), self.rows, " and ")
             choices = [Option("on_duplicate", "first", "last")]
             choices += [Option("on_duplicate", "all")] if "all" in self.allowed else []
-            raise DuplicateError(
+            counts = self._identical(order, same)
+            error = DuplicateError(
                 f"{count:,} duplicated {self.what if count > 1 else self.what[:-1]}: annotator {who} {self.act} "
-                f"{about} in {counted_as(where, f'rows {counted}' if counted else '')}.",
+                f"{about} in {with_numbering(where, f'rows {counted}' if counted else '')}."
+                f"{_alike(*counts) if counts else ''}",
                 remedy=Remedy("Keep one with {}" + ", or count every row with {}" * (len(choices) - 1) + ".", *choices),
             )
+            error.identical, error.conflicting = counts or (None, None)
+            raise error
         keep = np.ones(len(order), dtype=bool)
         keep[slice(1, None) if self.on_duplicate == "first" else slice(None, -1)] = ~same
         return order[keep]
+
+    def _identical(self, order: npt.NDArray[Any], same: Mask) -> tuple[int, int] | None:
+        """How many repeated rows say what the one before says, and how many do not; ``None`` where nobody knows."""
+        if not self.answers:
+            return None
+        at = np.flatnonzero(same)
+        alike = np.ones(len(at), dtype=bool)
+        for answer in self.answers:
+            alike &= answer[order[at]] == answer[order[at + 1]]
+        return int(alike.sum()), int((~alike).sum())
+
+
+def _alike(identical: int, conflicting: int) -> str:
+    every = "All" if identical + conflicting > 1 else "Both rows"
+    if not conflicting:
+        return f" {every} are identical."
+    return f" {identical:,} identical, {conflicting:,} conflicting." if identical else f" {every} conflict."
 
 
 def arrange(

@@ -1,27 +1,59 @@
-"""Which column of a table plays which part, whatever people call it."""
+"""Which column of a table plays which part, whatever people call it.
+
+What a column holds, going by its values: the answers of an annotator, or something else (texts, notes, times, ids).
+
+A wide table has a column for each annotator, and often more beside them. Answers repeat and are shared between
+annotators; texts, times and ids are different in nearly every row, and nobody else uses them. Names help where values
+do not decide: no annotator is called ``comments`` or ``created_at``.
+"""
 
 from __future__ import annotations
 
+import ast
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from crowdwise.errors import ColumnError, Option, Remedy, listing, suggestion
 
+if TYPE_CHECKING:
+    import polars as pl
+
+QUESTIONS = frozenset((
+    "question", "task question", "question text", "question key", "variable", "dimension", "aspect", "criterion",
+    "attribute", "field", "frage", "merkmal", "kriterium", "aspekt", "critère", "pregunta", "criterio", "pergunta",
+    "critério", "问题", "维度",
+))  # fmt: skip
+"""Columns that say which of several questions a row answers, where annotators answer each about an item."""
 SAME = ("same", "yes", "y", "true", "t", "1", "1.0", "similar", "match", "must-link", "must link")
 DIFFERENT = ("different", "no", "n", "false", "f", "0", "0.0", "dissimilar", "mismatch", "cannot-link", "cannot link")
 """The words for the two answers about similarity; case does not matter."""
 ALIASES: dict[str, tuple[str, ...]] = {
     part: tuple(names.split(", "))
     for part, names in {
-        "item": "item, task, unit, example, instance, sample, question, document, doc, image, object, microtask",
+        "item":
+            "item, task, unit, example, instance, sample, document, doc, image, object, microtask, question, objekt, "
+            "element, aufgabe, beispiel, dokument, bild, einheit, élément, tâche, exemple, unité, objet, elemento, "
+            "tarea, ejemplo, unidad, objeto, documento, imagen, tarefa, exemplo, unidade, imagem, 样本, 条目, "
+            "项目, 任务, 题目, 图片, 文档, 编号",
         "annotator":
             "annotator, worker, rater, user, coder, labeler, labeller, judge, expert, reviewer, assessor, performer, "
-            "participant",
+            "participant, kodierer, codierer, bewerter, annotierer, nutzer, benutzer, teilnehmer, gutachter, "
+            "annotateur, codeur, évaluateur, juge, utilisateur, anotador, codificador, evaluador, juez, usuario, "
+            "participante, trabajador, avaliador, juiz, usuário, utilizador, 标注员, 标注者, 标注人, 评审员, "
+            "工人, 用户",
         "label":
-            "label, answer, response, rating, class, category, vote, choice, judgment, judgement, annotation, value",
+            "label, answer, response, rating, class, category, vote, choice, judgment, judgement, annotation, value, "
+            "kategorie, klasse, antwort, bewertung, urteil, stimme, etikett, étiquette, réponse, catégorie, classe, "
+            "choix, etiqueta, respuesta, categoría, clase, elección, voto, rótulo, resposta, categoria, escolha, 标签, "
+            "标注, 类别, 答案, 回答, 选择",
         "value":
             "value, rating, score, number, estimate, measurement, grade, label, answer, response, judgment, "
-            "judgement, annotation",
+            "judgement, annotation, wert, bewertung, punktzahl, punkte, valeur, évaluation, valor, puntuación, "
+            "pontuação, nota, 评分, 分数, 数值",
         "item_a":
             "item a, item 1, item1, first item, item left, left item, task a, task 1, object a, object 1, image a, "
             "image 1, a, left, first, id a, id 1, i",
@@ -33,15 +65,31 @@ ALIASES: dict[str, tuple[str, ...]] = {
             "duplicate, must link, linked",
         "labels": "labels, label set, labelset, chosen, chosen labels, categories",
         "offered": "offered, offered labels, options, candidates",
-        "weight": "weight",
-        "timestamp": "timestamp, created at, submitted at, annotated at",
+        "x1": "x1, x min, xmin, left",
+        "y1": "y1, y min, ymin, top",
+        "x2": "x2, x max, xmax, right",
+        "y2": "y2, y max, ymax, bottom",
+        "weight": "weight, gewicht, poids, peso, 权重",
+        "timestamp":
+            "timestamp, created at, submitted at, annotated at, zeitstempel, zeitpunkt, horodatage, marca de tiempo, "
+            "carimbo de data, 时间戳",
         "sequence": "sequence, sentence, sent, document, doc, paragraph, utterance",
         "position": "position, token, index, token index, token position, offset",
         "word": "word, form, surface, token text, text",
+        "text":
+            "text, transcription, transcript, translation, correction, caption, summary, output, label, answer, "
+            "response, annotation",
+        "mask": "mask, segmentation, rle, counts, mask path, mask file, annotation",
+        "category": "category, class",
+        "start": "start, begin, start offset, offset start, start char, char start, start token, token start",
+        "end": "end, stop, end offset, offset end, end char, char end, end token, token end",
+        "length": "length, text length, document length",
         "tag": "tag, bio, iob, label, annotation, answer, class",
         "source": "source, from, left, head",
         "target": "target, to, right, tail",
-        "truth": "truth, gold, true label, gold label, ground truth, true class, gt",
+        "truth":
+            "truth, gold, true label, gold label, ground truth, true class, gt, gold standard, goldstandard, wahrheit, "
+            "vérité, verdad, verdade, 真值, 真实标签",
         "left": "left, item a, model a, option a, response a, answer a, item 1, item1, model 1, first, a",
         "right": "right, item b, model b, option b, response b, answer b, item 2, item2, model 2, second, b",
         "outcome":
@@ -107,6 +155,292 @@ def resolve(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[str
     return {part: column if column is not None else find(free, part) for part, column in given.items()}
 
 
+def question_column(columns: Sequence[str], parts: Mapping[str, str | None]) -> str | None:
+    """The column that says which question a row answers, by its name; it plays no other part."""
+    free = [name for name in columns if name not in parts.values()]
+    return next((name for name in free if normal(name) in QUESTIONS), None)
+
+
+def is_known(names: Iterable[str]) -> bool:
+    """Whether some name is one that readers know for a part."""
+    known = {word for words in ALIASES.values() for word in words}
+    return any(normal(name) in known for name in names)
+
+
+HEADER_ROWS = 30
+"""Rows at the beginning of a table that are looked at for the names of its columns."""
+
+
+def header_at(rows: Sequence[Sequence[Any]]) -> int:
+    """Which of the first rows of a table holds the names of its columns: the first below titles, which fill a third of
+    the columns at most. The first row, where that is not clear.
+
+    >>> header_at([["Project X", None, None], [None, None, None], ["item", "ann", "bob"], ["a", "x", "y"]])
+    2
+    >>> header_at([["item", None, None], ["a", "x", "y"], ["b", "x", "y"], ["c", "1", "1"]])
+    0
+    """
+    cells = [[str(cell).strip() for cell in row if cell is not None and str(cell).strip()] for row in rows]
+    few = max(1, max(map(len, cells), default=0) // 3)
+    at = next((n for n, row in enumerate(cells) if len(row) > few), 0)
+    names = cells[at] if cells else []
+    numbers = any(re.fullmatch(r"[+-]?[\d.,]+", name) for name in names)
+    titled = any(cells[:at]) and at + 1 < len(cells) and not numbers and len(set(names)) == len(names)
+    above = {normal(cell) for row in cells[:at] for cell in row}
+    return at if titled and not above.intersection(ALIASES["item"]) else 0
+
+
 def left_over(columns: Sequence[str], parts: Mapping[str, str | None]) -> list[str]:
     """Every column that plays no part: in the wide form, those of annotators."""
     return [c for c in columns if c not in parts.values()]
+
+
+DISTINCT = 0.9
+"""Columns with a larger share of different values may be texts, times or ids."""
+SHARED = 0.2
+"""Where a larger share of a column's values is used by annotators, it is one of them."""
+FEW = 5
+"""Rows below which values say nothing."""
+ENOUGH = 10
+"""Rows from which on a column whose values nobody else uses is no annotator, though they repeat."""
+COMMENTS = frozenset((
+    "comment", "comments", "note", "notes", "remark", "remarks", "kommentar", "kommentare", "anmerkung", "anmerkungen",
+    "bemerkung", "bemerkungen", "notiz", "notizen", "hinweis", "hinweise", "begründung", "commentaire", "commentaires",
+    "remarque", "remarques", "justification", "comentario", "comentarios", "nota", "notas", "observación",
+    "observaciones", "observacion", "comentário", "comentários", "observação", "observações", "observacao", "备注",
+    "评论", "注释", "说明", "评语",
+))  # fmt: skip
+"""Words for comments."""
+VERDICTS = frozenset((
+    "final", "consensus", "gold", "adjudicated", "adjudication", "adjudicator", "majority", "resolved", "truth",
+    "endgültig", "endergebnis", "ergebnis", "konsens", "konsensus", "mehrheit", "entscheid", "endurteil", "finale",
+    "définitif", "définitive", "consenso", "majorité", "adjugé", "definitivo", "definitiva", "mayoría", "adjudicado",
+    "maioria", "最终", "共识", "多数", "仲裁", "定稿", "最终标签", "最终答案", "最终结果", "共识标签", "黄金标准",
+))  # fmt: skip
+"""Words for an answer that was agreed on, or decided, after those of annotators."""
+AROUND_VERDICTS = frozenset(("vote", "decision", "entscheidung", "décision", "decisión", "decisão", "result", "code",
+                             "standard", "the", "mv")).union(ALIASES["label"])  # fmt: skip
+"""Words beside these, in names such as ``final label``."""
+NO_ANNOTATOR = COMMENTS | frozenset((
+    "text", "texts", "feedback", "description", "title", "body", "content", "message", "reason", "rationale",
+    "explanation", "url", "link", "email", "date", "datum", "fecha", "data", "日期", "时间", "texte", "texto", "文本",
+    "time", "datetime", "timestamp", "created", "updated", "created at", "updated at", "submitted at", "started at",
+    "finished at", "completed at", "duration", "seconds", "lead time", "work time", "id", "uuid", "guid", "hash",
+    "index", "row", "file", "filename", "path", "ip address", "confidence", "difficulty",
+))  # fmt: skip
+"""Names of columns, as words, that belong to no annotator."""
+LAST_WORDS = COMMENTS | frozenset((
+    "text", "url", "link", "date", "time", "timestamp", "at", "on", "duration",
+    "seconds", "uuid", "hash", "id", "path", "file", "filename", "email",
+))  # fmt: skip
+"""Last words of names of columns that mostly belong to no annotator: their values decide."""
+ID_WORDS = frozenset(("id", "ids", "uuid", "guid", "hash", "key"))
+
+
+def names_a_verdict(name: str) -> bool:
+    """Whether a column is called the answer that was agreed on: ``Final``, ``consensus_label``, ``Konsens``.
+
+    >>> [names_a_verdict(name) for name in ("Final", "gold standard", "Final Anna", "label")]
+    [True, True, False, False]
+    """
+    words = set(words_of(name))
+    return bool(words & VERDICTS) and words <= VERDICTS | AROUND_VERDICTS
+
+
+def words_of(name: str) -> list[str]:
+    """``annotationId`` -> ``["annotation", "id"]``."""
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name))
+    return re.sub(r"[\s_\-.:]+", " ", spaced).strip().lower().split()
+
+
+def named_like_an_id(name: str) -> bool:
+    """Whether a column is called an id of something: ``annotation_id``, ``responseId``, ``uuid``."""
+    return bool(words := words_of(name)) and words[-1] in ID_WORDS
+
+
+def nearly_distinct(column: pl.Series, enough: int = FEW) -> bool:
+    """Whether nearly every row has a value of its own, of those that have any."""
+    filled = column.drop_nulls()
+    return len(filled) >= enough and filled.n_unique() >= DISTINCT * len(filled)
+
+
+def is_row_id(column: pl.Series) -> bool:
+    """Whether a column is called an id, and each of at least ``ENOUGH`` rows has one of its own."""
+    import polars as pl
+
+    simple = column.dtype == pl.String or column.dtype.is_integer()
+    filled = column.drop_nulls()
+    return named_like_an_id(column.name) and simple and len(filled) >= ENOUGH and filled.n_unique() == len(filled)
+
+
+def lists_in(cells: Iterable[Any]) -> list[list[Any]] | None:
+    """Cells of text that are all lists, as JSON or Python writes them; an empty one is an empty list. ``None`` where
+    one of them is something else, or none is a list.
+
+    >>> lists_in(['["cat", "dog"]', "['cat']", ""])
+    [['cat', 'dog'], ['cat'], []]
+    >>> lists_in(["cat|dog"]), lists_in(["[sic] cat"])
+    (None, None)
+    """
+    out: list[list[Any]] = []
+    some = False
+    for cell in cells:
+        text = cell.strip() if isinstance(cell, str) else ""
+        if not text and (cell is None or isinstance(cell, str)):
+            out.append([])
+            continue
+        if not (text[:1] in "[({" and text[-1:] in "])}" and text):
+            return None
+        try:
+            found = json.loads(text)
+        except ValueError:
+            try:
+                found = ast.literal_eval(text)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                return None
+        if found and not isinstance(found, (list, tuple, set)):
+            return None
+        names = sorted(found, key=str) if isinstance(found, set) else list(found)
+        if any(not isinstance(name, (str, int)) for name in names):
+            return None
+        some = True
+        out.append(names)
+    return out if some else None
+
+
+def as_numbers(column: pl.Series) -> pl.Series:
+    """A column as numbers, null where it holds none. Text may have a decimal comma (``1,5``), where no number has a
+    point and one shows that the comma is none of thousands (``1,500``)."""
+    import polars as pl
+
+    values = column.cast(pl.Float64, strict=False)
+    if column.dtype != pl.String or values.null_count() == column.null_count():
+        return values
+    text = column.str.strip_chars()
+    comma, thousands = text.str.contains(r"^[+-]?\d+,\d+$"), text.str.contains(r"^[+-]?[1-9]\d{0,2},\d{3}$")
+    pointed = values.is_not_null() & text.str.contains(".", literal=True)
+    if bool(pointed.any()) or not bool((comma & ~thousands).any()):
+        return values
+    return text.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+
+
+def numbers_in(values: Iterable[Any]) -> list[float] | None:
+    """Values as numbers, text as in :func:`as_numbers`; ``None`` where one is none."""
+    import polars as pl
+
+    values = list(values)
+    try:
+        return [float(value) for value in values]
+    except (TypeError, ValueError):
+        if not all(isinstance(value, str) for value in values):
+            return None
+    found = as_numbers(pl.Series(values, dtype=pl.String))
+    return None if found.null_count() else found.to_list()
+
+
+def no_annotators(
+    table: pl.DataFrame, names: Sequence[str], *, numbers: bool = False, one_sided: bool = False
+) -> list[str]:
+    """Those of some columns of a wide table that hold no answers of an annotator; ``numbers``: answers are numbers;
+    ``one_sided``: an annotator may have a label that nobody else uses."""
+    import polars as pl
+
+    plain = [n for n in names if not (table[n].dtype.is_temporal() or table[n].dtype.is_nested())]
+    odd = {n for n in names if n not in plain and table[n].null_count() < table.height}
+    odd |= {n for n in plain if " ".join(words_of(n)) in NO_ANNOTATOR}
+    plain = [n for n in plain if n not in odd]
+    if numbers:
+        return [n for n in names if n in odd | _no_numbers(table, plain)]
+    fractions = {n for n in plain if table[n].dtype.is_float() and _has_fractions(table[n])}
+    if any(table[n].dtype == pl.String for n in plain):
+        odd |= fractions  # beside labels that are words
+    plain = [n for n in plain if n not in odd]
+    said = {n: {str(v).strip().casefold() for v in table[n].drop_nulls().unique().to_list()} for n in plain}
+    distinct = {n for n in plain if nearly_distinct(table[n])}
+    repeated = [n for n in plain if n not in distinct and said[n]]
+    for name in plain:
+        others = set().union(*(said[n] for n in repeated if n != name))
+        shared = len(said[name] & others) / max(1, len(said[name]))
+        filled = table.height - table[name].null_count()
+        hinted = bool(LAST_WORDS.intersection(words_of(name)[-1:]))
+        alone = not one_sided and shared == 0 and filled >= ENOUGH and _agree([said[n] for n in repeated if n != name])
+        if others and ((name in distinct and shared < SHARED) or (hinted and shared == 0) or alone):
+            odd.add(name)
+    return [n for n in names if n in odd]
+
+
+NEARLY_EMPTY = 0.05
+"""Columns with a smaller share of the answers of the median column are doubted."""
+AS_MAJORITY, AS_PEOPLE = 0.98, 0.95
+"""A column that agrees with the majority of the others this often is doubted, where none of the others does so more
+often than ``AS_PEOPLE``."""
+MOST_CELLS = 10**8
+"""Cells of columns, items and labels up to which majorities are looked at."""
+COMPARED, OTHERS = 20, 3
+"""The fewest items with a majority, and the fewest other columns, by which that is said."""
+
+
+def doubted(table: pl.DataFrame, names: Sequence[str]) -> dict[str, str]:
+    """Columns that may be no annotators by what is in them -> why: nearly empty, or the majority of the others."""
+    filled = {n: table.height - table[n].null_count() for n in names}
+    usual = sorted(filled.values())[len(names) // 2] if names else 0
+    out = {
+        n: f"{n!r} has {count:,} answer{'s' * (count != 1)}, where half of the columns have {usual:,} or more"
+        for n, count in filled.items()
+        if 0 < count <= NEARLY_EMPTY * usual
+    }
+    agreed = _with_majority(table, [n for n in names if n not in out])
+    if len(agreed) > OTHERS and min(rate[1] for rate in agreed.values()) >= COMPARED:
+        first, *rest = sorted(agreed, key=lambda n: (-agreed[n][0], n))
+        if agreed[first][0] >= AS_MAJORITY and agreed[rest[0]][0] <= AS_PEOPLE:
+            out[first] = (
+                f"{first!r} agrees with the majority of the others on {agreed[first][0]:.0%} of {agreed[first][1]:,} "
+                f"items ({rest[0]!r}, the next, on {agreed[rest[0]][0]:.0%}), as a consensus or a gold label does"
+            )
+    return out
+
+
+def _with_majority(table: pl.DataFrame, names: Sequence[str]) -> dict[str, tuple[float, int]]:
+    """How often each column has the label of the majority of the others (two votes or more, no tie), and on how many
+    items; none where there are too many cells to look at."""
+    import polars as pl
+
+    text = [table[n].cast(pl.String) for n in names]
+    labels = pl.concat(text).drop_nulls().unique().sort() if text else pl.Series([], dtype=pl.String)
+    N, K = table.height, len(labels)
+    if N * K * len(names) > MOST_CELLS or K < 2:
+        return {}
+    codes = np.stack([c.cast(pl.Enum(labels)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for c in text], 1)
+    rows, columns = np.nonzero(codes >= 0)
+    counts = np.bincount(rows * K + codes[rows, columns], minlength=N * K).reshape(N, K)
+    out = {}
+    for name, code in zip(names, codes.T, strict=True):
+        answered = np.flatnonzero(code >= 0)
+        others = counts[answered]
+        others[np.arange(len(answered)), code[answered]] -= 1
+        second, first = np.sort(others, axis=1)[:, -2:].T
+        clear = (first > second) & (first > 1)
+        same = others.argmax(axis=1) == code[answered]
+        out[name] = (float(same[clear].mean()) if clear.any() else 0.0, int(clear.sum()))
+    return out
+
+
+def _agree(said: Sequence[set[str]]) -> bool:
+    """Whether there are two columns or more, and each shares a value with another."""
+    return len(said) > 1 and all(any(mine & other for other in said if other is not mine) for mine in said)
+
+
+def _has_fractions(column: pl.Series) -> bool:
+    filled = column.drop_nulls().drop_nans()
+    return bool((filled != filled.round()).any())
+
+
+def _no_numbers(table: pl.DataFrame, names: Sequence[str]) -> set[str]:
+    """Columns without a single number, where others have some."""
+
+    def none(name: str) -> bool:
+        filled = table[name].drop_nulls()
+        return len(filled) > 0 and as_numbers(filled).null_count() == len(filled)
+
+    odd = {n for n in names if none(n)}
+    return odd if len(odd) < len(names) else set()

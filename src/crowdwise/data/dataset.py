@@ -60,7 +60,7 @@ class Dataset:
     annotator_table: pl.DataFrame | None = field(default=None, repr=False)
     meta: dict[str, Any] = field(default_factory=dict, repr=False)
     images: dict[Any, Path] = field(default_factory=dict, repr=False)
-    file: Path | None = field(default=None, repr=False)
+    file: PathLike | None = field(default=None, repr=False)
     item_column: str | None = field(default=None, repr=False)
 
     @cached_property

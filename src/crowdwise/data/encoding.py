@@ -140,7 +140,10 @@ def integers_in_text(codes: Codes, vocabulary: Any) -> tuple[Codes, Any]:
 
 
 def booleans_in_text(codes: Codes, vocabulary: Vocabulary) -> tuple[Codes, Vocabulary]:
-    """``true``/``false`` in any case become booleans, in the order False, True."""
+    """``true``/``false`` become booleans, in the order False, True. ``TRUE`` and ``FALSE`` alone, as spreadsheets write
+    them, stay text: a name must come back as it was written."""
+    if vocabulary.dtype == object and all(str(v).isupper() for v in vocabulary.tolist()):
+        return codes, vocabulary
     words = [str(v).lower() for v in vocabulary.tolist()]
     if not words or vocabulary.dtype != object or set(words) - {"true", "false"}:
         return codes, vocabulary

@@ -29,7 +29,7 @@ from crowdwise.data import columns, encoding
 from crowdwise.data.alignment import is_name
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.files import FORMATS, PathLike, read_table
+from crowdwise.data.files import FORMATS, PathLike, TableFile, read_table
 from crowdwise.data.places import place_in
 from crowdwise.data.truth import DECLARE
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, ReadError, Remedy, listing, suggestion
@@ -330,7 +330,10 @@ def beside(path: PathLike, items: Any, item: str | None = None) -> dict[Any, str
         chosen[:] = [text, key]
         return [name for name in names if name in chosen] if None not in chosen else names[:1]
 
-    table, from_text = read_table(path, choose, wide=True)
+    file = TableFile.of(path)
+    if file.columns is not None and text_column(file.columns) is None:
+        return {}
+    table, from_text = file.read(choose, wide=True)
     if None in chosen:
         choose(table.columns)
     text, key = chosen

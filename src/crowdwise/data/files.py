@@ -38,9 +38,9 @@ import numpy as np
 
 from crowdwise.data import columns, frames, plain_files
 from crowdwise.data.boundary import foreign, reading, reason
+from crowdwise.data.plain_files import check_cells
 from crowdwise.data.schema import NULLS
-from crowdwise.data.unpacking import check_cells
-from crowdwise.errors import ColumnError, ParameterError, ReadError, SizeError, listing, warn
+from crowdwise.errors import ColumnError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -92,8 +92,15 @@ class TableFile(os.PathLike[str]):
     null_values: Sequence[str] = NULLS
     encoding: str | None = None
     sheet: str | None = None
+    skip_rows: int | None = None
+    skipped: int = field(default=0, init=False)
+    """How many lines, or rows of a sheet, were left out above the names of columns."""
+    found_sheet: str | None = field(default=None, init=False)
+    """The sheet that was read."""
     guessed: str | None = field(default=None, init=False)
     """The encoding that was taken for the file's, where it is not UTF-8."""
+    columns: list[str] | None = field(default=None, init=False)
+    """The names of all columns, once some of the table was read."""
     _parsed: pl.DataFrame | None = field(default=None, init=False)
     """The whole table, where the first rows were asked for and it had to be parsed for them."""
 
@@ -138,10 +145,18 @@ class TableFile(os.PathLike[str]):
             return found
         found = plain_files.unpacked(name, found)
         encoding = self.encoding or plain_files.wide_encoding(found[: plain_files.HEAD])
-        if encoding is None:
-            return found
-        self.guessed = None if self.encoding else encoding
-        return plain_files.in_utf8(self.name, found, encoding)
+        if encoding is not None:
+            self.guessed = None if self.encoding else encoding
+            found = plain_files.in_utf8(self.name, found, encoding)
+        return self._below_titles(found) if self.kind == "csv" else found
+
+    def _below_titles(self, content: plain_files.Content) -> plain_files.Content:
+        """A text table without the lines above the names of its columns; those of a large one must be named."""
+        if self.skip_rows is None and not isinstance(content, bytes):
+            return content
+        lines = [bytes(line) for line in io.BytesIO(content[: 2**18])][: self.skip_rows or columns.HEADER_ROWS]
+        self.skipped = plain_files.checked_skip(self.skip_rows) if self.skip_rows is not None else _titles(self, lines)
+        return content[sum(map(len, lines[: self.skipped])) :] if self.skipped else content
 
     @cached_property
     def found_separator(self) -> str:
@@ -170,7 +185,8 @@ class TableFile(os.PathLike[str]):
                 return self._attempt(lambda: self._first_rows).head(n_rows)
             case "sheet":  # the whole table comes with a note on which sheet it is
                 return self._attempt(lambda: self._whole(n_rows))
-        self._parsed = self._attempt(self._whole)
+        if self._parsed is None:
+            self._parsed = self._attempt(self._whole)
         return self._parsed.head(n_rows)
 
     def read(self, choose: Choose | None = None, *, wide: bool = False) -> tuple[pl.DataFrame, bool]:
@@ -181,6 +197,13 @@ class TableFile(os.PathLike[str]):
             table = self._attempt((lambda: self._read_text(choose, wide)) if self.kind == "csv" else self._whole)
         if self.guessed is not None:
             plain_files.say_encoding(self.name, self.guessed)
+        if self.skipped and self.skip_rows is None:
+            one, what = self.skipped == 1, "row" if self.kind == "sheet" else "line"
+            warn(
+                f"{self.name.name}: the names of columns were found in {what} {self.skipped + 1}, below "
+                f"{self.skipped} {what}{'' if one else 's'} of titles.",
+                remedy=Remedy("If that is wrong, say {}.", Option("skip_rows", 0)),
+            )
         return table, self.kind in ("csv", "sheet")
 
     def _attempt(self, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
@@ -197,7 +220,9 @@ class TableFile(os.PathLike[str]):
 
     def _readable(self, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         try:
-            return read()
+            table = read()
+            self.columns = self.columns or table.columns
+            return table
         except BaseException as error:
             if not foreign(error):
                 raise
@@ -226,12 +251,15 @@ class TableFile(os.PathLike[str]):
 
                 check_arrow(content)
                 read = pl.read_ipc if content[:6] == b"ARROW1" else pl.read_ipc_stream
-                with plain_files.stream(self.path, content) as file:  # a path with [ or * would be a pattern
+                # A path with [ or * would be a pattern.
+                with io.BytesIO(content) if isinstance(content, bytes) else self.path.open("rb") as file:
                     return read(file)
             case "sheet":
                 from crowdwise.data.sheets import read_sheet
 
-                return read_sheet(name, bytes(content), self.sheet, self.null_values, n_rows)
+                found = read_sheet(name, bytes(content), self.sheet, self.null_values, n_rows, self.skip_rows)
+                self.found_sheet, self.skipped = found.name, found.above
+                return found.table
         return self._json()
 
     def _json(self) -> pl.DataFrame:
@@ -290,6 +318,7 @@ class TableFile(os.PathLike[str]):
         import polars as pl
 
         head = self._first_rows
+        self.columns = head.columns
         if head.width == 1 and choose is not None and not wide:
             raise ReadError(
                 f"{self.name} has a single column, {head.columns[0][:80]!r}: expected items, annotators and "
@@ -461,6 +490,33 @@ def _not_utf8(file: TableFile) -> str:
             found = " ".join(f"{byte:02x}" for byte in line[error.start : error.end])
             return f"line {n} holds the byte {found}, which is no UTF-8 (read as Latin-1: {shown!r})"
     return "it is not in UTF-8"
+
+
+def _titles(file: TableFile, lines: list[bytes]) -> int:
+    """How many of the first lines of a text table stand above the names of its columns: ``sep=;``, titles."""
+    filled = [line for line in lines if line.strip()]
+    if len(filled) < 2:
+        return 0
+
+    def split(line: bytes) -> tuple[list[list[str]], list[int]]:
+        """The first rows by the separator of one of them, and the lines at which they begin."""
+        sign = separator_in(file.name, line) if file.separator is None else file.separator
+        records = csv.reader((text.decode("utf-8-sig", "replace") for text in lines), delimiter=sign)
+        rows, starts = [], [0]
+        for row in records:
+            rows.append(row)
+            starts.append(records.line_num)
+        return rows, starts
+
+    with contextlib.suppress(csv.Error, TypeError):
+        rows, _ = split(filled[0])
+        whole = [row for row in rows if row]
+        names = [name for name in whole[0] if name.strip()]
+        if len(names) > 1 and (columns.is_known(names) or len({len(row) for row in whole}) == 1):
+            return 0
+        rows, starts = split(max(filled, key=lambda line: max(map(line.count, (b",", b";", b"\t", b"|")))))
+        return starts[columns.header_at(rows)]
+    return 0
 
 
 def separator_in(path: Path, line: bytes) -> str:

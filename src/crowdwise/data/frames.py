@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,6 +140,27 @@ def make_frame(columns: dict[str, Any], kind: str = "polars") -> Any:
     raise ParameterError(f"Unknown kind of table {kind!r}: expected one of {', '.join(KINDS)}.")
 
 
+HTML_ROWS = 5
+"""Rows of a table that a notebook shows."""
+
+
+def to_html(title: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """What notebooks show of tables, by name: a title, and the first rows of each. All text is escaped."""
+
+    def cells(values: Sequence[Any], tag: str) -> str:
+        shown = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in values)
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in shown) + "</tr>"
+
+    parts = [f"<p>{escape(title)}</p>"]
+    for name, columns in tables.items():
+        rows = zip(*(np.asarray(values)[:HTML_ROWS].tolist() for values in columns.values()), strict=True)
+        n = len(next(iter(columns.values()), ()))
+        more = f" (the first {HTML_ROWS} of {n:,} rows)" if n > HTML_ROWS else ""
+        body = "".join(cells(row, "td") for row in rows)
+        parts.append(f"<table><caption>{escape(name)}{more}</caption>{cells(list(columns), 'th')}{body}</table>")
+    return "\n".join(parts)
+
+
 def _column(column: Any) -> pl.Series:
     """One narwhals column, by the cheapest road that loses nothing."""
     import narwhals as nw
@@ -178,7 +201,7 @@ def _series(name: str, values: Any) -> pl.Series:
         mixed = kinds == {int, float}
         return pl.Series(name, plain, dtype=pl.Float64, strict=False) if mixed else pl.Series(name, plain)
     except UnicodeEncodeError as error:
-        raise InputError(f"Column {name!r} holds text that is no Unicode: {error.reason}. Mend it first.") from None
+        raise InputError(f"Column {name!r} holds text that is no Unicode: {error.reason}. Correct it first.") from None
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         found = " and ".join(sorted(k.__name__ for k in kinds))
         raise InputError(

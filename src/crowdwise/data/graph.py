@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.readable import Readable, reader
 from crowdwise.data.schema import Col
 from crowdwise.data.source import Source
+from crowdwise.data.table import Readable, reader
 from crowdwise.errors import InputError, listing
 
 

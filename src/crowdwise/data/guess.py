@@ -12,31 +12,149 @@ answer type       taken for it when there is
 ``tags``          a sequence, a position in it and a column ``tag``; or labels like O, B-PER, I-PER
 ``label-sets``    item, annotator and a column ``labels``, or labels that are lists
 ``ratings``       item, annotator and numbers with fractions, and nothing else, where labels would be; of whole numbers
-                  all rows decide (:mod:`crowdwise.data.label_checks`)
+                  all rows decide (:func:`scale_of`)
+``spans``         item, annotator, label and whole numbers ``start`` and ``end``, each start before its end
+``texts``         item, annotator and a column ``text``, or labels of several words that are nearly all different
 ``ordinal``       never guessed: that classes have an order is not written in a file
 ================  ================================================================================================
+
+Whether labels are classes: numbers on a scale, free texts and ids are not.
+
+Numbers. Annotators who choose among classes often choose the same one; annotators who give a number from 0 to 100
+rarely do. Labels look like numbers where all of them are, there are many, annotators rarely give the same one (the most
+common one left out, which is often "none"), and they have what codes of classes lack: gaps, round numbers, or answers
+to one item that lie close together.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crowdwise.data.answer_frames import with_index
-from crowdwise.data.column_content import ENOUGH, lists_in, named_like_an_id, numbers_in
-from crowdwise.data.columns import ALIASES, DIFFERENT, SAME, normal
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.data.alignment import with_index
+from crowdwise.data.columns import ALIASES, DIFFERENT, ENOUGH, SAME, lists_in, named_like_an_id, normal, numbers_in
 from crowdwise.data.files import TableFile
 from crowdwise.data.frames import native, to_polars
-from crowdwise.errors import InputError, InputWarning
+from crowdwise.data.votes import Votes
+from crowdwise.errors import InputError, InputWarning, Option, Remedy
 
 if TYPE_CHECKING:
     import polars as pl
 
+MANY = 10
+"""Up to so many different numbers are taken for classes."""
+SAME_RATE = 0.3
+"""Above this rate of equal answers to an item, numbers are codes of classes."""
+PAIRS = 30
+"""Pairs of answers to the same item from which on their agreement says something."""
+ROUND, CLOSE = 0.4, 0.75
+"""Above this share of multiples of five, below this ratio of distances, numbers are on a scale."""
+LABELS_LOOKED_AT = 20_000
+"""Votes that are looked at."""
+CLASSES_PER_VOTE, ENOUGH_VOTES = 0.7, 50
+"""From so many votes on, labels are no classes where there are more classes per vote than this."""
+
+
+AS_CLASSES = Option("answer_type", "votes")
+AS_NUMBERS = Remedy("Say {} for numbers on a scale, or {} for classes.", Option("answer_type", "ratings"), AS_CLASSES)
+
+
+@dataclass(frozen=True)
+class NumberScale:
+    """What numbers among labels look like; ``certain`` where the answers of different annotators were compared."""
+
+    words: str
+    certain: bool
+
+
+def scale_of(votes: Votes) -> NumberScale | None:
+    """What speaks for numbers on a scale in the labels of some votes; ``None`` where nothing does."""
+    values = numbers_of(votes.classes.tolist())
+    used = np.unique(votes.label)
+    if values is None or len(used) <= MANY:
+        return None
+    used_values = values[used]
+    whole = bool((used_values == used_values.round()).all())
+    span = f"{used_values.min():.12g} to {used_values.max():.12g}"
+    kind = "different whole numbers" if whole else "different numbers, some with fractions,"
+    words = f"the labels are {len(used):,} {kind} from {span}"
+    gaps = not whole or used_values.max() - used_values.min() >= len(used)
+    first, second = _paired(votes)
+    common = np.bincount(votes.label).argmax()
+    apart = (first != common) | (second != common)
+    if apart.sum() < PAIRS:
+        return NumberScale(words, certain=not whole) if gaps else None
+    same = float((first == second)[apart].mean())
+    scaled = gaps or _round(values[votes.label[votes.label != common]]) > ROUND or _closeness(values, votes) < CLOSE
+    if same >= SAME_RATE or not scaled:
+        return None
+    return NumberScale(f"{words}, and two annotators rarely give the same ({same:.0%} of the time)", certain=True)
+
+
+def numbers_of(names: Iterable[Any]) -> npt.NDArray[np.float64] | None:
+    """Names as numbers; ``None`` where one is none."""
+    found = numbers_in(np.nan if isinstance(name, bool) else name for name in names)
+    values = np.array(found if found is not None else [np.nan])
+    return values if np.isfinite(values).all() else None
+
+
+def _paired(votes: Votes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Labels that different annotators gave to the same item, of neighbours in the order of annotators."""
+    label, item = votes.label[:LABELS_LOOKED_AT], votes.item[:LABELS_LOOKED_AT]
+    near = np.flatnonzero((np.diff(item) == 0) & (np.diff(votes.annotator[:LABELS_LOOKED_AT]) != 0))
+    return label[near], label[near + 1]
+
+
+def _round(values: npt.NDArray[np.float64]) -> float:
+    """The share of multiples of five, where there are numbers enough for them to be rare."""
+    return float((values % 5 == 0).mean()) if len(np.unique(values)) > 2 * MANY else 0.0
+
+
+def _closeness(values: npt.NDArray[np.float64], votes: Votes) -> float:
+    """How far apart different answers to one item lie, beside answers to different items."""
+    first, second = (values[label] for label in _paired(votes))
+    every = values[votes.label[:LABELS_LOOKED_AT]]
+    half = len(every) // 2
+    random = np.abs(every[:half] - every[half : 2 * half])
+    if not (first != second).any() or not random.any():
+        return 1.0
+    return float(np.abs(first - second)[first != second].mean() / random[random > 0].mean())
+
+
+def too_many_classes(votes: Votes, n_votes: int | None = None) -> bool:
+    """Whether there are about as many classes as votes: texts or ids rather than classes.
+
+    Where the votes are some of ``n_votes``, all classes are used in these.
+    """
+    used = len(np.unique(votes.label)) if n_votes is None else votes.n_classes
+    total = votes.n_votes if n_votes is None else n_votes
+    return total >= ENOUGH_VOTES and used > CLASSES_PER_VOTE * total
+
+
+def check_classes(votes: Votes, named: bool = False, n_votes: int | None = None) -> None:
+    """An error where labels are texts or ids rather than classes; ``named``: the user named their column."""
+    if too_many_classes(votes, n_votes):
+        used = len(np.unique(votes.label)) if n_votes is None else votes.n_classes
+        raise InputError(
+            f"There are {used:,} different labels in {n_votes or votes.n_votes:,} votes, such as "
+            f"{str(votes.classes[votes.label[0]])[:60]!r}: they are texts or ids rather than classes.",
+            remedy=[
+                *([] if named else [Remedy("Name the column of the labels with {}.", Option("label"))]),
+                Remedy("If they are classes, say {}.", AS_CLASSES),
+            ],
+        )
+
+
 ROWS = 200
 """How many rows are looked at."""
+SENTENCES = 20
+"""The fewest rows by which labels are taken for free texts."""
 FIRST = {*ALIASES["item_a"], "model a", "option a", "response a", "answer a", "model 1"}
 SECOND = {*ALIASES["item_b"], "model b", "option b", "response b", "answer b", "model 2"}
 WON = ("winner", "preferred", "preference", "outcome", "verdict", "better")
@@ -45,6 +163,8 @@ SETS = {"labels", "label set", "labelset", "chosen labels"}
 """Columns of label sets whatever else there is, but for a column ``label``."""
 CLEAR = {w for w in (*SAME, *DIFFERENT) if re.fullmatch(r"[a-z][a-z -]{2,}", w)} - {"yes", "true", "false"}
 """Words for same and different that stand for nothing else."""
+LONGEST = 1e8
+"""A text has fewer characters; seconds since 1970 are more."""
 BIO = re.compile(r"^(O|[BIESLU]-\S+)$")
 
 
@@ -110,15 +230,23 @@ def guess(
         said_of = rows.get(label or "", ())
         if any(isinstance(value, (list, tuple)) for value in said_of) or lists_in(said_of) is not None:
             return Guess("label-sets", f"{label!r} holds lists of labels")
+        start, end = (_any(names, ALIASES[part]) for part in ("start", "end"))
+        if label and start and end and _are_offsets(rows.get(start, ()), rows.get(end, ())):
+            return Guess("spans", f"{label!r} is given to stretches from {start!r} to {end!r}")
+        if label and _are_sentences(said_of):
+            return Guess("texts", f"{label!r} holds sentences, nearly all different")
         value = named.get("label") or _any(names, ALIASES["value"])
         numbers = set(_numbers(rows.get(label or value or "", ())))
         if any(not number.is_integer() for number in numbers):
             return Guess("ratings", f"{value!r} holds numbers with fractions")
         if numbers and not label:
             return Guess("ratings", f"{value!r} holds numbers, and no column is called a label")
-    if item and who and not label:
+    if item and who:
         for kind, needed in (shown_by or {}).items():
-            if needed and all(name in names for name in needed):
+            columns_of = [_any(names, ALIASES.get(name, (name,))) for name in needed]
+            if len(needed) > 1 and None not in columns_of:  # several such columns mean nothing else, label or not
+                return Guess(kind, f"there are {', '.join(map(repr, columns_of))}")
+            if needed and not label and needed[0] in names:
                 return Guess(kind, f"{names[needed[0]]!r} is there, and no column is called a label")
     if doubts and "label" not in named:
         return Guess("votes", doubts[0].reason, doubts[0].kind)
@@ -165,6 +293,20 @@ def _is_row_id(column: str, values: Sequence[Any]) -> bool:
 
 def _words(rows: Mapping[str, Sequence[Any]], column: str | None) -> set[str]:
     return {str(v).strip().lower() for v in rows.get(column or "", ()) if v is not None}
+
+
+def _are_sentences(values: Sequence[Any]) -> bool:
+    """Whether labels are free texts: most have several words, and hardly any occurs twice."""
+    texts = [value for value in values if isinstance(value, str)]
+    several = sum(len(text.split()) >= 3 for text in texts)
+    return len(texts) >= SENTENCES and several > 0.8 * len(texts) and len(set(texts)) > 0.8 * len(texts)
+
+
+def _are_offsets(starts: Sequence[Any], ends: Sequence[Any]) -> bool:
+    """Whether two columns are places in texts: whole numbers, too small for times, each start before its end."""
+    first, last = _numbers(starts), _numbers(ends)
+    whole = all(number.is_integer() and 0 <= number < LONGEST for number in (*first, *last))
+    return bool(first) and len(first) == len(last) and whole and all(a < b for a, b in zip(first, last, strict=True))
 
 
 def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:

@@ -29,13 +29,11 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, column_content, encoding, frames, schema, spellings
+from crowdwise.data import assemble, columns, encoding, frames, label_proposals, schema, spellings
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
-from crowdwise.data.readable import reader
-from crowdwise.data.rows import blocks, columns_of, spread
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem
+from crowdwise.data.table import ByItem, blocks, columns_of, reader, spread
 from crowdwise.data.truth import encode_sets
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, Remedy, listing
@@ -55,7 +53,7 @@ def _sets(source: Source, part: str, delimiter: str | None) -> Sets:
     if isinstance(cells.dtype, pl.List) and not cells.explode().dtype.is_nested():
         return [[] if cell is None else list(dict.fromkeys(cell)) for cell in cells.to_list()]
     text = source.flat(part, "text, or a list of labels").cast(pl.String).fill_null("")
-    written = None if delimiter else column_content.lists_in(text)
+    written = None if delimiter else columns.lists_in(text)
     if written is not None:
         return [list(dict.fromkeys(some)) for some in written]
     found = delimiter or next((d for d in DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
@@ -95,8 +93,10 @@ class LabelSets(ByItem):
         Opt("delimiter", None,
             "What stands between the labels of a cell; by default the first of ``|``, ``;`` and ``,`` that occurs.",
             str | None),
+        schema.QUESTION,
         schema.on_duplicate("answered about an item, with one row per answer,", "error", "first", "last"),
         schema.on_missing("an item or annotator (an empty cell of labels is the empty set)"), spellings.NORMALISE,
+        label_proposals.LABEL_MAP,
     )  # fmt: skip
     _forms: ClassVar[str] = (
         "Either one row per answer, with a column of sets (``labels``: lists, or text such as ``cat|dog`` or "
@@ -138,18 +138,21 @@ class LabelSets(ByItem):
         long = value == "label" and not isinstance(source[value].dtype, pl.List)
         if long and delimiter is None:
             cells = source.flat(value, "a label").to_list()
-            long = column_content.lists_in(cells) is None
+            long = columns.lists_in(cells) is None
         if long and delimiter is None:
             sets = [[] if cell is None or str(cell).strip().lower() in EMPTY else [cell] for cell in cells]
         else:
             sets = _sets(source, value, delimiter)
+        if options["label_map"] is not None:
+            stands = label_proposals.as_label_map(options["label_map"])
+            sets = [list(dict.fromkeys(stands.get(str(label).strip(), label) for label in some)) for some in sets]
         sets = spellings.in_sets(sets, options["normalise_labels"], options["classes"])
         offered: dict[Any, list[Any]] | None = None
         if "offered" in source:
             offered = {}
             for n, some in zip(items[item].tolist(), _sets(source, "offered", delimiter), strict=True):
                 if set(offered.setdefault(n, some)) != set(some):
-                    raise LabelError(f"Two rows name different labels on offer for item {n!r}. Mend one of them.")
+                    raise LabelError(f"Two rows name different labels on offer for item {n!r}. Correct one of them.")
         if long:
             first, sets = _joined(item.astype(np.int64) * len(annotators) + who, sets)
             item, who = item[first], who[first]
@@ -297,6 +300,23 @@ class LabelSets(ByItem):
         """The same answers with the true sets: a mapping from item to labels, an N x L array of booleans, or None."""
         table, known = (None, None) if truth is None else self.encode_truth(truth)
         return replace(self, truth=table, known=known)
+
+    @classmethod
+    def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
+        found = super().answer_columns(answers)
+        return found | {"labels": [list(map(str, said)) for said in found["labels"]]}
+
+    def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
+        labels = set(self.labels.tolist())
+        sets = {item: [str(label) for label in said] for item, said in gold.items()}
+        return {item: said for item, said in sets.items() if labels.issuperset(said)}
+
+    def truth_frame(self) -> Any:
+        if self.truth is None or self.known is None:
+            return None
+        known = self.known.nonzero()[0]
+        sets = [self.labels[self.truth[n]].tolist() for n in known.tolist()]
+        return frames.make_frame({"item": self.items[known], "labels": sets})
 
     def encode_truth(self, truth: Any) -> tuple[Mask, Mask]:
         """N x L booleans and for which items they are known, from a mapping of items to labels or such an array."""

@@ -64,7 +64,7 @@ class Lines:
         at = [names.index(name) for name in self.header or () if name in names]
         before = records.line_num
         for record in records:
-            yield before + 1, all(n >= len(record) or record[n] in nulls for n in at)
+            yield self.file.skipped + before + 1, all(n >= len(record) or record[n] in nulls for n in at)
             before = records.line_num
 
 
@@ -82,7 +82,12 @@ class SheetRows:
         from crowdwise.data.sheets import sheet_rows
 
         with contextlib.suppress(Exception):  # whatever the library raises: the file may have changed
-            found = sheet_rows(bytes(self.file.content), self.file.sheet, self.file.null_values)
+            found = sheet_rows(
+                bytes(self.file.content),
+                self.file.found_sheet or self.file.sheet,
+                self.file.null_values,
+                self.file.skipped,
+            )
             return np.array(found, dtype=np.int64) if len(found) == self.height else None
         return None
 
@@ -106,7 +111,7 @@ class FileRows:
 Rows = FileRows | npt.NDArray[Any] | None
 
 
-def called(at: int | Iterable[int], rows: Rows, join: str | None = None) -> tuple[str, str]:
+def row_label(at: int | Iterable[int], rows: Rows, join: str | None = None) -> tuple[str, str]:
     """What one or several rows are called, and how they are counted: ``("row 3", "counted from 0")``, ``("lines 2 and
     7", "")``, ``("sheet row 5", "")``. ``join`` is put between them, instead of a list."""
     several = [int(n) for n in at] if isinstance(at, Iterable) else [int(at)]
@@ -120,7 +125,7 @@ def called(at: int | Iterable[int], rows: Rows, join: str | None = None) -> tupl
     return f"{word}{'s' if len(numbers) > 1 else ''} {shown}", counted
 
 
-def counted_as(words: str, counted: str) -> str:
+def with_numbering(words: str, counted: str) -> str:
     """``row 3 (counted from 0)``, ``line 5``."""
     return f"{words} ({counted})" if counted else words
 
@@ -128,4 +133,4 @@ def counted_as(words: str, counted: str) -> str:
 def place_in(path: PathLike, table: Any, at: int) -> str:
     """What a row of a table that was read from a file is called."""
     lines = Lines.of(TableFile.of(path), table)
-    return counted_as(*called(at, None if lines is None else FileRows(None, lines)))
+    return with_numbering(*row_label(at, None if lines is None else FileRows(None, lines)))

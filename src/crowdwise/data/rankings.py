@@ -18,7 +18,7 @@ A ranking is of the items that it names: of those it leaves out it says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
@@ -26,15 +26,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, column_content, encoding, schema
+from crowdwise.data import assemble, columns, encoding, schema
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
-from crowdwise.data.places import called, counted_as
-from crowdwise.data.readable import reader
-from crowdwise.data.rows import blocks, renumbered, spread
+from crowdwise.data.places import row_label, with_numbering
 from crowdwise.data.schema import COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table
+from crowdwise.data.table import Table, blocks, reader, renumbered, spread
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, LabelError, listing
 
@@ -54,10 +52,10 @@ def _orders(source: Source) -> pl.Series | None:
     column = source["rank"]
     if isinstance(column.dtype, pl.List):
         return column
-    if column.dtype != pl.String or column_content.numbers_in(column.drop_nulls()) is not None:
+    if column.dtype != pl.String or columns.numbers_in(column.drop_nulls()) is not None:
         return None
     cells = column.to_list()
-    lists = column_content.lists_in(cells)
+    lists = columns.lists_in(cells)
     between = BETWEEN[:1] if "item" in source else BETWEEN
     sign = next((sign for sign in between if any(cell is not None and sign in cell for cell in cells)), None)
     if lists is None and sign is None:
@@ -128,7 +126,7 @@ class Rankings(Table):
         if len(tied):
             pair = order[tied[0] : tied[0] + 2]
             raise LabelError(
-                f"{counted_as(*called(pair.tolist(), source.places, ' and ')).capitalize()} give "
+                f"{with_numbering(*row_label(pair.tolist(), source.places, ' and ')).capitalize()} give "
                 f"{listing(items[item[pair]])} the same rank. Plackett-Luce has no ties: break them, or turn the "
                 "rankings into Comparisons with ties."
             )
@@ -233,6 +231,16 @@ class Rankings(Table):
             f"Rankings({self.n_answers:,} rankings of {span} of {self.n_items:,} items by {self.n_annotators:,} "
             "annotators)"
         )
+
+    @classmethod
+    def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
+        every = [(a, rank, item) for a in answers for rank, item in enumerate(a.said, 1)]
+        rows = [(item, rank, a.annotator, a.item, a.time, a.duration) for a, rank, item in every]
+        names = ("item", "rank", "annotator", "question", "timestamp", "duration")
+        return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+    def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {}  # the truth of an item is a score, which no tool knows
 
     def encode_truth(self, truth: Any) -> npt.NDArray[np.float64]:
         """The true score of each item (NaN unknown), from N numbers or from a mapping of items to numbers."""

@@ -24,12 +24,10 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, schema
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
-from crowdwise.data.places import called, counted_as
-from crowdwise.data.readable import reader
-from crowdwise.data.rows import cells_of, dense
+from crowdwise.data.places import row_label, with_numbering
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem
+from crowdwise.data.table import ByItem, cells_of, dense, reader
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, Remedy
 
@@ -56,7 +54,8 @@ class Ratings(ByItem):
         ITEM, ANNOTATOR, Col("value", needed=True), *COMMON, Col("truth", per="item")
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
-        FORM, schema.on_duplicate("rated an item", *CHOICES), schema.on_missing("a number")
+        FORM, schema.ANNOTATOR_COLUMNS, schema.QUESTION, schema.on_duplicate("rated an item", *CHOICES),
+        schema.on_missing("a number"),
     )  # fmt: skip
     _rows: ClassVar[str] = "ratings"
     _act: ClassVar[str] = "rates item"
@@ -76,7 +75,7 @@ class Ratings(ByItem):
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Ratings:
-        source.lengthen(options["form"], "value")
+        source.lengthen(options["form"], "value", named=options["annotator_columns"])
         source.complete(cls._needed(), options["on_missing"])
         item, items = source.coded("item")
         annotator, annotators = source.coded("annotator")
@@ -121,7 +120,7 @@ class Ratings(ByItem):
         number = number.astype(np.float64)
         bad, rows = np.flatnonzero(~(np.abs(number) <= MAX_RATING)), beside.get("rows")
         if len(bad):
-            where = counted_as(*called(int(bad[0]), rows))
+            where = with_numbering(*row_label(int(bad[0]), rows))
             raise InputError(
                 f"Ratings must be finite numbers, at most {MAX_RATING:g} in size: found {number[bad[0]]} in "
                 f"{where}. Leave out the ratings that are missing."

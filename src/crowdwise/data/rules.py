@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.data import encoding
-from crowdwise.data.alignment import named_rows
-from crowdwise.data.answer_frames import with_index
+from crowdwise.data.alignment import named_rows, with_index
 from crowdwise.data.boundary import guarded
 from crowdwise.data.columns import find
 from crowdwise.data.frames import is_frame, is_missing, is_series, kind_of, make_frame, native, to_polars

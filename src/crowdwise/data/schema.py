@@ -85,6 +85,15 @@ FORM = Opt(
     '``"auto"`` takes the long form wherever its columns are found.',
     Form, ("auto", "long", "wide"),
 )  # fmt: skip
+ANNOTATOR_COLUMNS = Opt(
+    "annotator_columns", None,
+    "The columns of annotators of a wide table, where not all of them, or others, are taken for such.",
+    list[str] | None,
+)  # fmt: skip
+QUESTION = Opt(
+    "question", None,
+    "Which question to read, where a column named ``question`` says which one a row answers.", str | None,
+)  # fmt: skip
 ABSTAIN = Opt(
     "abstain", None,
     'The label that stands for no answer, such as ``-1`` or ``"ABSTAIN"`` (``""``: an empty cell). Such cells and '
@@ -96,7 +105,8 @@ FILE = (
     Opt("separator", None, "The column separator of a text file, where it should not be guessed.", str | None),
     Opt("null_values", NULLS, "What counts as an empty cell in a text file.", tuple[str, ...]),
     Opt("encoding", None, "The encoding of a text file; UTF-8, UTF-16 and Latin-1 are found out.", str | None),
-    Opt("sheet", None, "The sheet of a spreadsheet; by default the first with any cells.", str | None),
+    Opt("sheet", None, "The sheet of a spreadsheet; by default the first with columns of answers.", str | None),
+    Opt("skip_rows", None, "How many lines, or rows of a sheet, stand above the names of columns.", int | None),
 )
 
 

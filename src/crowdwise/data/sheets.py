@@ -11,6 +11,12 @@ A single cell at XFD1048576 spans 17 billion. The parts of the archive are looke
 ``.xlsb``            binary records of rows and cells
 ``.xls``             at most 65,536 x 256: not looked at
 ===================  ===============================================================================================
+
+A spreadsheet runs a cell of a CSV file that begins as formulas do: with ``=``, ``+``, ``-`` or ``@`` (in some
+languages also in their wide forms), or with a tab or a line end before that. With an apostrophe before it, it is text.
+
+>>> safe_cell("=HYPERLINK(...)"), safe_cell("cat"), safe_cell(-1.5)
+("'=HYPERLINK(...)", 'cat', -1.5)
 """
 
 from __future__ import annotations
@@ -21,46 +27,83 @@ import zipfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from xml.parsers import expat
 
-from crowdwise.data.unpacking import check_archive, check_cells
-from crowdwise.errors import Option, ReadError, Remedy, listing, warn
+from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, normal
+from crowdwise.data.plain_files import check_archive, check_cells, checked_skip
+from crowdwise.errors import Option, ReadError, Remedy, listing, suggestion, warn
 
 if TYPE_CHECKING:
     import polars as pl
+
+FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""The last four are the wide forms, which spreadsheets in some languages take for the others."""
+
+
+def safe_cell(value: Any) -> Any:
+    """A cell that no spreadsheet runs; numbers are as they are."""
+    return f"'{value}" if isinstance(value, str) and value[:1] and value[0] in FORMULA else value
+
+
+def safe_table(table: pl.DataFrame) -> pl.DataFrame:
+    """A table whose text, and names of columns, no spreadsheet runs."""
+    import polars as pl
+
+    text = pl.col(pl.String, pl.Categorical, pl.Enum).cast(pl.String)
+    safe = pl.when(text.str.contains(f"^[{re.escape(FORMULA)}]")).then("'" + text).otherwise(text)
+    return table.with_columns(safe.name.keep()).rename({name: safe_cell(name) for name in table.columns})
+
 
 UNNAMED = "__UNNAMED__"
 """How columns without a name in the first row are called."""
 
 
+class Sheet(NamedTuple):
+    """A table, the sheet that it was read from, and how many rows stand above the names of its columns."""
+
+    table: pl.DataFrame
+    name: str
+    above: int
+
+
 def read_sheet(
-    path: Path, content: bytes, sheet: str | None, null_values: Sequence[str], n_rows: int | None
-) -> pl.DataFrame:
-    """A sheet as a table: the one that was asked for, else the first with any cells (which is said)."""
+    path: Path, content: bytes, sheet: str | None, null_values: Sequence[str], n_rows: int | None,
+    skip_rows: int | None = None,
+) -> Sheet:  # fmt: skip
+    """A sheet as a table: the one that was asked for, else the first with columns of answers, else the first with any
+    rows (which is said)."""
     import fastexcel
 
     check_sheets(path, content)
     book = fastexcel.read_excel(content)
     names = book.sheet_names
     if sheet is not None and sheet not in names:
-        raise ReadError(f"{path} has no sheet {sheet!r}: it has {listing(names, 12)}.")
-    tables: dict[str, pl.DataFrame] = {}
-    for name in names if sheet is None else [sheet]:
-        tables[name] = _cells(book, name, null_values, n_rows)
-        if n_rows is not None and tables[name].height:
-            break
-    named = [name for name, table in tables.items() if table.width]
-    filled = [name for name in named if tables[name].height]
+        raise ReadError(f"{path} has no sheet {sheet!r}: it has {listing(names, 12)}.{suggestion(sheet, names)}")
+    tables = {
+        name: _cells(book, name, null_values, n_rows, skip_rows) for name in (names if sheet is None else [sheet])
+    }
+    named = [name for name, found in tables.items() if found.table.width]
+    filled = [name for name in named if tables[name].table.height]
     if not named:
         raise ReadError(f"{path} has no cells: expected a table with named columns.")
-    if len(filled) > 1:
+    best = next((name for name in filled if _has_answers(tables[name].table.columns)), (filled or named)[0])
+    if len(filled) > 1 and n_rows is None:
         which = Remedy("For another, say {}.", Option("sheet", python="'...'"))
-        warn(f"{path.name}: sheet {filled[0]!r} was read, and not {listing(filled[1:])}.", remedy=which)
-    return tables[(filled or named)[0]]
+        others = [name for name in filled if name != best]
+        warn(f"{path.name}: sheet {best!r} was read, and not {listing(others)}.", remedy=which)
+    return tables[best]
 
 
-def sheet_rows(content: bytes, sheet: str | None, null_values: Sequence[str]) -> list[int]:
+def _has_answers(names: Sequence[str]) -> bool:
+    """Whether the columns of a sheet look like those of answers: an item with an annotator or label, or in a wide
+    table of its own."""
+    known = {normal(name) for name in names}
+    item, others = known.intersection(ALIASES["item"]), (*ALIASES["annotator"], *ALIASES["label"])
+    return bool(item and (known.intersection(others) or len(names) > 3))
+
+
+def sheet_rows(content: bytes, sheet: str | None, null_values: Sequence[str], above: int = 0) -> list[int]:
     """The rows of the sheet, as the spreadsheet numbers them, that :func:`read_sheet` makes a table of."""
     import fastexcel
 
@@ -70,23 +113,30 @@ def sheet_rows(content: bytes, sheet: str | None, null_values: Sequence[str]) ->
         cells = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string").to_polars()
         if cells.width:
             filled = _nulled(cells, null_values).select(_filled_rows()).to_series()
-            found = [row + 1 for row in filled.arg_true()][1:]
+            found = [row + 1 for row in filled.arg_true() if row >= above][1:]
         if found:
             break
     return found
 
 
-def _cells(book: Any, name: str, null_values: Sequence[str], n_rows: int | None) -> pl.DataFrame:
-    """The cells of a sheet, with whole numbers as integers, without empty rows and columns."""
+def _cells(book: Any, name: str, null_values: Sequence[str], n_rows: int | None, skip_rows: int | None) -> Sheet:
+    """The cells of a sheet below its titles, with whole numbers as integers, without empty rows and columns."""
     import polars as pl
 
-    table = _nulled(book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None).to_polars(), null_values)
+    if skip_rows is None:
+        first = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string", n_rows=HEADER_ROWS).to_polars()
+        above = header_at(first.rows()) if first.width else 0
+    else:
+        above = checked_skip(skip_rows)
+    header = {"header_row": above} if above else {}
+    table = _nulled(book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None, **header).to_polars(), null_values)
     empty = [c for c in table.columns if c.startswith(UNNAMED) and table[c].null_count() == table.height]
     table = table.drop(empty)
     if table.width == 0:
-        return table
+        return Sheet(table, name, above)
     table = table.filter(_filled_rows())
-    return table.with_columns(table[c].cast(pl.Int64, strict=False) for c in table.columns if _whole(table[c]))
+    whole = table.with_columns(table[c].cast(pl.Int64, strict=False) for c in table.columns if _whole(table[c]))
+    return Sheet(whole, name, above)
 
 
 def _nulled(table: pl.DataFrame, null_values: Sequence[str]) -> pl.DataFrame:

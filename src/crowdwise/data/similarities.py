@@ -28,12 +28,10 @@ import numpy.typing as npt
 from crowdwise.data import assemble, columns, encoding, schema
 from crowdwise.data.columns import DIFFERENT, SAME
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
-from crowdwise.data.places import called, counted_as
-from crowdwise.data.readable import reader
-from crowdwise.data.rows import blocks, renumbered, spread
+from crowdwise.data.places import row_label, with_numbering
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table
+from crowdwise.data.table import Table, blocks, reader, renumbered, spread
 from crowdwise.data.truth import encode_partition
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
@@ -112,7 +110,7 @@ class Similarities(Table):
             raise InputError(f"same must hold true or false for each answer, and holds {said.dtype} values.")
         loop = np.flatnonzero(a == b)
         if len(loop):
-            where = counted_as(*called(int(loop[0]), rows)).capitalize()
+            where = with_numbering(*row_label(int(loop[0]), rows)).capitalize()
             raise InputError(
                 f"{where} compares item {listing(items[a[loop[:1]]])} with itself, which says "
                 "nothing about kinds of items. Leave such rows out."

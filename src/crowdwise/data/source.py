@@ -6,20 +6,23 @@ place, and messages name the rows of the user's own table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import column_content, columns, encoding, frames
-from crowdwise.data.answer_frames import with_index
+from crowdwise.data import columns, encoding, frames
+from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
-from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, called
+from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label
 from crowdwise.data.schema import BLANK, NULLS, Form, OnMissing
 from crowdwise.data.spellings import folded, point_out_names
-from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, warn
+from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, suggestion, warn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,7 +33,34 @@ NAMED = {"annotator": "annotators"} | dict.fromkeys(("item", "item_a", "left", "
 """Parts whose names may be spelled in two ways -> what they name."""
 CODED = ("item", "annotator", "label")
 """Parts of large tables whose names are looked at once each."""
+ONE_ANNOTATOR, LEFT_OUT, UNUSED = "one annotator", "left out", "not read"
+"""Roles of columns that play no part of their own."""
+VANISH = 0.1
+"""A column tells questions apart where fewer than this share of repeated rows are left with it."""
+NAMED_COLUMNS = Option("annotator_columns", python="[...]", command="A,B,C")
 DROP = Remedy("Fill them in, or leave them out with {}.", Option("on_missing", "drop"))
+
+
+@dataclass
+class ColumnRoles:
+    """What each column was taken for, and the questions that one of them names."""
+
+    roles: dict[str, str] = field(default_factory=dict)
+    questions: list[str] = field(default_factory=list)
+
+
+_roles: ContextVar[ColumnRoles | None] = ContextVar("roles", default=None)
+
+
+@contextmanager
+def collected_roles() -> Iterator[ColumnRoles]:
+    """The roles of columns in the table that is read inside of the block."""
+    found = ColumnRoles()
+    token = _roles.set(found)
+    try:
+        yield found
+    finally:
+        _roles.reset(token)
 
 
 class Source:
@@ -61,6 +91,9 @@ class Source:
         """Which columns were taken for no answers, for a message."""
         self.unpivoted = False
         """Whether the table had a column for each annotator."""
+        self.roles = {name: str(part) for part, name in self.parts.items() if name is not None}
+        """What each column was taken for; those of no role are not read."""
+        self.questions: list[str] = []
         self.rows: Counts | None = None
         """The row of the user's table behind each row that is left; ``None`` where they are the same."""
 
@@ -97,6 +130,12 @@ class Source:
         """The rows of the user's table or file, for messages."""
         return self.rows if self.lines is None else FileRows(self.rows, self.lines)
 
+    def tell_roles(self) -> None:
+        """Say what each column was taken for, to :func:`collected_roles`."""
+        found = _roles.get()
+        if found is not None:
+            found.roles, found.questions = dict(self.roles), self.questions
+
     def keep(self, rows: npt.NDArray[Any]) -> None:
         """Go on with some of the rows, by position."""
         self._codes.clear()
@@ -129,7 +168,7 @@ class Source:
                 continue
             if on_missing == "error":
                 number = len({self.row(at) for at in lost.arg_true().to_list()})
-                where = ", ".join(filter(None, called(lost.arg_true().to_list(), self.places)))
+                where = ", ".join(filter(None, row_label(lost.arg_true().to_list(), self.places)))
                 raise LabelError(
                     f"{number:,} {'rows have' if number > 1 else 'row has'} no {part} "
                     f"(column {self.parts[part]!r}): {where}.",
@@ -142,17 +181,65 @@ class Source:
             articles = [f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in parts]
             raise InputError(f"No {self.what}: no row has {' and '.join([', '.join(articles[:-1]), articles[-1]])}.")
 
-    def lengthen(self, form: Form, answer: str, alike: bool = False, keep_empty: bool = False) -> bool:
+    def pick_question(self, asked: str | None) -> None:
+        """Go on with the rows of one question, where a column says which a row answers. Where it is not named and an
+        annotator has rows about an item that differ in it alone, that is an error."""
+        import polars as pl
+
+        name = columns.question_column(self.table.columns, self.parts)
+        if name is None and asked is None:
+            return
+        if name is None:
+            raise ColumnError(
+                f"There is no column that says which question a row answers, such as 'question': the table has "
+                f"{listing(self.table.columns, 12)}. Leave out question."
+            )
+        column = self.table[name].cast(pl.String).str.strip_chars()
+        there = column.drop_nulls().unique().sort().to_list()
+        self.questions = there
+        if asked is not None:
+            rows = (column == str(asked).strip()).arg_true()
+            if not len(rows):
+                raise InputError(
+                    f"No row answers question {asked!r} (column {name!r}): the questions are {listing(there, 12)}."
+                    f"{suggestion(str(asked), there)}"
+                )
+            self.roles[name] = "question"
+            self.keep(rows.to_numpy())
+            return
+        about = [str(self.parts[part]) for part in ("item", "annotator") if part in self]
+        if "item" not in self or len(there) < 2 or not bool(self.table.select(about).is_duplicated().any()):
+            self.questions = []
+            return
+        left = int(self.table.select([*about, name]).is_duplicated().sum())
+        if left >= VANISH * int(self.table.select(about).is_duplicated().sum()):
+            self.questions = []
+            return
+        self.roles[name] = "question"
+        raise ColumnError(
+            f"Column {name!r} says which of {len(there):,} questions a row answers: {listing(there, 8)}. A consensus "
+            "is of one question.",
+            remedy=Remedy("Say which: {}.", Option("question", *there[:1])),
+        )
+
+    def lengthen(
+        self, form: Form, answer: str, alike: bool = False, keep_empty: bool = False,
+        named: Sequence[str] | str | None = None,
+    ) -> bool:  # fmt: skip
         """One row per cell, where the table has a column for each annotator (or is said to); whether it has. ``alike``:
         in doubt, columns are annotators only if some label stands in two of them (not so ``color`` and ``size``).
-        ``keep_empty``: empty cells are rows too, and an annotator may have a label that is theirs alone."""
+        ``keep_empty``: empty cells are rows too, and an annotator may have a label that is theirs alone. ``named``: the
+        columns of annotators."""
+        if named is not None:
+            self._only(named, answer)
+            form = "wide"
         if form != "wide" and self.given.get(answer) is None:
             self._skip_ids(answer)
         names, parts = self.table.columns, self.parts
         wide, odd = form == "wide", []
         if form == "auto" and parts["annotator"] is None and parts[answer] is None and parts["item"] is not None:
             others = columns.left_over(names, parts)
-            odd = column_content.no_annotators(self.table, others, numbers=not alike, one_sided=keep_empty)
+            odd = self._no_annotators(others, alike, keep_empty)
             others = [name for name in others if name not in odd]
             wide = len(others) >= 2 and (not alike or _share_labels(self.table, others))
         if not wide:
@@ -160,26 +247,83 @@ class Source:
             return False
         if form == "wide":
             others = columns.left_over(names, {**parts, "annotator": None, answer: None})
-            odd = column_content.no_annotators(self.table, others, numbers=not alike, one_sided=keep_empty)
-        self._unpivot(answer, odd, keep_empty)
+            odd = [] if named is not None else self._no_annotators(others, alike, keep_empty)
+        self._unpivot(answer, odd, keep_empty, named is not None)
         return True
 
-    def _unpivot(self, answer: str, odd: Sequence[str], keep_empty: bool) -> None:
-        """Wide to long, without the columns that belong to no annotator; what is left out is said."""
+    def _no_annotators(self, others: Sequence[str], alike: bool, one_sided: bool) -> list[str]:
+        """Those of some columns that hold a verdict, by their name, or no answers, where others are left."""
+        verdicts = [name for name in others if columns.names_a_verdict(name)]
+        odd = columns.no_annotators(self.table, others, numbers=not alike, one_sided=one_sided)
+        odd = [name for name in others if name in {*odd, *verdicts}]
+        return odd if len(odd) < len(others) else [name for name in odd if name not in verdicts]
+
+    def _only(self, named: Sequence[str] | str, answer: str) -> None:
+        """Keep these columns of annotators, and those that play a part."""
+        wanted = [name.strip() for name in named.split(",")] if isinstance(named, str) else list(named)
+        unknown = [name for name in wanted if name not in self.table.columns]
+        if unknown or not wanted:
+            near = suggestion(str(unknown[0]), self.table.columns) if unknown else ""
+            raise ColumnError(
+                f"There is no column {listing(unknown)} of an annotator: the table has "
+                f"{listing(self.table.columns, 12)}.{near}"
+            )
+        for part, name in self.parts.items():
+            if name in wanted:
+                self.parts[part] = None
+        kept = {name for part, name in self.parts.items() if part not in ("annotator", answer)}
+        self.table = self.table.select([name for name in self.table.columns if name in kept or name in wanted])
+
+    def _unpivot(self, answer: str, odd: Sequence[str], keep_empty: bool, named: bool) -> None:
+        """Wide to long, without the columns that belong to no annotator; what is left out, or in doubt, is said, unless
+        the columns of annotators were named."""
         height = len(self)
         self._codes.clear()
         table = self.table.drop(odd) if len(odd) < self.table.width else self.table
+        taken = columns.left_over(table.columns, {**self.parts, "annotator": None, answer: None})
+        doubts = {} if named else columns.doubted(table, taken)
+        self.roles = {name: str(part) for part, name in self.parts.items() if name is not None and name not in taken}
+        self.roles |= dict.fromkeys(taken, ONE_ANNOTATOR) | dict.fromkeys(odd, LEFT_OUT)
         self.table, self.parts, self.rows = _unpivoted(table, self.parts, answer, self.what, keep_empty)
         self.unpivoted = True
-        if odd:
-            one = len(odd) == 1
-            warn(
-                f"Left out {'column' if one else 'columns'} {listing(odd, 12)}: by {'its' if one else 'their'} name or "
-                f"values {'it holds' if one else 'they hold'} texts, times or ids, not the {self.what} of an annotator."
-            )
+        self._say_columns(taken, odd, doubts)
         empty = height - len(np.unique(self.rows))
         if empty:
             warn(f"Left out {empty:,} of {height:,} rows: without any {self.what}.")
+
+    def _say_columns(self, taken: Sequence[str], odd: Sequence[str], doubts: Mapping[str, str]) -> None:
+        """Which columns of a wide table were left out or are in doubt, and which are annotators."""
+        verdicts = [name for name in odd if columns.names_a_verdict(name)]
+        others = [name for name in odd if name not in verdicts]
+        who = f"The annotators are {listing(taken, 12)}."
+        if others:
+            one = len(others) == 1
+            warn(
+                f"Left out {'column' if one else 'columns'} {listing(others, 12)}: by {'its' if one else 'their'} name "
+                f"or values {'it holds' if one else 'they hold'} texts, times or ids, not the {self.what} of an "
+                f"annotator. {who}",
+                remedy=Remedy("If that is wrong, name all columns of annotators: {}.", NAMED_COLUMNS),
+            )
+        if verdicts:
+            one, every = len(verdicts) == 1, [*taken, *verdicts]
+            warn(
+                f"Left out {'column' if one else 'columns'} {listing(verdicts, 12)}: by {'its' if one else 'their'} "
+                f"name {'it holds' if one else 'they hold'} the answer that was agreed on, not the {self.what} of an "
+                f"annotator. {who}",
+                remedy=Remedy(
+                    "To measure with it, say {}; to count it as an annotator, {}.", Option("truth", verdicts[0]),
+                    Option("annotator_columns", python=str(every), command=quote(",".join(every))),
+                ),
+            )  # fmt: skip
+        if doubts:
+            kept = [name for name in taken if name not in doubts]
+            warn(
+                f"{len(doubts)} column{'s' * (len(doubts) > 1)} may be no annotator: {'; '.join(doubts.values())}. "
+                f"{who}",
+                remedy=Remedy(
+                    "If so, say {}.", Option("annotator_columns", python=str(kept), command=quote(",".join(kept)))
+                ),
+            )
 
     def silence(self, part: str, abstain: Any) -> None:
         """Empty the cells that hold the label for no answer, in any case and as a number however it is written."""
@@ -197,6 +341,32 @@ class Source:
         self._codes.pop(name, None)
         self.table = self.table.with_columns(pl.when(~silent.fill_null(False)).then(pl.col(name)).alias(name))
 
+    def map_labels(self, parts: Sequence[str], stands: Mapping[str, str]) -> None:
+        """Replace labels by what they stand for; labels of the map that there are not are named."""
+        import polars as pl
+
+        unused = set(stands)
+        for part in (part for part in parts if part in self):
+            column, name = self[part], str(self.parts[part])
+            whole = column.cast(pl.Int64, strict=False) if column.dtype.is_numeric() else None
+            plain = column if whole is None or whole.null_count() > column.null_count() else whole
+            text = (
+                plain.dt.strftime("%Y-%m-%d %H:%M:%S")
+                if plain.dtype in (pl.Date, pl.Datetime)
+                else plain.cast(pl.String)
+            )
+            unused -= set(text.str.strip_chars().unique().to_list())
+            bare = text.str.strip_chars()
+            new = pl.select(
+                pl.when(bare.is_in(list(stands))).then(bare.replace(dict(stands))).otherwise(text)
+            ).to_series()
+            if plain is whole and new.cast(pl.Int64, strict=False).null_count() == new.null_count():
+                new = new.cast(pl.Int64)
+            self._codes.pop(name, None)
+            self.table = self.table.with_columns(new.alias(name))
+        if unused:
+            warn(f"No {parts[0]} is {listing(sorted(unused))}, which the map of labels names.")
+
     def answered(self, part: str) -> Counts:
         """Go on with the rows that hold an answer; their positions."""
         rows = (~_empty(self[part])).arg_true().to_numpy().astype(np.int64)
@@ -206,7 +376,7 @@ class Source:
     def _skip_ids(self, answer: str) -> None:
         """Look on where the column of answers that was found numbers the rows: ``annotation_id`` holds no labels."""
         skipped: list[str] = []
-        while answer in self and column_content.is_row_id(self[answer]):
+        while answer in self and columns.is_row_id(self[answer]):
             skipped.append(str(self.parts[answer]))
             taken = {*skipped, *(name for part, name in self.parts.items() if part != answer)}
             self.parts[answer] = columns.find([c for c in self.table.columns if c not in taken], answer)
@@ -215,12 +385,13 @@ class Source:
         one = len(skipped) == 1
         why = f"{'column' if one else 'columns'} {listing(skipped)} {'numbers' if one else 'number'} the rows"
         self.skipped = f" ({why})"
+        self.roles = {name: str(part) for part, name in self.parts.items() if name is not None}
         if answer in self:
             warn(f"The {answer} is read from column {self.parts[answer]!r}: {why}.")
 
     def odd(self, part: str, at: int, expected: str, error: type[InputError] = LabelError, **more: Any) -> InputError:
         """The error about one cell."""
-        column, (where, counted) = self[part], called(at, self.places)
+        column, (where, counted) = self[part], row_label(at, self.places)
         how = f", rows {counted}" if counted else ""
         own = self.unpivoted and part not in ("item", "truth", "weight", "timestamp")
         name = self["annotator"][at] if own else column.name
@@ -266,7 +437,7 @@ class Source:
         import polars as pl
 
         column = self.flat(part, expected, error)
-        values = column_content.as_numbers(column)
+        values = columns.as_numbers(column)
         bad = (values.is_null() & column.is_not_null() if empty else values.is_null()).arg_true()
         if len(bad):
             like = ", such as 1234.5" if "," in str(column[int(bad[0])]) else ""

@@ -1,13 +1,15 @@
 """Labels that differ only in case or blanks: ``yes``, ``Yes`` and ``yes `` are one class, spelled in three ways.
 
 So are letters that Unicode can write in two ways (``é`` as one sign, or as ``e`` and an accent: files of a Mac have
-these), and signs without width.
+these; ``Ａ`` as wide as a Chinese sign), signs without width, dashes and quotes; and ``1`` and ``1.0``, which two
+exports of the same labels hold.
 
 Names of annotators and items may be spelled in two ways as well. That is said, and nothing is changed.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,7 +23,9 @@ from crowdwise.errors import Option, Remedy, listing, warn
 
 NORMALISE = Opt(
     "normalise_labels", False,
-    "Merge labels that differ only in case or blanks (``yes``, ``Yes``, ``yes ``) into the most common spelling.", bool,
+    "Merge labels that differ only in case, blanks, forms of Unicode or of whole numbers (``yes``, ``Yes``, ``yes ``; "
+    "``1``, ``1.0``) into the most common spelling.",
+    bool,
 )  # fmt: skip
 MOST = 10_000
 """More labels than this are texts, of which each is as it is."""
@@ -36,13 +40,26 @@ UNSEEN = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))
 """Signs that nobody sees."""
 
 
-def folded(name: Any) -> Any:
-    """A name without what does not tell labels apart; names that are no text as they are.
+FORMS = {wide: chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)}
+FORMS |= {ord(sign): "-" for sign in "\u2010\u2011\u2012\u2013\u2212"} | {
+    ord(sign): "'" for sign in "\u2018\u2019\u02bc"
+}
+FORMS |= {ord(sign): '"' for sign in "\u201c\u201d\u201e"}
+"""Wide forms, dashes and quotes -> the plain signs."""
+WHOLE = re.compile(r"([+-]?\d{1,15})[.,]0{1,6}")
 
-    >>> folded(" Yes "), folded("cafe\u0301") == folded("Caf\u00e9")
-    ('yes', True)
+
+def folded(name: Any) -> Any:
+    """A name without what does not tell labels apart; names that are no text (but booleans) as they are.
+
+    >>> folded(" Yes "), folded("cafe\u0301") == folded("Caf\u00e9"), folded("1.0"), folded("\uff21"), folded(True)
+    ('yes', True, '1', 'a', 'true')
     """
-    return str(_tidy(name)).casefold() if isinstance(name, str) else name
+    if not isinstance(name, str):
+        return str(name).lower() if isinstance(name, bool) else name
+    plain = str(_tidy(name)).casefold()
+    plain = plain if plain.isascii() else plain.translate(FORMS)
+    return whole[1] if (whole := WHOLE.fullmatch(plain)) else plain
 
 
 def variants(counts: Mapping[Any, int]) -> dict[Any, list[Any]]:
@@ -62,8 +79,11 @@ def variants(counts: Mapping[Any, int]) -> dict[Any, list[Any]]:
 
 def merged(counts: Mapping[Any, int], declared: Iterable[Any] = ()) -> dict[Any, Any]:
     """Each spelling -> the one that stands for its label: the declared one, else the most common one, without blanks
-    around it."""
+    around it; of whole numbers ``1`` and not ``1.0``, where some label is one without a point."""
     best = {key: _tidy(names[0]) for key, names in variants(counts).items()}
+    numbers = [name for name in counts if isinstance(name, str) and WHOLE.fullmatch(name.strip())]
+    if numbers and any(isinstance(name, str) and re.fullmatch(r"\s*[+-]?\d+\s*", name) for name in counts):
+        best |= {folded(name): folded(name) for name in numbers}
     best |= {folded(name): name for name in declared}
     return {name: best.get(folded(name), _tidy(name)) for name in counts}
 
@@ -87,15 +107,27 @@ def point_out(counts: Mapping[Any, int]) -> None:
     found = list(variants(counts).values()) if len(counts) <= MOST else []
     if found:
         pairs, more = _in_pairs(found)
-        warn(f"Labels that differ only in case or blanks{more} are different classes: {pairs}.", remedy=MERGE)
+        number = sum(map(len, found)) - len(found)
+        warn(
+            f"Labels that differ only in case or blanks{more} are different classes: {pairs}. ({number:,} could be "
+            "merged; crowdwise check lists them.)",
+            remedy=MERGE,
+        )
 
 
 def _in_pairs(found: list[list[Any]]) -> tuple[str, str]:
     """Some of the names that are spelled in several ways; and what else they differ in, where nobody can see it."""
-    unseen = any(not name.isascii() and _tidy(name) != " ".join(name.split()) for names in found for name in names)
+    texts = [str(name) for names in found for name in names]
+    unseen = any(not name.isascii() and _tidy(name) != " ".join(name.split()) for name in texts)
+    numbers = any(WHOLE.fullmatch(name.strip()) for name in texts)
     pairs = "; ".join(", ".join(map(ascii, names)) if unseen else listing(names) for names in found[:3])
     more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-    return pairs + more, " (or in signs of Unicode that look alike)" if unseen else ""
+    ways = [
+        word
+        for word, there in (("signs of Unicode that look alike", unseen), ("the form of numbers", numbers))
+        if there
+    ]
+    return pairs + more, f" (or in {' or '.join(ways)})" if ways else ""
 
 
 def point_out_names(names: Any, what: str) -> None:
@@ -148,6 +180,11 @@ def counted(names: Iterable[Any]) -> dict[Any, int]:
     return out
 
 
+def counted_codes(code: Codes, names: Vocabulary) -> dict[Any, int]:
+    """How often each name occurs among codes."""
+    return dict(zip(names.tolist(), np.bincount(code[code >= 0], minlength=len(names)).tolist(), strict=True))
+
+
 def in_codes(
     code: Codes, names: Vocabulary, normalise: bool, declared: Iterable[Any] | None
 ) -> tuple[Codes, Vocabulary]:
@@ -156,7 +193,7 @@ def in_codes(
         return code, names
     if not normalise and len(names) > max(MOST_TEXTS, TEXTS * len(code)):  # texts of their own, not classes
         return code, names
-    counts = dict(zip(names.tolist(), np.bincount(code[code >= 0], minlength=len(names)).tolist(), strict=True))
+    counts = counted_codes(code, names)
     if not normalise:
         point_out(counts)
         return code, names

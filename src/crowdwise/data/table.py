@@ -2,31 +2,353 @@
 
 A subclass declares ``columns`` and ``options`` (:mod:`crowdwise.data.schema`), its arrays as dataclass fields, how a
 frame that was read becomes codes (``_from_source``) and how some of its rows are kept (``_kept``). Everything that
-tables share is here.
+tables share is here. ``what`` is what the rows are called in messages: votes, ratings, comparisons, answers.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import Field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, columns, encoding, files, frames, schema, truth
+from crowdwise.data.alignment import wide_parts
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.boundary import guarded
-from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.columns import named_like_an_id
+from crowdwise.data.encoding import Codes, Counts, Mask, TextNames, Vocabulary
 from crowdwise.data.files import PathLike
+from crowdwise.data.frames import is_frame, is_missing, native
 from crowdwise.data.places import Lines
-from crowdwise.data.readable import Readable
-from crowdwise.data.rows import blocks, checked_mask, positions, spread
 from crowdwise.data.schema import Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.errors import ColumnError, ReadError, listing
+from crowdwise.errors import ColumnError, InputError, ReadError, SelectionError, listing
+
+
+def columns_of(
+    records: Iterable[Any], names: Sequence[str], what: str, *, optional: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Records, all tuples of one length or all dicts, as columns. ``names`` are the columns of tuples, which
+    ``optional`` ones may follow."""
+    rows = list(records)
+    if not rows:
+        raise InputError(f"No {what}: the records are empty.")
+    if all(isinstance(row, Mapping) for row in rows):
+        keys = list(dict.fromkeys(name for row in rows for name in row))
+        return {name: [row.get(name) for row in rows] for name in keys}
+    widths = range(len(names), len(names) + len(optional) + 1)
+    width = len(rows[0]) if isinstance(rows[0], Sized) else 0
+    for at, row in enumerate(rows):
+        flat = isinstance(row, Sized) and not isinstance(row, (str, Mapping))
+        if not flat or len(row) != width or width not in widths:
+            forms = [f"({', '.join([*names, *optional[:more]])})" for more in range(len(optional) + 1)]
+            raise InputError(
+                f"Expected {' or '.join(forms)} in every record, or a dict in every one: found {row!r} in row {at}."
+            )
+    return dict(zip([*names, *optional][:width], zip(*rows, strict=True), strict=True))
+
+
+def cells_of(
+    values: Any, items: Sequence[Any] | None, annotators: Sequence[Any] | None
+) -> tuple[Any, Sequence[Any] | None, Sequence[Any] | None]:
+    """The cells of a table, and the names of its rows and columns where none are given; an array as it is."""
+    values = native(values)
+    if not is_frame(values):
+        return values, items, annotators
+    names, columns, cells = wide_parts(values)
+    own = None if names is None else names.values.tolist()
+    return cells, own if items is None else items, columns if annotators is None else annotators
+
+
+def dense(
+    values: Any, items: Sequence[Any] | None, annotators: Sequence[Any] | None, missing: Any = None
+) -> tuple[npt.NDArray[Any], dict[str, Any]]:
+    """The cells of an items x annotators array that hold an answer, and their codes and names for ``from_codes``. A
+    cell holds none where the array is masked, NaN, ``None`` or blank, or equals ``missing``. A table names its rows and
+    columns itself."""
+    values, items, annotators = cells_of(values, items, annotators)
+    # As objects a list keeps what it holds: numpy would make text of a NaN beside text.
+    as_is = isinstance(values, np.ndarray)
+    try:
+        table = np.asarray(np.ma.getdata(values)) if as_is else np.array(values, dtype=object)
+    except ValueError:
+        table = np.zeros(0)
+    if table.ndim != 2:
+        raise InputError(
+            "Expected an items x annotators array with 2 dimensions, every row equally long, and "
+            f"found {table.ndim}. Use from_frame for a table in long form."
+        )
+    N, M = table.shape
+    for names, size, what in ((items, N, "items"), (annotators, M, "annotators")):
+        if names is not None and len(names) != size:
+            raise InputError(
+                f"The array has {N} rows (items) and {M} columns (annotators), and {len(names)} {what} are named."
+            )
+        encoding.check_distinct(encoding.to_vocabulary([] if names is None else names), what)
+    present = ~np.ma.getmaskarray(values) if as_is else np.ones(table.shape, dtype=bool)
+    if table.dtype.kind == "f":
+        present &= ~np.isnan(table)
+    if table.dtype.kind in "OU":
+        filled = [not is_missing(v) and not (isinstance(v, str) and not v.strip()) for v in table.ravel().tolist()]
+        present &= np.array(filled, dtype=bool).reshape(table.shape)
+    if missing is not None:
+        present &= table != missing
+    item, annotator = np.nonzero(present)
+    return table[present], {
+        "item": item, "annotator": annotator, "items": range(N) if items is None else items,
+        "annotators": range(M) if annotators is None else annotators,
+    }  # fmt: skip
+
+
+def positions(index: Any, N: int, table: str, *, distinct: bool = False) -> Counts:
+    """The items that an index into a table chooses, one by one."""
+    if isinstance(index, tuple):  # scikit-learn asks for votes[index, ...]
+        if len(index) != 2 or not (index[1] is Ellipsis or (isinstance(index[1], slice) and index[1] == slice(None))):
+            raise SelectionError(
+                f"{table} are indexed by item alone and were asked for {index}. Choose annotators with only(...) or "
+                "without(...), rows with select(mask)."
+            )
+        index = index[0]
+    try:
+        rows = np.atleast_1d(np.arange(N)[index])
+    except (IndexError, TypeError, ValueError) as error:
+        raise SelectionError(
+            f"{table} have {N} items, and none of them is chosen by {_shown(index)}: {error}. Expected an integer, a "
+            "slice, positions or a mask over the items."
+        ) from None
+    if rows.ndim != 1:
+        raise SelectionError(
+            f"{table} are indexed by item alone: expected an integer, a slice or a flat array and "
+            f"found {rows.ndim} dimensions."
+        )
+    if distinct and len(np.unique(rows)) < len(rows):
+        raise SelectionError(f"{table} are indexed by different items: {_shown(index)} names some more than once.")
+    return rows
+
+
+def _shown(index: Any) -> str:
+    text = repr(index)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def renumbered(chosen: Counts, N: int) -> npt.NDArray[np.int32]:
+    """The place of each of N items among those chosen, -1 where it is none."""
+    place = np.full(N, -1, dtype=np.int32)
+    place[chosen] = np.arange(len(chosen))
+    return place
+
+
+def blocks(indptr: Counts, chosen: Counts) -> tuple[Counts, Counts]:
+    """Where the chosen blocks begin once they stand one after the other, and the rows in them."""
+    count = np.diff(indptr)[chosen]
+    new = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    return new, np.arange(new[-1]) + np.repeat(indptr[:-1][chosen] - new[:-1], count)
+
+
+def checked_mask(mask: npt.ArrayLike, S: int, what: str) -> Mask:
+    """A mask over S rows."""
+    found = np.asarray(mask)
+    if found.dtype != bool or found.shape != (S,):
+        raise InputError(
+            f"Expected a mask with one true or false for each of the {S} {what}, "
+            f"and found an array of {found.dtype} of shape {found.shape}."
+        )
+    return found
+
+
+def spread(counts: npt.NDArray[Any]) -> dict[str, float]:
+    """The least, middle, mean and greatest of some counts."""
+    if len(counts) == 0:
+        return {"min": 0, "median": 0, "mean": 0, "max": 0}
+    return {
+        "min": int(counts.min()), "median": float(np.median(counts)), "mean": float(counts.mean()),
+        "max": int(counts.max()),
+    }  # fmt: skip
+
+
+MOST_SHOWN = 1_000_000
+"""Above so many answers a notebook shows no rows: tables are made as a whole."""
+
+
+class Frozen:
+    """The base of frozen dataclasses that hold arrays. Names that were read as text become an array of Python strings
+    when they are first asked for."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = self.__dict__.get(field.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            elif isinstance(value, TextNames):
+                self.__dict__[f"lazy {field.name}"] = self.__dict__.pop(field.name)
+
+    def __getattr__(self, name: str) -> Any:
+        lazy = self.__dict__.pop(f"lazy {name}", None)
+        if lazy is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        self.__dict__[name] = lazy.array
+        return lazy.array
+
+    def _size(self, name: str) -> int:
+        """The length of an array, without a look at what is in it."""
+        return len(self.__dict__.get(f"lazy {name}") or getattr(self, name))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        Frozen.__post_init__(self)  # a copy is as frozen as the original
+
+
+FRAMES = "pandas, polars, pyarrow, a dict of columns, anything narwhals or the Arrow stream protocol takes."
+FORMATS = (
+    "``.csv``, ``.tsv`` or ``.txt`` (the separator is found), ``.jsonl`` or ``.json`` (all of these also ``.gz``, "
+    "``.zst``), ``.xlsx`` and other spreadsheets, ``.parquet``, ``.arrow`` or ``.feather``; a ``.zip`` with one such."
+)
+
+
+class Readable(Frozen):
+    """What is made from frames, records and files by a declaration of its columns."""
+
+    columns: ClassVar[tuple[Col, ...]]
+    options: ClassVar[tuple[Opt, ...]] = ()
+    _reading: ClassVar[tuple[Opt, ...]] = ()
+    """Further options of the file reader."""
+    _rows: ClassVar[str] = "answers"
+    """What rows are called in messages."""
+    _record: ClassVar[tuple[str, ...]] = ()
+    """The columns of a record that is a tuple; the needed ones by default."""
+    _forms: ClassVar[str] = ""
+    """What a frame may look like, for ``help()``."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "columns" not in cls.__dict__:
+            return
+        for name, own in list(cls.__dict__.items()):
+            if name.startswith("from_") and isinstance(own, classmethod):
+                setattr(cls, name, classmethod(guarded(own.__func__)))
+        tuples = f"Tuples ({', '.join(cls._record or cls._needed())}), with a weight or without, or dicts."
+        made = {
+            "from_frame": ("a table", ("frame", f"{FRAMES} {cls._forms}".strip()), ()),
+            "from_records": ("rows", ("records", tuples), ()),
+            "read": ("a file", ("path", FORMATS), (*cls._reading, *schema.FILE)),
+        }
+        for name in made.keys() - cls.__dict__.keys():  # what a table defines itself has a signature of its own
+            summary, first, further = made[name]
+            method = _own(cls, name)
+            options = (*cls.options, *further)
+            schema.documented(method, f"{cls.__name__} from {summary}.", first, cls.columns, options)
+            setattr(cls, name, classmethod(method))
+        if "from_codes" in cls.__dict__:
+            repeated = next((o.default for o in cls.options if o.name == "on_duplicate"), "all")
+            schema.spelled_out(cls.__dict__["from_codes"].__func__, repeated)
+
+    @classmethod
+    @guarded
+    def from_frame(cls, frame: Any, **options: Any) -> Self:
+        """From any dataframe; see ``help()`` of a table's own method for its columns and options."""
+        given, values = schema.sort_out(options, cls.columns, cls.options, f"{cls.__name__}.from_frame")
+        return cls._of(Source(frame, given, cls._rows), values)
+
+    @classmethod
+    def _of(cls, source: Source, values: dict[str, Any]) -> Self:
+        """A table from a frame whose columns were found: of one question, where a column says which."""
+        try:
+            if "question" in values:
+                source.pick_question(values["question"])
+            return cls._from_source(source, **{option.name: values[option.name] for option in cls.options})
+        finally:
+            source.tell_roles()
+
+    @classmethod
+    @guarded
+    def from_records(cls, records: Iterable[Any], **options: Any) -> Self:
+        """From rows: tuples of the needed columns, or dicts."""
+        optional = ["weight"] if any(column.name == "weight" for column in cls.columns) else []
+        found = columns_of(records, cls._record or cls._needed(), cls._rows, optional=optional)
+        return cls.from_frame(found, **options)
+
+    @classmethod
+    @guarded
+    def read(cls, path: PathLike, **options: Any) -> Self:
+        """From a file."""
+        every = (*cls.options, *cls._reading, *schema.FILE)
+        given, values = schema.sort_out(options, cls.columns, every, f"{cls.__name__}.read")
+        return cls._from_file(cls._opened(path, given, values), values)
+
+    @classmethod
+    def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
+        """A file and where its columns are."""
+        found: dict[str, str | None] = {}
+        wide = values.get("form") == "wide"
+
+        def choose(names: list[str]) -> list[str] | None:
+            found.update(columns.resolve(names, given))
+            clear = all(found[part] is not None for part in cls._needed()) and not wide
+            clear = clear and not values.get("keep") and not values.get("annotator_columns")  # further ones are needed
+            answer = found.get("label")
+            if answer is not None and given.get("label") is None and named_like_an_id(answer):
+                clear = False  # the values decide whether it is one, and then another column may hold the labels
+            asks = columns.question_column(names, found) if "question" in values else None
+            return [name for name in names if name in found.values() or name == asks] if clear else None
+
+        how = {option.name: values[option.name] for option in schema.FILE}
+        file = files.TableFile.of(path, **how)
+        table, from_text = file.read(choose, wide=wide)
+        if table.height == 0:
+            raise ReadError(f"{path} has no {cls._rows}: it names {listing(table.columns, 12)} and has no rows.")
+        return Source(table, given, cls._rows, from_text=from_text, parts=found or None, lines=Lines.of(file, table))
+
+    @classmethod
+    def _from_file(cls, source: Source, values: dict[str, Any]) -> Self:
+        """A table from a file that was opened, and all options of the reader."""
+        return cls._of(source, values)
+
+    @classmethod
+    @abstractmethod
+    def _from_source(cls, source: Source, **options: Any) -> Self:
+        """A table from a frame whose columns were found."""
+
+    @classmethod
+    def reader_options(cls) -> list[str]:
+        """The keywords that say how a frame or a file is read: the names of columns, and options."""
+        options = (*cls.options, *cls._reading, *schema.FILE)
+        return [column.name for column in cls.columns] + [option.name for option in options]
+
+    @classmethod
+    def _needed(cls) -> tuple[str, ...]:
+        return tuple(column.name for column in cls.columns if column.needed)
+
+
+def _own(cls: type[Readable], name: str) -> Callable[..., Any]:
+    """A function for this class alone that does what the classmethod of this name does."""
+
+    def method(cls: type[Readable], given: Any, **options: Any) -> Any:
+        return getattr(Readable, name).__func__(cls, given, **options)
+
+    method.__name__, method.__qualname__, method.__module__ = name, f"{cls.__qualname__}.{name}", cls.__module__
+    return method
+
+
+T = TypeVar("T", bound=Readable)
+
+
+def reader(cls: type[T], name: str) -> Callable[..., T]:
+    """The function that reads such a table from a file, with a signature and documentation of its own."""
+
+    def read(path: PathLike, **options: Any) -> T:
+        return cls.read(path, **options)
+
+    every = (*cls.options, *cls._reading, *schema.FILE)
+    schema.documented(read, f"{cls.__name__} from a file.", ("path", FORMATS), cls.columns, every)
+    read.__name__, read.__qualname__, read.__module__ = name, name, cls.__module__
+    return read
 
 
 class Table(Readable, ABC):
@@ -80,13 +402,15 @@ class Table(Readable, ABC):
     def _arranged(
         cls, group: Codes, annotator: Codes, groups: Any, annotators: Vocabulary,
         answers: Callable[[npt.NDArray[Any] | None], dict[str, Any]], beside: Beside,
+        said: Sequence[npt.NDArray[Any]] = (),
     ) -> Self:  # fmt: skip
         """A table whose rows are sorted by a group (their item, their pair) and the annotator.
 
         ``groups`` are the names of the groups; ``answers`` gives the further fields, with rows in the order it is given
-        (``None``: as they are).
+        (``None``: as they are). ``said`` are arrays of what the rows say.
         """
         fields, repeats = cls._beside(beside, len(group))
+        repeats = replace(repeats, answers=tuple(said))
         order, indptr, who = assemble.arrange(group, annotator, groups, annotators, repeats)
         for name in ("weight", "timestamp"):
             fields[name] = None if fields[name] is None else assemble.in_order(fields[name], order)
@@ -239,6 +563,26 @@ class Table(Readable, ABC):
         made = super()._from_file(source, values)
         return made if path is None else made.with_truth(cls.read_truth(path))
 
+    @classmethod
+    def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
+        """Columns from answers as importers collect them: ``item``, ``annotator``, ``said``, ``time``, ``duration``."""
+        answer = next(name for name in cls._needed() if name not in ("item", "annotator"))
+        parts = {"item": "item", "annotator": "annotator", answer: "said", "timestamp": "time", "duration": "duration"}
+        return {name: [getattr(a, part) for a in answers] for name, part in parts.items()}
+
+    def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
+        """The truths of an export (item -> what is true of it) that this table can hold."""
+        return dict(gold)
+
+    def truth_frame(self) -> Any:
+        """Items and what is true of them, as ``read_truth`` takes it; ``None`` where nothing is known."""
+        true = getattr(self, "truth", None)
+        if true is None:
+            return None
+        known = true == true if true.dtype.kind == "f" else true >= 0 if true.dtype.kind in "iu" else true != ""
+        said = true[known] if true.dtype.kind not in "iu" else np.asarray(self.classes)[true[known]]
+        return frames.make_frame({"item": self.items[known], self._truths[-1]: said})
+
     def with_truth(self, truth: Any) -> Self:
         """The same answers with the truth, in any form that ``encode_truth`` takes, or ``None``."""
         return replace(self, truth=None if truth is None else self.encode_truth(truth))
@@ -251,6 +595,9 @@ class Table(Readable, ABC):
         """The long table again, one row per answer: ``"pandas"``, ``"polars"``, ``"pyarrow"`` or a ``"dict"`` of
         arrays. By default as it came; polars where it came from a file, a dict, records or arrays."""
         return frames.make_frame(self._columns(), kind or self.kind)
+
+    def _repr_html_(self) -> str:
+        return frames.to_html(repr(self), {} if self.n_answers > MOST_SHOWN else {self.answer_type: self._columns()})
 
     def _columns(self) -> dict[str, Any]:
         """The columns of the long table, with names for codes."""
@@ -286,7 +633,9 @@ class ByItem(Table):
         item = assemble.checked_codes(item, items, "item")
         annotator = assemble.checked_codes(annotator, annotators, "annotator")
         assemble.equally_long(cls._rows, item=item, annotator=annotator, **said)
-        return cls._arranged(item, annotator, items, annotators, lambda o: {"items": items, **answers(o)}, beside)
+        return cls._arranged(
+            item, annotator, items, annotators, lambda o: {"items": items, **answers(o)}, beside, [*said.values()]
+        )
 
     def _of_items(self, items: Counts) -> Self:
         indptr, take = blocks(self.indptr, items)
@@ -298,6 +647,11 @@ class ByItem(Table):
     def _taken(self, rows: npt.NDArray[Any]) -> Self:
         """Some rows, by position or mask; where items begin is for the caller to mend."""
         return replace(self, **self._at(rows))
+
+
+def alike(names: list[Any]) -> list[Any]:
+    """Names of one kind: text, where some are text and some numbers."""
+    return names if len({type(name) for name in names}) <= 1 else [str(name) for name in names]
 
 
 def named(codes: npt.NDArray[Any], names: Any) -> npt.NDArray[Any]:

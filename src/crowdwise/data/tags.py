@@ -8,7 +8,7 @@ field          shape     meaning
 ``sequences``  G         the names of the sequences
 ``position``   T         where a token stands, as the table says (it only orders the tokens)
 ``words``      T         the tokens' text, or ``None``
-``scheme``               ``"bio"`` or ``"plain"`` (see :mod:`crowdwise.data.tag_schemes`)
+``scheme``               ``"bio"`` or ``"plain"``
 =============  ========  ==========================================================================
 
 A token is named ``sequence:position`` in the votes. Tokens that nobody tagged belong to their sequence all the same:
@@ -20,11 +20,25 @@ A blank line stands between sequences, the first column is the word:
 
     Ann    B-PER  B-PER  ?
     slept  O      O      ?
+
+What tags mean: BIO (which tags may follow which, and the spans they spell out), or plain tags without any rule.
+
+In BIO (also called IOB2) ``O`` is outside of everything, ``B-x`` begins a span of type x and ``I-x`` goes on with one.
+So ``I-x`` may stand only after ``B-x`` or ``I-x``, and a sequence may not begin with it.
+
+===============  ===============================================================
+before           may be followed by
+===============  ===============================================================
+the beginning    ``O``, any ``B-``
+``O``            ``O``, any ``B-``
+``B-x``, ``I-x``  ``O``, any ``B-``, ``I-x``
+===============  ===============================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -33,24 +47,118 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import encoding, schema, tag_schemes
+from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.boundary import reading
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
-from crowdwise.data.places import called
-from crowdwise.data.readable import reader
-from crowdwise.data.rows import blocks, spread
+from crowdwise.data.frames import make_frame
+from crowdwise.data.places import row_label
 from crowdwise.data.schema import ANNOTATOR, COMMON, Col, OnMissing, Opt
 from crowdwise.data.source import DROP, Source
-from crowdwise.data.table import Table
-from crowdwise.data.tag_schemes import SCHEMES, Spans
+from crowdwise.data.table import Table, blocks, reader, spread
 from crowdwise.data.truth import one_each, one_per_item, truth_by_token
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, ParameterError, ReadError, Remedy, listing
 
 if TYPE_CHECKING:
     pass
+
+SCHEMES = ("auto", "bio", "plain")
+BIO = re.compile(r"O|[BI]-.+", flags=re.S)
+
+Ints = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TagSpans:
+    """Stretches of tokens with a type, in the order of their tokens: ``start`` to ``end`` (exclusive) of a sequence."""
+
+    sequence: Ints
+    start: Ints
+    end: Ints
+    type: npt.NDArray[Any]
+    """The name of the type."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def scheme_of(names: Sequence[Any], scheme: str) -> str:
+    """``"bio"`` or ``"plain"``: what was asked for (checked), or what the tags look like."""
+    if scheme not in SCHEMES:
+        raise ParameterError(f"scheme={scheme!r}: expected {', '.join(map(repr, SCHEMES))}.")
+    odd = [name for name in names if not (isinstance(name, str) and BIO.fullmatch(name))]
+    if scheme == "bio" and odd:
+        raise LabelError(
+            f"scheme='bio' knows the tags O, B-type and I-type, and found {listing(odd)}. "
+            "Correct them, or say scheme='plain'."
+        )
+    return "plain" if scheme == "plain" or odd or set(names) <= {"O"} else "bio"
+
+
+def completed(names: Sequence[Any], scheme: str) -> list[Any]:
+    """The tags with a ``B-x`` for every ``I-x``, without which no valid tagging could hold the latter."""
+    names = list(names)
+    if scheme == "bio":
+        names += [f"B-{x[2:]}" for x in names if x.startswith("I-") and f"B-{x[2:]}" not in names]
+    return names
+
+
+def kinds(classes: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Of BIO tags: the letter of each (``O``, ``B``, ``I``) and its type (empty for ``O``)."""
+    names = classes.tolist()
+    return np.array([name[0] for name in names]), np.array([name[2:] for name in names], dtype=object)
+
+
+def allowed(classes: npt.NDArray[Any], scheme: str) -> Mask:
+    """(1 + K) x K: which tags may stand first, and below, which (columns) may follow which (rows)."""
+    K = len(classes)
+    out = np.ones((K + 1, K), dtype=bool)
+    if scheme == "bio":
+        letter, kind = kinds(classes)
+        inside = letter == "I"
+        out[0] = ~inside
+        out[1:] = ~inside | ((letter != "O")[:, None] & (kind[:, None] == kind[None, :]))
+    return out
+
+
+def invalid(code: Ints, opens: Mask, follows: Mask, classes: npt.NDArray[Any], scheme: str) -> Ints:
+    """The places of tags that may not stand where they stand. ``opens``: the token begins a sequence; ``follows``: the
+    tag before is that of the token before. Where neither is so, the tag before is not known, and any will do."""
+    may = allowed(classes, scheme)
+    before = np.append(0, code[:-1])
+    return np.flatnonzero((opens & ~may[0][code]) | (follows & ~may[1:][before, code]))
+
+
+def beginnings(classes: npt.NDArray[Any]) -> Ints:
+    """K: the tag that begins the span which this one is inside of; others stay what they are."""
+    names = classes.tolist()
+    return np.array([names.index(f"B-{n[2:]}") if n.startswith("I-") else k for k, n in enumerate(names)], np.int32)
+
+
+def find_spans(code: Ints, starts: Ints, classes: npt.NDArray[Any], scheme: str) -> TagSpans:
+    """The spans that tags spell out. An ``I-x`` with no span of its type to go on with begins one."""
+    if scheme != "bio":
+        raise LabelError(
+            f"Spans are spelled out by BIO tags (O, B-type, I-type); these are plain: {listing(classes)}. "
+            "Compare tokens instead."
+        )
+    letter, kind = kinds(classes)
+    outside = letter[code] == "O"
+    of = np.unique(kind, return_inverse=True)[1][code]
+    first = np.zeros(len(code), dtype=bool)
+    first[starts[:-1]] = True
+    goes_on = np.zeros(len(code), dtype=bool)
+    goes_on[1:] = (letter[code[1:]] == "I") & ~outside[:-1] & (of[1:] == of[:-1])
+    goes_on &= ~first
+    begin = np.flatnonzero(~outside & ~goes_on)
+    breaks = np.append(np.flatnonzero(~goes_on), len(code))  # a span ends where the next token does not go on with it
+    end = breaks[np.searchsorted(breaks, begin, side="right")]
+    sequence = np.searchsorted(starts, begin, side="right") - 1
+    at = starts[sequence]
+    return TagSpans(sequence, begin - at, end - at, kind[code[begin]])
+
 
 OnInvalid = Literal["error", "repair", "keep"]
 
@@ -128,8 +236,8 @@ class Tags(Table):
         label, tags = source.coded("tag")
         classes = options["classes"]
         declared = list(encoding.sort_vocabulary(label, tags)[1].tolist() if classes is None else classes)
-        scheme = tag_schemes.scheme_of(declared, options["scheme"])
-        complete = tag_schemes.completed(declared, scheme)
+        scheme = scheme_of(declared, options["scheme"])
+        complete = completed(declared, scheme)
         repeats = Repeats(options["on_duplicate"], ("error", "first", "last"), cls._rows, "tags token", source.rows)
         votes = Votes.from_codes(
             token, annotator, label, items=items, annotators=annotators, label_names=tags,
@@ -173,7 +281,7 @@ class Tags(Table):
         text = None if words is None else encoding.to_vocabulary(words).astype(object)
         if text is not None and len(text) != T:
             raise InputError(f"words has {len(text)} entries: expected one for each of the {T} tokens.")
-        kind = tag_schemes.scheme_of(votes.classes.tolist(), scheme)
+        kind = scheme_of(votes.classes.tolist(), scheme)
         return cls(votes, cuts, names, place.astype(np.int64), text, kind)._valid(on_invalid)
 
     @property
@@ -217,14 +325,14 @@ class Tags(Table):
 
     def allowed(self) -> Mask:
         """(1 + K) x K: which tags may stand first, and below, which (columns) may follow which (rows)."""
-        return tag_schemes.allowed(self.classes, self.scheme)
+        return allowed(self.classes, self.scheme)
 
-    def spans(self, codes: npt.ArrayLike) -> Spans:
+    def spans(self, codes: npt.ArrayLike) -> TagSpans:
         """The spans that one tag (code) for every token spells out."""
         found = np.asarray(codes)
         if found.shape != (self.n_tokens,):
             raise InputError(f"Expected a tag for each of the {self.n_tokens} tokens and found shape {found.shape}.")
-        return tag_schemes.find_spans(found, self.starts, self.classes, self.scheme)
+        return find_spans(found, self.starts, self.classes, self.scheme)
 
     def describe(self) -> dict[str, Any]:
         """Counts that show the shape of the data, as a plain dict."""
@@ -268,6 +376,18 @@ class Tags(Table):
         tokens (``sequence:position``) to tags."""
         return self.votes.encode_truth(truth_by_token(truth, self.sequences, self.starts, self.votes.items))
 
+    def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
+        tags = set(self.classes.tolist())
+        return {sequence: said for sequence, said in gold.items() if tags.issuperset(said)}
+
+    def truth_frame(self) -> Any:
+        truth = self.votes.truth
+        if truth is None:
+            return None
+        known = np.flatnonzero(truth >= 0)
+        about = {"sequence": self.sequences[self.sequence[known]], "position": self.position[known]}
+        return make_frame({**about, "tag": self.votes.classes[truth[known]]})
+
     def _columns(self) -> dict[str, Any]:
         """The columns of the long table: one row per tag, and one for each token without any."""
         votes = self.votes
@@ -308,7 +428,7 @@ class Tags(Table):
         token, who, label = votes.item[order], votes.annotator[order], votes.label[order]
         opens = self.opens[token]
         follows = np.append(False, (np.diff(token) == 1) & (np.diff(who) == 0)) & ~opens
-        bad = tag_schemes.invalid(label, opens, follows, self.classes, self.scheme)
+        bad = invalid(label, opens, follows, self.classes, self.scheme)
         if not len(bad):
             return self
         if on_invalid == "error":
@@ -320,7 +440,7 @@ class Tags(Table):
                 remedy=Remedy("Let such a tag begin a span with {}, or leave it with {}.", REPAIR, KEEP),
             )
         new = votes.label.copy()
-        new[order[bad]] = tag_schemes.beginnings(self.classes)[label[bad]]
+        new[order[bad]] = beginnings(self.classes)[label[bad]]
         return replace(self, votes=replace(votes, label=new))
 
 
@@ -437,7 +557,7 @@ def keep_tagged(source: Source, on_missing: OnMissing) -> Counts:
         part = "tag" if tag[bad[0]] else "annotator"
         raise LabelError(
             f"{len(bad):,} {'rows have' if len(bad) > 1 else 'row has'} no {part} (column {source.parts[part]!r}): "
-            f"{', '.join(filter(None, called(bad.tolist(), source.places)))}.",
+            f"{', '.join(filter(None, row_label(bad.tolist(), source.places)))}.",
             remedy=DROP,
         )
     rows = np.flatnonzero(~who & ~tag)

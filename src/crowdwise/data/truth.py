@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import columns, encoding
-from crowdwise.data.alignment import is_plain
-from crowdwise.data.answer_frames import with_index
+from crowdwise.data.alignment import is_plain, with_index
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import is_frame, is_missing, is_pandas, native
 from crowdwise.data.source import Source
@@ -100,6 +99,23 @@ def encode_numbers(truth: Any, items: Vocabulary, what: str = "ratings") -> Numb
     if not np.isfinite(values).all():
         raise InputError("The truth holds an infinite number: expected finite ones.")
     return np.append(values, np.nan)[rows]
+
+
+def encode_texts(truth: Any, items: Vocabulary) -> npt.NDArray[Any]:
+    """N texts, empty where unknown, from such an array or from a mapping of items to texts."""
+    truth = by_name(truth, plain=False)
+    out = np.full(len(items), "", dtype=object)
+    if isinstance(truth, (np.ndarray, list, tuple)):
+        if len(truth) != len(items) or not all(isinstance(text, str) for text in truth):
+            raise InputError(
+                f"As an array, truth must hold a text (empty where unknown) for each of {len(items)} items."
+            )
+        out[:] = list(truth)
+        return out
+    rows, found = _aligned(truth, items, "texts", "an array of texts or a mapping from item to text")
+    for n in np.flatnonzero(rows >= 0).tolist():
+        out[n] = str(found[rows[n]])
+    return out
 
 
 def encode_partition(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:

@@ -17,23 +17,21 @@ field          shape                       meaning
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding, frames, schema, spellings
-from crowdwise.data.answer_frames import spread_over
+from crowdwise.data import assemble, encoding, frames, label_proposals, schema, spellings
+from crowdwise.data.alignment import spread_over
 from crowdwise.data.boundary import caller_within
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
-from crowdwise.data.readable import reader
-from crowdwise.data.rows import dense
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, OnDuplicate, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem
+from crowdwise.data.table import ByItem, dense, reader
 from crowdwise.data.truth import classes_in, encode_classes
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, listing, several_names
 
@@ -72,8 +70,9 @@ class Votes(ByItem):
         ITEM, ANNOTATOR, Col("label", "classes", needed=True), *COMMON, Col("truth", "classes", per="item"),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
-        schema.declared("classes", "classes", KIND), FORM, schema.ABSTAIN,
+        schema.declared("classes", "classes", KIND), FORM, schema.ANNOTATOR_COLUMNS, schema.QUESTION, schema.ABSTAIN,
         schema.on_duplicate("labelled an item", *CHOICES), schema.on_missing("a label"), spellings.NORMALISE,
+        label_proposals.LABEL_MAP,
     )  # fmt: skip
     _rows: ClassVar[str] = "votes"
     _act: ClassVar[str] = "labels item"
@@ -93,8 +92,14 @@ class Votes(ByItem):
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Votes:
         abstain = options["abstain"]
-        wide = source.lengthen(options["form"], "label", alike=True, keep_empty=abstain is not None)
+        wide = source.lengthen(
+            options["form"], "label", alike=True, keep_empty=abstain is not None, named=options["annotator_columns"]
+        )
         categories = None if wide else frames.categories(source.frame, source.parts["label"])
+        if options["label_map"] is not None:
+            source.map_labels(("label", "truth"), label_proposals.as_label_map(options["label_map"]))
+        if source.from_text:
+            label_proposals.check_dates(source["label"])
         if abstain is not None:
             source.silence("label", abstain)
         source.complete(cls._needed() if abstain is None else ("item", "annotator"), options["on_missing"])
@@ -221,6 +226,10 @@ class Votes(ByItem):
         cell += self.label
         return cell
 
+    def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
+        classes = set(map(str, self.classes.tolist()))
+        return {item: said[0] for item, said in gold.items() if len(said) == 1 and str(said[0]) in classes}
+
     def encode_truth(self, truth: Any) -> Codes:
         """N class codes (-1 unknown) from such codes or from a mapping of items to classes. Items the votes do not have
         are left out."""
@@ -277,7 +286,7 @@ def _joined(tables: Sequence[Any]) -> dict[str, Any]:
             if clash.any():
                 raise LabelError(
                     f"The tables disagree about the truth of {listing(items[where[clash]])}. "
-                    "Mend one of them, or drop it: votes.with_truth(None)."
+                    "Correct one of them, or drop it: votes.with_truth(None)."
                 )
             truth[where] = codes
 
@@ -323,6 +332,8 @@ def coded_labels(
     if source.from_text:
         label, names = encoding.booleans_in_text(label, names)
     label, names = spellings.in_codes(label, names, normalise, classes)
+    if names.dtype == object and len(names) <= max(spellings.MOST_TEXTS, spellings.TEXTS * len(label)):
+        label_proposals.point_out(spellings.counted_codes(label, names), classes)
     if source.from_text and normalise:
         label, names = encoding.integers_in_text(label, names)
     declared = _declared(classes, names, source["label"], categories)

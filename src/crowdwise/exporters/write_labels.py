@@ -84,7 +84,7 @@ def write_labels(
     if tool not in TOOLS:
         near = suggestion(str(tool), list(TOOLS))
         raise ParameterError(f"Unknown tool {tool!r}: there are {', '.join(TOOLS)}.{near}")
-    target = Target(question, field, f"crowdwise {result.method}", hasattr(result, "sets"))
+    target = Target(question, field, f"crowdwise {result.method}", hasattr(result, "member"))
     about = described(items)
     fields = dict.fromkeys(name for row in about.values() for name in row)
     if fields and field not in fields and tool != "coco":
@@ -110,11 +110,11 @@ def _lines(rows: list[dict[str, Any]]) -> str:
 
 def labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[Labelled]:
     """The items of a result with their labels; ``about`` maps items, as text, to what is known of them."""
-    if not hasattr(result, "sets") and getattr(result, "UNIT", "") != "items":
+    if not hasattr(result, "member") and getattr(result, "UNIT", "") != "items":
         raise InputError(f"Labels of votes and label sets can be written for tools, not {type(result).__name__}.")
     names, posterior = result.items.tolist(), result.posterior
     _check_names(names, about)
-    if hasattr(result, "sets"):
+    if hasattr(result, "member"):
         known = [str(name) for name in result.labels.tolist()]
         found = [(labels, float(p[m].min()) if m.any() else float(1 - p.max()))
                  for labels, p, m in zip(result.sets, posterior, result.member, strict=True)]  # fmt: skip
@@ -250,7 +250,7 @@ def to_dataset(result: Any, items: Any = None, *, question: str = "label", field
     except ImportError as error:
         raise ExtraError("A Hugging Face Dataset needs the package datasets: pip install datasets.") from error
 
-    several = hasattr(result, "sets")
+    several = hasattr(result, "member")
     about = described(items)
     columns: dict[str, list[Any]] = {"item": [], field: []}
     others = list(dict.fromkeys(name for row in about.values() for name in row if name != field))

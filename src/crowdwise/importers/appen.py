@@ -13,9 +13,8 @@ gold           ``QUESTION_gold`` of test questions
 
 from __future__ import annotations
 
-from crowdwise.importers.collect import Collector
+from crowdwise.importers.collect import Collector, seconds
 from crowdwise.importers.export_files import ExportFiles, Peek
-from crowdwise.importers.times import seconds
 
 NEEDED = {"_unit_id", "_worker_id", "_created_at", "_trust"}
 GOLD = "_gold"

@@ -1,16 +1,118 @@
-"""Answers as importers find them, question by question, and the tables that are made of them."""
+"""Answers as importers find them, question by question, and the tables that are made of them.
+
+Times are seconds since 1970. Spans of characters are tags of tokens: a text is cut into words, and further wherever
+some span begins or ends.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from crowdwise.importers.span_tokens import Span, bio, tokens_of, without_overlaps
-from crowdwise.importers.times import number, seconds
+ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "CST": -6, "CDT": -5, "EST": -5, "EDT": -4}
+NAMED = re.compile(r"^\w{3} (\w{3} \d{1,2} \d\d:\d\d:\d\d) (\w{3,4}) (\d{4})$")
+FORMS = ("%m/%d/%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S UTC", "%m/%d/%Y %H:%M", "%Y/%m/%d %H:%M:%S")
+
+
+def seconds(value: Any) -> float | None:
+    """A time in seconds; ``None`` where there is none, or it cannot be read. Without a zone it is taken for UTC.
+
+    >>> seconds("2023-11-14T22:13:20Z"), seconds("Tue Nov 14 14:13:20 PST 2023"), seconds(1700000000000)
+    (1700000000.0, 1700000000.0, 1700000000.0)
+    """
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return _parsed(str(value).strip())
+    if number != number or abs(number) > 1e18:
+        return None
+    while abs(number) > 1e11:  # milliseconds, microseconds
+        number /= 1000
+    return number
+
+
+def _parsed(text: str) -> float | None:
+    named = NAMED.match(text)
+    try:
+        if named:
+            day, zone, year = named.groups()
+            found = datetime.strptime(f"{day} {year}", "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)
+            return found.timestamp() - 3600 * ZONES.get(zone, 0)
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        pass
+    for form in FORMS:
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def number(value: Any) -> float | None:
+    """A finite number; ``None`` where there is none."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if abs(found) < float("inf") else None
+
+
+WORD = re.compile(r"\w+|[^\w\s]")
+Span = tuple[int, int, str]
+"""Where a span begins, where it ends (that character not included), and its label."""
+
+
+def tokens_of(text: str, spans: Iterable[Span]) -> list[tuple[int, int]]:
+    """The tokens of a text, so that every span begins and ends with a token.
+
+    >>> tokens_of("Anna saw Paris.", [(0, 2, "PER")])
+    [(0, 2), (2, 4), (5, 8), (9, 14), (14, 15)]
+    """
+    cuts = sorted({place for start, end, _ in spans for place in (start, end)})
+    out: list[tuple[int, int]] = []
+    for found in WORD.finditer(text):
+        inside = [cut for cut in cuts if found.start() < cut < found.end()]
+        places = [found.start(), *inside, found.end()]
+        out += pairwise(places)
+    return out
+
+
+def without_overlaps(spans: Iterable[Span]) -> list[Span]:
+    """The spans of one annotator; of those that overlap, the longest."""
+    kept: list[Span] = []
+    for start, end, label in sorted(set(spans), key=lambda span: (span[0] - span[1], span)):
+        if end > start and all(end <= other[0] or start >= other[1] for other in kept):
+            kept.append((start, end, label))
+    return sorted(kept)
+
+
+def bio(tokens: Sequence[tuple[int, int]], spans: Iterable[Span]) -> list[str]:
+    """The tag of each token: ``B-label`` where a span begins, ``I-label`` in it, ``O`` elsewhere.
+
+    >>> bio([(0, 4), (5, 8), (9, 14)], [(0, 8, "X")])
+    ['B-X', 'I-X', 'O']
+    """
+    tags = ["O"] * len(tokens)
+    for start, end, label in spans:
+        begun = False
+        for n, (first, last) in enumerate(tokens):
+            if first < end and last > start:
+                tags[n] = f"{'I' if begun else 'B'}-{label}"
+                begun = True
+    return tags
+
 
 CHOICES, NUMBERS, PAIRS, RANKINGS, SPANS = "choices", "ratings", "comparisons", "rankings", "tags"
+"""Kinds of questions: names of answer types, but for choices, which are votes or label sets."""
 LAST = "earlier answers of the same annotator to the same item"
 EMPTY = "without an answer"
 
@@ -137,6 +239,12 @@ class Collector:
         if tokens is not None and all(isinstance(place, int) for both in tokens for place in both):
             self.tokens.setdefault(named(item), list(tokens))
         self._add(question, SPANS, item, annotator, tuple(kept), time, duration)
+
+    def answer(
+        self, kind: str, question: str, item: Any, annotator: Any, said: Any, time: Any = None, duration: Any = None
+    ) -> None:
+        """An answer of any type, by its name; the table of the type makes its columns (``answer_columns``)."""
+        self._add(question, kind, item, annotator, said, time, duration)
 
     def other(self, question: str, what: str) -> None:
         """An answer of a kind that there is no table for: boxes, masks, texts..."""

@@ -8,8 +8,11 @@ numbers            ratings
 which is better    comparisons
 items in order     rankings
 spans of a text    tags of its tokens
-boxes, masks...    none: the question is left alone, and that is said
+other types        that of the type (``Collector.answer``)
+all else           none: the question is left alone, and that is said
 =================  ==============================================================================
+
+The tool is recognised by the content of its export.
 """
 
 from __future__ import annotations
@@ -22,24 +25,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crowdwise import registry
 from crowdwise.data import frames
-from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.dataset import Dataset
 from crowdwise.data.folders import replacing
-from crowdwise.data.label_sets import LabelSets
-from crowdwise.data.rankings import Rankings
 from crowdwise.data.ratings import Ratings
-from crowdwise.data.tags import Tags
+from crowdwise.data.table import alike
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
+from crowdwise.errors import CrowdwiseError, InputError, Option, ParameterError, ReadError, Remedy, listing, suggestion
 from crowdwise.importers import collect
-from crowdwise.importers.collect import Answer, Collector, ExportQuestion
-from crowdwise.importers.span_tokens import bio
+from crowdwise.importers.collect import Collector, ExportQuestion, bio
+from crowdwise.importers.export_files import ExportFiles, LoadedDataset, LoadedObjects, LoadedPeek, Peek, is_dataset
 
 if TYPE_CHECKING:
     import polars as pl
 
 KEPT = ("timestamp", "duration")
+OPTIONS: dict[str, dict[str, Any]] = {
+    collect.PAIRS: {"on_self": "drop", "outcomes": {side: side for side in ("left", "right", "tie")}},
+    collect.SPANS: {"on_invalid": "repair"},
+}
+"""How tables read what importers collect."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +132,11 @@ class Export:
 
     def _save(self, name: str, table: Any, folder: Path) -> None:
         answers = self.answers[name]
-        if isinstance(table, LabelSets):
+        if any(dtype.is_nested() for dtype in answers.dtypes):
             answers.write_ndjson(folder / "labels.jsonl")
         else:
             answers.write_csv(folder / "labels.csv")
-        truth = _truth_frame(table)
+        truth = table.truth_frame()
         if truth is not None:
             truth.write_ndjson(folder / "truth.jsonl")
         for about, file in ((self.item_table, "items.csv"), (self.annotator_table, "annotators.csv")):
@@ -149,21 +156,6 @@ def _file_names(names: Iterable[str]) -> list[str]:
             plain = f"{plain}-{number}"
         out[plain.casefold()] = plain
     return list(out.values())
-
-
-def _truth_frame(table: Any) -> Any:
-    """Items and what is true of them, where something is known."""
-    if isinstance(table, LabelSets) and table.truth is not None and table.known is not None:
-        known = table.known.nonzero()[0]
-        sets = [table.labels[table.truth[n]].tolist() for n in known.tolist()]
-        return frames.make_frame({"item": table.items[known], "labels": sets})
-    if isinstance(table, Votes) and table.truth is not None:
-        known = (table.truth >= 0).nonzero()[0]
-        return frames.make_frame({"item": table.items[known], "label": table.classes[table.truth[known]]})
-    if isinstance(table, Ratings) and table.truth is not None:
-        known = (table.truth == table.truth).nonzero()[0]
-        return frames.make_frame({"item": table.items[known], "value": table.truth[known]})
-    return None
 
 
 def build(found: Collector, tool: str, path: Path) -> Export:
@@ -188,75 +180,24 @@ def _made(found: Collector, question: ExportQuestion, left_out: Counter[str]) ->
     """The table of a question and its answers as a frame; ``None`` where there are none."""
     answers = collect.once(question.answers)
     left_out[collect.LAST] += len(question.answers) - len(answers)
-    single = question.kind == collect.CHOICES and not question.several and all(len(a.said) <= 1 for a in answers)
-    if single:
+    kind = question.kind
+    if kind == collect.CHOICES:
+        kind = registry.SETS if question.several or any(len(a.said) > 1 for a in answers) else registry.VOTES
+    if kind == registry.VOTES:
         left_out[collect.EMPTY] += sum(not a.said for a in answers)
-        answers = [a for a in answers if a.said]
+        answers = [a._replace(said=a.said[0]) for a in answers if a.said]
     if not answers:
         return None
-    build_one = {
-        collect.CHOICES: _votes if single else _sets, collect.NUMBERS: _ratings, collect.PAIRS: _pairs,
-        collect.RANKINGS: _rankings,
-    }  # fmt: skip
-    if question.kind == collect.SPANS:
-        frame = _frame(collect.columns_of_tags(found, question, answers))
-        tags = Tags.from_frame(_for_table(frame), on_invalid="repair")
-        gold = {n: bio(found.tokens[n], spans) for n, spans in question.gold.items() if n in found.tokens}
-        known = {item: said for item, said in gold.items() if set(said) <= set(tags.classes.tolist())}
-        return tags.with_truth(known) if known else tags, frame
-    columns, table, options = build_one[question.kind](answers)
-    frame = _frame(columns)
-    made = table.from_frame(_for_table(frame), **options)
-    return _with_gold(made, question), frame
-
-
-Made = tuple[dict[str, list[Any]], Any, dict[str, Any]]
-
-
-def _votes(answers: list[Answer]) -> Made:
-    labels = _alike([a.said[0] for a in answers])
-    return {**_who(answers), "label": labels, **_when(answers)}, Votes, {}
-
-
-def _sets(answers: list[Answer]) -> Made:
-    return {**_who(answers), "labels": [list(map(str, a.said)) for a in answers], **_when(answers)}, LabelSets, {}
-
-
-def _ratings(answers: list[Answer]) -> Made:
-    return {**_who(answers), "value": [a.said for a in answers], **_when(answers)}, Ratings, {}
-
-
-def _pairs(answers: list[Answer]) -> Made:
-    left, right, outcome = (list(part) for part in zip(*(a.said for a in answers), strict=True))
-    both = _alike([*left, *right])
-    columns = {"left": both[: len(left)], "right": both[len(left) :], "outcome": outcome}
-    who = _who(answers)
-    return {**columns, "annotator": who["annotator"], "question": who["item"], **_when(answers)}, Comparisons, {
-        "on_self": "drop", "outcomes": {side: side for side in ("left", "right", "tie")},
-    }  # fmt: skip
-
-
-def _rankings(answers: list[Answer]) -> Made:
-    out: dict[str, list[Any]] = {name: [] for name in ("item", "rank", "annotator", "question", *KEPT)}
-    for a in answers:
-        for place, item in enumerate(a.said, 1):
-            for column, value in zip(out.values(), (item, place, a.annotator, a.item, a.time, a.duration), strict=True):
-                column.append(value)
-    out["annotator"], out["question"] = _alike(out["annotator"]), _alike(out["question"])
-    return out, Rankings, {}
-
-
-def _who(answers: list[Answer]) -> dict[str, list[Any]]:
-    return {"item": _alike([a.item for a in answers]), "annotator": _alike([a.annotator for a in answers])}
-
-
-def _when(answers: list[Answer]) -> dict[str, list[Any]]:
-    return {"timestamp": [a.time for a in answers], "duration": [a.duration for a in answers]}
-
-
-def _alike(names: list[Any]) -> list[Any]:
-    """Names of one kind: text, where some are text and some numbers."""
-    return names if len({type(name) for name in names}) <= 1 else [str(name) for name in names]
+    table = registry.ANSWER_TYPES[kind].load()
+    tagged = question.kind == collect.SPANS
+    columns = collect.columns_of_tags(found, question, answers) if tagged else table.answer_columns(answers)
+    frame = _frame({name: alike(values) for name, values in columns.items()})
+    made, gold = table.from_frame(_for_table(frame), **OPTIONS.get(kind, {})), question.gold
+    if tagged:
+        gold = {n: bio(found.tokens[n], spans) for n, spans in gold.items() if n in found.tokens}
+    names = set(map(str, made.items.tolist()))
+    known = {item: said for item, said in made.usable_gold(gold).items() if str(item) in names}
+    return made.with_truth(known) if known else made, frame
 
 
 def _frame(columns: dict[str, list[Any]]) -> Any:
@@ -269,33 +210,76 @@ def _for_table(frame: Any) -> Any:
     return frame.drop("duration", strict=False)
 
 
-def _with_gold(table: Any, question: ExportQuestion) -> Any:
-    """The table with the truth of the items that it has, where their classes are known."""
-    gold = {item: said for item, said in question.gold.items()}
-    if isinstance(table, Votes):
-        classes = set(map(str, table.classes.tolist()))
-        known = {item: said[0] for item, said in gold.items() if len(said) == 1 and str(said[0]) in classes}
-    elif isinstance(table, LabelSets):
-        classes = set(table.labels.tolist())
-        known = {item: [str(s) for s in said] for item, said in gold.items() if classes.issuperset(map(str, said))}
-    elif isinstance(table, Ratings):
-        known = gold
-    else:
-        return table
-    names = set(map(str, table.items.tolist()))
-    known = {item: said for item, said in known.items() if str(item) in names}
-    return table.with_truth(known) if known else table
-
-
 def _about(known: Mapping[Any, Mapping[str, Any]], key: str) -> Any:
     """A table of what is known of items or annotators; ``None`` where nothing is."""
     names = list(dict.fromkeys(name for row in known.values() for name in row))
     if not names:
         return None
-    columns: dict[str, list[Any]] = {key: _alike(list(known))}
+    columns: dict[str, list[Any]] = {key: alike(list(known))}
     for name in names:
         values = [row.get(name) for row in known.values()]
         kinds = {type(value) for value in values if value is not None}
         mixed = len(kinds) > 1
         columns[name if name != key else f"{name}_"] = [str(v) if mixed and v is not None else v for v in values]
     return frames.to_polars(columns)
+
+
+@guarded
+def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, question: str | None = None) -> Export:
+    """The answers in an export of an annotation tool, question by question.
+
+    Parameters
+    ----------
+    path
+        A file, a zip archive or a folder, as the tool writes it; a loaded ``datasets.Dataset``; or a list of the
+        objects in its JSON file.
+    tool
+        A key of ``crowdwise.registry.IMPORTERS``, such as ``"label-studio"``. By default it is recognised.
+    predictions
+        Whether answers of models are read too, as annotators that are called ``model:NAME``.
+    question
+        Read this question alone.
+    """
+    with _opened(path) as files:
+        file = files.path
+        if tool == "auto":
+            found = _recognised(files)
+            if found is None and isinstance(files, LoadedDataset):
+                found = "huggingface"
+            if found is None:
+                known = ", ".join(entry.title for entry in registry.IMPORTERS.values())
+                raise ReadError(f"{file} was not recognised as an export of an annotation tool ({known}).")
+            tool = found
+        if tool not in registry.IMPORTERS:
+            near = suggestion(tool, list(registry.IMPORTERS))
+            raise ParameterError(f"Unknown tool {tool!r}: there are {', '.join(registry.IMPORTERS)}.{near}")
+        into = Collector(predictions)
+        with reading(file, f"an export of {registry.IMPORTERS[tool].title}"):
+            registry.IMPORTERS[tool].load("read")(files, into)
+    if question is not None:
+        into.questions = {name: q for name, q in into.questions.items() if name == question} or into.questions
+        into.alone = {name: kinds for name, kinds in into.alone.items() if name == question}
+    export = build(into, tool, file)
+    if question is not None:
+        export.question(question)
+    return export
+
+
+def _opened(source: Any) -> ExportFiles:
+    if is_dataset(source):
+        return LoadedDataset(source)
+    return LoadedObjects(source) if isinstance(source, list) else ExportFiles(source)
+
+
+def recognise(path: str | os.PathLike[str]) -> str | None:
+    """The tool that an export is from, by its content; ``None`` where it is none that is known."""
+    try:
+        with ExportFiles(path) as files:
+            return _recognised(files)
+    except (CrowdwiseError, OSError):
+        return None
+
+
+def _recognised(files: ExportFiles) -> str | None:
+    peek = LoadedPeek(files) if isinstance(files, LoadedObjects) else Peek(files)
+    return next((key for key, entry in registry.IMPORTERS.items() if entry.load("recognises")(peek)), None)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from crowdwise.data.column_content import nearly_distinct
+from crowdwise.data.columns import nearly_distinct
 from crowdwise.importers.collect import Collector
 from crowdwise.importers.export_files import ExportFiles, Peek
 

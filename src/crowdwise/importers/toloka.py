@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crowdwise.importers.collect import Collector
+from crowdwise.importers.collect import Collector, seconds
 from crowdwise.importers.export_files import ExportFiles, Peek
-from crowdwise.importers.times import seconds
 
 KEPT = ("APPROVED", "ACCEPTED", "SUBMITTED")
 

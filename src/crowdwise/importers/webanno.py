@@ -14,9 +14,8 @@ import re
 from pathlib import PurePath
 
 from crowdwise.importers import collect
-from crowdwise.importers.collect import Collector
+from crowdwise.importers.collect import Collector, Span
 from crowdwise.importers.export_files import ExportFiles, Peek
-from crowdwise.importers.span_tokens import Span
 
 FORMAT, LAYER = "#FORMAT=WebAnno TSV", "#T_SP="
 GROUP = re.compile(r"^(.*?)(?:\[(\d+)\])?$")

@@ -15,9 +15,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from crowdwise.importers.collect import Collector
+from crowdwise.importers.collect import Collector, seconds
 from crowdwise.importers.export_files import ExportFiles, Peek
-from crowdwise.importers.times import seconds
 
 NEEDED = {"classification_id", "user_name", "workflow_id", "created_at", "annotations", "subject_ids"}
 

@@ -6,15 +6,18 @@ predictions are the consensus of the annotations that it has seen.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from crowdwise.errors import InputError
+from crowdwise.errors import InputError, SizeError
 from crowdwise.label_studio.ls_project import PREFIX, find_control, kept, objects
 from crowdwise.label_studio.ls_round import ProjectConsensus, fit
 
 REMOVED = ("ANNOTATIONS_DELETED", "TASKS_DELETED")
+MOST_BYTES = 128_000_000
+"""The most that is kept of a project, as JSON."""
 
 
 class Backend:
@@ -31,6 +34,9 @@ class Backend:
     def __init__(self, method: str | None = None, question: str | None = None) -> None:
         self.method, self.question = method, question
         self.tasks: dict[Any, dict[str, Any]] = {}
+        self._bytes: dict[Any, int] = {}
+        self.size = 0
+        """Bytes of what is kept, as JSON."""
         self.config: dict[str, Any] = {}
         self.version = 0
         self._stale = True
@@ -86,8 +92,8 @@ class Backend:
         """A task as it is now."""
         if objects([task]) and isinstance(task.get("data"), Mapping):
             new = {**kept(task, {}), "predictions": [], "drafts": []}
-            self._stale = self._stale or self.tasks.get(new["id"]) != new
-            self.tasks[new["id"]] = new
+            if self.tasks.get(new["id"]) != new:
+                self._keep(new)
 
     def _annotated(self, annotation: Mapping[str, Any], task: Any) -> None:
         """An annotation as it is now, of a task that was seen or comes with it."""
@@ -100,14 +106,25 @@ class Backend:
             return
         (new,) = kept({"annotations": [annotation]}, {})["annotations"]
         others = [a for a in self.tasks[number]["annotations"] if a["id"] != new["id"]]
-        self.tasks[number]["annotations"] = [*others, new]
-        self._stale = True
+        self._keep(self.tasks[number] | {"annotations": [*others, new]})
+
+    def _keep(self, task: dict[str, Any]) -> None:
+        own = len(json.dumps(task))
+        size = self.size - self._bytes.get(task["id"], 0) + own
+        if size > MOST_BYTES:
+            raise SizeError(
+                f"The project has more than {MOST_BYTES:,} bytes of tasks: too much for the ML backend. Use "
+                "crowdwise label-studio watch, which keeps them in a folder."
+            )
+        self.tasks[task["id"]], self._bytes[task["id"]], self.size, self._stale = task, own, size, True
 
     def _remove(self, action: str, body: Mapping[str, Any]) -> None:
         part = "annotations" if action == "ANNOTATIONS_DELETED" else "tasks"
         gone = {entry["id"] for entry in objects(body.get(part))}
         if part == "tasks":
-            self.tasks = {number: task for number, task in self.tasks.items() if number not in gone}
+            for number in gone:
+                self.tasks.pop(number, None)
+                self.size -= self._bytes.pop(number, 0)
         for task in self.tasks.values() if part == "annotations" else ():
             task["annotations"] = [a for a in task["annotations"] if a["id"] not in gone]
         self._stale = True

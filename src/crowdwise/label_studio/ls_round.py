@@ -20,10 +20,9 @@ from crowdwise.core.result import Estimates
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.exporters.write_labels import described, labelled
-from crowdwise.importers.export import Export
+from crowdwise.importers.collect import seconds
+from crowdwise.importers.export import Export, read_export
 from crowdwise.importers.label_studio import TASKS
-from crowdwise.importers.read_export import read_export
-from crowdwise.importers.times import seconds
 from crowdwise.label_studio.ls_client import LabelStudioClient
 from crowdwise.label_studio.ls_project import PREFIX, Control, Folder, Project, Pulled, kept
 
@@ -203,7 +202,7 @@ def _uncertainty(result: Any) -> tuple[Floats, float]:
     if isinstance(result, Estimates):
         return np.asarray(result.deviations, dtype=float), float("inf")
     p = np.clip(np.asarray(result.posterior, dtype=float), 1e-12, 1.0)
-    if hasattr(result, "sets"):  # every label may be there or not
+    if hasattr(result, "member"):  # every label may be there or not
         q = np.clip(1.0 - p, 1e-12, 1.0)
         return -(p * np.log2(p) + q * np.log2(q)).sum(axis=1), float("inf")
     prior = p.mean(axis=0)

@@ -46,7 +46,7 @@ from crowdwise.core.numerics import Floats, normalise, softmax
 from crowdwise.core.priors import class_dirichlet
 from crowdwise.core.shrinkage import own_accuracy
 from crowdwise.methods.bayes_ibcc import divergence, expected_log
-from crowdwise.methods.groups_mixture import GroupNumber, MixtureModel, by_accuracy
+from crowdwise.methods.groups_worker_cluster import GroupNumber, MixtureModel, by_accuracy
 
 FIXED_POINTS = 3
 """Steps on the communities in each pass: they cost no look at the votes."""

@@ -76,6 +76,7 @@ With so many classes that tables over pairs of them are out of proportion (``MAX
 from __future__ import annotations
 
 from dataclasses import field, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -108,6 +109,8 @@ classes, where most cells are of pairs that never occur."""
 WITH_INPUTS = 0.5
 """The largest anchor where items have a prior of their own, which vote shares would outweigh."""
 OF_MATRICES = ("prior", "anchor", "history", "class_prior", "start", "restarts")
+MOST_SAMPLED = 2_000_000
+"""Votes in parts that rings are looked for in."""
 PRIOR_TOL = 1e-3
 """The class prior of all items has converged where no probability moves by more."""
 GOLD_HELPS, GOLD_ASKED = 0.1, 50
@@ -138,7 +141,8 @@ class Auto(Anchored):
         options an item has. Without it, this is looked for where labels are as many as items.
     collusion
         ``"discount"``: a ring of annotators who agree with each other and not with the rest counts as one vote.
-        ``"ignore"``: not looked for. Votes in parts and streams are not looked at.
+        ``"ignore"``: not looked for. Of more than two million votes in parts a sample of the items is looked at; a
+        stream is not.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
@@ -177,6 +181,16 @@ class Auto(Anchored):
         self.rings_ = find_rings(votes) if self._crowd != "rules" else []
         return self._discounted(votes), [ring_note(ring, votes) for ring in self.rings_]
 
+    def _weighed_parts(self, parts: VoteParts) -> tuple[VoteParts, list[str]]:
+        self.rings_ = []
+        if self.collusion == "ignore" or self._too_many_classes(parts.names, parts.has_item_prior):
+            return parts, []
+        self._crowd = self._kind(parts.kind)
+        self.rings_ = find_rings(parts.sample(MOST_SAMPLED)) if self._crowd != "rules" else []
+        if not self.rings_:
+            return parts, []
+        return parts.reweighed(partial(discounted, rings=self.rings_)), [ring_note(r, parts.names) for r in self.rings_]
+
     def _discounted(self, votes: Votes) -> Votes:
         return discounted(votes, self.rings_) if self.rings_ else votes
 
@@ -197,7 +211,7 @@ class Auto(Anchored):
         kind = self._crowd if self.rings_ else self._kind(parts.kind)  # members of a ring are annotators
         fitted = self._people(parts, callback) if kind == "people" else self._plainer(kind, parts, callback)
         params, fit, others, by_votes = fitted
-        known = parts.gold_items()
+        others, known = others | {"kind": kind}, parts.gold_items()
         if not known:
             return params, fit, others
         q, gold = (np.concatenate(rows) for rows in zip(*((by_votes(p), p.gold) for p in known), strict=True))
@@ -389,9 +403,10 @@ class Auto(Anchored):
 def ring_note(ring: Ring, votes: Votes) -> str:
     """A sentence on a ring that counts as one vote."""
     names = listing(votes.annotators[ring.members])
+    late = "" if ring.since is None else ", in their later votes,"
     against = "and mostly against the others" if ring.outside < 0.0 else "and hardly with the others"
     return (
-        f"{len(ring.members)} annotators with {ring.share:.0%} of the votes agree with each other, {against} "
+        f"{len(ring.members)} annotators with {ring.share:.0%} of the votes agree with each other, {against}{late} "
         f"({names}): they count as one vote on an item. Only gold labels show which side is right; collusion='ignore' "
         "counts every vote."
     )

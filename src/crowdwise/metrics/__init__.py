@@ -20,17 +20,16 @@ from crowdwise.core.lazy import lazily
 
 _WHERE = {
     "bootstrap": ("Estimate",),
-    "clusters": ("adjusted_rand", "cluster_accuracy", "mutual_information"),
-    "labels": (
-        "accuracy", "accuracy_on_truth", "accuracy_per_class", "brier", "calibration_error", "confusion_error",
-        "log_loss", "reliability",
+    "boxes": ("box_scores",),
+    "measures": (
+        "accuracy", "accuracy_on_truth", "accuracy_per_class", "adjusted_rand", "brier", "calibration_error",
+        "cluster_accuracy", "confusion_error", "cross_entropy", "hamming_loss", "jaccard", "kendall", "label_scores",
+        "log_loss", "mae", "manhattan", "measure", "mutual_information", "quadratic_kappa", "reliability", "rmse",
+        "set_f1", "set_precision", "set_recall", "span_scores", "span_scores_per_type", "spearman", "subset_accuracy",
+        "top_k_with_gold_count", "wasserstein",
     ),
-    "measures": ("measure",),
-    "ratings": ("kendall", "mae", "quadratic_kappa", "rmse", "spearman"),
-    "sets": (
-        "hamming_loss", "jaccard", "label_scores", "set_f1", "set_precision", "set_recall", "subset_accuracy",
-        "top_k_with_gold_count",
-    ),
-    "spans": ("span_scores", "span_scores_per_type"),
+    "masks": ("mask_scores",),
+    "spans": ("span_set_scores",),
+    "texts": ("text_scores",),
 }  # fmt: skip
 __all__, __getattr__, __dir__ = lazily(__name__, _WHERE)

@@ -8,6 +8,7 @@ key              holds, for every answer type
 ``summary``      a headline, and what goes with it
 ``data``         what describes the answers
 ``agreement``    coefficients with intervals
+``candidates``   whether models may replace the annotators, where some are named (else null)
 ``method``       what was fitted, why (``notes``), with which parameters, and how the fit went
 ``notes``        what could not be looked at, and why
 ``item_table``   all items, as columns, for the download (with ``all_items``)
@@ -34,11 +35,12 @@ from crowdwise.data.table import Table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.reading import read
-from crowdwise.report.inspection import Progress
-from crowdwise.report.json_values import estimate, number, plain_list
+from crowdwise.report.findings import Progress
 from crowdwise.report.other_answers import answer_sections
+from crowdwise.report.section_summary import estimate, number, plain_list
 from crowdwise.report.votes import vote_sections
 from crowdwise.trust.agreement import TITLES, agreement, strength
+from crowdwise.trust.alternative_test import alternative_test
 
 FORMAT = 2
 MOST_POINTS = 400
@@ -50,7 +52,7 @@ def build_report(
     answers: Any, result: Any = None, *, truth: Any = None, gold: Any = None, texts: Mapping[Any, str] | None = None,
     images: Mapping[Any, Any] | None = None, attributes: Mapping[str, Mapping[Any, Any]] | None = None,
     demographics: Any = None, title: str | None = None, level: Fraction = 0.05, progress: Progress | None = None,
-    all_items: bool = False,
+    all_items: bool = False, candidates: Any = None, epsilon: float = 0.1,
 ) -> dict[str, Any]:  # fmt: skip
     """Everything a report shows, as a dict that JSON can hold.
 
@@ -82,6 +84,8 @@ def build_report(
         Called with the name of each step before it begins.
     all_items
         Whether to add ``item_table``, the table of all items, as columns.
+    candidates, epsilon
+        Annotators that are models and may replace the others: :func:`crowdwise.alternative_test`.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=12, a=30, b=4, votes_per_item=5, random_state=0)
@@ -108,7 +112,7 @@ def build_report(
             raise ParameterError(f"{listing(useless)} does not apply to a report on {kind}: leave it out.")
     known = answers.encode_truth(gold) if of_votes and gold is not None else None
     if result is None:
-        model = registry.create(registry.default_method(kind, len(answers.annotators)), kind)
+        model = registry.create(registry.default_method(kind), kind)
         result = (model.fit(answers, known) if of_votes else model.fit(answers)).consensus_
     if not isinstance(result, Consensus if of_votes else Result):
         raise InputError(f"Expected the result of a fit to {kind} and found {type(result).__name__}.")
@@ -122,7 +126,9 @@ def build_report(
     return {
         "format": FORMAT, "answer_type": kind, "says": registry.ANSWER_TYPES[kind].says,
         "title": title or kind.capitalize(), "date": date.today().isoformat(), "version": __version__, **sections,
-        "agreement": _agreement(answers, notes), "method": method_facts(result), "notes": notes,
+        "agreement": _agreement(answers, notes),
+        "candidates": None if candidates is None else _candidates(answers, candidates, epsilon),
+        "method": method_facts(result), "notes": notes,
     }  # fmt: skip
 
 
@@ -147,6 +153,12 @@ def _agreement(answers: Any, notes: list[str]) -> list[dict[str, Any]]:
         {"coefficient": name, "title": TITLES.get(name) or name.capitalize(), **estimate(e), "words": strength(name, e)}
         for name, e in found.estimates.items()
     ]
+
+
+def _candidates(answers: Any, names: Any, epsilon: float) -> dict[str, Any]:
+    found = alternative_test(answers, names, epsilon)
+    rows = found.to_frame("candidates", kind="polars").fill_nan(None).to_dicts()
+    return {"epsilon": epsilon, "rows": rows, "sentences": found.sentences()}
 
 
 def method_facts(result: Any) -> dict[str, Any]:

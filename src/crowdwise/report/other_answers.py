@@ -24,10 +24,8 @@ import numpy.typing as npt
 
 from crowdwise import registry
 from crowdwise.metrics.measures import MEASURES, measure
-from crowdwise.report.findings import diagnose_answers
-from crowdwise.report.inspection import Progress
-from crowdwise.report.json_values import estimate, number, plain_list, shortened
-from crowdwise.report.section_summary import actions, whom
+from crowdwise.report.findings import Progress, diagnose_answers
+from crowdwise.report.section_summary import actions, estimate, number, plain_list, shortened, whom
 from crowdwise.trust.wording import figure
 
 TITLES = {
@@ -37,6 +35,7 @@ TITLES = {
 TABLES = {
     "leaderboard": "The best first. The dot is the score, the band its 95% CI.",
     "items": "The least sure first.",
+    "objects": "What was found on the items, with 95% CI of the edges.",
     "clusters": "What the items fell into.",
     "labels": "How often each label is in a set, and how well the crowd recognises it.",
     "spans": "The least sure first.",
@@ -46,7 +45,7 @@ TABLES = {
 NAMES = ("item", "annotator", "label", "cluster", "sequence", "type", "partner", "group", "component")
 """Columns that hold names, even where these are numbers."""
 ITEMS_BY = (("probability", 1.0), ("deviation", -1.0))
-ANNOTATORS_BY = (("reliability", 1.0), ("accuracy", 1.0), ("noise", -1.0), ("agreement", 1.0))
+ANNOTATORS_BY = (("slope", 1.0), ("reliability", 1.0), ("accuracy", 1.0), ("noise", -1.0), ("agreement", 1.0))
 """Columns by which rows are ordered, the first that is there; 1 for the smallest first."""
 SHARES = {
     "probability", "agreement", "accuracy", "reliability", "sensitivity", "specificity", "tie_rate", "first_rate",
@@ -66,6 +65,10 @@ WORDS = {
     "rank": "the place, 1 the best; behind it the places that are possible (95% CI)",
     "score": "log-odds: an item one point above another is preferred in 73% of the decided answers",
     "error": "the standard error of the score",
+    "slope": "how much of the differences of scores an annotator sees: 1 as the mean annotator, 0 none, below 0 the "
+    "other way round",
+    "leans": "whether the place of two decides more than the scores explain",
+    "caveat": "what the intervals leave out",
     "reliability": "how often an annotator answers as the scores say and not the other way round; under one half they "
     "reverse the order",
     "position": "by how much (log-odds) the first of two is preferred whatever it is",

@@ -27,11 +27,11 @@ import numpy as np
 
 from crowdwise.core.intervals import interval_text
 from crowdwise.data.folders import write_text
-from crowdwise.data.spreadsheets import safe_cell
+from crowdwise.data.sheets import safe_cell
 from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
-from crowdwise.report.json_values import interval_words
-from crowdwise.report.section_annotators import MOST_ROWS
+from crowdwise.report.section_summary import interval_words
+from crowdwise.report.votes import MOST_ROWS
 from crowdwise.trust.wording import named, percent
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -98,10 +98,22 @@ def page(report: dict[str, Any]) -> str:
     script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
     return engine.get_template("answers.html" if "tables" in report else "votes.html").render(
         r=report, rows=report.get("annotators", [])[:MOST_ROWS], files=_files(report), labels=_labels(report),
-        trace=objective_line(report["method"]["trace"]), diagram=reliability_diagram(report.get("truth")),
-        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        sheet=_sheet(report), trace=objective_line(report["method"]["trace"]),
+        diagram=reliability_diagram(report.get("truth")), style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
         script=script, digest=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
     )  # fmt: skip
+
+
+def _sheet(report: dict[str, Any]) -> str:
+    """The items to label by hand as a CSV file in a link."""
+    from urllib.parse import quote
+
+    names = (report.get("proof") or {}).get("sheet") or []
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["item", "label"])
+    rows.writerows([name, ""] for name in names)
+    return quote(file.getvalue())
 
 
 def pct(x: float | None, digits: int = 0) -> str:

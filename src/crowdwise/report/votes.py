@@ -9,6 +9,7 @@ key              holds
 ``data``         the shape of the votes: counts, histograms, shares of the classes
 ``truth``        accuracy and calibration of the labels, where the truth is known (else null); ``by_votes``: whether
                  all of it is gold, and each of its items was labelled by its votes and what other items teach
+``proof``        what gold labels prove of the labels, or would prove, with a sheet of random items (null: nothing)
 ``annotators``   a row for each, the most pressing first
 ``confusion``    the crowd's matrix and those of the first annotators
 ``groups``       annotators who go together, and the layout of the drawing
@@ -20,11 +21,42 @@ The part of the report about fairness: the consensus by attributes of items, vot
 
 Attributes are compared for every class of at most ``MOST_CLASSES`` (with two classes, for the second alone); what a
 data set's tables hold is looked at column by column, ``MOST_ATTRIBUTES`` of each kind.
+
+The part of the report about annotators: a row for each, and confusion matrices of those worth a look.
+
+Rows are ordered by what has to be done: drop, look, unclear, keep; among these the most suspect, then the most votes
+first. A page holds ``MOST_ROWS`` of them, the dict ``MOST_LISTED``. Confusion matrices are the counts of
+the evidence (every vote judged by the others), as shares of a row in percent, for the first rows as
+long as they have ``MOST_CELLS`` cells between them.
+
+The part of the report about annotators who go together, and their layout in the drawing.
+
+Two kinds of groups: those that repeat each other (copiers and colluders, see ``findings``), and those that depend on
+one another without a mistake in common to show for it (``trust.groups``): the same training, the same team, models of
+one family.
+
+The layout is the same every time: each group is a circle of its own, the members on it in the order of the votes'
+annotators. Links are the pairs that the detectors found; their width goes with the strength.
+
+The part of the report about items: those to look at first, with votes, probabilities, reasons, text and image.
+
+A page shows ``SHOWN`` items in the order of review; the table of all items goes into the download.
+
+Small images of items, as data that stands in the page itself.
+
+An array (H x W grey, or H x W x 3) becomes a PNG here, without any library. A file is made smaller with Pillow where
+that is installed; without, it is taken as it is if it is small enough for a page.
 """
 
 from __future__ import annotations
 
+import base64
+import io
+import os
+import struct
+import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,19 +64,364 @@ import numpy as np
 from crowdwise import metrics
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.intervals import rate_interval
-from crowdwise.core.numerics import Ints
+from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
-from crowdwise.report.findings import Diagnosis, concluded
-from crowdwise.report.inspection import Progress, inspect
-from crowdwise.report.json_values import estimate, number, plain_list
-from crowdwise.report.section_annotators import annotator_rows, confusions, group_section
-from crowdwise.report.section_items import class_pairs, item_table, review
-from crowdwise.report.section_summary import MOST_NAMES, summary
+from crowdwise.report.findings import RANK, Diagnosis, FindingKind, Progress, concluded, inspect
+from crowdwise.report.section_proof import proof
+from crowdwise.report.section_summary import MOST_NAMES, estimate, number, plain_list, shortened, summary
 from crowdwise.trust.demographics import compare_demographics
 from crowdwise.trust.evidence import known_classes
 from crowdwise.trust.fairness import assess_fairness
-from crowdwise.trust.wording import to_dict
+from crowdwise.trust.flags import FlagKind, Verdict
+from crowdwise.trust.wording import flag_words, joined, named, sentence, to_dict
+
+MOST_ROWS = 300
+MOST_LISTED = 100_000
+"""Annotators in the dict and in the download: a million rows would need gigabytes."""
+MOST_CELLS = 40_000
+"""Cells of confusion matrices in a page, all annotators together."""
+MOST_DRAWN = 30
+"""Classes up to which the crowd's matrix is drawn."""
+MEASURES = (
+    "votes", "accuracy", "skill", "agreement", "weight", "information", "capacity", "bias", "speed", "drift",
+    "suspicion",
+)  # fmt: skip
+
+
+def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]:
+    """A dict for each annotator, in the order described above."""
+    seen = found.inspection
+    votes, consensus = seen.votes, seen.consensus
+    columns = _columns(found)
+    measured = _measured(votes, truth)
+    names = votes.annotators.tolist()
+    # A captured consensus convicts the innocent, so its flags are not shown.
+    flags = seen.people.flags if seen.people is not None and not seen.captured else ((),) * len(names)
+    group = {name: g + 1 for g, members in enumerate(seen.groups) for name in members}
+    rank = np.array([RANK[found.verdicts[name]] for name in names])
+    order = np.lexsort((-consensus.votes_per_annotator, -columns["suspicion"], rank))
+    kinds: dict[Any, list[str]] = {}
+    for finding in found.findings:
+        for name in finding.annotators:
+            kinds.setdefault(name, []).append(str(finding.kind))
+    rows = []
+    listed = {name: plain_list(values) for name, values in columns.items()}
+    for m in order[:MOST_LISTED].tolist():
+        row: dict[str, Any] = {"annotator": str(names[m]), "verdict": found.verdicts[names[m]].value}
+        row |= {name: values[m] for name, values in listed.items()}
+        judged = row["verdict"] != Verdict.UNCLEAR  # whoever has a verdict had votes enough for it
+        row["flags"] = [flag_words(flag) for flag in flags[m] if not (judged and flag.kind is FlagKind.FEW_VOTES)]
+        row["kinds"] = kinds.get(names[m], [])
+        if names[m] in group:
+            row["group"] = group[names[m]]
+        if measured is not None:
+            row["measured"], row["measured_on"] = measured[0][m], measured[1][m]
+        rows.append(row)
+    return rows
+
+
+def _columns(found: Diagnosis) -> dict[str, Any]:
+    """The measures of all annotators; the consensus' own accuracies where nobody could be judged by the others."""
+    seen = found.inspection
+    M = seen.votes.n_annotators
+    if seen.people is None:
+        accuracy, low, high = seen.consensus.accuracy()
+        columns: dict[str, Any] = {
+            "votes": seen.consensus.votes_per_annotator, "accuracy": accuracy, "accuracy_low": low,
+            "accuracy_high": high, "suspicion": np.zeros(M),
+        }  # fmt: skip
+        return columns
+    wanted = [name for measure in MEASURES for name in (measure, f"{measure}_low", f"{measure}_high")]
+    columns = {name: seen.people.columns[name] for name in wanted if name in seen.people.columns}
+    if seen.bits is not None:
+        columns |= {name: seen.bits.columns[name] for name in ("capacity", "capacity_low", "capacity_high")}
+    columns.setdefault("capacity", np.full(M, np.nan))
+    columns["bias_class"] = np.array([str(c) for c in seen.people.columns["bias_class"].tolist()], dtype=object)
+    return columns
+
+
+def _measured(votes: Any, truth: Ints | None) -> tuple[list[Any], list[int]] | None:
+    """The share of votes that are right on items with known truth, and how many there are."""
+    if truth is None or not (truth >= 0).any():
+        return None
+    known = truth[votes.item] >= 0
+    m = votes.annotator[known]
+    n = np.bincount(m, minlength=votes.n_annotators)
+    right = np.bincount(m, weights=votes.label[known] == truth[votes.item][known], minlength=votes.n_annotators)
+    share = np.divide(right, n, out=np.full(len(n), np.nan), where=n > 0)
+    return plain_list(share), n.tolist()
+
+
+def confusions(found: Diagnosis, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The crowd's matrix and those of the first annotators, in whole percent of a row; with the expected counts."""
+    seen = found.inspection
+    classes = [str(c) for c in seen.votes.classes.tolist()]
+    if seen.evidence is None:
+        return {"classes": classes, "crowd": None, "annotators": {}, "shown": 0}
+    K = len(classes)
+    counts = seen.evidence.counts
+    crowd = counts.sum(axis=0)
+    place = {str(name): m for m, name in enumerate(seen.votes.annotators.tolist())}
+    shown = min(len(rows), MOST_ROWS, MOST_CELLS // (K * K))
+    return {
+        "classes": classes,
+        "crowd": _matrix(crowd) if K <= MOST_DRAWN else None,
+        "annotators": {row["annotator"]: _matrix(counts[place[row["annotator"]]]) for row in rows[:shown]},
+        "shown": shown,
+    }
+
+
+def _matrix(counts: Floats) -> dict[str, Any]:
+    """Rows of shares in whole percent, ``None`` in rows with less than half an item; and their expected votes."""
+    share, total = np.rint(100.0 * normalise(counts + 1e-12, axis=1)).astype(int).tolist(), counts.sum(axis=1)
+    rows = [row if n >= 0.5 else [None] * len(row) for row, n in zip(share, total, strict=True)]
+    return {"share": rows, "votes": [number(n, 1) for n in total]}
+
+
+MOST_MEMBERS, MOST_NAMED = 120, 24
+"""Members of one group that are drawn, and up to how many have their names beside them; all are listed."""
+MOST_LINKS = 400
+GAP, CLOSE, LABEL = 40.0, 14.0, 84.0
+"""The distance of two neighbours on a circle, the same without names, and the room for a name beside it."""
+
+
+def group_section(found: Diagnosis) -> dict[str, Any]:
+    """Groups with their members, links and sentences, and the layout of the drawing."""
+    seen = found.inspection
+    kinds = (FindingKind.CAMPS, FindingKind.COPIERS)
+    words = {finding.annotators: sentence(finding) for kind in kinds for finding in found.of_kind(kind)}
+    groups: list[dict[str, Any]] = []
+    for members in seen.groups:
+        names, links = [str(name) for name in members], _links(seen, members)
+        groups.append(
+            {"members": names, "sentence": words[tuple(members)], "links": links, "drawing": layout(names, links)}
+        )
+    repeated = {frozenset(group["members"]) for group in groups}
+    innocent = [
+        {
+            "members": [str(name) for name in members],
+            "sentence": f"{joined(named('annotator', m) for m in members)} depend on each other.",
+        }
+        for members in (seen.dependent.groups if seen.dependent is not None else [])
+        if not any({str(m) for m in members} <= other for other in repeated)
+    ]
+    return {
+        "groups": groups,
+        "dependent": innocent,
+        "captured": seen.captured,
+        "notes": [
+            f"{step.capitalize()}: {seen.notes[step]}"
+            for step in ("shared mistakes", "rings", "groups")
+            if step in seen.notes
+        ],
+    }
+
+
+def _links(seen: Any, members: list[Any]) -> list[dict[str, Any]]:
+    """The pairs found inside a group, the strongest first."""
+    inside = set(members)
+    pairs = [
+        (str(a), str(b), float(x))
+        for a, b, x in (seen.shared.edges if seen.shared is not None else [])
+        if a in inside and b in inside
+    ]
+    if not pairs:  # a ring: everybody with everybody
+        pairs = [(str(a), str(b), 0.5) for i, a in enumerate(members) for b in members[i + 1 :]]
+    pairs.sort(key=lambda pair: -pair[2])
+    return [{"from": a, "to": b, "strength": number(x)} for a, b, x in pairs[:MOST_LINKS]]
+
+
+def layout(members: list[str], links: list[dict[str, Any]]) -> dict[str, Any]:
+    """Width, height, nodes (name, x, y, side of the name) and links (two ends, strength) of one group's drawing."""
+    shown = members[:MOST_MEMBERS]
+    named = len(shown) <= MOST_NAMED
+    radius = max(30.0, (GAP if named else CLOSE) * len(shown) / (2.0 * np.pi))
+    wide, high = 2.0 * (radius + (LABEL if named else 12.0)), 2.0 * (radius + (26.0 if named else 12.0))
+    nodes: list[dict[str, Any]] = []
+    for i, name in enumerate(shown):
+        # Two members stand one above the other, so that names do not meet.
+        angle = 2.0 * np.pi * i / len(shown) - np.pi / 2.0
+        across, down = float(np.cos(angle)), float(np.sin(angle))
+        side = "middle" if abs(across) < 0.25 else "start" if across > 0 else "end"
+        at = {"x": round(wide / 2.0 + radius * across, 1), "y": round(high / 2.0 + radius * down, 1)}
+        nodes.append({"name": name, **at, "side": side, "below": down > 0, "named": named})
+    place = {node["name"]: node for node in nodes}
+    lines = [
+        {"x1": a["x"], "y1": a["y"], "x2": b["x"], "y2": b["y"], "strength": link["strength"]}
+        for link in links
+        if (a := place.get(link["from"])) and (b := place.get(link["to"]))
+    ]
+    return {"width": round(wide, 1), "height": round(high, 1), "nodes": nodes, "links": lines}
+
+
+SHOWN = 40
+MOST_VOTE_CLASSES = 4
+"""Classes of an item's posterior that are shown; the rest is summed up."""
+MOST_VOTERS = 12
+"""Annotators named for each label of an item."""
+LONG = 600
+"""Characters of a text that are shown."""
+
+
+def review(
+    found: Diagnosis, truth: Any = None, texts: Mapping[Any, str] | None = None,
+    images: Mapping[Any, Any] | None = None, shown: int = SHOWN,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """The items to look at first, one dict each."""
+    seen = found.inspection
+    report, votes = seen.items, seen.votes
+    if report is None:
+        order = np.argsort(seen.consensus.corrected_posterior.max(axis=1), kind="stable")[:shown]
+        why = np.full(len(order), "", dtype=object)
+    else:
+        order = report.order(suggested=True)[:shown]
+        why = report.why(order)
+    classes, people = [str(c) for c in votes.classes.tolist()], votes.annotators
+    out = []
+    for n, reason in zip(order.tolist(), why.tolist(), strict=True):
+        name = votes.items[n].item() if hasattr(votes.items[n], "item") else votes.items[n]
+        row: dict[str, Any] = {"item": str(name), "label": classes[int(seen.consensus.label_codes[n])], "why": reason}
+        if report is not None:
+            row |= {c: number(report.columns[c][n]) for c in ("right", "flip", "gain", "against")}
+        row["posterior"] = _posterior(seen.consensus.corrected_posterior[n], classes)
+        row["votes"] = _votes(votes, n, classes, people)
+        if truth is not None and truth[n] >= 0:
+            row["truth"] = classes[int(truth[n])]
+        if texts and name in texts:
+            row["text"] = shortened(texts[name], LONG)
+        if images and name in images:
+            image = thumbnail(images[name])
+            row |= {} if image is None else {"image": image}
+        out.append(row)
+    return out
+
+
+def _posterior(q: Any, classes: list[str]) -> list[dict[str, Any]]:
+    """The most probable classes, the others as one."""
+    order = np.argsort(-q, kind="stable")[:MOST_VOTE_CLASSES]
+    shown = [{"class": classes[k], "p": number(q[k])} for k in order.tolist() if q[k] >= 0.001]
+    rest = float(1.0 - q[order].sum())
+    return [*shown, {"class": None, "p": number(rest)}] if rest >= 0.005 else shown
+
+
+def _votes(votes: Any, n: int, classes: list[str], people: Any) -> list[dict[str, Any]]:
+    """Label -> how many and who, the most votes first."""
+    rows = slice(int(votes.indptr[n]), int(votes.indptr[n + 1]))
+    labels, names = votes.label[rows], people[votes.annotator[rows]]
+    count = np.bincount(labels, minlength=len(classes))
+    return [
+        {"label": classes[k], "votes": int(count[k]), "by": [str(m) for m in names[labels == k][:MOST_VOTERS].tolist()]}
+        for k in np.argsort(-count, kind="stable").tolist()
+        if count[k]
+    ]
+
+
+def item_table(found: Diagnosis) -> dict[str, list[Any]]:
+    """All items, in the order of the votes, as columns: what the download holds."""
+    seen = found.inspection
+    columns: dict[str, list[Any]] = {"item": [str(name) for name in seen.votes.items.tolist()]}
+    columns["label"] = [str(name) for name in seen.consensus.labels.tolist()]
+    if seen.items is None:
+        columns["probability"] = plain_list(seen.consensus.corrected_posterior.max(axis=1).round(3))
+        columns["votes"] = seen.consensus.votes_per_item.tolist()
+        return columns
+    given = seen.items.columns
+    for name in ("probability", "right"):
+        columns[name] = plain_list(np.round(given[name], 3))
+    columns["votes"] = given["votes"].tolist()
+    doubt = given["suggested"].tolist()
+    columns["suggested"] = ["yes" if x else "" for x in doubt]
+    columns["rank"] = [r if x else None for r, x in zip(given["rank"].tolist(), doubt, strict=True)]
+    some = np.flatnonzero(given["suggested"])
+    why = np.full(len(seen.votes), "", dtype=object)
+    why[some] = seen.items.why(some)
+    columns["why"] = why.tolist()
+    return columns
+
+
+def class_pairs(found: Diagnosis) -> list[dict[str, Any]]:
+    """Pairs of classes that are taken for each other beyond chance, the most confused first."""
+    seen = found.inspection
+    if seen.items is None:
+        return []
+    return [
+        {
+            "first": str(pair.classes[0]), "second": str(pair.classes[1]), "rate": number(pair.rate),
+            "low": number(pair.low), "high": number(pair.high), "share": number(pair.share),
+            "expected": number(pair.expected), "undecided": pair.items, "sentence": str(pair),
+        }
+        for pair in seen.items.ambiguous()
+    ]  # fmt: skip
+
+
+SIDE = 96
+"""The longest side of an image, in pixels."""
+MOST_BYTES = 30_000
+"""The largest file that is taken as it is."""
+TYPES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}
+"""What every browser shows."""
+
+
+def thumbnail(image: Any) -> str | None:
+    """A ``data:`` address for an image: a file or an array; ``None`` for a file that cannot be shown."""
+    if isinstance(image, (str, os.PathLike)):
+        return _of_file(Path(image))
+    array = np.asarray(image)
+    if array.ndim not in (2, 3) or 0 in array.shape or (array.ndim == 3 and array.shape[2] not in (1, 3)):
+        raise InputError(
+            f"An image is an array of shape {array.shape}: expected height x width, with 3 colours or none, or a file."
+        )
+    return _address(png(_bytes(array)), "png")
+
+
+def _bytes(array: Any) -> Any:
+    """0 to 255, of one or three colours, about ``SIDE`` pixels; numbers of another range are stretched to it."""
+    x = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    if x.dtype != np.uint8:
+        x = x.astype(np.float64)
+        low, high = float(np.nanmin(x)), float(np.nanmax(x))
+        x = np.nan_to_num((x - low) / max(high - low, 1e-12) * 255.0).astype(np.uint8)
+    longest = max(x.shape[:2])
+    if longest > SIDE:
+        step = -(-longest // SIDE)
+        return x[::step, ::step]
+    return x
+
+
+def png(x: Any) -> bytes:
+    """H x W or H x W x 3 bytes as a PNG file: signature, header, one compressed stream, end."""
+    height, width = x.shape[:2]
+    rows = np.ascontiguousarray(x, dtype=np.uint8).reshape(height, -1)
+    raw = np.concatenate([np.zeros((height, 1), dtype=np.uint8), rows], axis=1).tobytes()  # filter 0 on every line
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if x.ndim == 3 else 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(raw, 9)) + chunk(b"IEND", b"")
+
+
+def _of_file(path: Path) -> str | None:
+    try:
+        from PIL import Image
+    except ImportError:
+        small = path.is_file() and path.suffix.lower() in TYPES and path.stat().st_size <= MOST_BYTES
+        return _address(path.read_bytes(), TYPES[path.suffix.lower()]) if small else None
+    try:
+        with Image.open(path) as image:
+            shown = image.convert("RGB")
+            shown.thumbnail((2 * SIDE, 2 * SIDE))
+            out = io.BytesIO()
+            shown.save(out, "JPEG", quality=72)
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return None
+    return _address(out.getvalue(), "jpeg")
+
+
+def _address(data: bytes, kind: str) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
 
 BINS = 10
 
@@ -67,7 +444,8 @@ def vote_sections(
     measured = _truth(consensus, hidden)
     out = {
         "level": level, "summary": summary(found, measured), "findings": _findings(found),
-        "data": _shape(votes, consensus, true), "truth": measured, "annotators": rows,
+        "data": _shape(votes, consensus, true), "truth": measured,
+        "proof": proof(votes, consensus, known, hidden), "annotators": rows,
         "confusion": confusions(found, rows), "groups": group_section(found),
         "items": [] if found.inspection.captured else review(found, hidden, texts, images), "pairs": class_pairs(found),
         "fairness": fairness_section(found, hidden, attributes or {}, demographics) if given else None,

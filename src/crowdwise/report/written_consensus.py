@@ -15,12 +15,11 @@ import numpy as np
 from crowdwise import __version__, registry
 from crowdwise.core.dependence import accuracy_interval
 from crowdwise.data.boundary import reading
-from crowdwise.data.consensus_files import ConsensusFiles
+from crowdwise.data.vote_files import ConsensusFiles
 from crowdwise.metrics.bootstrap import Estimate
 from crowdwise.report.build import FORMAT, method_facts
-from crowdwise.report.json_values import plain_list
 from crowdwise.report.other_answers import SHOWN, measured_facts, measured_tiles, shown_table
-from crowdwise.report.section_summary import STEPS, SURE, sureness_bars
+from crowdwise.report.section_summary import STEPS, SURE, plain_list, sureness_bars
 from crowdwise.trust.annotators import less_accurate
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted, figure, joined, named, percent
 
@@ -51,7 +50,7 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
     Figures against the truth are those that were stored with it, where there are any.
 
     >>> import crowdwise as cw, tempfile
-    >>> from crowdwise.data.consensus_files import find_consensus
+    >>> from crowdwise.data.vote_files import find_consensus
     >>> folder = tempfile.mkdtemp()
     >>> crowd = cw.simulate.one_coin(200, n_annotators=10, votes_per_item=4, random_state=0)
     >>> crowd.votes.with_truth(None).to_frame("polars").write_parquet(f"{folder}/votes.parquet")
@@ -79,7 +78,8 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
         measured = {name: Estimate.of(stored) for name, stored in files.about.get("measured", {}).items()}
     figures = measured_tiles(measured)
     figures.append(("Items", f"{total:,}", ""))
-    right, low, high = (percent(x) for x in accuracy_interval(counts["mean"], 0, 0.95))
+    copied = bool(files.about.get("dependence", {}).get("copied", False))
+    right, low, high = (percent(x) for x in accuracy_interval(counts["mean"], 0, 0.95, copied))
     figures.append(("Expected to be right", f"{right}, {low} to {high}", "95 % interval, as wide as crowds differ"))
     if columns:
         figures.append(("Annotators", f"{len(columns['annotator']):,}", ""))

@@ -1,7 +1,7 @@
 """Simulated crowds with known truth and known annotators, to measure methods with.
 
 Every scenario is a function ``f(n_items, *, ..., random_state)``; those that give votes are listed in
-:data:`SCENARIOS`, which the command line reads.
+:data:`SCENARIOS`. ``crowdwise simulate`` offers those that the records of answer types name.
 
 >>> from crowdwise import simulate
 >>> crowd = simulate.one_coin(100, n_annotators=5, votes_per_item=3, random_state=0)
@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crowdwise.simulate.assignment import assign, regular_assignment
+from crowdwise.simulate.box_crowds import boxes
 from crowdwise.simulate.comparison_crowds import SimulatedComparisons, SimulatedRankings, comparisons, rankings
-from crowdwise.simulate.crowds import FittedCrowd, Simulated
+from crowdwise.simulate.crowds import FittedCrowd, Simulated, assign, regular_assignment
 from crowdwise.simulate.graph_crowds import graph
 from crowdwise.simulate.label_set_crowds import SimulatedLabelSets, label_sets
 from crowdwise.simulate.machines import machine_annotators
+from crowdwise.simulate.mask_crowds import masks
 from crowdwise.simulate.rating_crowds import SimulatedRatings, ordinal, ratings
 from crowdwise.simulate.similarity_crowds import SimulatedSimilarities, similarities
+from crowdwise.simulate.span_crowds import spans
 from crowdwise.simulate.tag_crowds import SimulatedTags, bio_tags, tag_chain
+from crowdwise.simulate.text_crowds import texts
 from crowdwise.simulate.vote_crowds import (
     colluders,
     difficulty,
@@ -43,11 +46,11 @@ from crowdwise.simulate.vote_crowds import (
 
 __all__ = [
     "SCENARIOS", "FittedCrowd", "Simulated", "SimulatedComparisons", "SimulatedLabelSets", "SimulatedRankings",
-    "SimulatedRatings", "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "colluders", "comparisons",
-    "difficulty", "dirichlet", "four_annotators", "graph", "groups", "hammer_spammer", "label_sets", "machine",
-    "machine_annotators", "max_mig", "misleading", "one_coin", "one_reliable", "ordinal", "outliers",
-    "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment", "similarities", "tag_chain", "two_coin",
-    "write_large",
+    "SimulatedRatings", "SimulatedSimilarities", "SimulatedTags", "assign", "bio_tags", "boxes", "colluders",
+    "comparisons", "difficulty", "dirichlet", "four_annotators", "graph", "groups", "hammer_spammer", "label_sets",
+    "machine", "machine_annotators", "masks", "max_mig", "misleading", "one_coin", "one_reliable", "ordinal",
+    "outliers", "pairwise_flipper", "rankings", "ratings", "regular", "regular_assignment", "similarities", "spans",
+    "tag_chain", "texts", "two_coin", "write_large",
 ]  # fmt: skip
 
 SCENARIOS: dict[str, Callable[..., Simulated]] = {

@@ -5,11 +5,13 @@ True scores are Normal(0, ``spread``), centred; two equal items tie with probabi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.frames import make_frame
 from crowdwise.data.rankings import Rankings
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
@@ -28,6 +30,10 @@ class SimulatedComparisons(SimulatedAnswers[Comparisons]):
     def comparisons(self) -> Comparisons:
         """The table."""
         return self.answers
+
+    def _truths(self) -> Any:
+        scores = self.scores
+        return make_frame({"item": self.answers.items, "score": scores}, "polars") if scores.ndim == 1 else None
 
     def tau(self, ranking: Any) -> float:
         """Kendall's tau between the true scores (of the largest group) and those found."""
@@ -51,12 +57,14 @@ class SimulatedRankings(SimulatedAnswers[Rankings]):
 def comparisons(
     n_items: int = 20, *, n_annotators: int = 10, n_comparisons: int = 1000, spread: float = 1.0,
     spammers: float = 0.0, reversed_: float = 0.0, honest: float | tuple[float, float] = 1.0, position: float = 0.0,
-    position_spread: float = 0.0, tie: float | None = None, n_groups: int = 1, random_state: RandomState = 0,
+    position_spread: float = 0.0, slopes: Sequence[float] | None = None, tie: float | None = None, n_groups: int = 1,
+    random_state: RandomState = 0,
 ) -> SimulatedComparisons:  # fmt: skip
     """Pairs drawn at random, compared by annotators drawn at random.
 
     A share ``spammers`` of the annotators answers by chance (reliability 1/2), a share ``reversed_`` the other way
     round (1 - ``honest``), the others have the reliability ``honest``, or one drawn from Beta(a, b) for a pair (a, b).
+    ``slopes`` multiply the differences of scores, one for each annotator.
     ``tie`` is the log of Davidson's nu; without it nobody ties. Annotators are dealt to ``n_groups`` groups with scores
     of their own.
     """
@@ -82,7 +90,10 @@ def comparisons(
     left = rng.integers(0, N, S)
     right = (left + rng.integers(1, N, S)) % N
     who = rng.integers(0, M, S)
-    z = scores[group[who], left] - scores[group[who], right] + bias[who]
+    slope = np.ones(M) if slopes is None else np.asarray(slopes, dtype=np.float64)
+    if slope.shape != (M,):
+        raise ParameterError(f"slopes={slopes!r}: expected {M} numbers, one for each annotator.")
+    z = slope[who] * (scores[group[who], left] - scores[group[who], right]) + bias[who]
     logit = np.stack([z / 2.0, -z / 2.0, np.full(S, -np.inf if tie is None else tie)], axis=1)
     p = np.exp(logit - logit.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)

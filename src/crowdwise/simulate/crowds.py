@@ -1,8 +1,7 @@
 """What every simulated crowd shares: the crowd itself, its steps, and the checks of what was asked for.
 
 A scenario (:mod:`crowdwise.simulate`) checks its parameters, draws the truth, lets each annotator answer from a
-table of probabilities (:func:`answer`), and hands all of it to :func:`collect`. Letters as in the scenarios.
-"""
+table of probabilities (:func:`answer`), and hands all of it to :func:`collect`. Letters as in the scenarios."""
 
 from __future__ import annotations
 
@@ -12,17 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data.encoding import Codes
 from crowdwise.data.folders import replacing
-from crowdwise.data.frames import make_frame
 from crowdwise.data.table import Table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, suggestion
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[Any]
@@ -65,6 +66,46 @@ class SimulatedAnswers(Generic[T]):
             raise InputError("These answers have no truth: a simulated crowd is made with the truth of every item.")
         return truth
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write a dataset folder that every command reads: all of it, or nothing.
+
+        Answers go to ``labels.csv``, what is true of items to ``truth.csv``, numbers to ``parameters.npz``, names to
+        ``meta.json`` (rows of ``confusion`` follow its ``annotators``, columns its ``classes``). A folder that holds
+        anything is never touched.
+        """
+        with replacing(folder, "simulated crowd", manifest=False) as work:
+            _write(self.answers.with_truth(None).to_frame("polars"), work / "labels")
+            truth = self._truths()
+            if truth is not None:
+                one = truth.width == 2  # an item and what is true of it
+                _write(truth.rename({truth.columns[-1]: "truth"}) if one else truth, work / "truth")
+            arrays = {name: np.asarray(value) for name, value in self.parameters.items()}
+            short = {n: a for n, a in arrays.items() if a.dtype.kind == "U" or (a.ndim == 0 and a.dtype.kind in "biuf")}
+            numbers = {n: a for n, a in arrays.items() if a.dtype.kind in "biuf"}
+            np.savez_compressed(work / "parameters.npz", allow_pickle=False, **numbers)
+            if self.features:
+                np.savez_compressed(work / "features.npz", allow_pickle=False, **self.features)
+            about = {"name": self.name, "source": "simulated by crowdwise", "items": len(self.answers)}
+            about |= {"annotators": self.answers.annotators.tolist(), **self._described()}
+            about["parameters"] = {name: array.tolist() for name, array in short.items()}
+            (work / "meta.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+    def _truths(self) -> Any:
+        """What is true of each item, as a table; ``None`` where the answers have no such truth."""
+        return self.answers.truth_frame()
+
+    def _described(self) -> dict[str, Any]:
+        """What ``meta.json`` says of the answers."""
+        return {"answer_type": self.answers.answer_type, "answers": self.answers.n_answers}
+
+
+def _write(table: pl.DataFrame, place: Path) -> None:
+    """A table as CSV; as JSON lines where its cells are lists."""
+    if any(dtype.is_nested() for dtype in table.dtypes):
+        table.write_ndjson(place.with_suffix(".jsonl"))
+    else:
+        table.write_csv(place.with_suffix(".csv"))
+
 
 def known(name: str, doc: str) -> Any:
     """An attribute that is one of the parameters."""
@@ -80,31 +121,8 @@ class Simulated(SimulatedAnswers[Votes]):
         """The votes, with the true class (code) of every item."""
         return self.answers
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a dataset folder that :func:`crowdwise.data.dataset.read_dataset` reads: all of it, or nothing.
-
-        Numbers go to ``parameters.npz``, names to ``meta.json`` (rows of ``confusion`` follow its
-        ``annotators``, columns its ``classes``). A folder that holds anything is never touched.
-        """
-        with replacing(folder, "simulated crowd", manifest=False) as work:
-            self._write(work)
-
-    def _write(self, folder: Path) -> None:
-        votes = self.votes
-        votes.with_truth(None).to_frame("polars").write_csv(folder / "labels.csv")
-        make_frame({"item": votes.items, "truth": votes.classes[self.truth]}, "polars").write_csv(folder / "truth.csv")
-        arrays = {name: np.asarray(value) for name, value in self.parameters.items()}
-        short = {n: a for n, a in arrays.items() if a.dtype.kind == "U" or (a.ndim == 0 and a.dtype.kind in "biuf")}
-        numbers = {n: a for n, a in arrays.items() if a.dtype.kind in "biuf"}
-        np.savez_compressed(folder / "parameters.npz", allow_pickle=False, **numbers)
-        if self.features:
-            np.savez_compressed(folder / "features.npz", allow_pickle=False, **self.features)
-        meta = {
-            "name": self.name, "source": "simulated by crowdwise", "items": len(votes), "votes": votes.n_votes,
-            "annotators": votes.annotators.tolist(), "classes": votes.classes.tolist(),
-            "parameters": {name: array.tolist() for name, array in short.items()},
-        }  # fmt: skip
-        (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+    def _described(self) -> dict[str, Any]:
+        return {"votes": self.votes.n_votes, "classes": self.votes.classes.tolist()}
 
 
 def begin(
@@ -292,3 +310,104 @@ class FittedCrowd:
             item, who, answer(self.confusion, who, truth[item], rng), items=np.arange(N),
             annotators=np.arange(M), classes=list(self.classes), truth=truth,
         )  # fmt: skip
+
+
+def assign(
+    n_items: int, n_annotators: int, votes_per_item: VotesPerItem = None, *, random_state: RandomState = 0
+) -> tuple[Codes, Codes]:
+    """The (item, annotator) pairs that get a vote, sorted.
+
+    Parameters
+    ----------
+    votes_per_item
+        ``None``: everybody labels everything. An integer: that many distinct annotators for each item,
+        at random. A fraction between 0 and 1: each pair is kept with that probability; an item that
+        would be left alone gets one annotator.
+    """
+    check_counts(n_items=n_items, n_annotators=n_annotators)
+    rng, N, M = as_generator(random_state), n_items, n_annotators
+    if votes_per_item is None:
+        return np.repeat(np.arange(N, dtype=np.int32), M), np.tile(np.arange(M, dtype=np.int32), N)
+    if is_integer(votes_per_item) and 1 <= votes_per_item <= M:
+        r = int(votes_per_item)
+        return np.repeat(np.arange(N, dtype=np.int32), r), _distinct(N, M, r, rng).ravel()
+    if is_number(votes_per_item) and 0 < votes_per_item < 1:
+        return _keep(N, M, float(votes_per_item), rng)
+    raise ParameterError(
+        f"votes_per_item={votes_per_item!r}: expected None (everybody labels everything), "
+        f"an integer from 1 to the {M} annotators, or a fraction between 0 and 1 (the chance that a pair is kept)."
+    )
+
+
+def _distinct(N: int, M: int, r: int, rng: Rng) -> Codes:
+    """N x r: r distinct annotators for each item, sorted (Floyd's sampling without replacement, all items at once)."""
+    chosen = np.empty((N, r), dtype=np.int32)
+    for i in range(r):
+        last = M - r + i
+        draw = rng.integers(last + 1, size=N, dtype=np.int32)
+        taken = (chosen[:, :i] == draw[:, None]).any(axis=1)
+        chosen[:, i] = np.where(taken, last, draw)
+    chosen.sort(axis=1)
+    return chosen
+
+
+def _keep(N: int, M: int, p: float, rng: Rng) -> tuple[Codes, Codes]:
+    """Each pair with probability p: the gaps between kept pairs are geometric, so only these are drawn."""
+    total = N * M
+    expected = int(total * p + 6 * np.sqrt(total * p) + 16)
+    cell = np.empty(0, dtype=np.int64)
+    while len(cell) == 0 or cell[-1] < total:
+        gaps = np.minimum(rng.geometric(p, size=expected), total + 1)
+        cell = np.concatenate([cell, (cell[-1] if len(cell) else -1) + np.cumsum(gaps)])
+    cell = cell[cell < total]
+    alone = np.flatnonzero(np.bincount(cell // M, minlength=N) == 0)
+    cell = np.sort(np.concatenate([cell, alone * M + rng.integers(M, size=len(alone))]))
+    return (cell // M).astype(np.int32), (cell % M).astype(np.int32)
+
+
+def regular_assignment(
+    n_items: int, n_annotators: int, l: int, r: int, *, random_state: RandomState = 0  # noqa: E741
+) -> tuple[Codes, Codes]:  # fmt: skip
+    """A random (l, r)-regular assignment: l annotators for every item, r items for every annotator, no pair twice.
+
+    Ends of edges are matched at random (the configuration model), then pairs that came up twice swap
+    annotators with random other pairs until none is left.
+    """
+    check_counts(n_items=n_items, n_annotators=n_annotators, l=l, r=r)
+    N, M, rng = n_items, n_annotators, as_generator(random_state)
+    if N * l != M * r:
+        raise ParameterError(
+            f"No (l={l}, r={r})-regular assignment of {N} items to {M} annotators: "
+            f"expected {N} x {l} = {N * l} to equal {M} x {r} = {M * r}."
+        )
+    if l > M:
+        raise ParameterError(f"l={l}: an item cannot have more than the {M} different annotators.")
+    if 2 * l > M:  # nearly complete: choose who does not label what
+        kept = np.ones((N, M), dtype=bool)
+        if l < M:
+            kept[regular_assignment(N, M, M - l, N - r, random_state=rng)] = False
+        item, annotator = np.nonzero(kept)
+        return item.astype(np.int32), annotator.astype(np.int32)
+    item = np.repeat(np.arange(N, dtype=np.int64), l)
+    annotator = rng.permutation(np.repeat(np.arange(M, dtype=np.int64), r))
+    cell = np.sort(_part_doubles(item, annotator, M, rng))
+    return (cell // M).astype(np.int32), (cell % M).astype(np.int32)
+
+
+def _part_doubles(item: Ints, annotator: Ints, M: int, rng: Rng) -> Ints:
+    """The cells ``item * M + annotator`` after double pairs have swapped annotators. With l <= M / 2 a swap that helps
+    always exists."""
+    while True:
+        cell = item * M + annotator
+        order = np.argsort(cell, kind="stable")
+        ranked = cell[order]
+        double = order[1:][ranked[1:] == ranked[:-1]]
+        if len(double) == 0:
+            return cell
+        partner, first = np.unique(rng.integers(len(cell), size=len(double)), return_index=True)
+        double = double[first]
+        wanted = np.stack([item[double] * M + annotator[partner], item[partner] * M + annotator[double]])
+        at = np.minimum(np.searchsorted(ranked, wanted), len(ranked) - 1)
+        free = (ranked[at] != wanted).all(axis=0) & ~np.isin(partner, double)
+        a, b = double[free], partner[free]
+        annotator[a], annotator[b] = annotator[b], annotator[a]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from crowdwise.simulate import crowds
-from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import Ints, Prior, RandomState, Rng, Simulated, VotesPerItem
+from crowdwise.simulate.crowds import Ints, Prior, RandomState, Rng, Simulated, VotesPerItem, assign
 
 
 def graph(

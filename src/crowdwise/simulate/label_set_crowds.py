@@ -6,8 +6,7 @@ import numpy as np
 
 from crowdwise.data.label_sets import LabelSets
 from crowdwise.simulate import crowds
-from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import RandomState, SimulatedAnswers, VotesPerItem
+from crowdwise.simulate.crowds import RandomState, SimulatedAnswers, VotesPerItem, assign
 
 
 class SimulatedLabelSets(SimulatedAnswers[LabelSets]):

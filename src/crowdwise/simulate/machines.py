@@ -18,8 +18,7 @@ import numpy.typing as npt
 from crowdwise.data.encoding import Codes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.simulate import crowds
-from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import Array, RandomState, Rng, Simulated, VotesPerItem
+from crowdwise.simulate.crowds import Array, RandomState, Rng, Simulated, VotesPerItem, assign
 
 KINDS = ("logistic", "knn-3", "svm-linear", "tree", "mlp", "svm-rbf", "knn-5", "naive-bayes", "svm-poly", "knn-7")
 """The classifiers, in the order in which annotators take them (and from the start again)."""

@@ -15,8 +15,7 @@ import numpy as np
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
-from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import Array, Prior, RandomState, Simulated, SimulatedAnswers, VotesPerItem
+from crowdwise.simulate.crowds import Array, Prior, RandomState, Simulated, SimulatedAnswers, VotesPerItem, assign
 
 
 class SimulatedRatings(SimulatedAnswers[Ratings]):

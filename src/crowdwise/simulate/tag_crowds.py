@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from crowdwise.data.encoding import Codes
-from crowdwise.data.tag_schemes import find_spans
-from crowdwise.data.tags import Tags
+from crowdwise.data.tags import Tags, find_spans
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
-from crowdwise.simulate.assignment import assign
-from crowdwise.simulate.crowds import Array, Ints, RandomState, Rng, SimulatedAnswers, VotesPerItem
+from crowdwise.simulate.crowds import Array, Ints, RandomState, Rng, SimulatedAnswers, VotesPerItem, assign
 
 
 class SimulatedTags(SimulatedAnswers[Tags]):

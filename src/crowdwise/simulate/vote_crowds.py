@@ -18,8 +18,17 @@ import numpy as np
 from crowdwise.data.folders import replacing
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds, vote_crowds
-from crowdwise.simulate.assignment import assign, regular_assignment
-from crowdwise.simulate.crowds import Array, Prior, RandomState, Rng, Simulated, Truth, VotesPerItem
+from crowdwise.simulate.crowds import (
+    Array,
+    Prior,
+    RandomState,
+    Rng,
+    Simulated,
+    Truth,
+    VotesPerItem,
+    assign,
+    regular_assignment,
+)
 from crowdwise.simulate.machines import machine_annotators
 
 

@@ -12,8 +12,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
-from crowdwise.data.blocks import ROWS
 from crowdwise.data.boundary import guarded
+from crowdwise.data.packing import BLOCK_ROWS
 from crowdwise.errors import ParameterError
 from crowdwise.spark.spark_parts import pack_parts
 from crowdwise.spark.spark_result import SparkConsensus
@@ -32,7 +32,7 @@ def aggregate(
     df: Any, method: str | None = None, *, item: str | None = None, annotator: str | None = None,
     label: str | None = None, gold: Any = None, weight: str | None = None, classes: Sequence[Any] | None = None,
     on_duplicate: str = "error", on_missing: str = "error", normalise_labels: bool = False, staging: str | None = None,
-    tasks: int | None = None, rows_per_block: int = ROWS, callback: Callback | None = None, **params: Any,
+    tasks: int | None = None, rows_per_block: int = BLOCK_ROWS, callback: Callback | None = None, **params: Any,
 ) -> SparkConsensus:  # fmt: skip
     """The consensus of votes in a Spark table: one row per vote.
 

@@ -28,9 +28,9 @@ import numpy as np
 from crowdwise.core.em import Params, Stats
 from crowdwise.core.numerics import Floats
 from crowdwise.core.vote_parts import VotePart, VoteParts
-from crowdwise.data.blocks import KnownClasses, Repeated, packed, unpacked
 from crowdwise.data.boundary import reason
 from crowdwise.data.encoding import Vocabulary
+from crowdwise.data.packing import KnownClasses, Repeated, packed, unpacked
 from crowdwise.errors import CrowdwiseError, ExtraError, InputError, ParameterError, ReadError
 from crowdwise.spark.spark_table import BLOCK, CodedNames, SparkTable, as_batch, packed_blocks, to_polars
 

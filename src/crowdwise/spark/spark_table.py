@@ -2,7 +2,7 @@
 
 1. One pass counts rows by annotator, with empty cells and numbers that are no names; another lists the labels.
 2. Names of annotators and labels are replaced by codes (a broadcast join).
-3. Rows are shuffled by item, and each partition becomes one row with the bytes of its votes (:mod:`data.blocks`).
+3. Rows are shuffled by item, and each partition becomes one row with the bytes of its votes (:mod:`data.packing`).
 
 Only the DataFrame interface is used, with expressions as text: it is the same in Spark and in Spark Connect.
 """
@@ -18,9 +18,8 @@ import numpy as np
 
 from crowdwise.data import columns, encoding
 from crowdwise.data.assemble import MAX_WEIGHT
-from crowdwise.data.blocks import KnownClasses, Repeated, packed
 from crowdwise.data.encoding import Codes, Vocabulary
-from crowdwise.data.packing import names_of
+from crowdwise.data.packing import KnownClasses, Repeated, names_of, packed
 from crowdwise.data.votes import Votes
 from crowdwise.errors import (
     ColumnError,
