@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import tomllib
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 from crowdwise import registry
@@ -71,7 +71,8 @@ def tool_section(key: str) -> str:
 
 def parts(key: str) -> list[tuple[str, str]]:
     """The table in the docstring of an importer."""
-    text = import_module(f"crowdwise.importers.{registry.IMPORTERS[key].module}").__doc__ or ""
+    entry = registry.IMPORTERS[key]
+    text = f"{inspect.getdoc(entry.load('read'))}\n{inspect.getdoc(inspect.getmodule(entry.load('read')))}"
     found = re.findall(r"^=+ +=+\n(.*?)^=+ +=+$", text, re.MULTILINE | re.DOTALL)
     rows: list[tuple[str, str]] = []
     for line in found[0].splitlines() if found else ():

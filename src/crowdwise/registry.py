@@ -191,32 +191,32 @@ class Importer(NamedTuple):
     title: str
 
     def load(self, function: str) -> Any:
-        """``recognises`` or ``read`` of its module."""
-        return load(f"importers.{self.module}:{function}")
+        """``recognises`` or ``read``, as its module has it for this tool."""
+        return load(f"importers.{self.module}:{function}_{self.key.replace('-', '_')}")
 
 
 _IMPORTERS = (
     Importer("label-studio", "label_studio", "Label Studio"),
-    Importer("prodigy", "prodigy", "Prodigy"),
-    Importer("doccano", "doccano", "doccano"),
-    Importer("argilla", "argilla", "Argilla"),
-    Importer("mturk", "mturk", "Mechanical Turk"),
-    Importer("toloka", "toloka", "Toloka"),
-    Importer("appen", "appen", "Appen (Figure Eight)"),
-    Importer("labelbox", "labelbox", "Labelbox"),
-    Importer("cvat", "cvat", "CVAT"),
-    Importer("superannotate", "superannotate", "SuperAnnotate"),
-    Importer("sagemaker", "sagemaker", "SageMaker Ground Truth"),
-    Importer("arena", "arena", "Chatbot Arena, MT-bench"),
+    Importer("prodigy", "text_tools", "Prodigy"),
+    Importer("doccano", "text_tools", "doccano"),
+    Importer("argilla", "text_tools", "Argilla"),
+    Importer("mturk", "crowd_platforms", "Mechanical Turk"),
+    Importer("toloka", "crowd_platforms", "Toloka"),
+    Importer("appen", "crowd_platforms", "Appen (Figure Eight)"),
+    Importer("labelbox", "image_tools", "Labelbox"),
+    Importer("cvat", "image_tools", "CVAT"),
+    Importer("superannotate", "image_tools", "SuperAnnotate"),
+    Importer("sagemaker", "crowd_platforms", "SageMaker Ground Truth"),
+    Importer("arena", "evaluations", "Chatbot Arena, MT-bench"),
     Importer("evaluations", "evaluations", "AlpacaEval, Arena-Hard, Inspect, promptfoo, DeepEval, Langfuse"),
-    Importer("qualtrics", "qualtrics", "Qualtrics, Prolific"),
-    Importer("zooniverse", "zooniverse", "Zooniverse"),
-    Importer("brat", "brat", "brat"),
-    Importer("webanno", "webanno", "INCEpTION, WebAnno"),
-    Importer("scale", "scale", "Scale"),
-    Importer("vindr", "vindr", "VinDr"),
-    Importer("coco", "coco", "COCO with annotators"),
-    Importer("lidc", "lidc", "LIDC"),
+    Importer("qualtrics", "crowd_platforms", "Qualtrics, Prolific"),
+    Importer("zooniverse", "crowd_platforms", "Zooniverse"),
+    Importer("brat", "text_tools", "brat"),
+    Importer("webanno", "text_tools", "INCEpTION, WebAnno"),
+    Importer("scale", "crowd_platforms", "Scale"),
+    Importer("vindr", "image_tools", "VinDr"),
+    Importer("coco", "image_tools", "COCO with annotators"),
+    Importer("lidc", "image_tools", "LIDC"),
     Importer("huggingface", "list_columns", "Hugging Face datasets"),
 )
 IMPORTERS: dict[str, Importer] = {entry.key: entry for entry in _IMPORTERS}

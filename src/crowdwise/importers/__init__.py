@@ -1,4 +1,4 @@
-"""Exports of annotation tools: one file per tool, each with ``recognises`` (by content, not by name) and ``read``.
+"""Exports of annotation tools: each tool has ``recognises_TOOL`` (by content, not by name) and ``read_TOOL``.
 
-To add a tool: write its file here and add its line to ``crowdwise.registry``.
+To add a tool: write the two where similar tools are and add its line to ``crowdwise.registry``.
 """

@@ -1,26 +1,11 @@
-"""Logs of evaluations of language models: verdicts of judges and scorers, as JSON or JSON lines.
-
-=======================  ==================================================================================
-AlpacaEval               ``generator_1`` (left), ``generator_2`` (right), ``annotator``, ``preference`` 1 to 2
-Arena-Hard               ``model`` and ``baseline`` in two ``games``, ``judge``, ``score`` A>>B ... B>>A
-Inspect                  ``samples`` with ``scores`` by scorer; ``eval.model``
-promptfoo                ``results.results`` with ``gradingResult`` by assertion; ``provider``
-DeepEval                 ``testCases`` with ``metricsData`` by metric and ``evaluationModel``
-lm-evaluation-harness    lines with ``doc_id`` and a number for each metric
-Langfuse                 scores with ``traceId``, ``name``, ``value``, ``source`` and ``authorUserId``
-item                     the model and the sample (``gpt-4 | 12``); of the first two the models
-annotator                the judge, scorer, assertion, metric or author
-left out                 verdicts that were not given or could not be read
-=======================  ==================================================================================
-
-C and I of Inspect, success and pass are the classes ``pass`` and ``fail``; other values are classes or ratings.
-"""
+"""Verdicts on language models: logs of evaluations, and of Chatbot Arena and MT-bench."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from crowdwise.data.source import EVERYONE
 from crowdwise.importers.collect import Collector
 from crowdwise.importers.export_files import ExportFiles, Peek
 
@@ -31,13 +16,29 @@ GAMES = {"A>>B": "left", "A>B": "left", "A=B": "tie", "B=A": "tie", "B>A": "righ
 HARNESS = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps"}
 
 
-def recognises(peek: Peek) -> bool:
+def recognises_evaluations(peek: Peek) -> bool:
     """Keys that only such logs have."""
     return _kind(peek.first) != "" or _kind(peek.whole("eval", "results", "testCases")) != ""
 
 
-def read(files: ExportFiles, into: Collector) -> None:
-    """Read one verdict after the other."""
+def read_evaluations(files: ExportFiles, into: Collector) -> None:
+    """Logs of evaluations of language models: verdicts of judges and scorers, as JSON or JSON lines.
+
+    =======================  ==================================================================================
+    AlpacaEval               ``generator_1`` (left), ``generator_2`` (right), ``annotator``, ``preference`` 1 to 2
+    Arena-Hard               ``model`` and ``baseline`` in two ``games``, ``judge``, ``score`` A>>B ... B>>A
+    Inspect                  ``samples`` with ``scores`` by scorer; ``eval.model``
+    promptfoo                ``results.results`` with ``gradingResult`` by assertion; ``provider``
+    DeepEval                 ``testCases`` with ``metricsData`` by metric and ``evaluationModel``
+    lm-evaluation-harness    lines with ``doc_id`` and a number for each metric
+    Langfuse                 scores with ``traceId``, ``name``, ``value``, ``source`` and ``authorUserId``
+    item                     the model and the sample (``gpt-4 | 12``); of the first two the models
+    annotator                the judge, scorer, assertion, metric or author
+    left out                 verdicts that were not given or could not be read
+    =======================  ==================================================================================
+
+    C and I of Inspect, success and pass are the classes ``pass`` and ``fail``; other values are classes or ratings.
+    """
     for record in files.objects(files.names[0]):
         kind = _kind(record)
         if kind:
@@ -167,3 +168,43 @@ READERS = {
     "alpaca-eval": _alpaca, "arena-hard": _hard, "inspect": _inspect, "promptfoo": _promptfoo, "deepeval": _deepeval,
     "harness": _harness, "langfuse": _langfuse,
 }  # fmt: skip
+
+
+SIDES = {"model_a": "left", "model_b": "right"}
+
+
+def recognises_arena(peek: Peek) -> bool:
+    """Two models, a winner, and their conversations."""
+    return {"model_a", "model_b", "winner", "conversation_a", "conversation_b"} <= set(peek.first)
+
+
+def read_arena(files: ExportFiles, into: Collector) -> None:
+    """Chatbot Arena and MT-bench: battles of two models, as JSON or JSON lines.
+
+    =============  ==============================================================================================
+    items          ``model_a`` (left) and ``model_b`` (right)
+    compared on    ``question_id`` (and ``turn``), else ``id``
+    annotator      ``judge``, else ``evaluation_session_id`` (which is no lasting user)
+    outcome        ``winner``: model_a, model_b, tie, tie (bothbad), both_bad
+    time           ``tstamp``, ``timestamp``
+    left out       battles that were not anonymous
+    =============  ==============================================================================================
+    """
+    for row in files.objects(files.names[0]):
+        winner = str(row.get("winner"))
+        if row.get("anony") is False:
+            into.leave_out("not anonymous")
+            continue
+        side = SIDES.get(winner, "tie" if winner.startswith("tie") or winner == "both_bad" else "")
+        if not side:
+            into.leave_out("without a winner")
+            continue
+        into.pair(
+            "winner", _on(row), row.get("judge") or row.get("evaluation_session_id") or EVERYONE, row.get("model_a"),
+            row.get("model_b"), side, row.get("tstamp", row.get("timestamp")),
+        )  # fmt: skip
+
+
+def _on(row: dict[str, Any]) -> Any:
+    question, turn = row.get("question_id", row.get("id")), row.get("turn")
+    return f"{question}, turn {turn}" if isinstance(turn, int) and turn > 1 else question

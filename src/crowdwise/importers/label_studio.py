@@ -42,7 +42,7 @@ ONE_OF_TWO = re.compile(r"^(.*?)[ _-]?(1|a|left)$", re.IGNORECASE)
 OTHER = {"1": "2", "a": "b", "A": "B", "left": "right", "Left": "Right"}
 
 
-def recognises(peek: Peek) -> bool:
+def recognises_label_studio(peek: Peek) -> bool:
     """Tasks with annotations whose results have a ``from_name``; or the columns that a flat export adds."""
     if set(peek.columns) >= FLAT:
         return True
@@ -59,7 +59,7 @@ def recognises(peek: Peek) -> bool:
     return not made or (isinstance(made[0], dict) and "result" in made[0])
 
 
-def read(files: ExportFiles, into: Collector) -> None:
+def read_label_studio(files: ExportFiles, into: Collector) -> None:
     """Read tasks with annotations, or rows of a flat export."""
     peek = Peek(files)
     if peek.columns or set(peek.first) >= FLAT:

@@ -28,14 +28,14 @@ LOOK = 200
 """Rows by which columns are told apart."""
 
 
-def recognises(peek: Peek) -> bool:
+def recognises_huggingface(peek: Peek) -> bool:
     """Rows with a list of annotators beside a list of labels. (Lists of objects are ordinary JSON, read elsewhere.)"""
     first = peek.first
     who = _annotators(first)
     return who is not None and any(name != who and _as_long(first, name, who) for name in first)
 
 
-def read(files: ExportFiles, into: Collector) -> None:
+def read_huggingface(files: ExportFiles, into: Collector) -> None:
     """Read one row after the other."""
     name = files.names[0]
     head = list(islice(files.objects(name), LOOK))

@@ -1,0 +1,448 @@
+"""Exports of crowdsourcing and survey platforms.
+
+Each has ``recognises_TOOL`` and ``read_TOOL``, whose docstring says where things are in the export.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from crowdwise.data.columns import nearly_distinct
+from crowdwise.importers.collect import Collector, seconds
+from crowdwise.importers.export_files import ExportFiles, Peek
+
+MTURK_NEEDED = {"HITId", "AssignmentId", "WorkerId", "AssignmentStatus"}
+TASK_ANSWERS = "Answer.taskAnswers"
+
+
+def recognises_mturk(peek: Peek) -> bool:
+    """The columns of a batch."""
+    return set(peek.columns) >= MTURK_NEEDED and any(name.startswith("Answer.") for name in peek.columns)
+
+
+def read_mturk(files: ExportFiles, into: Collector) -> None:
+    """Amazon Mechanical Turk: batch results, with plain answers or the JSON of crowd-form.
+
+    =============  ==============================================================================================
+    item           ``Input.id`` (or the only ``Input`` column, or all of them), else ``HITId``
+    annotator      ``WorkerId``
+    question       ``Answer.*``, without ``.label``; fields of ``Answer.taskAnswers``
+    time           ``SubmitTime``
+    duration       ``WorkTimeInSeconds``
+    left out       rejected assignments
+    =============  ==============================================================================================
+    """
+    table = files.rows(files.names[0])
+    inputs = [name for name in table.columns if name.startswith("Input.")]
+    ids = [name for name in inputs if name.lower() in ("input.id", "input.item", "input.item_id", "input.task_id")]
+    keys = ids[:1] or inputs
+    for row in table:
+        item = " | ".join(str(row[name]) for name in keys) if keys else row["HITId"]
+        into.about_item(item, **{name.removeprefix("Input."): row[name] for name in inputs if name not in ids})
+        if str(row["AssignmentStatus"]).lower() == "rejected":
+            into.leave_out("rejected")
+            continue
+        when = {"time": row.get("SubmitTime"), "duration": row.get("WorkTimeInSeconds")}
+        for question, value in _answers(row):
+            if value in (None, "", []):
+                into.leave_out("without an answer")
+            else:
+                into.choices(question, item, row["WorkerId"], value if isinstance(value, list) else [value], **when)
+
+
+def _answers(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Questions and answers of an assignment; boxes that are ticked or not become what is ticked."""
+    given = {name.removeprefix("Answer."): value for name, value in row.items() if name.startswith("Answer.")}
+    forms = given.pop(TASK_ANSWERS.removeprefix("Answer."), None)
+    if forms:
+        given |= _form(forms)
+    ticked: dict[str, list[str]] = {}
+    for name, value in given.items():
+        question, dot, option = name.rpartition(".")
+        if dot and option != "label" and str(value).lower() in ("true", "false", "none"):
+            chosen = ticked.setdefault(question, [])
+            chosen += [option] if str(value).lower() == "true" else []
+        else:
+            yield name.removesuffix(".label"), value
+    yield from ticked.items()
+
+
+def _form(text: str) -> dict[str, Any]:
+    """The fields of a crowd-form: a JSON list of one object."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    fields = found[0] if isinstance(found, list) and found else found
+    out: dict[str, Any] = {}
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        if isinstance(value, dict) and "label" in value:
+            out[name] = value["label"]
+        elif isinstance(value, dict) and "labels" in value:
+            out[name] = value["labels"]
+        elif isinstance(value, dict) and all(isinstance(v, bool) for v in value.values()):
+            out[name] = [option for option, chosen in value.items() if chosen]
+        elif isinstance(value, (str, int, float, bool, list)):
+            out[name] = value
+    return out
+
+
+KEPT = ("APPROVED", "ACCEPTED", "SUBMITTED")
+
+
+def recognises_toloka(peek: Peek) -> bool:
+    """Columns in the manner of Toloka."""
+    known = {name.partition(":")[0] for name in peek.columns if ":" in name}
+    return {"OUTPUT", "ASSIGNMENT"} <= known and "ASSIGNMENT:worker_id" in peek.columns
+
+
+def read_toloka(files: ExportFiles, into: Collector) -> None:
+    """Toloka: assignments as TSV.
+
+    =============  ==============================================================================================
+    item           ``INPUT:id`` where it is there, else ``ASSIGNMENT:task_id``
+    annotator      ``ASSIGNMENT:worker_id``
+    question       ``OUTPUT:*``
+    time           ``ASSIGNMENT:submitted``
+    duration       submitted - started, of the whole page of tasks
+    left out       rejected, skipped, expired and active assignments
+    gold           ``GOLDEN:*``
+    =============  ==============================================================================================
+    """
+    table = files.rows(files.names[0])
+    questions = [name.partition(":")[2] for name in table.columns if name.startswith("OUTPUT:")]
+    inputs = [name for name in table.columns if name.startswith("INPUT:")]
+    for row in table:
+        item = row.get("INPUT:id") or row.get("ASSIGNMENT:task_id") or " | ".join(str(row[n]) for n in inputs)
+        who = row.get("ASSIGNMENT:worker_id")
+        if who is None and not any(row.values()):
+            continue  # an empty line between suites
+        into.about_item(item, **{name.partition(":")[2]: row[name] for name in inputs if name != "INPUT:id"})
+        _read_gold(row, questions, item, into)
+        status = str(row.get("ASSIGNMENT:status") or "APPROVED").upper()
+        if status not in KEPT:
+            into.leave_out(f"{status.lower()} assignments")
+            continue
+        end, start = seconds(row.get("ASSIGNMENT:submitted")), seconds(row.get("ASSIGNMENT:started"))
+        took = None if end is None or start is None else end - start
+        for name in questions:
+            value = row[f"OUTPUT:{name}"]
+            if value is None:
+                into.leave_out("without an answer")
+            else:
+                into.choices(name, item, who, [value], time=end, duration=took)
+
+
+def _read_gold(row: dict[str, Any], questions: list[str], item: Any, into: Collector) -> None:
+    for name in questions:
+        if row.get(f"GOLDEN:{name}") is not None:
+            into.gold(name, item, [row[f"GOLDEN:{name}"]])
+
+
+APPEN_NEEDED = {"_unit_id", "_worker_id", "_created_at", "_trust"}
+GOLD = "_gold"
+
+
+def recognises_appen(peek: Peek) -> bool:
+    """The columns that a full report has."""
+    return set(peek.columns) >= APPEN_NEEDED
+
+
+def read_appen(files: ExportFiles, into: Collector) -> None:
+    """Appen (Figure Eight, CrowdFlower): the full report.
+
+    =============  ==============================================================================================
+    item           ``_unit_id``
+    annotator      ``_worker_id``
+    question       every column with a ``_gold`` beside it; several answers are on lines of their own
+    time           ``_created_at``
+    duration       ``_created_at - _started_at``, of the whole page
+    left out       tainted judgements
+    gold           ``QUESTION_gold`` of test questions
+    =============  ==============================================================================================
+    """
+    table = files.rows(files.names[0])
+    names = [c for c in table.columns if not c.startswith("_")]
+    questions = [c for c in names if f"{c}{GOLD}" in table.columns]
+    others = [c for c in names if c not in questions and not c.endswith((GOLD, "_gold_reason", "orig__golden"))]
+    for row in table:
+        item = row["_unit_id"]
+        into.about_item(item, **{name: row[name] for name in others})
+        for question in questions:
+            if row[f"{question}{GOLD}"] is not None:
+                into.gold(question, item, str(row[f"{question}{GOLD}"]).split("\n"))
+        if str(row.get("_tainted")).lower() == "true":
+            into.leave_out("tainted judgements")
+            continue
+        end, start = seconds(row["_created_at"]), seconds(row.get("_started_at"))
+        took = None if end is None or start is None else end - start
+        for question in questions:
+            value = row[question]
+            if value is None:
+                into.leave_out("without an answer")
+            else:
+                into.choices(question, item, row["_worker_id"], str(value).split("\n"), time=end, duration=took)
+
+
+RESPONSES, REQUESTS = "worker-response", "consolidation-request"
+
+
+def recognises_sagemaker(peek: Peek) -> bool:
+    """Files of worker responses; a list of objects with the annotations of workers."""
+    if peek.files.single:
+        first = peek.first
+        return "datasetObjectId" in first and isinstance(first.get("annotations"), list)
+    return any(part in name for name in peek.ending(".json") for part in (RESPONSES, REQUESTS))
+
+
+def read_sagemaker(files: ExportFiles, into: Collector) -> None:
+    """SageMaker Ground Truth: the folder of worker responses, or a consolidation request.
+
+    =============  ==============================================================================================
+    item           the folder's number, a line of the manifest; ``datasetObjectId`` of a request
+    annotator      ``workerId``
+    question       the element of the template, such as ``crowd-classifier``
+    time           ``submissionTime``
+    duration       ``timeSpentInSeconds``
+    =============  ==============================================================================================
+
+    The output manifest has one consolidated answer per item and no annotators: it is not read.
+    """
+    requests = [n for n in files.names if files.single or (REQUESTS in n and n.endswith(".json"))]
+    responses = [n for n in files.names if RESPONSES in n and n.endswith(".json")]
+    for name in requests:
+        for row in files.objects(name):
+            _read_request(row, into, answers=not responses)
+    for name in responses:
+        item = PurePath(name).parent.name
+        for row in files.objects(name):
+            for answer in row.get("answers") or []:
+                if isinstance(answer, dict):
+                    when = {"time": answer.get("submissionTime"), "duration": answer.get("timeSpentInSeconds")}
+                    _read_content(answer.get("answerContent"), item, answer.get("workerId"), when, into)
+
+
+def _read_request(row: Mapping[str, Any], into: Collector, *, answers: bool) -> None:
+    item, about = row.get("datasetObjectId"), row.get("dataObject")
+    if isinstance(about, dict):
+        into.about_item(item, source=about.get("content") or about.get("s3Uri"))
+    for made in row.get("annotations") or []:
+        data = made.get("annotationData") if isinstance(made, dict) else None
+        if answers and isinstance(data, dict):
+            try:
+                content = json.loads(str(data.get("content")))
+            except (ValueError, RecursionError):
+                into.leave_out("of another form")
+                continue
+            _read_content(content, item, made.get("workerId"), {}, into)
+
+
+def _read_content(content: Any, item: Any, who: Any, when: Mapping[str, Any], into: Collector) -> None:
+    for question, chosen in _questions(content):
+        if chosen is None:
+            into.other(question, "answers of another form (boxes, masks, texts)")
+        else:
+            into.choices(question, item, who, chosen, **when)
+
+
+def _questions(content: Any) -> Iterator[tuple[str, list[Any] | None]]:
+    """Elements of a template and what was chosen; ``None`` where it is no class."""
+    for name, value in content.items() if isinstance(content, dict) else ():
+        if isinstance(value, dict) and isinstance(value.get("label"), (str, int)):
+            yield name, [value["label"]]
+        elif isinstance(value, dict) and isinstance(value.get("labels"), list):
+            yield name, [label for label in value["labels"] if isinstance(label, (str, int))]
+        elif isinstance(value, dict) and value and all(isinstance(v, bool) for v in value.values()):
+            yield name, [option for option, chosen in value.items() if chosen]
+        elif isinstance(value, (str, int)):
+            yield name, [value]
+        else:
+            yield name, None
+
+
+WHO = "scale"
+
+
+def recognises_scale(peek: Peek) -> bool:
+    """A list ``docs`` of tasks with an id and a response."""
+    docs = peek.whole("docs").get("docs")
+    first = docs[0] if isinstance(docs, list) and docs else None
+    return isinstance(first, dict) and {"task_id", "response", "params"} <= set(first)
+
+
+def read_scale(files: ExportFiles, into: Collector) -> None:
+    """Scale: tasks with one consolidated answer each.
+
+    There are no annotators in these exports: answers are by ``scale``. Categories are read; boxes and other
+    geometries are left alone.
+    """
+    into.note("Scale exports one consolidated answer per task, without annotators: nobody's reliability is in it.")
+    for task in files.whole(files.names[0]).get("docs") or []:
+        if not isinstance(task, dict):
+            continue
+        meta = task.get("metadata")
+        own = meta.get("id") if isinstance(meta, dict) else None
+        item = own if isinstance(own, (str, int)) else task.get("task_id")
+        if task.get("status") != "completed":
+            into.leave_out("not completed")
+            continue
+        _read_response(task.get("response"), item, task.get("completed_at"), into)
+
+
+def _read_response(response: Any, item: Any, when: Any, into: Collector) -> None:
+    if not isinstance(response, dict):
+        into.leave_out("without an answer")
+        return
+    if "category" in response:
+        found = response["category"]
+        into.choices("category", item, WHO, found if isinstance(found, list) else [found], when)
+    taxonomies = response.get("taxonomies")
+    for name, value in taxonomies.items() if isinstance(taxonomies, dict) else ():
+        into.choices(str(name), item, WHO, value if isinstance(value, list) else [value], when)
+    for made in response.get("annotations") or []:
+        if isinstance(made, dict):
+            into.other("annotations", f"geometries of type {made.get('type')}")
+
+
+ZOONIVERSE_NEEDED = {"classification_id", "user_name", "workflow_id", "created_at", "annotations", "subject_ids"}
+
+
+def recognises_zooniverse(peek: Peek) -> bool:
+    """The columns of classifications."""
+    return set(peek.columns) >= ZOONIVERSE_NEEDED
+
+
+def read_zooniverse(files: ExportFiles, into: Collector) -> None:
+    """Zooniverse: the CSV of classifications.
+
+    =============  ==============================================================================================
+    item           ``subject_ids``
+    annotator      ``user_name`` (``not-logged-in-...`` for visitors)
+    question       ``task`` of an annotation, with the workflow in front of it where there are several
+    time           ``created_at``
+    duration       ``finished_at - started_at`` of the metadata
+    left out       subjects that the volunteer had seen before
+    =============  ==============================================================================================
+    """
+    table = files.rows(files.names[0])
+    several = len({row["workflow_id"] for row in table}) > 1
+    for row in table:
+        meta, item = _parsed(row.get("metadata"), {}), row["subject_ids"]
+        state = meta.get("subject_selection_state")
+        if isinstance(state, dict) and state.get("already_seen"):
+            into.leave_out("seen before by the same volunteer")
+            continue
+        start, end = seconds(meta.get("started_at")), seconds(meta.get("finished_at"))
+        when = {"time": row["created_at"], "duration": None if start is None or end is None else end - start}
+        for made in _parsed(row["annotations"], []):
+            if isinstance(made, dict):
+                task = str(made.get("task"))
+                name = f"{row.get('workflow_name') or row['workflow_id']}: {task}" if several else task
+                _read_value(name, made.get("value"), item, row["user_name"], when, into)
+
+
+def _read_value(name: str, value: Any, item: Any, who: Any, when: dict[str, Any], into: Collector) -> None:
+    if value in (None, "", []):
+        into.leave_out("without an answer")
+    elif isinstance(value, list) and all(isinstance(v, dict) for v in value):
+        if all("choice" in v for v in value):
+            into.choices(name, item, who, [v["choice"] for v in value], **when)
+        else:
+            into.other(name, "drawings")
+    elif isinstance(value, list):
+        into.choices(name, item, who, [v for v in value if isinstance(v, (str, int))], **when)
+    elif isinstance(value, (str, int)):
+        into.choices(name, item, who, [value], **when)
+    else:
+        into.other(name, "answers of another form")
+
+
+def _parsed(text: Any, otherwise: Any) -> Any:
+    """JSON in a cell, where it is of the kind that is expected."""
+    try:
+        found = json.loads(str(text))
+    except (ValueError, RecursionError):
+        return otherwise
+    return found if isinstance(found, type(otherwise)) else otherwise
+
+
+QUALTRICS_NEEDED = {"StartDate", "EndDate", "ResponseId", "Finished", "RecordedDate"}
+USUAL = QUALTRICS_NEEDED | {
+    "Status", "IPAddress", "Progress", "Duration (in seconds)", "RecipientLastName", "RecipientFirstName",
+    "RecipientEmail", "ExternalReference", "LocationLatitude", "LocationLongitude", "DistributionChannel",
+    "UserLanguage", "PROLIFIC_PID", "STUDY_ID", "SESSION_ID", "Q_RecaptchaScore",
+}  # fmt: skip
+LOOP = re.compile(r"^(\d+)_(.+)$")
+PID = "PROLIFIC_PID"
+PARTICIPANT = "Participant id"
+GONE = ("RETURNED", "REJECTED", "TIMED-OUT", "TIMED OUT")
+"""What Prolific calls submissions that do not count."""
+
+
+def recognises_qualtrics(peek: Peek) -> bool:
+    """The columns that every survey has; in a folder, of one of its files."""
+    if peek.files.single:
+        return set(peek.columns) >= QUALTRICS_NEEDED and "ImportId" in peek.head
+    return any(_header(peek.files, name) >= QUALTRICS_NEEDED for name in peek.ending(".csv")[:20])
+
+
+def _header(files: ExportFiles, name: str) -> set[str]:
+    line = files.text(name, 4096).partition("\n")[0]
+    return {cell.strip().strip('"') for cell in line.split(",")}
+
+
+def read_qualtrics(files: ExportFiles, into: Collector) -> None:
+    """Qualtrics (also behind Prolific): the CSV of a survey; with the demographics of Prolific in the same folder.
+
+    =============  ==============================================================================================
+    item           the number of a loop (``1_Q1``), else the column of the question
+    annotator      ``PROLIFIC_PID`` where it is filled, else ``ResponseId``
+    question       ``Q1`` of a loop; ``answers`` for all questions that are not in a loop
+    time           ``RecordedDate``
+    left out       unfinished responses, previews, participants whom Prolific lists as rejected, returned or timed out
+    =============  ==============================================================================================
+
+    The second and third row of the file are headers too: the words of the questions, and ids.
+    """
+    tables = [files.table(name) for name in files.names if files.single or name.lower().endswith(".csv")]
+    gone: set[Any] = set()
+    for table in tables:
+        if PARTICIPANT in table.columns and not QUALTRICS_NEEDED <= set(table.columns):
+            for row in table.iter_rows(named=True):
+                known = {key: value for key, value in row.items() if key != PARTICIPANT}
+                into.about_annotator(row[PARTICIPANT], **known)
+                if str(row.get("Status")).upper() in GONE:
+                    gone.add(row[PARTICIPANT])
+    for table in tables:
+        if QUALTRICS_NEEDED <= set(table.columns):
+            _read_survey(table, gone, into)
+
+
+def _read_survey(table: Any, gone: set[Any], into: Collector) -> None:
+    first: list[dict[str, Any]] = list(table.head(2).iter_rows(named=True))
+    words, ids = [*first, {}, {}][:2]
+    headers = "ImportId" in str(ids.get("StartDate"))
+    rows = table.slice(2 if headers else 0)
+    questions = [c for c in table.columns if c not in USUAL and not c.endswith(("_TEXT", "_DO", "_Page Submit"))]
+    for column in questions:
+        loop = LOOP.match(column)
+        item, question = (loop.group(1), loop.group(2)) if loop else (column, "answers")
+        if nearly_distinct(rows[column]):
+            into.other(column, "free texts")
+            continue
+        into.about_item(item, text=words.get(column) if headers else None)
+        for row in rows.iter_rows(named=True):
+            if _kept(row) and row.get(PID) not in gone and row[column] is not None:
+                into.choices(question, item, row.get(PID) or row["ResponseId"], [row[column]], row["RecordedDate"])
+    every = list(rows.iter_rows(named=True))
+    into.leave_out("unfinished responses and previews", sum(not _kept(row) for row in every))
+    into.leave_out("responses of participants who were rejected", sum(row.get(PID) in gone for row in every))
+
+
+def _kept(row: dict[str, Any]) -> bool:
+    preview = "preview" in str(row.get("Status")).lower() or str(row.get("Status")) == "1"
+    return str(row["Finished"]).lower() in ("true", "1") and not preview

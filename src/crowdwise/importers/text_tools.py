@@ -1,0 +1,370 @@
+"""Exports of tools for texts.
+
+Each has ``recognises_TOOL`` and ``read_TOOL``, whose docstring says where things are in the export.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from crowdwise.data.source import EVERYONE
+from crowdwise.importers import collect
+from crowdwise.importers.collect import Collector, Span
+from crowdwise.importers.export_files import ExportFiles, Peek
+
+
+def recognises_prodigy(peek: Peek) -> bool:
+    """An answer (accept, reject, ignore) and the hashes of Prodigy."""
+    return {"_input_hash", "_task_hash", "answer"} <= set(peek.first)
+
+
+def read_prodigy(files: ExportFiles, into: Collector) -> None:
+    """Prodigy: JSON lines of ``choice``, binary, ``ner`` and comparing interfaces.
+
+    =============  ==============================================================================================
+    item           ``meta.id`` where there is one, else ``_input_hash`` (``_task_hash`` of binary answers)
+    annotator      ``_annotator_id``, else ``_session_id``, without the name of the data set in front of it
+    question       ``choice``, ``label`` (accepted or rejected), ``spans``, ``compare``
+    time           ``_timestamp``
+    left out       ignored tasks; rejected ones, where the answer is not accept or reject itself
+    =============  ==============================================================================================
+    """
+    names = _names(_session(row) for row in files.objects(files.names[0]))
+    for row in files.objects(files.names[0]):
+        _prodigy_read_row(row, names[_session(row)], into)
+
+
+def _prodigy_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
+    answer = row.get("answer")
+    meta = row.get("meta")
+    own = meta.get("id") if isinstance(meta, dict) else None
+    item = own if isinstance(own, (str, int)) else row.get("_input_hash")
+    when = {"time": row.get("_timestamp")}
+    into.about_item(item, text=row.get("text"), image=row.get("image"), html=row.get("html"))
+    if answer == "ignore":
+        into.leave_out("ignored")
+    elif isinstance(row.get("options"), list) and "accept" in row:
+        _read_choice(row, answer, item, who, when, into)
+    elif isinstance(row.get("label"), str) and "spans" not in row:
+        task = item if own is None else own
+        about = f"{task}: {row['label']}" if own is not None else row.get("_task_hash")
+        into.about_item(about, text=row.get("text"), label=row["label"])
+        into.choices("label", about, who, [str(answer)], **when)
+    elif answer != "accept":
+        into.leave_out("rejected")
+    elif isinstance(row.get("text"), str) and ("spans" in row or "tokens" in row):
+        _read_spans(row, item, who, when, into)
+    elif "image" in row and "spans" in row:
+        into.other("spans", "boxes and polygons")
+    else:
+        into.leave_out("of another interface")
+
+
+def _read_choice(row: dict[str, Any], answer: Any, item: Any, who: Any, when: dict[str, Any], into: Collector) -> None:
+    """One or several options; of the ``compare`` interfaces, which of two texts."""
+    if answer == "reject":
+        into.leave_out("rejected")
+        return
+    chosen = row.get("accept")
+    into.choices("choice", item, who, chosen if isinstance(chosen, list) else [chosen], **when)
+
+
+def _read_spans(row: dict[str, Any], item: Any, who: Any, when: dict[str, Any], into: Collector) -> None:
+    spans = [s for s in row.get("spans") or [] if isinstance(s, dict) and {"start", "end", "label"} <= set(s)]
+    tokens = [t for t in row.get("tokens") or [] if isinstance(t, dict) and {"start", "end"} <= set(t)]
+    places = [(t["start"], t["end"]) for t in tokens] or None
+    found = [(s["start"], s["end"], s["label"]) for s in spans]
+    into.spans("spans", item, who, row["text"], found, **when, tokens=places)
+
+
+def _session(row: dict[str, Any]) -> str:
+    found = row.get("_annotator_id") or row.get("_session_id")
+    return EVERYONE if found is None else str(found)
+
+
+def _names(sessions: Iterable[str]) -> dict[str, str]:
+    """Sessions without the data set in front, which all of them share: ``reviews-ann`` is ``ann``."""
+    known = sorted(set(sessions) - {EVERYONE})
+    first, last = (known[0], known[-1]) if known else ("", "")
+    same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    prefix = first[: first.rfind("-", 0, same) + 1]
+    return {name: name.removeprefix(prefix) or name for name in known} | {EVERYONE: EVERYONE}
+
+
+SHARED = ("all", "unknown")
+
+
+def recognises_doccano(peek: Peek) -> bool:
+    """Objects with an id, a text (or an image), labels and the ``Comments`` that doccano writes."""
+    names = peek.ending(".jsonl", ".json")
+    if not names or len(names) < len(peek.names):
+        return False
+    return _is_row(peek.first if peek.files.single else peek.first_in(names[0]))
+
+
+def _is_row(row: dict[str, Any]) -> bool:
+    subject = "text" in row or "filename" in row
+    return "id" in row and subject and "Comments" in row and ("label" in row or "entities" in row)
+
+
+def read_doccano(files: ExportFiles, into: Collector) -> None:
+    """doccano: JSON lines, one file per annotator in a zip archive or a folder.
+
+    =============  ==============================================================================================
+    item           ``id``
+    annotator      the name of the file; ``all.jsonl`` of a shared project does not say who annotated
+    question       ``label`` (classes, spans), ``entities`` (spans), ``cats``
+    =============  ==============================================================================================
+    """
+    for name in files.names:
+        who = PurePath(name).stem
+        if who in SHARED:
+            into.note(f"{name} is of a shared project, which does not say who annotated: all answers are by {who!r}.")
+        for row in files.objects(name):
+            if _is_row(row):
+                _doccano_read_row(row, who, into)
+            else:
+                into.leave_out("of another form")
+
+
+def _doccano_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
+    item, text = row["id"], row.get("text")
+    into.about_item(item, text=text, filename=row.get("filename"))
+    found = row["entities"] if "entities" in row else row["label"]
+    if isinstance(text, str) and ("entities" in row or _doccano_spans(found)):
+        spans = [_span(span) for span in found or []]
+        into.spans("entities" if "entities" in row else "label", item, who, text, [s for s in spans if s is not None])
+    elif isinstance(found, list):
+        if found and isinstance(found[0], (dict, list)):
+            into.other("label", "boxes and polygons")
+        elif found:
+            into.choices("label", item, who, found)
+        else:
+            into.leave_out("without an answer")
+    elif found is not None:
+        into.choices("label", item, who, [found])
+
+
+def _doccano_spans(found: Any) -> bool:
+    return isinstance(found, list) and bool(found) and all(_span(span) is not None for span in found)
+
+
+def _span(span: Any) -> tuple[int, int, str] | None:
+    """``[start, end, label]``, or an object with these."""
+    if isinstance(span, dict) and {"start_offset", "end_offset", "label"} <= set(span):
+        span = [span["start_offset"], span["end_offset"], span["label"]]
+    whole = isinstance(span, list) and len(span) == 3 and all(isinstance(place, int) for place in span[:2])
+    return (span[0], span[1], str(span[2])) if whole else None
+
+
+RESPONSES, USERS, STATUS, SUGGESTION = ".responses", ".responses.users", ".responses.status", ".suggestion"
+
+
+def recognises_argilla(peek: Peek) -> bool:
+    """Columns that end in ``.responses.users``, or responses with a user id."""
+    first = peek.first
+    if any(key.endswith(USERS) for key in first) and "id" in first:
+        return True
+    return isinstance(first.get("fields"), dict) and isinstance(first.get("responses"), dict) and "id" in first
+
+
+def read_argilla(files: ExportFiles, into: Collector) -> None:
+    """Argilla: records as JSON, flat (``QUESTION.responses``) or nested (``responses: {QUESTION: [...]}``).
+
+    =============  ==============================================================================================
+    item           ``id``
+    annotator      ``user_id``; ``QUESTION.responses.users`` (ids: only the server knows names)
+    question       labels, several labels, ratings, rankings, spans, texts
+    left out       drafts and discarded responses; suggestions of models (unless they are asked for)
+    =============  ==============================================================================================
+    """
+    for record in files.objects(files.names[0]):
+        item = record.get("id")
+        nested = isinstance(record.get("responses"), dict)
+        fields = record.get("fields") if nested else {k: v for k, v in record.items() if "." not in k}
+        texts = {name: value for name, value in (fields or {}).items() if name not in ("id", "status", "_server_id")}
+        into.about_item(item, **texts)
+        for question, who, value, status in _nested(record) if nested else _flat(record):
+            if status not in (None, "submitted"):
+                into.leave_out(f"{status} responses")
+            else:
+                _read_value(question, item, who, value, texts, into)
+        for question, agent, value in _suggestions(record, nested):
+            if into.predictions:
+                _read_value(question, item, f"model:{agent or 'unnamed'}", value, texts, into)
+            else:
+                into.leave_out("suggestions of models")
+
+
+def _flat(record: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Any]]:
+    for key in record:
+        if key.endswith(RESPONSES):
+            values, users = record[key] or [], record.get(f"{key}.users") or []
+            status = record.get(f"{key}.status") or [None] * len(values)
+            for value, who, how in zip(values, users, status, strict=False):
+                yield key.removesuffix(RESPONSES), who, value, how
+
+
+def _nested(record: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Any]]:
+    for question, found in record["responses"].items():
+        for response in found if isinstance(found, list) else []:
+            if isinstance(response, dict):
+                yield question, response.get("user_id"), response.get("value"), response.get("status")
+
+
+def _suggestions(record: Mapping[str, Any], nested: bool) -> Iterator[tuple[str, Any, Any]]:
+    if nested:
+        for question, found in (record.get("suggestions") or {}).items():
+            if isinstance(found, dict):
+                yield question, found.get("agent"), found.get("value")
+        return
+    for key, value in record.items():
+        if key.endswith(SUGGESTION) and value is not None:
+            yield key.removesuffix(SUGGESTION), record.get(f"{key}.agent"), value
+
+
+def _read_value(question: str, item: Any, who: Any, value: Any, texts: Mapping[str, Any], into: Collector) -> None:
+    """An answer, by its form: a label, labels, a number, a ranking, spans or a text."""
+    if value is None:
+        into.leave_out("without an answer")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        into.number(question, item, who, value)
+    elif isinstance(value, list) and value and all(isinstance(v, dict) for v in value):
+        if all({"value", "rank"} <= set(v) for v in value):
+            ranked = sorted((v for v in value if isinstance(v["rank"], int)), key=lambda v: v["rank"])
+            into.ranking(question, item, who, [v["value"] for v in ranked])
+        elif all({"start", "end", "label"} <= set(v) for v in value):
+            last = max(int(v["end"]) for v in value)
+            text = next((t for t in texts.values() if isinstance(t, str) and len(t) >= last), "")
+            into.spans(question, item, who, text, [(v["start"], v["end"], v["label"]) for v in value])
+        else:
+            into.other(question, "answers of another form")
+    elif isinstance(value, list):
+        into.choices(question, item, who, value)
+    else:
+        into.choices(question, item, who, [value])
+
+
+OTHERS = {"R": "relations", "E": "events", "A": "attributes", "M": "attributes", "*": "relations"}
+
+
+def recognises_brat(peek: Peek) -> bool:
+    """Files that end in ``.ann``, each beside its text."""
+    found = peek.ending(".ann")
+    return bool(found) and all(f"{name[:-4]}.txt" in peek.names for name in found[:20])
+
+
+def read_brat(files: ExportFiles, into: Collector) -> None:
+    """brat: standoff files, in a folder (or an archive) with a folder for each annotator.
+
+    =============  ==============================================================================================
+    item           the name of the file
+    annotator      the folder that it is in
+    question       ``entities``: ``T`` lines; relations, events, attributes and notes are left alone
+    left out       entities in several pieces
+    =============  ==============================================================================================
+    """
+    for name in files.names:
+        place = PurePath(name)
+        if place.suffix.lower() != ".ann" or f"{name[:-4]}.txt" not in files.names:
+            continue
+        text, spans = files.text(f"{name[:-4]}.txt"), []
+        for line in files.text(name).splitlines():
+            key, _, rest = line.partition("\t")
+            if key[:1] != "T":
+                if key[:1] in OTHERS:
+                    into.other(OTHERS[key[:1]], OTHERS[key[:1]])
+                continue
+            words = rest.partition("\t")[0].split()
+            if len(words) == 3 and words[1].isdigit() and words[2].isdigit():
+                spans.append((int(words[1]), int(words[2]), words[0]))
+            else:
+                into.leave_out("entities in several pieces")
+        into.about_item(place.stem, text=text)
+        into.spans("entities", place.stem, place.parent.name or EVERYONE, text, spans)
+
+
+FORMAT, LAYER = "#FORMAT=WebAnno TSV", "#T_SP="
+GROUP = re.compile(r"^(.*?)(?:\[(\d+)\])?$")
+
+
+def recognises_webanno(peek: Peek) -> bool:
+    """The first line of WebAnno TSV."""
+    if peek.files.single:
+        return peek.head.startswith(FORMAT)
+    names = peek.ending(".tsv")
+    return bool(names) and peek.files.text(names[0], 100).startswith(FORMAT)
+
+
+def read_webanno(files: ExportFiles, into: Collector) -> None:
+    """INCEpTION and WebAnno: the project's folder (or archive) with WebAnno TSV 3 of each annotator.
+
+    =============  ==============================================================================================
+    item           the folder of the document
+    annotator      the name of the file; ``curation/`` is the truth
+    question       each layer of spans (``#T_SP``), by its last name
+    left out       ``INITIAL_CAS``
+    =============  ==============================================================================================
+    """
+    for name in files.names:
+        place = PurePath(name)
+        if not name.lower().endswith(".tsv"):
+            continue
+        if place.stem == "INITIAL_CAS":
+            into.leave_out("documents as they were before annotation")
+            continue
+        text, tokens, layers = _parsed(files.text(name))
+        item, curated = place.parent.name or place.stem, "curation" in place.parts
+        if not text:
+            into.leave_out("empty documents")
+            continue
+        into.about_item(item, text=text)
+        for layer, spans in layers.items():
+            if curated:
+                into.gold(layer, item, spans, collect.SPANS)
+            else:
+                into.spans(layer, item, place.stem, text, spans, tokens=tokens)
+
+
+def _parsed(content: str) -> tuple[str, list[tuple[int, int]], dict[str, list[Span]]]:
+    """The text of a document, its tokens, and the spans of each layer."""
+    layers: list[tuple[str, int]] = []
+    text, tokens, rows = "", [], []
+    for line in content.splitlines():
+        if line.startswith(LAYER):
+            name, *features = line.removeprefix(LAYER).split("|")
+            layers.append((name.rpartition(".")[2], max(1, len(features))))
+        elif not line.startswith("#") and line.count("\t") >= 2:
+            cells = line.rstrip("\n").split("\t")
+            first, dash, last = cells[1].partition("-")
+            if dash and first.isdigit() and last.isdigit() and "." not in cells[0]:
+                start, end = int(first), int(last)
+                text = text.ljust(start) + cells[2] if start >= len(text) else text
+                tokens.append((start, end))
+                rows.append(cells[3:])
+    found: dict[str, list[Span]] = {}
+    at = 0
+    for name, width in layers:
+        found[name] = _webanno_spans([row[at + width - 1] if len(row) >= at + width else "_" for row in rows], tokens)
+        at += width
+    return text, tokens, found
+
+
+def _webanno_spans(cells: list[str], tokens: list[tuple[int, int]]) -> list[Span]:
+    """Spans from the cells of tokens: ``PER[1]`` on several tokens is one span."""
+    out: list[Span] = []
+    groups: dict[tuple[str, str], list[int]] = {}
+    for (start, end), cell in zip(tokens, cells, strict=True):
+        for value in cell.split("|"):
+            match = GROUP.match(value)
+            if match is None or match.group(1) in ("_", "*", ""):
+                continue
+            label, group = match.group(1), match.group(2)
+            if group is None:
+                out.append((start, end, label))
+            else:
+                groups.setdefault((label, group), []).extend((start, end))
+    return out + [(min(places), max(places), label) for (label, _), places in groups.items()]
