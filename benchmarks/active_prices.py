@@ -26,7 +26,7 @@ from crowdwise.active.acquisition import AnnotatorRule
 from crowdwise.active.replays import replay
 from crowdwise.active.state import Proposal, State
 from crowdwise.active.strategies import Strategy
-from crowdwise.core.parameters import declared
+from crowdwise.core.constraints import declared
 from crowdwise.simulate.crowds import answer, one_coin_confusion
 
 ROOT = Path(__file__).resolve().parents[1]

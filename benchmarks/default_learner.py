@@ -255,8 +255,8 @@ def learner_of(key, settings, seed):
 
 def fit(key, settings, seed, x, votes, others):
     """Fit, and what the network said at each moment of training of some other inputs (a list of N x K at each)."""
+    from crowdwise.learners.devices import probabilities
     from crowdwise.learners.inputs import as_inputs
-    from crowdwise.learners.tensors import probabilities
 
     learner = learner_of(key, settings, seed)
     epochs = getattr(learner, "epochs", 1)

@@ -23,7 +23,7 @@ from torch import nn
 from crowdwise import registry
 from crowdwise.data.votes import Votes
 from crowdwise.learners import networks
-from crowdwise.learners.images import Images
+from crowdwise.learners.inputs import Images
 
 PLAIN = "two-stage"
 LEARNERS = ("ccem", "trace", "geocrowdnet-f", "geocrowdnet-w", "coinnet", "crowd-layer", "conal", "max-mig",

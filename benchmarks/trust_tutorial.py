@@ -20,7 +20,7 @@ from crowdwise.active.fair_assignment import propose_fairly
 from crowdwise.active.state import State
 from crowdwise.active.strategies import find_strategy
 from crowdwise.bench.runs import data_folder
-from crowdwise.learners.alternating_raykar import Raykar
+from crowdwise.learners.alternating_em import Raykar
 from crowdwise.trust import find_colluders
 from crowdwise.trust.annotators import assess_annotators
 from crowdwise.trust.fair_thresholds import choose_thresholds

@@ -22,7 +22,7 @@ from crowdwise.core.consensus import item_columns, probability_columns
 from crowdwise.core.consensus_in_parts import ARRAYS, FORMAT, KIND, ConsensusInParts
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.leave_one_out import matrices_fit
-from crowdwise.core.limits import free_memory
+from crowdwise.core.loop import free_memory
 from crowdwise.core.numerics import Floats
 from crowdwise.core.progress_bar import Passes, Stage, Timetable, shown_stages
 from crowdwise.core.vote_parts import VotePart, VoteParts

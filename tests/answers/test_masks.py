@@ -19,7 +19,7 @@ from crowdwise.answers.masks_consensus import VotePatterns, dice, signed_distanc
 from crowdwise.cli.main import app
 from crowdwise.data.masks import from_run_lengths, pack, run_lengths, unpack
 from crowdwise.errors import ColumnError, InputError, ReadError
-from crowdwise.metrics.masks import edge_distances
+from crowdwise.metrics.structures import edge_distances
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 METHODS = ("signed-distance", "mask-majority", "staple")

@@ -11,7 +11,7 @@ import crowdwise as cw
 from crowdwise.answers import ordinal_dawid_skene
 from crowdwise.answers.ordinal_raykar import falling, grades_of
 from crowdwise.errors import InputError, LabelError, ParameterError
-from crowdwise.simulate import rating_crowds
+from crowdwise.simulate import answer_crowds
 
 KEYS = ("ordinal-dawid-skene", "ordinal-raykar")
 
@@ -39,7 +39,7 @@ def test_tables_are_probabilities_with_the_right_slopes(link):
         down = ordinal_dawid_skene.ordered(d - step[0], t - step[1], prior(link=link))[0]
         assert np.allclose(slope, (up - down) / 2e-6, atol=1e-6)
     if link == "normal":
-        made = rating_crowds.ordered_confusion(d, np.exp(t), 4)
+        made = answer_crowds.ordered_confusion(d, np.exp(t), 4)
         assert np.allclose(theta, 0.98 * made + 0.005)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from crowdwise.answer_types.base import AnswerRules, Figures
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.core.parameters import declared
+from crowdwise.core.constraints import declared
 from crowdwise.core.result import Result
 from crowdwise.data import schema
 from crowdwise.data.assemble import in_order

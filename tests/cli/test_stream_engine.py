@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import crowdwise as cw
 from crowdwise import out_of_core
 from crowdwise.cli.main import app
-from crowdwise.core import limits
+from crowdwise.core import loop
 from crowdwise.data import vote_files
 
 
@@ -82,7 +82,7 @@ def test_a_file_that_would_not_fit_is_read_part_by_part(votes, monkeypatch):
     folder = votes[0]
     monkeypatch.setattr(out_of_core, "SMALL_FILE", 0)
     monkeypatch.setattr(vote_files, "SMALL_FILE", 0)
-    monkeypatch.setattr(limits, "free_memory", lambda: 20_000.0)
+    monkeypatch.setattr(loop, "free_memory", lambda: 20_000.0)
     monkeypatch.setattr(out_of_core, "free_memory", lambda: 20_000.0)
     words = ("aggregate", folder / "votes0.parquet", "--item", "photo")
     done = run(*words, "--out", folder / "c.csv", "--method", "majority")

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import crowdwise as cw
-from crowdwise.core.parameters import Parameterised, declared, leading
+from crowdwise.core.constraints import Parameterised, declared, leading
 
 
 @declared

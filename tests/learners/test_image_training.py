@@ -9,7 +9,7 @@ from torch import nn
 
 from crowdwise import simulate
 from crowdwise.learners.alternating_em import DeviceEM
-from crowdwise.learners.images import SHIFT, Images, augmented, cut_out, mirrored
+from crowdwise.learners.inputs import SHIFT, Images, augmented, cut_out, mirrored
 from crowdwise.learners.trainer import WeightAverage
 from crowdwise.registry import find
 

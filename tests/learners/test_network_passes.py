@@ -14,8 +14,7 @@ import crowdwise as cw
 torch = pytest.importorskip("torch")
 
 from crowdwise import registry  # noqa: E402
-from crowdwise.learners.network_passes import compiled, why_not_compiled  # noqa: E402
-from crowdwise.learners.networks import build, mlp  # noqa: E402
+from crowdwise.learners.networks import build, compiled, mlp, why_not_compiled  # noqa: E402  # noqa: E402
 from crowdwise.learners.training_settings import TrainingSettings  # noqa: E402
 
 

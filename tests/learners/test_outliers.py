@@ -16,8 +16,7 @@ from torch import Tensor
 from crowdwise import load_learner, registry
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.learners.joint_coinnet import COINNet, Outliers
-from crowdwise.learners.joint_confusions import RIDGE, Volume
+from crowdwise.learners.joint_confusions import RIDGE, COINNet, Outliers, Volume
 from crowdwise.learners.trainer import make_optimiser
 from crowdwise.learners.training_settings import TrainingSettings
 from crowdwise.learners.vote_edges import Batch, Edges

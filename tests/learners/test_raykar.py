@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 import crowdwise as cw
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, OutputError, ParameterError
-from crowdwise.learners.alternating_raykar import Raykar
+from crowdwise.learners.alternating_em import Raykar
 from crowdwise.learners.tabular import WEAK, Softmax, softmax_loss, takes_weights
 from learners.crowd import blobs, confusions, small, vote
 

@@ -13,8 +13,7 @@ from sklearn.model_selection import cross_val_predict
 import crowdwise as cw
 from crowdwise.data.folders import seal
 from crowdwise.errors import InputError, ParameterError, ReadError
-from crowdwise.learners.ratings_network import CrowdRegression, combine, residual_parts
-from crowdwise.learners.ratings_regressor import RaykarRegression
+from crowdwise.learners.ratings_regressor import CrowdRegression, RaykarRegression, combine, residual_parts
 
 QUICK = {"network": "linear", "epochs": 30, "lr": 2e-3, "random_state": 0, "device": "cpu"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdwise.learners import text_axes
-from crowdwise.learners.text_axes import TextAxes
+from crowdwise.learners import text_features
+from crowdwise.learners.text_features import TextAxes
 
 TEXTS = [
     "a fine film",
@@ -33,6 +33,6 @@ def test_new_texts_are_near_those_with_the_same_stems():
 
 
 def test_many_texts_are_compared_with_some(monkeypatch):
-    monkeypatch.setattr(text_axes, "MAX_TEXTS", 4)
+    monkeypatch.setattr(text_features, "MAX_TEXTS", 4)
     axes = TextAxes.fitted(TEXTS, max_axes=3)
     assert axes.known.shape[0] == 4 and axes.rows(TEXTS).shape == (6, 3)

@@ -14,8 +14,7 @@ from crowdwise.data.features import read_texts
 from crowdwise.data.folders import seal
 from crowdwise.errors import ColumnError, InputError, InputWarning, ReadError
 from crowdwise.learners import text_features
-from crowdwise.learners.text_axes import TextAxes
-from crowdwise.learners.text_features import TextFeatures
+from crowdwise.learners.text_features import TextAxes, TextFeatures
 
 GOOD = ("great movie loved it", "wonderful acting really great", "loved the wonderful film")
 BAD = ("terrible plot hated it", "boring and awful film", "awful acting boring plot")

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import crowdwise as cw
-from crowdwise.core import limits
+from crowdwise.core import loop
 from crowdwise.core.em import Part
 from crowdwise.core.loop import Rounds
 from crowdwise.errors import InputError
@@ -410,7 +410,7 @@ def test_tensors_that_no_machine_can_hold_or_take_apart_are_refused_with_advice(
 def test_fits_ask_for_room_before_they_take_it(key, refine, monkeypatch):
     sim = cw.simulate.dirichlet(100, n_annotators=10, n_classes=3, votes_per_item=5, random_state=1)
     need = {"spectral-ds": "tensor", "multispa": "pairs of votes", "cnmf": "pairs of votes", "symnmf": "pairs of votes"}
-    monkeypatch.setattr(limits, "free_memory", lambda: 7500.0)
+    monkeypatch.setattr(loop, "free_memory", lambda: 7500.0)
     with pytest.raises(InputError, match=need[key]):
         MODELS[key](refine=refine).fit(sim.votes)
 
@@ -419,11 +419,11 @@ def test_what_comes_after_the_count_is_checked_too(monkeypatch):
     sim = cw.simulate.dirichlet(300, n_annotators=10, n_classes=10, votes_per_item=5, random_state=1)
     votes = sim.votes
     cells = min(float((np.bincount(votes.item) ** 2).sum()), 110.0**2)
-    monkeypatch.setattr(limits, "free_memory", lambda: 8.0 * moments_pairs.COUNTED * cells + 1.0)
+    monkeypatch.setattr(loop, "free_memory", lambda: 8.0 * moments_pairs.COUNTED * cells + 1.0)
     MultiSPA(refine=False).fit(votes)
     with pytest.raises(InputError, match="counts of pairs at once"):
         CNMF(refine=False).fit(votes)
-    monkeypatch.setattr(limits, "free_memory", lambda: 8.0 * 5 * 90 * 100 - 1.0)
+    monkeypatch.setattr(loop, "free_memory", lambda: 8.0 * 5 * 90 * 100 - 1.0)
     with pytest.raises(InputError, match="90 pairs of annotators with common items, over 10 classes"):
         moments_symnmf.blocks_of(moments_pairs.pair_counts(votes[:100], None), 10)
 

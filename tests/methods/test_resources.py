@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.core import dependence, limits, sparse_coin, vote_sums
+from crowdwise.core import dependence, loop, sparse_coin, vote_sums
 from crowdwise.core.loop import Rounds
 from crowdwise.data.plain_files import machine_memory
 from crowdwise.errors import SizeError
@@ -140,14 +140,14 @@ def test_votes_are_judged_by_the_others_as_by_hand() -> None:
 
 
 def test_confusion_matrices_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "free_memory", lambda: 10_000.0)
+    monkeypatch.setattr(loop, "free_memory", lambda: 10_000.0)
     for key in ("dawid-skene", "ibcc", "mace"):
         with pytest.raises(SizeError, match="12 annotators over 5 classes"):
             cw.aggregate(crowd().votes, key)
 
 
 def test_free_memory_is_a_number_below_that_of_the_machine() -> None:
-    assert 0 < limits.free_memory() <= machine_memory()
+    assert 0 < loop.free_memory() <= machine_memory()
 
 
 def test_annotators_outside_the_sample_are_left_out_of_the_weighing() -> None:

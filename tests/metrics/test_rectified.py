@@ -13,8 +13,7 @@ from scipy.stats import binomtest, norm
 
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Estimate
-from crowdwise.metrics.rectified import Slope, difference, figure, inverted, slope_of, wilson
-from crowdwise.metrics.rectified_regression import Sample, linear, logistic
+from crowdwise.metrics.rectified import Sample, Slope, difference, figure, inverted, linear, logistic, slope_of, wilson
 
 
 def regression(binary: bool, n: int = 90, N: int = 700) -> tuple[Any, ...]:

@@ -27,10 +27,19 @@ import numpy.typing as npt
 from crowdwise.active import accuracy_estimate as accuracy
 from crowdwise.active import acquisition
 from crowdwise.active.state import State, allowed
-from crowdwise.core.constraints import Bounds, Count, CountFromZero, Fraction, Positive, RandomState, checked
+from crowdwise.core.constraints import (
+    Bounds,
+    Count,
+    CountFromZero,
+    Fraction,
+    Parameterised,
+    Positive,
+    RandomState,
+    checked,
+    declared,
+)
 from crowdwise.core.dependence import accuracy_interval
 from crowdwise.core.numerics import decide
-from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.errors import NotFittedError
 from crowdwise.online.stream import Online
 

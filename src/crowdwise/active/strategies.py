@@ -78,10 +78,18 @@ import numpy as np
 from crowdwise.active import acquisition
 from crowdwise.active.acquisition import AnnotatorRule, ItemRule, Value
 from crowdwise.active.state import Proposal, State, allowed, askable, joined, load_left, n_pairs
-from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState, checked
+from crowdwise.core.constraints import (
+    Bounds,
+    Count,
+    CountFromZero,
+    NonNegative,
+    Parameterised,
+    RandomState,
+    checked,
+    declared,
+)
 from crowdwise.core.model import EMModel
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.errors import ParameterError, suggestion
 from crowdwise.online.stream import REFIT_FACTOR, Online, Step
 

@@ -7,9 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from crowdwise.core.constraints import RandomState
+from crowdwise.core.constraints import Parameterised, RandomState, declared
 from crowdwise.core.loop import Callback
-from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result, warn_unconverged
 from crowdwise.data.boundary import guarded

@@ -48,11 +48,10 @@ import numpy.typing as npt
 
 from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.core.constraints import Count, Fraction, MethodKey, Positive
+from crowdwise.core.constraints import Count, Fraction, MethodKey, Positive, declared
 from crowdwise.core.intervals import gamma_interval, quantile, with_interval
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, share_with_interval
-from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result, some_known
 from crowdwise.data.boxes import EDGES, Boxes, encode_boxes, iou, matched
 from crowdwise.data.votes import Votes

@@ -15,9 +15,8 @@ from crowdwise.answers.comparisons_likelihood import Likelihood, split
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import NewtonSolution
 from crowdwise.answers.comparisons_uncertainty import Spread
-from crowdwise.core.constraints import Count, NonNegative, Positive
+from crowdwise.core.constraints import Count, NonNegative, Positive, declared
 from crowdwise.core.numerics import Floats
-from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.data.table import Table
 from crowdwise.errors import ConnectionWarning

@@ -48,10 +48,9 @@ from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective,
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import NewtonSolution, maximise, separated
 from crowdwise.answers.comparisons_uncertainty import evidence
-from crowdwise.core.constraints import Check, Count, NonNegative, Positive, is_number
+from crowdwise.core.constraints import Check, Count, NonNegative, Positive, declared, is_number
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats
-from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import InputError
 

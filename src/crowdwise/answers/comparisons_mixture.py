@@ -34,10 +34,9 @@ from crowdwise.answers.comparisons_bradley_terry import PairModel, start
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, log_likelihood, log_prior
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import maximise
-from crowdwise.core.constraints import Count, CountFromZero, Positive
+from crowdwise.core.constraints import Count, CountFromZero, Positive, declared
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, safe_log, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import InputError
 

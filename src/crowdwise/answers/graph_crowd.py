@@ -61,13 +61,11 @@ import numpy.typing as npt
 
 from crowdwise.core import em, predictive, priors, starts
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.constraints import Count, NonNegative, declared
 from crowdwise.core.em import Params, Part
-from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback, Rounds
+from crowdwise.core.loop import Callback, Rounds, check_memory
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, maximise_1d, normalise, safe_log, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassPrior, History, Prior
 from crowdwise.core.starts import Start
 from crowdwise.core.unseen import recode, scores_with_unseen

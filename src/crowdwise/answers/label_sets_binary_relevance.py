@@ -41,11 +41,10 @@ import numpy.typing as npt
 
 from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.core.constraints import Check, Count, MethodKey, NonNegative, fixed_seed
+from crowdwise.core.constraints import Check, Count, MethodKey, NonNegative, declared, fixed_seed
 from crowdwise.core.intervals import row_interval, with_interval
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, entropy, maximise_1d
-from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result, some_known
 from crowdwise.data.label_sets import LabelSets
 from crowdwise.data.truth import encode_sets

@@ -39,11 +39,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.core.constraints import Count, Positive
+from crowdwise.core.constraints import Count, Positive, declared
 from crowdwise.core.intervals import with_interval
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result, some_known
 from crowdwise.data.masks import Masks, Pixels, as_text, encode_masks, pack, unpack
 

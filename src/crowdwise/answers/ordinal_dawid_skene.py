@@ -44,15 +44,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from crowdwise.core import em
-from crowdwise.core.constraints import Check, Count, Fraction, NonNegative
+from crowdwise.core.constraints import Check, Count, Fraction, NonNegative, declared
 from crowdwise.core.dependence import Setting
 from crowdwise.core.em import Part
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
+from crowdwise.core.loop import Callback, check_memory
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, safe_log, winners
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassPrior
 from crowdwise.core.shrinkage import strength
 from crowdwise.data import encoding

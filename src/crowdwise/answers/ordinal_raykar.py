@@ -32,13 +32,12 @@ import numpy as np
 
 from crowdwise.answers.ordinal_dawid_skene import Order, ranks
 from crowdwise.core import em
-from crowdwise.core.constraints import Count, NonNegative
+from crowdwise.core.constraints import Count, NonNegative, declared
 from crowdwise.core.em import Params, Part
 from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.loop import Callback
 from crowdwise.core.model import Model, Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
-from crowdwise.core.parameters import declared
 from crowdwise.core.starts import gold_weighted
 from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.data.votes import Votes

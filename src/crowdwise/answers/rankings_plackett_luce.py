@@ -39,9 +39,9 @@ from crowdwise.answers.comparisons_base import ScoreModel
 from crowdwise.answers.comparisons_likelihood import Likelihood, log_prior, score_prior
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import Derivatives, Objective, Point, maximise
+from crowdwise.core.constraints import declared
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
 from crowdwise.data.rankings import Rankings
 
 CELLS = 2**21

@@ -44,10 +44,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from crowdwise.answers.ratings_shared import RatingModel, bias_deviation, counts, hedged, standardise
-from crowdwise.core.constraints import Bounds
+from crowdwise.core.constraints import Bounds, declared
 from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats
-from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError
 

@@ -117,10 +117,9 @@ from crowdwise.answers.ratings_shared import (
     variance_within,
     weighted_mean,
 )
-from crowdwise.core.constraints import Count, NonNegative, Positive, Share
+from crowdwise.core.constraints import Count, NonNegative, Positive, Share, declared
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 
 MIN_VARIANCE = 1e-8

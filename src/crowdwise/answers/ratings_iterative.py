@@ -42,10 +42,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from crowdwise.answers.ratings_shared import RatingModel, counts, ease_prior, hedged, standardise, variance_within
-from crowdwise.core.constraints import Check, Count, NonNegative
+from crowdwise.core.constraints import Check, Count, NonNegative, declared
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import ParameterError
 

@@ -33,10 +33,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from crowdwise.answers.ratings_shared import RatingModel, counts, scatter, standardise, weighted_mean, weighted_median
-from crowdwise.core.constraints import Bounds, Count, NonNegative
+from crowdwise.core.constraints import Bounds, Count, NonNegative, declared
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
-from crowdwise.core.parameters import declared
 from crowdwise.data.ratings import Ratings
 from crowdwise.methods.weights_truth_discovery import chi_squared_quantile, loss_weights
 

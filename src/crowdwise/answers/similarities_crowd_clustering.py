@@ -53,11 +53,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.core.constraints import Count, CountFromZero, NonNegative
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative, declared
 from crowdwise.core.intervals import row_interval
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, entropy, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result, adjusted_rand, some_known
 from crowdwise.data import encoding
 from crowdwise.data.similarities import Similarities

@@ -45,11 +45,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.core.constraints import Bounds, Count, Positive
+from crowdwise.core.constraints import Bounds, Count, Positive, declared
 from crowdwise.core.intervals import gamma_interval, rate_interval, with_interval
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.span_overlap import jaccard, matches, pairs, weighted_medians
 from crowdwise.data.spans import Spans, encode_spans

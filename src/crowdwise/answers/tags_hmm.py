@@ -66,14 +66,12 @@ import numpy.typing as npt
 from crowdwise import registry
 from crowdwise.answers.tags_result import Inferred, TagModel, decode, token_decode
 from crowdwise.core import em, priors, shrinkage, starts
-from crowdwise.core.constraints import Bounds, Check, Count, MethodKey, NonNegative, are_numbers
+from crowdwise.core.constraints import Bounds, Check, Count, MethodKey, NonNegative, are_numbers, declared
 from crowdwise.core.dependence import USUAL, correct, votes_per_item
 from crowdwise.core.em import Params, Part, Stats
-from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
+from crowdwise.core.loop import Callback, check_memory
 from crowdwise.core.model import Outcome
 from crowdwise.core.numerics import Floats, Ints, clamp, dirichlet_multinomial, normalise, safe_log
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import History, Prior
 from crowdwise.core.starts import Start, majority
 from crowdwise.core.unseen import with_unseen

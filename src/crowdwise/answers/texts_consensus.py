@@ -39,11 +39,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
-from crowdwise.core.constraints import Check, Count, NonNegative
+from crowdwise.core.constraints import Check, Count, NonNegative, declared
 from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.text_distance import chrf, edit_distance, edit_distances
 from crowdwise.data.texts import CutText, Texts, Tokens, Unit

@@ -222,7 +222,7 @@ def texts(data: Dataset, folder: Path) -> Task:
 
     Nothing is learned from the test texts. The axes are not brought to one variance.
     """
-    from crowdwise.learners.text_axes import TextAxes
+    from crowdwise.learners.text_features import TextAxes
 
     file = folder / "test.csv"
     if data.item_table is None or "text" not in data.item_table.columns or not file.is_file():

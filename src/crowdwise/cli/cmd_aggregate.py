@@ -124,7 +124,7 @@ def _streams(path: Path, memory: str | None) -> bool:
         return True
     if memory is None and not is_large(path):
         return False
-    from crowdwise.core.limits import free_memory
+    from crowdwise.core.loop import free_memory
     from crowdwise.out_of_core import too_large
 
     need = too_large(path, memory)

@@ -1,4 +1,4 @@
-"""What a parameter may be, said by its annotation.
+"""Parameters of models and functions, and what they may be, declared by annotations.
 
 =====================================  ==========================================
 annotation                             allowed
@@ -13,18 +13,21 @@ annotation                             allowed
 ``Any`` and all else                   anything: the class checks it itself
 =====================================  ==========================================
 
-Models check their parameters (:mod:`crowdwise.core.parameters`), functions their arguments, under :func:`checked`.
+Functions check their arguments under :func:`checked`. Models follow scikit-learn's protocol without scikit-learn: a
+class has its annotated attributes as parameters, under :func:`declared`, and those of its bases;
+:meth:`Parameterised.check_parameters` refuses values that the annotations do not allow.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cache, wraps
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -243,3 +246,84 @@ def fixed_seed(random_state: RandomState) -> int:
 def seed_of(random_state: RandomState) -> int | None:
     """The seed that a result can be made again with; None where there is none."""
     return None if isinstance(random_state, np.random.Generator) else random_state
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def leading(*, default: Any) -> Any:
+    """A parameter of a family that comes before those its members add."""
+    return field(default=default, metadata={"leading": True})
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field, leading))
+def declared(cls: Class) -> Class:
+    """Give a class a constructor that takes its annotated attributes by name, and stores them.
+
+    Its own parameters come first, then those of its bases, save the :func:`leading` ones. ``field(init=False)`` marks
+    an attribute that is no parameter: one that a fit sets, or one of a base that the class does not offer.
+    """
+    made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    given = inspect.signature(made.__init__).parameters
+    names = [f.name for f in fields(made) if f.metadata.get("leading")]
+    names += [name for c in made.__mro__ for name in inspect.get_annotations(c)]
+    ordered = [given[name] for name in dict.fromkeys(["self", *names]) if name in given]
+    made.__init__.__signature__ = inspect.Signature(ordered)
+    return cls
+
+
+class Parameterised:
+    """Something made from keyword-only parameters, which it stores as they were given."""
+
+    @classmethod
+    def parameters(cls) -> dict[str, Any]:
+        """The names of the parameters and their defaults."""
+        signature = inspect.signature(cls)
+        return {name: p.default for name, p in signature.parameters.items()}
+
+    @classmethod
+    def constraints(cls) -> dict[str, Constraint]:
+        """What each parameter may be, for those whose annotation says so."""
+        return {name: found for name in cls.parameters() if (found := constraint_of(annotation(cls, name))) is not None}
+
+    def check_parameters(self) -> None:
+        """Refuse values that are not allowed: each alone (as declared), then together (``_check_together``)."""
+        for name, constraint in self.constraints().items():
+            constraint.check(name, getattr(self, name))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse values that do not go together; subclasses add their own."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters as they were given."""
+        return {name: getattr(self, name) for name in self.parameters()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change some parameters; the next fit uses them."""
+        known = self.parameters()
+        for name, value in params.items():
+            if name not in known:
+                raise ParameterError(
+                    f"{type(self).__name__} has no parameter {name!r}: "
+                    f"it has {', '.join(known)}.{suggestion(name, list(known))}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self.get_params().items() if not _same(value, self.parameters()[name])}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def annotation(cls: type, name: str) -> Any:
+    """The annotation of an attribute, read where it was written; ``Any`` where there is none."""
+    for c in cls.__mro__:
+        found = inspect.get_annotations(c).get(name)
+        if found is not None:
+            return eval(found, vars(sys.modules[c.__module__])) if isinstance(found, str) else found
+    return Any
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, (str, int, float, bool)) and isinstance(b, (str, int, float, bool)) and a == b)

@@ -19,14 +19,21 @@ import numpy.typing as npt
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.consensus_in_parts import ConsensusInParts, Each
-from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState
+from crowdwise.core.constraints import (
+    Bounds,
+    Count,
+    CountFromZero,
+    NonNegative,
+    Parameterised,
+    RandomState,
+    declared,
+    leading,
+)
 from crowdwise.core.dependence import Setting, copied_note, corrected
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
 from crowdwise.core.leave_one_out import judged, judgement_sums
-from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback, Rounds
+from crowdwise.core.loop import Callback, Rounds, check_memory
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
-from crowdwise.core.parameters import Parameterised, declared, leading
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import warn_unconverged
 from crowdwise.core.starts import Start

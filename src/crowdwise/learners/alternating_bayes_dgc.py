@@ -47,17 +47,16 @@ import torch
 from torch import Tensor
 
 from crowdwise.core import em, starts
-from crowdwise.core.constraints import Bounds
+from crowdwise.core.constraints import Bounds, declared
 from crowdwise.core.em import Part
-from crowdwise.core.limits import check_memory
+from crowdwise.core.loop import check_memory
 from crowdwise.core.numerics import Floats
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, class_dirichlet, dirichlet_rows
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
+from crowdwise.learners.devices import as_array
 from crowdwise.learners.head import Head, Predict
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.tensors import as_array
 from crowdwise.learners.vote_edges import Batch, Edges
 from crowdwise.methods.bayes_ibcc import DirichletFamily, Dirichlets, expected_log
 

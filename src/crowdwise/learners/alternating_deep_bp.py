@@ -30,17 +30,16 @@ import torch
 from torch import Tensor
 
 from crowdwise.core import starts
-from crowdwise.core.constraints import Bounds, Count, NonNegative
-from crowdwise.core.limits import check_memory
+from crowdwise.core.constraints import Bounds, Count, NonNegative, declared
+from crowdwise.core.loop import check_memory
 from crowdwise.core.numerics import Floats, clamp, safe_log, softmax
-from crowdwise.core.parameters import declared
 from crowdwise.core.priors import DirichletPrior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.alternating_em import Alternating, DeepMF, check_max_probability, clipped
+from crowdwise.learners.devices import as_array
 from crowdwise.learners.head import Head, Predict
 from crowdwise.learners.inputs import Inputs
-from crowdwise.learners.tensors import as_array
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Edges
 from crowdwise.methods import messages_bp

@@ -45,14 +45,13 @@ from torch.nn import functional
 
 from crowdwise import registry
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.constraints import Bounds, Check, Count, MethodKey, NonNegative, Positive
+from crowdwise.core.constraints import Bounds, Check, Count, MethodKey, NonNegative, Positive, declared
 from crowdwise.core.numerics import Floats, decide, winners
-from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
+from crowdwise.learners.devices import as_array, log_softmax
 from crowdwise.learners.head import FLOOR, Head, count_confusion, cross_entropy
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.tensors import as_array, log_softmax
 from crowdwise.learners.trainer import Stages, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch, Edges

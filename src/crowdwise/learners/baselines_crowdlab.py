@@ -39,11 +39,10 @@ import numpy.typing as npt
 
 from crowdwise.core import em
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import Bounds, Positive
+from crowdwise.core.constraints import Bounds, Positive, declared
 from crowdwise.core.dependence import Setting
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise, safe_log, winners
-from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes

@@ -1,10 +1,15 @@
-"""Checkpoints of a training run: one file, written after every epoch, from which an interrupted run continues."""
+"""Checkpoints of a training run: one file, written after every epoch, from which an interrupted run continues.
+
+How learners are saved: a folder with JSON, safetensors and the result of the fit, all or nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdwise.data.folders import write_whole
+from crowdwise.core.result import Result
+from crowdwise.data.folders import SavedFiles, read_saved, replacing, write_json, write_whole
 from crowdwise.errors import InputError, ReadError
 from crowdwise.learners.training_settings import Epoch
 
@@ -119,3 +125,47 @@ def fingerprint(trainer: Any) -> str:
     some = np.unique(np.linspace(0, len(data.inputs) - 1, SAMPLED).astype(np.int64))
     digest.update(data.inputs.rows(some).numpy().tobytes())
     return digest.hexdigest()
+
+
+FORMAT = 3
+FACTS, TENSORS, RESULT = "learner.json", "weights.safetensors", "consensus"
+
+
+def write_learner(
+    folder: str | os.PathLike[str], facts: dict[str, Any], tensors: Mapping[str, Tensor], result: Result
+) -> Path:
+    """Write a fitted learner."""
+    from safetensors.torch import save
+
+    with replacing(folder, "learner") as temporary:
+        write_json(temporary / FACTS, {"format": FORMAT, **facts})
+        content = save({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()})
+        (temporary / TENSORS).write_bytes(content)
+        result.save(temporary / RESULT)
+    return Path(folder)
+
+
+def read_learner(folder: str | os.PathLike[str], key: str | None = None) -> tuple[SavedFiles, dict[str, Any]]:
+    """The files that :func:`write_learner` wrote, and the JSON part; checked to be of a method, where one is named."""
+    saved = read_saved(folder, "learner")
+    facts = saved.json(FACTS)
+    for name, kind in (("method", str), ("params", dict)):
+        if not isinstance(facts.get(name), kind):
+            raise ReadError(f"{folder} does not hold a readable learner: {FACTS} lacks {name!r}.")
+    if facts.get("format") != FORMAT:
+        raise ReadError(f"{folder} was written by another version of crowdwise, which this one does not read.")
+    if key is not None and facts["method"] != key:
+        raise ReadError(f"{folder} holds a {facts['method']} learner, not {key}: use crowdwise.load_learner.")
+    return saved, facts
+
+
+def read_tensors(saved: SavedFiles) -> dict[str, Tensor]:
+    """The numbers of a saved learner."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    with saved.reading():
+        try:
+            return load(saved.files[TENSORS])
+        except SafetensorError as error:
+            raise ValueError(str(error)) from error

@@ -14,9 +14,9 @@ from crowdwise.core.numerics import Floats
 from crowdwise.core.prediction_sets import PredictionSets
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
+from crowdwise.learners.checkpoints import read_learner
 from crowdwise.learners.estimator import UnfittedError
 from crowdwise.learners.learner import VotesClassifier
-from crowdwise.learners.saving import read_learner
 from crowdwise.learners.training_settings import Callback
 
 

@@ -36,16 +36,15 @@ from torch import Tensor, nn
 
 from crowdwise import registry
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import Bounds, Check, Count, Positive, fixed_seed
+from crowdwise.core.constraints import Bounds, Check, Count, Positive, declared, fixed_seed
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.numerics import Floats, Ints, clamp
-from crowdwise.core.parameters import declared
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, InputError, ParameterError
 from crowdwise.learners import networks
 from crowdwise.learners.baselines import FixedTargets
-from crowdwise.learners.devices import find_device, one_torch_thread
+from crowdwise.learners.devices import find_device, one_torch_thread, probabilities
 from crowdwise.learners.head import Head
 from crowdwise.learners.held_out_votes import (
     Scored,
@@ -56,13 +55,11 @@ from crowdwise.learners.held_out_votes import (
     mixture_weights,
     scored,
 )
-from crowdwise.learners.inference import Inference
 from crowdwise.learners.inputs import ArrayInputs, Inputs, InputScale
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.network_estimator import NetworkChoice
 from crowdwise.learners.tabular import Softmax, flat_scale, log_softmax, scaled_rows
-from crowdwise.learners.tensors import probabilities
-from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.trainer import Inference, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
 from crowdwise.learners.vote_edges import Batch
 

@@ -31,17 +31,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from torch import Tensor
 
-from crowdwise.core.constraints import RandomState, fixed_seed, seed_of
+from crowdwise.core.constraints import Parameterised, RandomState, declared, fixed_seed, seed_of
 from crowdwise.core.numerics import Ints
-from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result, plain
 from crowdwise.data.boundary import guarded
 from crowdwise.data.folders import SavedFiles
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
+from crowdwise.learners.checkpoints import RESULT, read_learner, read_tensors, write_learner
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import NamedInputs
-from crowdwise.learners.saving import RESULT, read_learner, read_tensors, write_learner
 from crowdwise.learners.text_features import restore_texts
 from crowdwise.learners.training_settings import Callback, Epoch
 
@@ -201,7 +200,7 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
 
     @classmethod
     def of_files(cls, saved: SavedFiles, facts: dict[str, Any], *, network: Any = None, device: str = "auto") -> Self:
-        """The learner in saved files, and their JSON part (:func:`crowdwise.learners.saving.read_learner`)."""
+        """The learner in saved files, and their JSON part (:func:`crowdwise.learners.checkpoints.read_learner`)."""
         with saved.reading():
             learner = cls(**cls._loaded_params(saved.folder, facts["params"], network, device))
             found: Any = cls.result.of_files(saved.below(RESULT, "consensus"))

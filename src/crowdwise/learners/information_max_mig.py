@@ -47,17 +47,16 @@ from torch import Tensor, nn
 
 from crowdwise import registry
 from crowdwise.core import em
-from crowdwise.core.constraints import Check, Positive, is_number
+from crowdwise.core.constraints import Check, Positive, declared, is_number
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints, safe_log
-from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, InputError, ParameterError
 from crowdwise.learners import losses, networks
+from crowdwise.learners.devices import as_array, log_softmax
 from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.network_estimator import HOLDOUT
-from crowdwise.learners.tensors import as_array, log_softmax
 from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
 from crowdwise.learners.vote_edges import Batch, Edges

@@ -43,15 +43,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from crowdwise.core.constraints import Bounds, Count, CountFromZero, Fraction, NonNegative
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, Fraction, NonNegative, declared
 from crowdwise.core.numerics import Floats
-from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners import losses
+from crowdwise.learners.devices import as_array, columns, log_softmax
 from crowdwise.learners.head import Head, Predict, cross_entropy
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.tensors import as_array, columns, log_softmax
 from crowdwise.learners.trainer import Stages, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Batch

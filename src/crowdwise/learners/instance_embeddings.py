@@ -41,13 +41,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.constraints import Count, Fraction, NonNegative, Positive
-from crowdwise.core.parameters import declared
+from crowdwise.core.constraints import Count, Fraction, NonNegative, Positive, declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
+from crowdwise.learners.devices import as_array, columns, log_softmax
 from crowdwise.learners.head import AnnotatorTerms, Head, MixesVotes
 from crowdwise.learners.instance_confusions import InstanceHead, InstanceLearner
-from crowdwise.learners.tensors import as_array, columns, log_softmax
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.training_settings import Schedule
 from crowdwise.learners.vote_edges import Batch

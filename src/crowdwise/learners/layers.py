@@ -50,14 +50,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive
-from crowdwise.core.parameters import declared
+from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive, declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
+from crowdwise.learners.devices import as_array, columns, log_softmax
 from crowdwise.learners.head import AnnotatorTerms, Head, Predict
 from crowdwise.learners.joint_confusions import DIAGONAL, Confusions, first_diagonal, identity
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.tensors import as_array, columns, log_softmax
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Batch
 

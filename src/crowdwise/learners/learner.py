@@ -16,10 +16,9 @@ import torch
 from sklearn.base import ClassifierMixin
 
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
-from crowdwise.core.constraints import checked, fixed_seed
+from crowdwise.core.constraints import checked, declared, fixed_seed
 from crowdwise.core.dependence import Dependence, Setting, correct, votes_per_item
 from crowdwise.core.numerics import Floats, Ints, decide, safe_log
-from crowdwise.core.parameters import declared
 from crowdwise.core.prediction_sets import Inside, PredictionSets, conformal_thresholds, members
 from crowdwise.core.result import Result
 from crowdwise.core.unseen import recode
@@ -27,11 +26,11 @@ from crowdwise.core.vote_parts import VoteParts, resolve
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, listing
+from crowdwise.learners.devices import probabilities
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import answers_in, one_each
 from crowdwise.learners.network_estimator import NetworkEstimator
-from crowdwise.learners.tensors import probabilities
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.training_settings import Callback
 from crowdwise.learners.vote_edges import Edges

@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from crowdwise.learners.tensors import log_softmax
+from crowdwise.learners.devices import log_softmax
 from crowdwise.learners.vote_edges import Batch, column_cells
 
 RANGE = 30.0

@@ -38,8 +38,7 @@ from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.data.truth import by_name
 from crowdwise.errors import AlignmentWarning, InputError, warn
 from crowdwise.learners.inputs import Inputs, as_inputs
-from crowdwise.learners.text_axes import TextAxes
-from crowdwise.learners.text_features import TextFeatures, fit_texts, is_texts, text_inputs
+from crowdwise.learners.text_features import TextAxes, TextFeatures, fit_texts, is_texts, text_inputs
 
 
 def answers_in(y: Any, table: type[Any], part: str) -> Any:

@@ -13,19 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdwise.core.constraints import Bounds, Check
+from crowdwise.core.constraints import Bounds, Check, declared
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, ReadError
 from crowdwise.learners import networks
-from crowdwise.learners.devices import find_device, seeded
+from crowdwise.learners.devices import as_array, find_device, seeded
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.head import Head
-from crowdwise.learners.inference import Inference
 from crowdwise.learners.inputs import Inputs, InputScale
-from crowdwise.learners.tensors import as_array
-from crowdwise.learners.trainer import Trainer, TrainingData
+from crowdwise.learners.trainer import Inference, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, TrainingSettings
 from crowdwise.learners.vote_edges import split
 
@@ -72,7 +69,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
         Held-out answers are measured after every so many epochs, and after the last.
     augment
         Of images, in training: ``"flip"`` (mirrored), ``"crop"`` (moved and mirrored) or ``"cutout"`` (a square left
-        out as well); see :mod:`crowdwise.learners.images`.
+        out as well); see :mod:`crowdwise.learners.inputs`.
     mixup
         Train on mixtures of two inputs, whose shares are drawn from Beta(mixup, mixup), and of the losses of their
         votes; 0 for none.

@@ -33,18 +33,17 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.answers.similarities_crowd_clustering import Clustering, agreements, canonical
-from crowdwise.core.constraints import Bounds, Count, NonNegative
+from crowdwise.core.constraints import Bounds, Count, NonNegative, declared
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
 from crowdwise.data import encoding
 from crowdwise.data.similarities import Similarities
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
+from crowdwise.learners.devices import as_array, log_softmax, probabilities
 from crowdwise.learners.head import FLOOR, Head
 from crowdwise.learners.inputs import Inputs, InputScale, PairInputs, chunks
 from crowdwise.learners.network_estimator import NetworkChoice, NetworkEstimator
-from crowdwise.learners.tensors import as_array, log_softmax, probabilities
 from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.vote_edges import Batch
 

@@ -35,16 +35,15 @@ from torch import Tensor
 
 from crowdwise.core import em
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import Check
+from crowdwise.core.constraints import Check, declared
 from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import Floats, Ints, safe_log
-from crowdwise.core.parameters import declared
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, OutputError
+from crowdwise.learners.devices import as_array, as_tensors, score_table
 from crowdwise.learners.inputs import ArrayInputs, Inputs, InputScale, chunks
 from crowdwise.learners.learner import VotesClassifier
-from crowdwise.learners.tensors import as_array, as_tensors, score_table
 from crowdwise.learners.training_settings import Callback
 
 DOUBT = 1e-3

@@ -22,9 +22,8 @@ from torch import Tensor
 
 from crowdwise.answers.tags_result import TagConsensus, checked_truth, decode
 from crowdwise.core.consensus import Outcome
-from crowdwise.core.constraints import CountFromZero
+from crowdwise.core.constraints import CountFromZero, declared
 from crowdwise.core.numerics import Floats, Ints, safe_log
-from crowdwise.core.parameters import declared
 from crowdwise.core.result import Result
 from crowdwise.data import tags
 from crowdwise.data.tags import Tags

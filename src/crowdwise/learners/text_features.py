@@ -1,23 +1,41 @@
 """Texts as inputs: TF-IDF features by scikit-learn, fitted with the learner and saved with it as words and numbers.
 
-Up to ``MANY`` texts are compared with each other (:mod:`crowdwise.learners.text_axes`). Of more texts a feature is a
+Up to ``MANY`` texts are compared with each other (:class:`TextAxes`). Of more texts a feature is a
 word, or two words in a row, that occurs in two texts or more; its number is (1 + log count) times the log of how rare
 it is among the texts of the fit, and each text has length 1. The most frequent ``MAX_FEATURES`` are kept. Nothing is
 pickled: a saved learner holds words and numbers.
+
+Texts as rows of numbers: how much they share with some texts of the fit, on the first principal axes of these.
+
+Two texts are as alike as their TF-IDF vectors of words and pairs of words, and those of groups of 2 to 5 letters, have
+in common. The groups relate words with one stem, and misspelt words, which a few thousand texts cannot teach word by
+word. What a network gets are the first principal axes of that likeness, of full length: the axes that differ most
+between texts count most, and are not brought to one variance.
+
+==================  =============  ============  =====================================================================
+symbol              code           shape         equation
+==================  =============  ============  =====================================================================
+T                   ``known``      L x V         TF-IDF of the texts of the fit (of some of them, where there are many)
+A                   ``axes``       L x D         eigenvectors of T T' over the roots of their eigenvalues
+a text t                           D             t T' A, in units of the root mean square of those of the fit
+==================  =============  ============  =====================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+import scipy.sparse as sp
 
+from crowdwise.core.numerics import Floats
 from crowdwise.data.features import IMAGES
 from crowdwise.data.frames import is_missing, is_series
 from crowdwise.errors import InputError, ReadError, listing, warn
 from crowdwise.learners.inputs import ArrayInputs
-from crowdwise.learners.text_axes import TextAxes
 
 MAX_FEATURES = 20_000
 MANY = 20_000
@@ -119,3 +137,107 @@ def _checked(texts: Any) -> Sequence[str]:
     if empty:
         warn(f"{empty:,} of the {len(given):,} texts are empty: these items have no features.")
     return ["" if is_missing(text) else str(text) for text in given]
+
+
+MAX_TEXTS, MAX_AXES = 5_000, 1_500
+"""The most texts of the fit that texts are compared with, and the most axes."""
+MAX_GROUPS = 100_000
+"""The most words and pairs of words, and the most groups of letters, the most frequent first."""
+FEW = 20
+"""Texts below which words and groups that occur in a single one count too."""
+SMALLEST = 1e-6
+"""Axes with a smaller share of the largest eigenvalue are left out."""
+BLOCK = 1_000
+ARRAYS = ("data", "indices", "indptr", "axes")
+
+
+class TextAxes:
+    """From texts to rows of numbers; what they are compared with are texts of the fit."""
+
+    def __init__(self, vectorisers: Sequence[Any], known: Any, axes: Floats) -> None:
+        self.vectorisers, self.known, self.axes = vectorisers, known, axes
+
+    @classmethod
+    def fitted(cls, texts: Sequence[str], max_axes: int = MAX_AXES) -> TextAxes:
+        """Axes of some texts."""
+        few = len(texts) < FEW
+        vectorisers = [words(min_df=1 if few else 2), letters(min_df=1 if few else 3)]
+        rows = sp.hstack([one.fit_transform(texts) for one in vectorisers]).tocsr()
+        chosen = np.sort(np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS])
+        known = rows[chosen].astype(np.float32)
+        n = len(chosen)
+        alike = (known @ known.T).toarray()  # float32: the axes are saved with fewer digits still
+        value, axes = scipy.linalg.eigh(alike, subset_by_index=(max(0, n - max_axes), n - 1))
+        kept = np.flatnonzero(value > SMALLEST * value[-1])[::-1]
+        axes = axes[:, kept] / np.sqrt(value[kept])
+        axes = axes / np.sqrt((placed(rows, known, axes) ** 2).mean())
+        return cls(vectorisers, known, axes.astype(np.float16).astype(np.float64))  # as they are saved
+
+    def rows(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """N x D: texts on the axes."""
+        rows = sp.hstack([one.transform(texts) for one in self.vectorisers]).tocsr()
+        return placed(rows, self.known, self.axes).astype(np.float32)
+
+    def inputs(self, texts: Sequence[str]) -> ArrayInputs:
+        """Texts as a learner takes them."""
+        return ArrayInputs(self.rows(texts), scaled=True)
+
+    @property
+    def words(self) -> list[str]:
+        """Words and pairs of words that are compared."""
+        return [str(word) for word in self.vectorisers[0].get_feature_names_out()]
+
+    def state(self) -> dict[str, Any]:
+        """Words, groups of letters and their weights, for JSON."""
+        return {
+            "axes": self.axes.shape[1],
+            "words": self.words,
+            "weights": [float(weight) for weight in self.vectorisers[0].idf_],
+            "letters": [str(group) for group in self.vectorisers[1].get_feature_names_out()],
+            "letter_weights": [float(weight) for weight in self.vectorisers[1].idf_],
+        }
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The texts that others are compared with, as numbers, and the axes."""
+        known = self.known
+        found = (known.data, known.indices.astype(np.int32), known.indptr.astype(np.int32), self.axes)
+        return dict(zip(ARRAYS, (*found[:3], found[3].astype(np.float16)), strict=True))
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> TextAxes:
+        """What :meth:`state` and :meth:`arrays` gave."""
+        vectorisers, width = [], 0
+        for make, names, weights in ((words, "words", "weights"), (letters, "letters", "letter_weights")):
+            idf = np.asarray(state[weights], dtype=np.float64)
+            if len(state[names]) != len(idf) or not np.isfinite(idf).all():
+                raise ReadError("The words of the saved texts and their weights do not fit together.")
+            vectorisers.append(make(vocabulary=state[names]))
+            vectorisers[-1].idf_ = idf
+            width += len(idf)
+        data, indices, indptr, axes = (np.asarray(arrays[name]) for name in ARRAYS)
+        if len(indptr) != len(axes) + 1 or axes.shape[1:] != (state["axes"],) or (indices >= width).any():
+            raise ReadError("The saved texts and their axes do not fit together.")
+        known = sp.csr_matrix((data, indices, indptr), shape=(len(axes), width))
+        return cls(vectorisers, known, axes.astype(np.float64))
+
+
+def placed(rows: Any, known: Any, axes: Floats) -> Floats:
+    """N x D: rows T' A, a block of rows at a time."""
+    blocks = range(0, rows.shape[0], BLOCK)
+    return np.concatenate([(rows[at : at + BLOCK] @ known.T).toarray() @ axes for at in blocks])
+
+
+def words(**more: Any) -> Any:
+    """TF-IDF of words and pairs of words."""
+    return _axes_vectoriser(ngram_range=(1, 2), token_pattern=r"\b\w[\w']*\b", **more)
+
+
+def letters(**more: Any) -> Any:
+    """TF-IDF of groups of letters within words."""
+    return _axes_vectoriser(analyzer="char_wb", ngram_range=(2, 5), **more)
+
+
+def _axes_vectoriser(**more: Any) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(sublinear_tf=True, strip_accents="unicode", max_features=MAX_GROUPS, **more)

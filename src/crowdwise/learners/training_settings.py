@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive
+from crowdwise.core.constraints import Bounds, Count, NonNegative, Parameterised, Positive, declared
 from crowdwise.core.loop import Progress, Rounds
-from crowdwise.core.parameters import Parameterised, declared
-from crowdwise.learners.images import Augment
+from crowdwise.learners.inputs import Augment
 
 Schedule = Literal["constant", "cosine", "step", "one-cycle"]
 SCHEDULES: dict[Schedule, Callable[[float], float]] = {

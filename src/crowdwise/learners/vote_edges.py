@@ -25,7 +25,7 @@ from torch import Tensor
 from crowdwise.core.numerics import Ints
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.votes import Votes
-from crowdwise.learners.tensors import log_softmax
+from crowdwise.learners.devices import log_softmax
 
 Answers = TypeVar("Answers", Votes, Ratings)
 

@@ -36,7 +36,7 @@ import numpy as np
 
 from crowdwise.core import em, starts
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive
-from crowdwise.core.limits import check_memory
+from crowdwise.core.loop import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows

@@ -49,7 +49,7 @@ import numpy.typing as npt
 from crowdwise.core import priors
 from crowdwise.core.constraints import CountFromZero, Fraction, Positive
 from crowdwise.core.intervals import Z, with_interval
-from crowdwise.core.limits import check_memory
+from crowdwise.core.loop import check_memory
 from crowdwise.core.model import Callback, EMModel, Family, Outcome, Params, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.vote_parts import VoteParts

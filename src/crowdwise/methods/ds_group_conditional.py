@@ -52,7 +52,7 @@ import numpy.typing as npt
 from crowdwise.core import em, priors
 from crowdwise.core.constraints import Check, is_number
 from crowdwise.core.intervals import with_interval
-from crowdwise.core.limits import TABLES, check_memory
+from crowdwise.core.loop import TABLES, check_memory
 from crowdwise.core.model import Callback, Family, Outcome, Params, Part, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, share_interval
 from crowdwise.core.unseen import crowd_table, with_unseen

@@ -80,8 +80,7 @@ import numpy as np
 from crowdwise.core import em, predictive, priors, starts
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
 from crowdwise.core.em import Family, Params, Part, Stats
-from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback
+from crowdwise.core.loop import Callback, check_memory
 from crowdwise.core.model import Model, Outcome, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, dirichlet_multinomial, normalise, safe_log, winners
 from crowdwise.core.shrinkage import one_coin_table, own_accuracy

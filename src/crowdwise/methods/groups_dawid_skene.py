@@ -48,8 +48,7 @@ from crowdwise.core.annotator_groups import (
     tree,
 )
 from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count
-from crowdwise.core.limits import check_memory
-from crowdwise.core.loop import Callback, Rounds
+from crowdwise.core.loop import Callback, Rounds, check_memory
 from crowdwise.core.model import Model, Outcome, Part, declared, leading
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, posterior_and_evidence, safe_log, winners
 from crowdwise.core.unseen import scores_with_unseen, with_unseen

@@ -45,7 +45,7 @@ from scipy.sparse import csr_matrix
 
 from crowdwise import kernels
 from crowdwise.core.constraints import Count, NonNegative
-from crowdwise.core.limits import check_cost
+from crowdwise.core.loop import check_cost
 from crowdwise.core.model import Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.methods import moments_shared as shared

@@ -34,11 +34,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from crowdwise.core import em, priors, starts
-from crowdwise.core.constraints import Count, CountFromZero, NonNegative
-from crowdwise.core.limits import check_memory
+from crowdwise.core.constraints import Count, CountFromZero, NonNegative, leading
+from crowdwise.core.loop import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
-from crowdwise.core.parameters import leading
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.core.vote_sums import per_annotator
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full, majority_counts

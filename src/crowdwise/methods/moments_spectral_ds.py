@@ -35,7 +35,7 @@ import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core.constraints import Count, NonNegative, RandomState
-from crowdwise.core.limits import check_cost
+from crowdwise.core.loop import check_cost
 from crowdwise.core.model import Part, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.core.vote_sums import per_annotator

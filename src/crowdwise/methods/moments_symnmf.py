@@ -42,7 +42,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from crowdwise.core.constraints import NonNegative
-from crowdwise.core.limits import check_cost
+from crowdwise.core.loop import check_cost
 from crowdwise.core.model import Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.methods import moments_shared as shared

@@ -20,7 +20,6 @@ from crowdwise.core.lazy import lazily
 
 _WHERE = {
     "bootstrap": ("Estimate",),
-    "boxes": ("box_scores",),
     "measures": (
         "accuracy", "accuracy_on_truth", "accuracy_per_class", "adjusted_rand", "brier", "calibration_error",
         "cluster_accuracy", "confusion_error", "cross_entropy", "hamming_loss", "jaccard", "kendall", "label_scores",
@@ -28,8 +27,6 @@ _WHERE = {
         "set_f1", "set_precision", "set_recall", "span_scores", "span_scores_per_type", "spearman", "subset_accuracy",
         "top_k_with_gold_count", "wasserstein",
     ),
-    "masks": ("mask_scores",),
-    "spans": ("span_set_scores",),
-    "texts": ("text_scores",),
+    "structures": ("box_scores", "mask_scores", "span_set_scores", "text_scores"),
 }  # fmt: skip
 __all__, __getattr__, __dir__ = lazily(__name__, _WHERE)

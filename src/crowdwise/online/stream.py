@@ -52,12 +52,11 @@ import numpy.typing as npt
 
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
-from crowdwise.core.constraints import Bounds, Count, NonNegative, checked
+from crowdwise.core.constraints import Bounds, Count, NonNegative, Parameterised, checked, declared
 from crowdwise.core.dependence import USUAL, Dependence, correct
 from crowdwise.core.em import Family, Params, Part, Stats
 from crowdwise.core.model import EMModel, Model
 from crowdwise.core.numerics import Floats, Ints, clamp, decide, normalise
-from crowdwise.core.parameters import Parameterised, declared
 from crowdwise.core.result import plain
 from crowdwise.core.vote_parts import VoteParts, resolve, usual
 from crowdwise.data.encoding import to_vocabulary

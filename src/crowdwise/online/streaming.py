@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from crowdwise.core.constraints import declared
 from crowdwise.core.model import EMModel
-from crowdwise.core.parameters import declared
 from crowdwise.data.votes import Votes
 
 if TYPE_CHECKING:

@@ -13,18 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crowdwise.simulate.box_crowds import boxes
-from crowdwise.simulate.comparison_crowds import SimulatedComparisons, SimulatedRankings, comparisons, rankings
+from crowdwise.simulate.answer_crowds import (
+    SimulatedComparisons,
+    SimulatedLabelSets,
+    SimulatedRankings,
+    SimulatedRatings,
+    SimulatedSimilarities,
+    SimulatedTags,
+    bio_tags,
+    boxes,
+    comparisons,
+    graph,
+    label_sets,
+    masks,
+    ordinal,
+    rankings,
+    ratings,
+    similarities,
+    spans,
+    tag_chain,
+    texts,
+)
 from crowdwise.simulate.crowds import FittedCrowd, Simulated, assign, regular_assignment
-from crowdwise.simulate.graph_crowds import graph
-from crowdwise.simulate.label_set_crowds import SimulatedLabelSets, label_sets
 from crowdwise.simulate.machines import machine_annotators
-from crowdwise.simulate.mask_crowds import masks
-from crowdwise.simulate.rating_crowds import SimulatedRatings, ordinal, ratings
-from crowdwise.simulate.similarity_crowds import SimulatedSimilarities, similarities
-from crowdwise.simulate.span_crowds import spans
-from crowdwise.simulate.tag_crowds import SimulatedTags, bio_tags, tag_chain
-from crowdwise.simulate.text_crowds import texts
 from crowdwise.simulate.vote_crowds import (
     colluders,
     difficulty,

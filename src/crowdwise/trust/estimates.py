@@ -33,8 +33,7 @@ from crowdwise.core.result import Estimates
 from crowdwise.data.truth import encode_classes, encode_numbers
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.metrics.bootstrap import Estimate
-from crowdwise.metrics.rectified import Rectified, difference, figure, inverted, slope_of
-from crowdwise.metrics.rectified_regression import Sample, linear, logistic
+from crowdwise.metrics.rectified import Rectified, Sample, difference, figure, inverted, linear, logistic, slope_of
 from crowdwise.trust.evidence import Groups, positive_code, read_groups
 from crowdwise.trust.result_tables import Tables
 

@@ -1,0 +1,151 @@
+"""How good texts, spans, boxes and masks are where the truth is known.
+
+An error rate is the number of edits over the length of the true texts, summed over items first.
+
+F1 = 2 pairs / (spans found + true spans), summed over items first. A pair has the same label, and each span is in one
+pair at most. ``exact``: start and end are equal. ``overlap``: the two share half of their union or more. Of characters,
+every character with its label counts by itself.
+
+An object matches a true box of the same label; each is in one match at most, and as many as possible are made. F1 is
+2 matches / (objects + true boxes), summed over items first.
+
+Edges are the pixels of a mask that have a neighbour outside, left, right, above or below, or lie on the border. The
+distance of an empty mask to another is the diagonal of the image, and 0 to an empty one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+
+from crowdwise.core.numerics import Floats
+from crowdwise.core.result import some_known
+from crowdwise.core.span_overlap import HALF, matches, shared_characters
+from crowdwise.core.text_distance import chrf as chrf_of
+from crowdwise.core.text_distance import edit_distance
+from crowdwise.data.masks import Pixels
+from crowdwise.data.spans import encode_spans
+from crowdwise.data.texts import Tokens
+from crowdwise.data.truth import encode_texts
+from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
+
+
+def text_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str, Estimate]:
+    """Word error rate, character error rate, chrF and exact matches of a :class:`~crowdwise.TextConsensus`.
+
+    ``truth`` is a mapping from item to text, or N texts (empty for unknown). Texts are compared as the method did:
+    without case and punctuation unless it was asked to mind them.
+    """
+    true = encode_texts(truth, result.items)
+    known = np.flatnonzero(some_known(true != ""))
+    cut = Tokens(**result.tokens)
+    found, right = cut.words(result.texts[known].tolist()), cut.words(true[known].tolist())
+    plain = [(" ".join(a), " ".join(b)) for a, b in zip(found, right, strict=True)]
+    words = np.array([(edit_distance(a, b), len(b)) for a, b in zip(found, right, strict=True)], dtype=float)
+    letters = np.array([(edit_distance(a, b), len(b)) for a, b in plain], dtype=float)
+    by, once = Bootstrap(**options), np.ones(len(known), dtype=np.int64)
+
+    def rate(table: Floats) -> Estimate:
+        return by.of_sums(table, once, lambda s: s[:, 0] / np.maximum(s[:, 1], 1.0), len(known))
+
+    return {
+        "word_error_rate": rate(words), "character_error_rate": rate(letters),
+        "chrf": by.mean(np.array([chrf_of([a], [b])[0, 0] for a, b in plain])),
+        "exact_match": by.share(np.array([a == b for a, b in plain], dtype=float)),
+    }  # fmt: skip
+
+
+def span_set_scores(
+    result: Any, truth: Any, *, overlap: float = HALF, **options: Unpack[Options]
+) -> dict[str, Estimate]:
+    """F1 of exact spans, F1 by overlap with its precision and recall, and F1 of characters.
+
+    ``result`` is a :class:`~crowdwise.SpanConsensus`; ``truth`` a mapping from item to (label, start, end), or N lists
+    of such, ``None`` for unknown. ``overlap`` is the share of their union that two spans must have in common.
+    """
+    true = encode_spans(truth, result.items)
+    known = np.flatnonzero(some_known(np.array([spans is not None for spans in true])))
+    found = result.spans()
+    table = np.array([
+        (matches(found[n], true[n], 1.0), matches(found[n], true[n], overlap), len(found[n]), len(true[n]),
+         *shared_characters(found[n], true[n]))
+        for n in known.tolist()
+    ], dtype=float)  # fmt: skip
+    by, once = Bootstrap(**options), np.ones(len(known), dtype=np.int64)
+
+    def share(part: int, *whole: int) -> Estimate:
+        def ratio(sums: Any) -> Any:
+            total = sums[:, list(whole)].sum(axis=1)
+            return np.where(total > 0, len(whole) * sums[:, part] / np.maximum(total, 1.0), 1.0)
+
+        return by.of_sums(table, once, ratio, len(known))
+
+    return {
+        "f1_exact": share(0, 2, 3), "f1_overlap": share(1, 2, 3), "precision_overlap": share(1, 2),
+        "recall_overlap": share(1, 3), "f1_characters": share(4, 5, 6),
+    }  # fmt: skip
+
+
+THRESHOLDS = tuple((0.5 + 0.05 * np.arange(10)).round(2).tolist())
+
+
+def box_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str, Estimate]:
+    """Figures of a :class:`~crowdwise.BoxConsensus`: ``f1_50``, ``f1_75`` and ``f1_mean`` (IoU of 0.5 to 0.95),
+    ``precision_50``, ``recall_50``, the ``mean_iou`` of matches at 0.5, and objects over true boxes (``count_ratio``).
+
+    ``truth`` is a mapping from item to a list of (label, x1, y1, x2, y2), N such lists (``None``: unknown), or a table.
+    """
+    tables = result.matches(truth, THRESHOLDS)
+    n = len(tables[0])
+    by, once = Bootstrap(**options), np.ones(n, dtype=np.int64)
+
+    def ratio(table: Floats, over: int, under: list[int], times: float = 1.0) -> Estimate:
+        def value(s: Floats) -> Floats:
+            return np.asarray(times * s[:, over] / np.maximum(s[:, under].sum(axis=1), 1e-12))
+
+        return by.of_sums(table, once, value, n)
+
+    every = np.column_stack([np.mean([table[:, 0] for table in tables], axis=0), tables[0][:, 1:]])
+    return {
+        "f1_50": ratio(tables[0], 0, [1, 2], 2.0), "f1_75": ratio(tables[THRESHOLDS.index(0.75)], 0, [1, 2], 2.0),
+        "f1_mean": ratio(every, 0, [1, 2], 2.0), "precision_50": ratio(tables[0], 0, [1]),
+        "recall_50": ratio(tables[0], 0, [2]), "mean_iou": ratio(tables[0], 3, [0]),
+        "count_ratio": ratio(tables[0], 1, [2]),
+    }  # fmt: skip
+
+
+def mask_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str, Estimate]:
+    """Means over items of Dice, IoU, Hausdorff distance and mean distance of edges (pixels), with intervals over items.
+
+    ``result`` is a :class:`~crowdwise.MaskConsensus`; ``truth`` a mapping from item to mask, or N masks (``None`` for
+    unknown).
+    """
+    rows: list[tuple[float, ...]] = []
+    for found, true in result.against(truth):
+        both, size = int(np.count_nonzero(found & true)), int(np.count_nonzero(found)) + int(np.count_nonzero(true))
+        overlap = (2.0 * both / size, both / (size - both)) if size else (1.0, 1.0)
+        rows.append((*overlap, *edge_distances(found, true)))
+    by, table = Bootstrap(**options), np.array(rows)
+    names = ("dice", "iou", "hausdorff", "edge_distance")
+    return {name: by.mean(column) for name, column in zip(names, table.T, strict=True)}
+
+
+def edge_distances(one: Pixels, two: Pixels) -> tuple[float, float]:
+    """The Hausdorff distance of two edges, and the mean distance of a pixel of either edge to the other edge."""
+    from scipy.spatial import cKDTree
+
+    first, second = _edge(one), _edge(two)
+    if not len(first) or not len(second):
+        far = float(np.hypot(*one.shape)) if len(first) or len(second) else 0.0
+        return far, far
+    there, back = cKDTree(second).query(first)[0], cKDTree(first).query(second)[0]
+    every = np.concatenate([there, back])
+    return float(every.max()), float(every.mean())
+
+
+def _edge(mask: Pixels) -> Floats:
+    """The places of the pixels on the edge of a mask."""
+    wide = np.pad(mask, 1)
+    core = wide[:-2, 1:-1] & wide[2:, 1:-1] & wide[1:-1, :-2] & wide[1:-1, 2:]
+    return np.argwhere(mask & ~core).astype(np.float64)
