@@ -2,9 +2,9 @@
 
     python benchmarks/trust_tables.py [part ...] [--page]
 
-Parts: spammers, real, colluders, groups, bluebird, alarms, accuracy, agreement, few, attacked, ensembles, unfair,
-drift, assignment, blind, corrections; by default all. ``--page`` writes the page from
-the results alone. The real sets are looked for where `crowdwise bench` does.
+Parts: spammers, real, colluders, groups, bluebird, alarms, accuracy, agreement, few, effect, attacked, ensembles,
+unfair, drift, assignment, blind, corrections; by default all. ``--page`` writes the page from the results alone.
+The real sets are looked for where `crowdwise bench` does.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from crowdwise.active.state import State
 from crowdwise.active.strategies import find_strategy
 from crowdwise.bench.runs import data_folder
 from crowdwise.learners.alternating_em import Raykar
+from crowdwise.simulate.crowds import dirichlet_confusion
 from crowdwise.trust import find_colluders
 from crowdwise.trust.annotators import assess_annotators
 from crowdwise.trust.fair_thresholds import choose_thresholds
@@ -71,6 +72,32 @@ def attacked(seeds: int = 2) -> list[dict[str, Any]]:
     return out
 
 
+def effect(shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8), seeds: int = 3) -> list[dict[str, Any]]:
+    """N = 10,000, K = 4, M = 20, a share of them spammers (habits) or malicious (any other class): labels right."""
+    N, K, M, out = 10_000, 4, 20, []
+    for kind in ("spammers", "malicious"):
+        for share in shares:
+            sums: dict[str, list[float]] = {}
+            for seed in range(seeds):
+                rng = np.random.default_rng([seed, int(10 * share)])
+                theta = dirichlet_confusion(M, K, 5.0, 1.0, rng)
+                bad = round(share * M)
+                flipped = (1.0 - np.eye(K)) * 0.85 / (K - 1) + 0.15 * np.eye(K)
+                theta[:bad] = flipped if kind == "malicious" else rng.dirichlet(np.ones(K), size=(bad, 1))
+                y = rng.integers(0, K, N)
+                said = (rng.random((N, M, 1)) > theta[np.arange(M), y[:, None]].cumsum(axis=2)).sum(axis=2)
+                said = said.clip(0, K - 1)
+                votes = replace(cw.Votes.from_dense(said, classes=range(K)), truth=y)
+                log = np.log(theta.clip(1e-12))
+                oracle = sum(log[m][:, said[:, m]] for m in range(M)).argmax(axis=0)
+                got = {"oracle": float((oracle == y).mean())}
+                got |= {key: _score(y, votes, key) for key in ("majority", "dawid-skene", "auto")}
+                for name, value in got.items():
+                    sums.setdefault(name, []).append(value)
+            out.append({"kind": kind, "share": share, **{k: round(float(np.mean(v)), 4) for k, v in sums.items()}})
+    return out
+
+
 def ensembles(seeds: int = 1) -> list[dict[str, Any]]:
     """15 classifiers in groups, seven classes: three groups on an easy set, four on a hard one."""
     from sklearn.datasets import make_classification
@@ -118,8 +145,15 @@ def _trained(model: Any, x: Any, labels: Any, y: Any, z: Any) -> tuple[float, fl
     return float((d == y[N:]).mean()), abs(float(d[z[N:] == 1].mean() - d[z[N:] == 0].mean()))
 
 
+def _gaps(said: Any, y: Any, z: Any) -> list[float]:
+    """Group 1 less group 0: accuracy, false positive rate, share of positive labels."""
+    of = (said == y, np.where(y == 0, said, np.nan), said)
+    return [float(np.nanmean(np.asarray(x, float)[z == 1]) - np.nanmean(np.asarray(x, float)[z == 0])) for x in of]
+
+
 def unfair(seeds: int = 3, N: int = 3000) -> list[dict[str, Any]]:
-    """Classifiers on labels of a biased crowd less those on clean labels: accuracy, and demographic parity."""
+    """Classifiers on labels of a biased crowd less those on clean labels: accuracy, and demographic parity; and the
+    three gaps between the groups of the truth, of the labels, and of each annotator."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
 
@@ -128,6 +162,7 @@ def unfair(seeds: int = 3, N: int = 3000) -> list[dict[str, Any]]:
         "Logistic Regression": lambda s: LogisticRegression(max_iter=300),
     }
     sums: dict[tuple[str, str], list[Any]] = {}
+    gaps: list[dict[str, Any]] = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         z = (rng.random(2 * N) < 0.4).astype(int)
@@ -149,15 +184,23 @@ def unfair(seeds: int = 3, N: int = 3000) -> list[dict[str, Any]]:
             "learning from crowds": soft.consensus_.label_codes,
             "group-conditional": cw.GroupConditional(groups=z[:N]).fit(votes).consensus_.label_codes,
         }
+        everybody = np.array([_gaps(said[:N, m], y[:N], z[:N]) for m in range(20)])
+        gaps.append({
+            "truth": _gaps(y[:N], y[:N], z[:N]), **{key: _gaps(x, y[:N], z[:N]) for key, x in labels.items()},
+            "annotators, the least": everybody.min(axis=0), "annotators, the median": np.median(everybody, axis=0),
+            "annotators, the most": everybody.max(axis=0),
+        })  # fmt: skip
         for name, make in classifiers.items():
             accuracy, parity = _trained(make(seed), given, y[:N], y, z)
             for key, target in labels.items():
                 a, p = _trained(make(seed), given, target, y, z)
                 sums.setdefault((name, key), []).append([100 * (accuracy - a), p - parity])
-    return [
+    table: list[dict[str, Any]] = [
         {"classifier": c, "labels": key, "accuracy": float(m[0]), "parity": float(m[1])}
         for (c, key), rows in sums.items() for m in [np.round(np.mean(rows, axis=0), 4)]
     ]  # fmt: skip
+    of = {key: np.mean([one[key] for one in gaps], axis=0) for key in gaps[0]}
+    return table + [{"of": key, "gaps": np.round(three, 4).tolist()} for key, three in of.items()]
 
 
 def drift(seeds: int = 10) -> list[dict[str, Any]]:
@@ -335,6 +378,7 @@ def _reweighted() -> Iterator[dict[str, Any]]:
 
 
 PARTS = {
+    "effect": effect,
     "attacked": attacked,
     "ensembles": ensembles,
     "unfair": unfair,
