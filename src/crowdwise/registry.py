@@ -123,8 +123,8 @@ _TYPES = (
     ),
     AnswerType(
         "boxes", "boxes around objects", "data.boxes:Boxes", "answers.boxes_consensus:BoxConsensus",
-        "answer_types.boxes:BoxRules", "box-crowd", ("bounding-boxes",), guessed=("x1", "y1", "x2", "y2"),
-        simulated=("simulate:boxes",),
+        "answer_types.boxes:BoxRules", "box-crowd", ("bounding-boxes", "points", "events"),
+        guessed=("x1", "y1", "x2", "y2"), simulated=("simulate:boxes",),
     ),
     AnswerType(
         "masks", "which pixels of an image", "data.masks:Masks", "answers.masks_consensus:MaskConsensus",
@@ -217,6 +217,7 @@ _IMPORTERS = (
     Importer("vindr", "image_tools", "VinDr"),
     Importer("coco", "image_tools", "COCO with annotators"),
     Importer("lidc", "image_tools", "LIDC"),
+    Importer("labelme", "image_tools", "LabelMe"),
     Importer("huggingface", "list_columns", "Hugging Face datasets"),
 )
 IMPORTERS: dict[str, Importer] = {entry.key: entry for entry in _IMPORTERS}

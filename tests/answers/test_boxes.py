@@ -286,3 +286,71 @@ def test_agreement_is_the_f1_of_two():
     found = cw.agreement(cw.Boxes.from_records(rows))
     assert found["f1"].value == pytest.approx(2 / 6) and found["labelled"].value == 0.0
     assert found["mean_iou"].value == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_events_and_volumes_are_boxes_with_other_edges(axes, tmp_path):
+    crowd = cw.simulate.boxes(60, n_annotators=8, annotators_per_item=5, axes=axes, random_state=0)
+    names = [f"{axis}{end}" for end in (1, 2) for axis in "xyz"[:axes]]
+    path = tmp_path / "drawn.csv"
+    crowd.answers.to_frame().write_csv(path)
+    found = {key: cw.aggregate(cw.read_boxes(path), key) for key in METHODS}
+    f1 = {key: cw.metrics.box_scores(result, crowd.truth)["f1_50"].value for key, result in found.items()}
+    assert f1["box-crowd"] > max(f1["box-majority"], f1["box-fusion"], 0.85)
+    table = found["box-crowd"].to_frame("objects", kind="dict")
+    assert [name for name in table if name in EDGES or name in ("z1", "z2")] == names
+    people = found["box-crowd"].to_frame("annotators", kind="dict")
+    assert np.corrcoef(people["spread"], crowd.parameters["spread"])[0, 1] > 0.8
+    truth = cw.Boxes.from_frame(crowd.answers.to_frame()).with_truth(crowd.truth).truth_frame()
+    assert cw.metrics.box_scores(found["box-crowd"], truth)["f1_50"].value == pytest.approx(f1["box-crowd"])
+
+
+def points(seed=0, n_items=60, noise=4.0):
+    """Points that annotators click on objects, 200 apart or more; one of them 8 to the right."""
+    rng = np.random.default_rng(seed)
+    off = {"a": (8.0, 0.0), "b": (-4.0, 3.0), "c": (-4.0, -3.0), "d": (0.0, 0.0)}
+    rows, truth = [], {}
+    for n in range(n_items):
+        cells = rng.permutation(16)[: rng.integers(1, 6)]
+        spots = np.column_stack(np.divmod(cells, 4)) * 200.0 + rng.uniform(0, 60, (len(cells), 2))
+        truth[n] = [("cell", *spot) for spot in spots.tolist()]
+        for who, shift in off.items():
+            seen = spots[rng.random(len(spots)) < 0.8]
+            seen = seen + shift + noise * rng.normal(size=seen.shape)
+            clicked = [*seen.tolist(), *rng.uniform(0, 800, (int(rng.random() < 0.3), 2)).tolist()]
+            rows += [{"item": n, "annotator": who, "label": "cell", "x": x, "y": y} for x, y in clicked]
+            rows += [] if clicked else [{"item": n, "annotator": who, "label": None, "x": None, "y": None}]
+    return rows, truth, off
+
+
+def test_points_are_placed_and_annotators_have_a_bias_in_their_unit():
+    rows, truth, off = points()
+    answers = cw.Boxes.from_records(rows)
+    assert 20 < answers.point_size < 100
+    found = cw.aggregate(answers)
+    assert found.score(truth) > 0.9
+    table = found.to_frame("objects", kind="dict")
+    for n, label, x, y in zip(table["item"], table["label"], table["x"], table["y"], strict=True):
+        assert label == "cell"
+        assert min(np.hypot(x - a, y - b) for _, a, b in truth[n]) < 30 or len(truth[n]) < 5
+    people = found.to_frame("annotators", kind="dict")
+    shared = np.mean(list(off.values()), axis=0)
+    for m, name in enumerate(people["annotator"]):
+        assert people["bias_x"][m] == pytest.approx(off[name][0] - shared[0], abs=1.5)
+        assert people["bias_y"][m] == pytest.approx(off[name][1] - shared[1], abs=1.5)
+        assert 2.5 < people["spread"][m] < 6.5
+    assert cw.aggregate(cw.Boxes.from_records(rows, point_size=60.0)).score(truth) > 0.9
+
+
+def test_what_is_wrong_with_points_and_volumes_is_said():
+    rows = [{"item": 1, "annotator": "a", "x": 1.0, "y": 2.0}]
+    with pytest.raises(InputError, match=r"point_size is -1: expected a length above 0"):
+        cw.Boxes.from_records(rows, point_size=-1.0)
+    with pytest.raises(InputError, match="point_size is for points"):
+        cw.Boxes.from_records([("i", "a", "cat", 0, 0, 1, 1)], point_size=3.0)
+    with pytest.raises(InputError, match="z2"):
+        cw.Boxes.from_records([{"item": 1, "annotator": "a", "x1": 0, "y1": 0, "z1": 5, "x2": 1, "y2": 1, "z2": 4}])
+    with pytest.raises(InputError, match="x2"):
+        cw.Boxes.from_records([{"item": 1, "annotator": "a", "x1": 0}])
+    with pytest.raises(cw.errors.ParameterError, match="axes=4"):
+        cw.simulate.boxes(2, axes=4)

@@ -24,13 +24,14 @@ KINDS = {
     "choices_single": {"sentiment": "votes"}, "choices_multiple": {"topics": "label-sets"},
     "rating": {"stars": "ratings"}, "number": {"years": "ratings"}, "pairwise": {"pw": "comparisons"},
     "ranker": {"rank": "rankings"}, "taxonomy": {"tax": "label-sets"}, "text_spans": {"ner": "tags"},
-    "boxes": {}, "polygons": {}, "brush": {}, "keypoints": {},
+    "boxes": {"box": "boxes"}, "polygons": {"poly": "masks"}, "brush": {"brush": "masks"},
+    "keypoints": {"kp": "boxes"},
 }  # fmt: skip
 """Projects of Label Studio and what becomes of them."""
 FORMS = ("json", "snapshot.json", "min.json", "csv")
 SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     **{f"labelstudio/{kind}.{form}": ("label-studio", found) for kind, found in KINDS.items() for form in FORMS},
-    "labelstudio/textarea.json": ("label-studio", {}),
+    "labelstudio/textarea.json": ("label-studio", {"transcript": "texts"}),
     "prodigy_choice.jsonl": ("prodigy", {"choice": "votes"}),
     "prodigy_binary.jsonl": ("prodigy", {"label": "votes"}),
     "prodigy_ner.jsonl": ("prodigy", {"spans": "tags"}),
@@ -40,7 +41,7 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "mturk_batch_results.csv": ("mturk", {"sentiment": "votes"}),
     "toloka_assignments.tsv": ("toloka", {"result": "votes"}),
     "appen_full.csv": ("appen", {"sentiment": "votes"}),
-    "cvat_job_1.xml": ("cvat", {"tag": "votes"}),
+    "cvat_job_1.xml": ("cvat", {"tag": "votes", "boxes": "boxes"}),
     "superannotate": ("superannotate", {"tag": "votes"}),
     "sagemaker": ("sagemaker", {"crowd-classifier": "votes"}),
     "sagemaker/annotations/consolidated-annotation/consolidation-request/iteration-1/request.json": (
@@ -59,10 +60,10 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "qualtrics.csv": ("qualtrics", {"Q1": "votes"}),
     "brat": ("brat", {"entities": "tags"}),
     "inception": ("webanno", {"NamedEntity": "tags"}),
-    "scale_tasks.json": ("scale", {}),
-    "vindr_boxes.csv": ("vindr", {"findings": "label-sets"}),
-    "coco_multi.json": ("coco", {"boxes": "boxes"}),
-    "lidc.xml": ("lidc", {}),
+    "scale_tasks.json": ("scale", {"boxes": "boxes"}),
+    "vindr_boxes.csv": ("vindr", {"findings": "label-sets", "boxes": "boxes"}),
+    "coco_multi.json": ("coco", {"boxes": "boxes", "masks": "masks"}),
+    "lidc.xml": ("lidc", {"nodules": "boxes"}),
 }  # fmt: skip
 CROWD = [
     "prodigy_choice.jsonl", "doccano_individual.zip", "argilla_flat.json", "mturk_batch_results.csv",
@@ -149,8 +150,8 @@ def test_label_studio_leaves_out_and_says_so(exports: Path) -> None:
     assert {"model:m1", "model:m2"} < set(models.table().annotators.tolist())
     tags = cw.read_export(exports / "labelstudio" / "text_spans.json").table()
     assert tags.n_items == 5  # whoever found no span has said so
-    boxes = cw.read_export(exports / "labelstudio" / "boxes.json")
-    assert boxes.alone == {"box": "15 boxes"} and not boxes.tables
+    boxes = cw.read_export(exports / "labelstudio" / "boxes.json").table()
+    assert len(boxes.truth[0]) == 2 and boxes.truth[1:].tolist() == [None] * 4
 
 
 # -------------------------------------------------------------------- nobody is fooled
@@ -306,11 +307,10 @@ def test_saved_tables_are_read_again(exports: Path, tmp_path: Path, sample: str)
     from crowdwise.reading import read
 
     found = cw.read_export(exports / sample)
-    (folder,) = found.save(tmp_path / "out")
-    again = read(folder)
-    table = found.table()
-    assert again.answer_type == table.answer_type
-    assert again.table.n_answers == table.n_answers and again.table.n_annotators == table.n_annotators
+    for folder, table in zip(found.save(tmp_path / "out"), found.tables.values(), strict=True):
+        again = read(folder)
+        assert again.answer_type == table.answer_type
+        assert again.table.n_answers == table.n_answers and again.table.n_annotators == table.n_annotators
 
 
 def test_several_questions_are_several_tables(exports: Path, tmp_path: Path) -> None:
@@ -344,8 +344,10 @@ def test_commands_take_exports(exports: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["votes"] == 11 and "is an export of Toloka" in done.stderr
     done = run("aggregate", exports / "toloka_assignments.tsv", "--label", "result")
     assert done.returncode == 2 and "crowdwise import" in done.stderr
-    done = run("aggregate", exports / "labelstudio" / "boxes.json")
-    assert done.returncode == 1 and "15 boxes, for which there is no table" in done.stderr
+    done = run("aggregate", exports / "labelstudio" / "boxes.json", "--json")
+    assert json.loads(done.stdout)["answer_type"] == "boxes"
+    done = run("aggregate", exports / "coco_multi.json")
+    assert done.returncode == 1 and "--question boxes" in done.stderr
     done = run("import", exports / "labelstudio" / "pairwise.json", "--out", tmp_path / "pairs")
     assert done.returncode == 0 and "pw: Comparisons(14 comparisons" in done.stderr
     assert json.loads(run("aggregate", tmp_path / "pairs", "--json").stdout)["answer_type"] == "comparisons"

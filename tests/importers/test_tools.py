@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import conftest
@@ -51,7 +52,8 @@ def test_labelbox(tmp_path: Path) -> None:
     ]  # fmt: skip
     found = cw.read_export(lines(tmp_path / "a.ndjson", rows))
     assert found.tool == "labelbox" and found.table("mood").truth.tolist() == [0]
-    assert found.table("mood").annotators.tolist() == ["ann", "bob"] and found.alone == {"why": "3 texts"}
+    assert found.table("mood").annotators.tolist() == ["ann", "bob"] and found.alone == {"why": "1 texts"}
+    assert found.table("why").answer_type == "texts" and found.table("why").n_answers == 2
     assert found.table("topics").labels.tolist() == ["a", "b"]
     assert found.answers["mood"]["duration"].to_list() == [4.0, 4.0]
 
@@ -123,12 +125,13 @@ def test_a_folder_of_jobs_and_xml_that_could_harm(tmp_path: Path) -> None:
     job = (
         "<annotations><version>1.1</version><meta><job><assignee><username>{}</username></assignee></job></meta>"
         '<image id="0" name="a.jpg"><tag label="{}" source="manual"/><tag label="x" source="auto"/>'
-        '<box label="y" source="manual"/></image></annotations>'
+        '<box label="y" source="manual" xtl="1" ytl="2" xbr="9" ybr="9"/><polyline label="l"/></image></annotations>'
     )
     for who, label in (("ann", "cat"), ("bob", "dog")):
         (tmp_path / f"{who}.xml").write_text(job.format(who, label), encoding="utf-8")
     found = cw.read_export(tmp_path)
-    assert found.table().annotators.tolist() == ["ann", "bob"] and found.alone == {"shapes": "2 boxes"}
+    assert found.table("tag").annotators.tolist() == ["ann", "bob"] and found.alone == {"shapes": "2 lines"}
+    assert found.table("boxes").edges.tolist() == [[1, 2, 9, 9]] * 2
     assert found.left_out == {"made automatically": 2}
     (tmp_path / "ann.xml").write_text('<!DOCTYPE x [<!ENTITY a "b">]>' + job.format("ann", "&a;"), encoding="utf-8")
     with pytest.raises(ReadError, match="declares a document type"):
@@ -190,14 +193,16 @@ def test_curated_documents_are_the_truth(tmp_path: Path) -> None:
 
 
 def test_findings_of_radiologists(tmp_path: Path) -> None:
-    box = dict.fromkeys(("x_min", "y_min", "x_max", "y_max"), "1")
+    box = dict.fromkeys(("x_min", "y_min"), "1") | dict.fromkeys(("x_max", "y_max"), "7")
     rows = [
         {"image_id": "i", "class_name": name, "rad_id": who, **box}
         for who, name in (("R1", "A"), ("R1", "A"), ("R2", "No finding"))
     ]
     found = cw.read_export(table(tmp_path / "a.csv", rows))
     sets = found.table("findings")
-    assert sets.to_frame("dict")["labels"].tolist() in ([["A"], []], ["A", ""]) and found.alone == {"boxes": "2 boxes"}
+    assert sets.to_frame("dict")["labels"].tolist() in ([["A"], []], ["A", ""])
+    boxes = found.table("boxes")
+    assert boxes.edges.tolist()[0] == [1, 1, 7, 7] and boxes.label.tolist() == [0, -1]  # R2 looked and drew nothing
 
 
 # -------------------------------------------------------------------- helpers
@@ -285,3 +290,104 @@ def test_evaluation_logs() -> None:
         answers = cw.read_export(folder / name).answers["verdict"]
         assert set(answers["annotator"]) == judges and set(answers["label"]) == {"pass", "fail"}
     assert set(cw.read_export(folder / "langfuse_scores.jsonl").answers["helpful"]["annotator"]) == {"ann", "eval"}
+
+
+# -------------------------------------------------------------------- shapes
+
+
+def test_shapes_of_label_studio_are_in_pixels() -> None:
+    folder = Path(__file__).parents[1] / "exports" / "labelstudio"
+    found = cw.read_export(folder / "boxes.json")
+    frame = found.table().to_frame("dict")
+    assert [frame[edge][0] for edge in ("x1", "y1", "x2", "y2")] == [40, 60, 160, 135]  # 10, 20, 40, 45 % of 400 x 300
+    roof = cw.read_export(folder / "polygons.json").table()
+    assert roof.height.tolist() == [300] * 5 and roof.width.tolist() == [400] * 5
+    corners = np.array([[40, 30], [160, 36], [140, 120], [48, 114]], dtype=float)
+    x, y = corners.T
+    area = abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2.0
+    assert roof.of_item(0)[0].sum() == pytest.approx(area, rel=0.01)
+    assert roof.of_item(0)[0][60, 100] and not roof.of_item(0)[0][20, 100]
+    brush = cw.read_export(folder / "brush.json").table()
+    first = brush.of_item(0)[0]
+    assert first.shape == (30, 40) and first.any() and not first.all() and brush.true_mask(0) is not None
+    rows, columns = np.nonzero(first)
+    assert len(rows) == (np.ptp(rows) + 1) * (np.ptp(columns) + 1)  # the sample is a rectangle
+    points = cw.read_export(folder / "keypoints.json").table()
+    assert points.point_size > 0 and (points.edges[0, :2] + points.point_size / 2).tolist() == [120, 120]
+    assert cw.read_export(folder / "textarea.json").table().n_annotators == 3
+
+
+def test_masks_and_ellipses_of_cvat(tmp_path: Path) -> None:
+    job = (
+        "<annotations><version>1.1</version><meta><job><assignee><username>{}</username></assignee></job></meta>"
+        '<image id="0" name="a.jpg" width="8" height="6">'
+        '<mask label="cell" source="manual" rle="1, 2, 3" left="2" top="1" width="3" height="2"/>'
+        '<ellipse label="rim" source="manual" cx="4" cy="3" rx="2" ry="1"/>'
+        '<points label="tip" points="1,2;3,4"/></image>'
+        '<image id="1" name="b.jpg" width="8" height="6"></image></annotations>'
+    )
+    for who in ("ann", "bob"):
+        (tmp_path / f"{who}.xml").write_text(job.format(who), encoding="utf-8")
+    found = cw.read_export(tmp_path)
+    masks = found.table("masks")
+    assert masks.items.tolist() == ["a.jpg [cell]", "a.jpg [rim]"]
+    assert np.argwhere(masks.of_item(0)[0]).tolist() == [[1, 3], [1, 4]]
+    assert masks.of_item(1)[0].sum() == 8
+    points = found.table("points")
+    assert points.n_answers == 6 and points.items.tolist() == ["a.jpg", "b.jpg"]  # nothing on b.jpg, by both
+
+
+def test_coco_masks_of_several_classes(tmp_path: Path) -> None:
+    whole = {
+        "images": [{"id": 1, "width": 6, "height": 4}], "categories": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}],
+        "annotations": [
+            {"image_id": 1, "category_id": 1, "annotator_id": "x", "segmentation": [[0, 0, 2, 0, 2, 4, 0, 4]]},
+            {"image_id": 1, "category_id": 1, "annotator_id": "x", "segmentation": [[4, 0, 6, 0, 6, 4, 4, 4]]},
+            {"image_id": 1, "category_id": 2, "annotator_id": "y",
+             "segmentation": {"size": [4, 6], "counts": [4, 8, 12]}},
+        ],
+    }  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps(whole), encoding="utf-8")
+    masks = cw.read_export(tmp_path / "a.json").table("masks")
+    assert masks.items.tolist() == ["1 [a]", "1 [b]"] and masks.n_answers == 4
+    assert [m.sum() for m in masks.of_item(0)] == [16, 0]  # two parts are one mask; y looked and did not mark a
+    assert masks.of_item(1)[1][:, 1:3].all() and masks.of_item(1)[1].sum() == 8
+
+
+def test_nodules_are_matched_between_readers() -> None:
+    found = cw.read_export(Path(__file__).parents[1] / "exports" / "lidc.xml")
+    nodules = found.table()
+    assert nodules.annotators.tolist() == ["reader 1", "reader 2"] and nodules.edges.shape == (2, 6)
+    assert nodules.edges[0].tolist() == [311.5, 354.5, -137.5, 318.5, 361.5, -112.5]  # slices are 25 apart in the file
+    objects = cw.aggregate(nodules, base="majority").to_frame("candidates", kind="dict")
+    assert len(objects["item"]) == 1 and objects["annotators"][0] == 2
+
+
+def test_labelme(tmp_path: Path) -> None:
+    shapes = [
+        {"label": "cat", "shape_type": "rectangle", "points": [[9, 8], [1, 2]]},
+        {"label": "cat", "shape_type": "polygon", "points": [[0, 0], [4, 0], [4, 4], [0, 4]]},
+        {"label": "eye", "shape_type": "point", "points": [[3, 3]]},
+        {"label": "cat", "shape_type": "circle", "points": [[8, 8], [8, 10]]},
+        {"label": "tail", "shape_type": "line", "points": [[3, 3], [4, 4]]},
+    ]
+    for who in ("ann", "bob"):
+        (tmp_path / who).mkdir()
+        whole = {"flags": {}, "shapes": shapes, "imagePath": "..\\1.jpg", "imageHeight": 12, "imageWidth": 12}
+        (tmp_path / who / "1.json").write_text(json.dumps(whole), encoding="utf-8")
+    found = cw.read_export(tmp_path)
+    assert found.tool == "labelme" and found.alone == {"shapes": "2 shapes of type line"}
+    boxes = found.table("boxes")
+    assert boxes.edges.tolist() == [[1, 2, 9, 8]] * 2 and boxes.items.tolist() == ["1.jpg"]
+    assert found.table("masks").of_item(0)[0].sum() == 16 + 12
+    assert found.table("points").annotators.tolist() == ["ann", "bob"]
+
+
+def test_spans_that_overlap_are_spans_and_no_tags(tmp_path: Path) -> None:
+    for who, lines_ in (("ann", "T1\tORG 0 18\tU\nT2\tLOC 14 18\tR\n"), ("bob", "T1\tORG 0 18\tU\n")):
+        (tmp_path / who).mkdir()
+        (tmp_path / who / "d.txt").write_text("University of Rome.", encoding="utf-8")
+        (tmp_path / who / "d.ann").write_text(lines_, encoding="utf-8")
+    spans = cw.read_export(tmp_path).table()
+    assert spans.answer_type == "spans" and spans.n_answers == 3 and spans.length.tolist() == [19]
+    assert cw.aggregate(spans, "span-majority").spans() == [[("ORG", 0, 18)]]

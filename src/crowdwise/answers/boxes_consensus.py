@@ -53,7 +53,7 @@ from crowdwise.core.intervals import gamma_interval, quantile, with_interval
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, share_with_interval
 from crowdwise.core.result import Result, some_known
-from crowdwise.data.boxes import EDGES, Boxes, encode_boxes, iou, matched
+from crowdwise.data.boxes import AXES, Boxes, edge_names, encode_boxes, iou, matched
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
@@ -82,13 +82,16 @@ class BoxConsensus(Result):
     Attributes
     ----------
     boxes, deviations
-        C x 4: x1, y1, x2, y2 of every candidate, and their standard deviations (NaN where a method has none).
+        C x 4: x1, y1, x2, y2 of every candidate (two edges of events in time, six of volumes), and their standard
+        deviations (NaN where a method has none).
     box_item, box_label, label_probability
         C: the positions of its item and of its class, and the probability of the class.
     probability, box_annotators
         C: the probability that it is an object, and how many annotators drew it.
     threshold
         Candidates above this probability are the objects.
+    point_size
+        Of points: the side of the boxes that stand for them; 0 of boxes.
     classes
         The names of the classes.
     found, objects, unsure, false_boxes, looked
@@ -130,6 +133,7 @@ class BoxConsensus(Result):
     bias_sd: Floats = field(default_factory=lambda: np.empty((0, 4)))
     spread: Floats = field(default_factory=lambda: np.empty(0))
     spread_n: Floats = field(default_factory=lambda: np.empty(0))
+    point_size: float = 0.0
 
     @property
     def accepted(self) -> npt.NDArray[np.bool_]:
@@ -150,12 +154,13 @@ class BoxConsensus(Result):
     def matches(self, truth: Any, thresholds: tuple[float, ...]) -> list[Floats]:
         """For each threshold, for each item with truth: pairs of objects and true boxes of the same label whose IoU is
         that or more, objects, true boxes, and the sum of the IoU of the pairs."""
-        true = encode_boxes(truth, self.items)
+        E = self.boxes.shape[1]
+        true = encode_boxes(truth, self.items, E, self.point_size)
         known = some_known(np.array([objects is not None for objects in true], dtype=bool))
         out = [np.zeros((int(known.sum()), 4)) for _ in thresholds]
         for row, n in enumerate(np.flatnonzero(known).tolist()):
             mine = np.flatnonzero((self.box_item == n) & self.accepted)
-            theirs = np.array([box[1:] for box in true[n]], dtype=np.float64).reshape(-1, 4)
+            theirs = np.array([box[1:] for box in true[n]], dtype=np.float64).reshape(-1, E)
             named = [str(name) for name in self.classes[self.box_label[mine]].tolist()]
             same = np.array([[name == str(box[0]) for box in true[n]] for name in named], dtype=bool)
             overlap = iou(self.boxes[mine], theirs) * same.reshape(len(mine), len(theirs))
@@ -164,17 +169,26 @@ class BoxConsensus(Result):
                 table[row] = len(pairs), len(mine), len(theirs), overlap[pairs[:, 0], pairs[:, 1]].sum()
         return out
 
+    def _places(self) -> tuple[tuple[str, ...], Floats, float]:
+        """The names of what places an object, C such places, and the unit of bias and spread: edges and shares of the
+        size; of points their coordinates, and the unit of these."""
+        E = self.boxes.shape[1]
+        if not self.point_size:
+            return edge_names(E), self.boxes, 1.0
+        return tuple(AXES[: E // 2]), self.boxes[:, : E // 2] + self.point_size / 2.0, self.point_size
+
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table in ("objects", "candidates"):
             at = np.flatnonzero(self.accepted if table == "objects" else np.ones(len(self.boxes), dtype=bool))
+            names, edges, _ = self._places()
             reach = quantile(level) * self.deviations[at]
             out: dict[str, Any] = {"item": self.items[self.box_item[at]], "label": self.classes[self.box_label[at]]}
-            out |= {name: self.boxes[at, e] for e, name in enumerate(EDGES)}
+            out |= {name: edges[at, e] for e, name in enumerate(names)}
             out |= {"probability": self.probability[at], "label_probability": self.label_probability[at]}
             out["annotators"] = self.box_annotators[at]
             if np.isfinite(reach).any():
-                for e, name in enumerate(EDGES):
-                    middle = self.boxes[at, e]
+                for e, name in enumerate(names):
+                    middle = edges[at, e]
                     out |= {f"{name}_low": middle - reach[:, e], f"{name}_high": middle + reach[:, e]}
             return out | ({} if table == "objects" else {"accepted": self.accepted})
         if table == "items":
@@ -194,11 +208,12 @@ class BoxConsensus(Result):
             **with_interval("false_alarms", rate, low, high),
         }  # fmt: skip
         if len(self.bias):
+            names, _, unit = self._places()
             low, high = (1.0 / np.sqrt(x) for x in gamma_interval(self.spread**-2, self.spread_n / 2.0, level)[::-1])
-            people |= with_interval("spread", self.spread, low, high)
-            reach = quantile(level) * self.bias_sd
-            for e, name in enumerate(EDGES):
-                b = self.bias[:, e]
+            people |= with_interval("spread", unit * self.spread, unit * low, unit * high)
+            reach = unit * quantile(level) * self.bias_sd
+            for e, name in enumerate(names):
+                b = unit * self.bias[:, e]
                 people |= with_interval(f"bias_{name}", b, b - reach[:, e], b + reach[:, e])
         return people
 
@@ -369,11 +384,12 @@ def located(clusters: BoxClusters, q: Floats, M: int) -> Places:
     """Edges, and bias and spread of annotators, by EM over edges and the weights of the t distribution."""
     C, of, who, y = len(clusters), clusters.cluster, clusters.who, clusters.edges
     mu = middles(clusters)
-    size = np.tile(mu[:, 2:] - mu[:, :2], 2)[of]
+    E = y.shape[1]
+    size = np.tile(mu[:, E // 2 :] - mu[:, : E // 2], 2)[of]
     w = q[of][:, None]
     weight = w.sum()
-    bias, times, sigma, own = np.zeros((M, 4)), np.ones(M), np.full(4, 0.05), np.full(4, 0.02**2)
-    variance = np.zeros((C, 4))
+    bias, times, sigma, own = np.zeros((M, E)), np.ones(M), np.full(E, 0.05), np.full(E, 0.02**2)
+    variance = np.zeros((C, E))
     for _ in range(PASSES):
         noise = times[who][:, None] ** 2 * sigma**2
         off = ((y - mu[of]) / size - bias[who]) ** 2 + variance[of] / size**2
@@ -401,7 +417,7 @@ def located(clusters: BoxClusters, q: Floats, M: int) -> Places:
         i, j = (side[of[i] == of[j]] for side in (i, j))
         between = (y[i] - y[j]) / size[i] - bias[who[i]] + bias[who[j]]
         apart.append(np.abs(between) / np.sqrt(noise[i] + noise[j]))
-    far = np.concatenate([np.empty((0, 4)), *apart])
+    far = np.concatenate([np.empty((0, E)), *apart])
     deviation = float(np.median(far)) / QUARTILE if far.any() else 1.0
     # The information in t noise is (f + 1) / (f + 3); what the crowd has in common is the mean of M biases.
     common = own / M
@@ -447,7 +463,8 @@ class BoxModel(AnswerModel[Boxes, BoxConsensus]):
             "unsure": np.bincount(clusters.asked_who, (q * (1.0 - q))[of] * (d - rate) ** 2, M),
             "false_boxes": np.bincount(clusters.who, 1.0 - q[clusters.cluster], M), "looked": looked,
             "boxes_per_item": np.bincount(answers.item[answers.label >= 0], minlength=N),
-            "annotators_per_item": np.bincount(on, minlength=N), "deviations": np.full((len(q), 4), np.nan), **about,
+            "annotators_per_item": np.bincount(on, minlength=N), "point_size": answers.point_size,
+            "deviations": np.full((len(q), answers.edges.shape[1]), np.nan), **about,
         }  # fmt: skip
 
     @abstractmethod
@@ -504,10 +521,11 @@ class BoxCrowd(BoxModel):
         rounds = Rounds(self.max_iter, len(clusters), callback)
         q, seen = existence(clusters, looked, chance_overlap(answers, self.min_iou), rounds, self.tol)
         places = located(clusters, q, answers.n_annotators)
+        known = places.edges.shape[1] / (2.0 if answers.point_size else 1.0)  # both edges around a point say the same
         return clusters, {
             "probability": q, "seen": seen, "boxes": places.edges, "deviations": np.sqrt(places.variance),
             "bias": places.bias, "bias_sd": places.bias_sd, "spread": places.spread,
-            "spread_n": FREEDOM / (FREEDOM + 3.0) * 4.0 * places.boxes + 1.0,
+            "spread_n": FREEDOM / (FREEDOM + 3.0) * known * places.boxes + 1.0,
             **labelled(clusters, answers, self.base, self.random_state),
             "iterations": rounds.iterations, "converged": rounds.converged,
         }  # fmt: skip

@@ -384,7 +384,7 @@ class SpanDetection(SpanModel):
             chances, others = (sums(looker, of[marks.look_item], M) for of in (true, all_places - true))
             hits = sums(who, some[c], M)
             d = rates(hits, chances)
-            f = rates(sums(who, 1.0 - some[c], M), others)
+            f = np.minimum(rates(sums(who, 1.0 - some[c], M), others), d)  # or true and false change places
             a = rates(sums(who, q[c, marks.label], M), hits)
             pi = (true.sum() + 1.0) / (all_places.sum() + 2.0)
             rho = (q.sum(axis=0) + 1.0 / L) / (q.sum() + 1.0)

@@ -1,5 +1,8 @@
 """The table of boxes: what annotators drew around the objects of an image, any number of boxes for each.
 
+Boxes have one axis (events in time: x1, x2), two, or three (volumes: z1, z2 as well). **Points** (columns x, y or x, y,
+z) are boxes of one size, ``point_size``, around them: two points whose boxes overlap may be the same object.
+
 ========================  =============  ======================================================================
 field                     shape          meaning
 ========================  =============  ======================================================================
@@ -7,6 +10,8 @@ field                     shape          meaning
 ``annotator``             S              code of the annotator
 ``label``                 S              code of the class; -1 in a row that says: looked, and drew nothing
 ``x1, y1, x2, y2``        S              the left, upper, right and lower edge, in any unit; NaN in such a row
+``z1, z2``                S or ``None``  the edges of volumes; of events in time y1 and y2 are ``None`` too
+``point_size``            number         the side of the boxes around points; 0 where boxes were drawn
 ``score``                 S or ``None``  how sure the annotator (a detector) is, from 0 to 1
 ``timestamp``             S or ``None``  when it was drawn
 ``truth``                 N or ``None``  the true objects of each item as (label, x1, y1, x2, y2); ``None``: unknown
@@ -34,6 +39,9 @@ from crowdwise.errors import InputError, listing, warn
 
 Floats = npt.NDArray[np.float64]
 EDGES = ("x1", "y1", "x2", "y2")
+AXES = "xyz"
+REACH = 6.0
+"""The side of the box around a point, in median distances of two annotators' points that are nearest to each other."""
 OBJECT = "object"
 """The class of all boxes, where no label is given."""
 
@@ -44,10 +52,44 @@ def iou(one: Floats, two: Floats) -> Floats:
     >>> iou(np.array([[0.0, 0, 2, 2]]), np.array([[1.0, 0, 3, 2], [5, 5, 6, 6]])).round(3).tolist()
     [[0.333, 0.0]]
     """
-    sides = np.minimum(one[:, None, 2:], two[None, :, 2:]) - np.maximum(one[:, None, :2], two[None, :, :2])
+    D = one.shape[1] // 2
+    sides = np.minimum(one[:, None, D:], two[None, :, D:]) - np.maximum(one[:, None, :D], two[None, :, :D])
     shared = np.clip(sides, 0.0, None).prod(axis=2)
-    area = [(some[:, 2:] - some[:, :2]).prod(axis=1) for some in (one, two)]
+    area = [(some[:, D:] - some[:, :D]).prod(axis=1) for some in (one, two)]
     return np.asarray(shared / (area[0][:, None] + area[1][None] - shared))
+
+
+def edge_names(count: int) -> tuple[str, ...]:
+    """The names of so many edges.
+
+    >>> edge_names(2), edge_names(6)
+    (('x1', 'x2'), ('x1', 'y1', 'z1', 'x2', 'y2', 'z2'))
+    """
+    return tuple(f"{axis}{end}" for end in (1, 2) for axis in AXES[: count // 2])
+
+
+def around(points: Floats, size: float) -> Floats:
+    """Boxes of such a side around points: S x D places, S x 2 D edges."""
+    return np.hstack([points - size / 2.0, points + size / 2.0])
+
+
+def usual_size(points: Floats, item: Codes, annotator: Codes) -> float:
+    """The side of boxes around points: ``REACH`` times how far two annotators' points are apart, in the median of those
+    that are each other's nearest; 1 where no item has points by two."""
+    from scipy.spatial.distance import cdist
+
+    near: list[Floats] = []
+    for n in np.unique(item):
+        own = [points[(item == n) & (annotator == m)] for m in np.unique(annotator[item == n])]
+        for a, one in enumerate(own):
+            for two in own[a + 1 :]:
+                far = cdist(one, two)
+                best = far.argmin(axis=1)
+                mutual = far.argmin(axis=0)[best] == np.arange(len(one))
+                near.append(far[np.flatnonzero(mutual), best[mutual]])
+    every = np.concatenate(near) if near else np.empty(0)
+    every = every if (np.median(every) if len(every) else 0.0) > 0.0 else every[every > 0.0]
+    return REACH * float(np.median(every)) if len(every) else 1.0
 
 
 def matched(overlap: Floats, threshold: float) -> Counts:
@@ -63,16 +105,27 @@ def matched(overlap: Floats, threshold: float) -> Counts:
 
 def _boxes_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, list[tuple[Any, ...]]]:
     """Item -> its objects, from a table with one row for each; a row without coordinates: there are none."""
-    label, classes, edges = _drawn(source, "truth" if "truth" in source else "label")
+    label, classes, edges = _drawn(source, _edges_in(source), "truth" if "truth" in source else "label")
     out: dict[Any, list[tuple[Any, ...]]] = {}
     for name, code, box in zip(items[item].tolist(), label.tolist(), edges.T.tolist(), strict=True):
         out.setdefault(name, []).extend([(classes[code], *box)] if code >= 0 else [])
     return out
 
 
-def _drawn(source: Source, label: str = "label") -> tuple[Codes, Vocabulary, Floats]:
-    """Codes of labels (-1: nothing drawn), the classes, and 4 x S edges."""
-    edges = np.stack([source.numbers(name, "a number", InputError, empty=True) for name in EDGES])
+def _edges_in(source: Source) -> tuple[str, ...]:
+    """The columns with the places of boxes, or of points."""
+    axes = [axis for axis in AXES if f"{axis}1" in source or f"{axis}2" in source]
+    points = tuple(axis for axis in AXES if axis in source)
+    if not axes and len(points) > 1:
+        return points
+    names = edge_names(2 * len(axes)) if axes else EDGES
+    source.require(("item", *names) if "".join(axes) == AXES[: len(axes)] else ("item", *EDGES))
+    return names
+
+
+def _drawn(source: Source, names: Sequence[str], label: str = "label") -> tuple[Codes, Vocabulary, Floats]:
+    """Codes of labels (-1: nothing drawn), the classes, and the places, a row for each of ``names``."""
+    edges = np.stack([source.numbers(name, "a number", InputError, empty=True) for name in names])
     empty = np.isnan(edges)
     nothing = empty.all(axis=0)
     code, classes = np.where(nothing, -1, 0).astype(np.int32), encoding.to_vocabulary([OBJECT])
@@ -82,12 +135,12 @@ def _drawn(source: Source, label: str = "label") -> tuple[Codes, Vocabulary, Flo
         for row in np.flatnonzero((code < 0) & ~nothing)[:1].tolist():
             raise source.odd(label, row, "the class of the box, or a row without coordinates for nothing drawn")
     for e, row in np.argwhere(~np.isfinite(edges) & (code >= 0))[:1].tolist():
-        raise source.odd(EDGES[e], row, "a finite number (label and all coordinates empty: nothing drawn)", InputError)
-    for e, row in np.argwhere((edges[2:] <= edges[:2]) & (code >= 0))[:1].tolist():
-        name = EDGES[e]
+        raise source.odd(names[e], row, "a finite number (label and all coordinates empty: nothing drawn)", InputError)
+    D = len(names) // 2 if names[0] == "x1" else 0
+    for e, row in np.argwhere((edges[D:] <= edges[:D]) & (code >= 0))[:1].tolist() if D else ():
         raise source.odd(
-            EDGES[e + 2], row, f"more than {name}, which is {edges[e, row]:g} (boxes are given by two corners, not by "
-            "width and height)", InputError,
+            names[e + D], row, f"more than {names[e]}, which is {edges[e, row]:g} (boxes are given by two corners, not "
+            "by width and height)", InputError,
         )  # fmt: skip
     return code.astype(np.int32), classes, edges
 
@@ -102,44 +155,61 @@ class Boxes(ByItem):
 
     answer_type: ClassVar[str] = "boxes"
     columns: ClassVar[tuple[Col, ...]] = (
-        ITEM, ANNOTATOR, Col("label", "classes"), *(Col(name, needed=True) for name in EDGES), Col("score"),
-        Col("timestamp"),
+        ITEM, ANNOTATOR, Col("label", "classes"), *(Col(name) for name in (*EDGES, "z1", "z2")),
+        *(Col(name, per="") for name in AXES), Col("score"), Col("timestamp"),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
         schema.on_missing("an item or annotator (without label and coordinates: nothing drawn)"),
-    )
+        Opt(
+            "point_size", None, "Of points (columns x and y): the side of the box that stands for one, in the unit of "
+            "the coordinates. By default six times the median distance of two annotators' points.", float | None,
+        ),
+    )  # fmt: skip
     _record: ClassVar[tuple[str, ...]] = ("item", "annotator", "label", *EDGES)
     _forms: ClassVar[str] = (
         "One row per box; without a column ``label`` all boxes are of one class. A row without label and coordinates "
-        "says that the annotator looked at the item and drew nothing."
+        "says that the annotator looked at the item and drew nothing. Events in time have x1 and x2 alone, volumes z1 "
+        "and z2 too, points x and y (and z)."
     )
     _rows: ClassVar[str] = "boxes"
     _act: ClassVar[str] = "drew on"
-    _truths: ClassVar[tuple[str, ...]] = (*EDGES, "truth", "label")
+    _truths: ClassVar[tuple[str, ...]] = (*EDGES, "z1", "z2", *AXES, "truth", "label")
     _truth_in: ClassVar[Any] = staticmethod(_boxes_in)
 
     indptr: Counts
     annotator: Codes
     label: Codes
     x1: Floats
-    y1: Floats
     x2: Floats
-    y2: Floats
     items: Vocabulary
     annotators: Vocabulary
     classes: Vocabulary
+    y1: Floats | None = None
+    y2: Floats | None = None
+    z1: Floats | None = None
+    z2: Floats | None = None
     score: Floats | None = None
     weight: npt.NDArray[np.float64] | None = None
     timestamp: npt.NDArray[Any] | None = None
     truth: npt.NDArray[Any] | None = None
+    point_size: float = 0.0
     kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Boxes:
         source.require(cls._needed())
+        names, size = _edges_in(source), options["point_size"]
         source.complete(("item", "annotator"), options["on_missing"])
         (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
-        label, classes, edges = _drawn(source)
+        label, classes, edges = _drawn(source, names)
+        if names[0] in AXES:
+            some = label >= 0
+            size = usual_size(edges.T[some], item[some], annotator[some]) if size is None else float(size)
+            if not 0.0 < size < np.inf:
+                raise InputError(f"point_size is {size:g}: expected a length above 0 in the unit of the coordinates.")
+            edges = around(edges.T, size).T
+        elif size is not None:
+            raise InputError("point_size is for points (columns x and y), and these are boxes: leave it out.")
         score = None
         if "score" in source:
             score = source.numbers("score", "a number from 0 to 1", InputError, empty=True)
@@ -147,22 +217,26 @@ class Boxes(ByItem):
                 raise source.odd("score", row, "a number from 0 to 1", InputError)
         beside: dict[str, Any] = {key: value for key, value in source.beside().items() if key != "weight"}
         return cls.from_codes(
-            item, annotator, label, edges, items=items, annotators=annotators, classes=classes, score=score, **beside
-        )
+            item, annotator, label, edges, items=items, annotators=annotators, classes=classes, score=score,
+            point_size=size or 0.0, **beside,
+        )  # fmt: skip
 
     @classmethod
     def from_codes(
         cls, item: npt.ArrayLike, annotator: npt.ArrayLike, label: npt.ArrayLike, edges: npt.ArrayLike, *, items: Any,
-        annotators: Any, classes: Any, score: npt.ArrayLike | None = None, **beside: Unpack[Beside],
+        annotators: Any, classes: Any, score: npt.ArrayLike | None = None, point_size: float = 0.0,
+        **beside: Unpack[Beside],
     ) -> Boxes:  # fmt: skip
-        """Boxes from arrays of codes (a label of -1: nothing drawn), 4 x S edges, and the names behind the codes."""
+        """Boxes from arrays of codes (a label of -1: nothing drawn), 4 x S edges (2 x S of events, 6 x S of volumes),
+        and the names behind the codes."""
         names = encoding.to_vocabulary(classes)
         code, sides = np.asarray(label), np.array(edges, dtype=np.float64)
         checked_codes(code[code >= 0], names, "label")
-        if sides.shape != (4, len(code)):
+        D = len(sides) // 2
+        if sides.shape not in ((2, len(code)), (4, len(code)), (6, len(code))):
             raise InputError(f"edges must hold x1, y1, x2 and y2 of {len(code)} boxes: found the shape {sides.shape}.")
         drawn = code >= 0
-        if not np.isfinite(sides[:, drawn]).all() or (sides[2:, drawn] <= sides[:2, drawn]).any():
+        if not np.isfinite(sides[:, drawn]).all() or (sides[D:, drawn] <= sides[:D, drawn]).any():
             raise InputError("The edges of a box must be finite, with x1 < x2 and y1 < y2.")
         # Boxes of an annotator on an item are in the order of their content, and each is there once.
         n, m = np.asarray(item), np.asarray(annotator)
@@ -185,8 +259,9 @@ class Boxes(ByItem):
         sides[:, code < 0] = np.nan
 
         def answers(rows: npt.NDArray[Any] | None) -> dict[str, Any]:
-            made = {"label": code, "score": sure} | dict(zip(EDGES, sides, strict=True))
-            return {k: None if v is None else in_order(v, rows) for k, v in made.items()} | {"classes": names}
+            made = {"label": code, "score": sure} | dict(zip(edge_names(2 * D), sides, strict=True))
+            own = {k: None if v is None else in_order(v, rows) for k, v in made.items()}
+            return own | {"classes": names, "point_size": point_size}
 
         return cls._built(n[order], m[order], items, annotators, known, answers, label=code)  # type: ignore[arg-type]
 
@@ -199,8 +274,9 @@ class Boxes(ByItem):
 
     @property
     def edges(self) -> Floats:
-        """S x 4: the edges of every row."""
-        return np.column_stack([self.x1, self.y1, self.x2, self.y2])
+        """S x 4: the edges of every row (S x 2 of events, S x 6 of volumes)."""
+        every = (self.x1, self.y1, self.z1, self.x2, self.y2, self.z2)
+        return np.column_stack([edge for edge in every if edge is not None])
 
     @property
     def looked(self) -> tuple[Counts, Counts]:
@@ -210,22 +286,26 @@ class Boxes(ByItem):
 
     def encode_truth(self, truth: Any) -> npt.NDArray[Any]:
         """N lists of objects (label, x1, y1, x2, y2), ``None`` where unknown, from such an array or a mapping."""
-        return encode_boxes(truth, self.items)
+        return encode_boxes(truth, self.items, self.edges.shape[1], self.point_size)
 
     @classmethod
     def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
         """Of answers that each hold all boxes of an annotator on an item, as (label, x1, y1, x2, y2)."""
-        rows = [(a, box) for a in answers for box in (a.said or [(None,) * 5])]
+        parts = max((len(box) - 1 for a in answers for box in a.said), default=4)
+        rows = [(a, box) for a in answers for box in (a.said or [(None,) * (parts + 1)])]
         found = {name: [getattr(a, name) for a, _ in rows] for name in ("item", "annotator")}
-        found |= {name: [box[k] for _, box in rows] for k, name in enumerate(("label", *EDGES))}
+        names = ("x", "y") if parts == 2 else edge_names(parts)
+        found |= {name: [box[k] for _, box in rows] for k, name in enumerate(("label", *names))}
         return found | {"timestamp": [a.time for a, _ in rows], "duration": [a.duration for a, _ in rows]}
 
     def truth_frame(self) -> Any:
         if self.truth is None:
             return None
         known = [(name, objects) for name, objects in zip(self.items.tolist(), self.truth, strict=True)]
-        rows = [(name, box) for name, some in known if some is not None for box in (some or ((None,) * 5,))]
-        edges = {name: [box[k + 1] for _, box in rows] for k, name in enumerate(EDGES)}
+        names = edge_names(self.edges.shape[1])
+        none = (None,) * (1 + len(names))
+        rows = [(name, box) for name, some in known if some is not None for box in (some or (none,))]
+        edges = {name: [box[k + 1] for _, box in rows] for k, name in enumerate(names)}
         return frames.make_frame({
             "item": [name for name, _ in rows], **edges, "label": [box[0] for _, box in rows],
         })  # fmt: skip
@@ -244,14 +324,13 @@ class Boxes(ByItem):
         }  # fmt: skip
 
 
-def encode_boxes(truth: Any, items: Vocabulary) -> npt.NDArray[Any]:
+def encode_boxes(truth: Any, items: Vocabulary, count: int = 4, size: float = 0.0) -> npt.NDArray[Any]:
     """N tuples of objects (label, x1, y1, x2, y2), ``None`` where unknown, from N such lists, a mapping of items to
-    them, or a table with one row per object."""
+    them, or a table with one row per object. ``count`` edges; or points, where these have boxes of such a size."""
     truth = native(truth)
     out = np.empty(len(items), dtype=object)
     if frames.is_frame(truth):
-        source = Source(truth, dict.fromkeys(("item", *EDGES, "truth", "label")), "truths")
-        source.require(("item", *EDGES))
+        source = Source(truth, dict.fromkeys(("item", *Boxes._truths)), "truths")
         source.complete(("item",), "error")
         truth = _boxes_in(source, "x1", *source.coded("item"))
     if isinstance(truth, Mapping):
@@ -271,20 +350,24 @@ def encode_boxes(truth: Any, items: Vocabulary) -> npt.NDArray[Any]:
             f"for each of {len(items)} items (None: unknown), and found {type(truth).__name__}."
         )
     for n, objects in given:
-        out[n] = None if objects is None else tuple(_object(one, items[n : n + 1]) for one in objects)
+        out[n] = None if objects is None else tuple(_object(one, items[n : n + 1], count, size) for one in objects)
     return out
 
 
-def _object(one: Any, item: Vocabulary) -> tuple[Any, ...]:
+def _object(one: Any, item: Vocabulary, count: int, size: float) -> tuple[Any, ...]:
     try:
         label, *edges = one
         box = tuple(float(edge) for edge in edges)
     except (TypeError, ValueError):
         box = ()
-    if len(box) != 4 or not np.isfinite(box).all() or box[2] <= box[0] or box[3] <= box[1]:
+    D = count // 2
+    if size and len(box) == D:
+        box = tuple(around(np.array([box]), size)[0].tolist())
+    if len(box) != count or not np.isfinite(box).all() or any(box[D + d] <= box[d] for d in range(D)):
+        names = edge_names(count)
         raise InputError(
-            f"A true box of item {listing(item)} is {one!r}: expected (label, x1, y1, x2, y2) with finite numbers, "
-            "x1 < x2 and y1 < y2."
+            f"A true box of item {listing(item)} is {one!r}: expected (label, {', '.join(names)}) with finite numbers, "
+            f"{' and '.join(f'{names[d]} < {names[D + d]}' for d in range(D))}."
         )
     return (label, *box)
 

@@ -69,6 +69,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "y1": "y1, y min, ymin, top",
         "x2": "x2, x max, xmax, right",
         "y2": "y2, y max, ymax, bottom",
+        "z1": "z1, z min, zmin",
+        "z2": "z2, z max, zmax",
+        "x": "x",
+        "y": "y",
+        "z": "z",
         "weight": "weight, gewicht, poids, peso, 权重",
         "timestamp":
             "timestamp, created at, submitted at, annotated at, zeitstempel, zeitpunkt, horodatage, marca de tiempo, "

@@ -112,6 +112,79 @@ def _numbers(counts: str | Sequence[int], size: int) -> list[int]:
     return out
 
 
+def polygon_mask(points: npt.ArrayLike, height: int, width: int) -> Pixels:
+    """The pixels whose centres lie in a polygon of corners (x, y).
+
+    >>> polygon_mask([(1, 0), (3, 0), (3, 2), (1, 2)], 2, 4).astype(int).tolist()
+    [[0, 1, 1, 0], [0, 1, 1, 0]]
+    """
+    corners = np.asarray(points, dtype=np.float64).reshape(-1, 2)
+    turns = np.zeros((height, width + 1), dtype=bool)
+    row = np.arange(height) + 0.5
+    for (x1, y1), (x2, y2) in zip(corners.tolist(), np.roll(corners, -1, axis=0).tolist(), strict=True):
+        crossed = np.flatnonzero((row >= min(y1, y2)) & (row < max(y1, y2)))
+        if len(crossed):
+            x = x1 + (row[crossed] - y1) * (x2 - x1) / (y2 - y1)
+            turns[crossed, np.clip(np.ceil(x - 0.5), 0, width).astype(np.int64)] ^= True
+    return np.logical_xor.accumulate(turns, axis=1)[:, :width]
+
+
+def ellipse_mask(centre: Sequence[float], radii: Sequence[float], height: int, width: int) -> Pixels:
+    """The pixels whose centres lie in an ellipse; its centre and its radii are (x, y)."""
+    rows, columns = np.arange(height)[:, None] + 0.5, np.arange(width)[None] + 0.5
+    return np.asarray(((columns - centre[0]) / radii[0]) ** 2 + ((rows - centre[1]) / radii[1]) ** 2 <= 1.0)
+
+
+def from_brush(runs: Sequence[int], height: int, width: int) -> Pixels:
+    """The mask of Label Studio's run lengths: bits of runs of red, green, blue and alpha; alpha is the mask."""
+    bits = np.unpackbits(np.asarray(runs, dtype=np.uint8))
+    at = 0
+
+    def taken(count: int) -> int:
+        nonlocal at
+        value = int("".join(map(str, bits[at : at + count].tolist())) or "0", 2)
+        at += count
+        return value
+
+    total, word = taken(32), taken(5) + 1
+    sizes = [taken(4) + 1 for _ in range(4)]
+    if total != 4 * height * width:
+        raise LabelError(f"The brush has {total:,} values: expected 4 for each of {height} x {width} pixels.")
+    out = np.zeros(total, dtype=np.uint8)
+    n = 0
+    while n < total and at < len(bits):
+        alike = taken(1)
+        end = n + 1 + taken(sizes[taken(2)])
+        if alike:
+            out[n:end] = taken(word)
+        else:
+            out[n:end] = [taken(word) for _ in range(min(end, total) - n)]
+        n = end
+    return out.reshape(height, width, 4)[:, :, 3] > 0
+
+
+def to_brush(mask: Pixels) -> list[int]:
+    """A mask as Label Studio's run lengths.
+
+    >>> disc = np.hypot(*(np.mgrid[:9, :7] - 4)) < 3
+    >>> bool((from_brush(to_brush(disc), 9, 7) == disc).all())
+    True
+    """
+    flat = np.repeat(mask.ravel(), 4)
+    ends = np.append(np.flatnonzero(flat[1:] != flat[:-1]) + 1, flat.size)
+    text = [f"{flat.size:032b}", f"{7:05b}", *(f"{size - 1:04b}" for size in (3, 4, 8, 16))]
+    first = 0
+    for end in ends.tolist():
+        while first < end:
+            length = min(end - first, 2**16)
+            k = next(k for k, size in enumerate((3, 4, 8, 16)) if length <= 2**size)
+            text.append(f"1{k:02b}{length - 1:0{(3, 4, 8, 16)[k]}b}{255 * int(flat[first]):08b}")
+            first += length
+    bits = np.frombuffer("".join(text).encode(), dtype=np.uint8) - 48
+    packed: list[int] = np.packbits(bits).tolist()
+    return packed
+
+
 def read_mask(path: Path) -> Pixels:
     """The mask in a ``.npy`` file or an image: 0 is outside, and so is black; one other value is inside."""
     try:
@@ -368,6 +441,36 @@ class Masks(ByItem):
         """The true mask of an item; ``None`` where it is unknown."""
         true = None if self.truth is None else self.truth[n]
         return None if true is None else unpack(true, int(self.height[n]), int(self.width[n]))
+
+    @classmethod
+    def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
+        """Of answers that each hold class -> (height, width, packed mask) of an annotator on an image. An annotator
+        who did not mark a class that another marked there has an empty mask of it."""
+        kinds: dict[Any, dict[Any, tuple[int, int]]] = {}
+        for a in answers:
+            kinds.setdefault(a.item, {}).update({kind: mask[:2] for kind, mask in a.said.items()})
+        names = ("item", "annotator", "mask", "height", "width", "category", "timestamp", "duration")
+        out: dict[str, list[Any]] = {name: [] for name in names}
+        for a in answers:
+            for kind, (h, w) in kinds[a.item].items():
+                packed = a.said[kind][2] if kind in a.said else bytes(-(-h * w // 8))
+                text = " ".join(map(str, run_lengths(unpack(packed, h, w))))
+                for name, value in zip(names, (a.item, a.annotator, text, h, w, kind, a.time, a.duration), strict=True):
+                    out[name].append(value)
+        if len(set(out["category"])) == 1:
+            del out["category"]
+        return out
+
+    def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Of an export: image -> class -> (height, width, packed mask)."""
+        named = {
+            name: mask[2]
+            for item, kinds in gold.items()
+            for kind, mask in kinds.items()
+            for name in (item, f"{item} [{kind}]")
+        }
+        known = dict(zip(self.items.tolist(), (self.height * self.width).tolist(), strict=True))
+        return {name: mask for name, mask in named.items() if -(-known.get(name, 0) // 8) == len(mask)}
 
     def encode_truth(self, truth: Any) -> npt.NDArray[Any]:
         """N packed masks, ``None`` where unknown, from N masks or from a mapping of items to masks."""

@@ -650,8 +650,9 @@ class ByItem(Table):
 
 
 def alike(names: list[Any]) -> list[Any]:
-    """Names of one kind: text, where some are text and some numbers."""
-    return names if len({type(name) for name in names}) <= 1 else [str(name) for name in names]
+    """Names of one kind: text, where some are text and some numbers. ``None`` stays."""
+    kinds = {type(name) for name in names if name is not None}
+    return names if len(kinds) <= 1 else [None if name is None else str(name) for name in names]
 
 
 def named(codes: npt.NDArray[Any], names: Any) -> npt.NDArray[Any]:

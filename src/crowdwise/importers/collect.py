@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from crowdwise.data.masks import pack, polygon_mask, unpack
+
 ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "CST": -6, "CDT": -5, "EST": -5, "EDT": -4}
 NAMED = re.compile(r"^\w{3} (\w{3} \d{1,2} \d\d:\d\d:\d\d) (\w{3,4}) (\d{4})$")
 FORMS = ("%m/%d/%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S UTC", "%m/%d/%Y %H:%M", "%Y/%m/%d %H:%M:%S")
@@ -112,7 +114,10 @@ def bio(tokens: Sequence[tuple[int, int]], spans: Iterable[Span]) -> list[str]:
 
 
 CHOICES, NUMBERS, PAIRS, RANKINGS, SPANS = "choices", "ratings", "comparisons", "rankings", "tags"
-"""Kinds of questions: names of answer types, but for choices, which are votes or label sets."""
+BOXES, EVENTS, MASKS, OFFSETS, TEXTS = "boxes", "events", "masks", "spans", "texts"
+"""Kinds of questions: names of answer types, but for choices, which are votes or label sets, and events, which are
+boxes in time. Spans that overlap are no tags of tokens, but offsets."""
+MOST_PIXELS = 2**28
 LAST = "earlier answers of the same annotator to the same item"
 EMPTY = "without an answer"
 
@@ -138,12 +143,25 @@ class Answer(NamedTuple):
 @dataclass
 class ExportQuestion:
     """A question and its answers. ``gold`` maps items to what is true of them; ``several``: any number of classes may
-    be chosen, though nobody chose more than one."""
+    be chosen, though nobody chose more than one; ``overlapping``: some annotator has spans that overlap."""
 
     kind: str
     several: bool = False
+    overlapping: bool = False
     answers: list[Answer] = field(default_factory=list)
     gold: dict[Any, Any] = field(default_factory=dict)
+    drawn: dict[tuple[Any, Any], ShapesDrawn] = field(default_factory=dict)
+
+
+@dataclass
+class ShapesDrawn:
+    """What an annotator drew on an image: (label, edges...) of boxes, (label, x, y) of points, (height, width, packed)
+    for each class of masks."""
+
+    shapes: list[tuple[Any, ...]] = field(default_factory=list)
+    masks: dict[str, tuple[int, int, bytes]] = field(default_factory=dict)
+    time: Any = None
+    duration: Any = None
 
 
 class Collector:
@@ -160,6 +178,8 @@ class Collector:
         self.texts: dict[Any, str] = {}
         self.tokens: dict[Any, list[tuple[int, int]]] = {}
         self.notes: list[str] = []
+        self.looked: dict[tuple[Any, Any], tuple[Any, Any]] = {}
+        """Images and annotators who looked at them, whatever they drew, with time and duration."""
 
     def leave_out(self, why: str, count: int = 1) -> None:
         """Count something that is not an answer."""
@@ -230,14 +250,15 @@ class Collector:
         """Spans of a text (none at all is an answer too); tokens where the tool has its own."""
         text = clean(text)
         whole = [(int(start), int(end), clean(str(label))) for start, end, label in spans]
-        kept = without_overlaps(span for span in whole if 0 <= span[0] < span[1] <= len(text))
-        self.leave_out("spans that overlap others, or lie outside their text", len(whole) - len(kept))
+        kept = sorted({span for span in whole if 0 <= span[0] < span[1] <= len(text)})
+        self.leave_out("spans that are there twice, or lie outside their text", len(whole) - len(kept))
         if named(item) is None:
             self.leave_out("without an item or an annotator")
             return
         self.texts[named(item)] = text
         if tokens is not None and all(isinstance(place, int) for both in tokens for place in both):
             self.tokens.setdefault(named(item), list(tokens))
+        self._question(question, SPANS).overlapping |= len(without_overlaps(kept)) < len(kept)
         self._add(question, SPANS, item, annotator, tuple(kept), time, duration)
 
     def answer(
@@ -246,8 +267,106 @@ class Collector:
         """An answer of any type, by its name; the table of the type makes its columns (``answer_columns``)."""
         self._add(question, kind, item, annotator, said, time, duration)
 
+    def looks(self, item: Any, annotator: Any, time: Any = None, duration: Any = None) -> None:
+        """An annotator looked at an image: what they did not draw is not there, in their eyes."""
+        if named(item) is not None and named(annotator) is not None:
+            self.looked[named(item), named(annotator)] = (time, duration)
+
+    def shape(
+        self, question: str, item: Any, annotator: Any, label: Any, *places: Any, time: Any = None, duration: Any = None
+    ) -> None:
+        """A box (x1, y1, x2, y2; with two numbers more of volumes: x1, y1, z1, x2, y2, z2) or a point (x, y)."""
+        found = [number(place) for place in places]
+        D = len(found) // 2
+        if None in found or (D > 1 and any(found[D + d] <= found[d] for d in range(D))):  # type: ignore[operator]
+            self.leave_out("without a box of positive width and height")
+            return
+        drawn = self._drawn(question, BOXES, item, annotator, time, duration)
+        if drawn is not None:
+            drawn.shapes.append((clean(str(label)), *found))
+
+    def rectangle(
+        self, question: str, item: Any, annotator: Any, label: Any, left: Any, top: Any, width: Any, height: Any,
+        *, time: Any = None, duration: Any = None,
+    ) -> None:  # fmt: skip
+        """A box by its corner, width and height."""
+        x, y, w, h = (number(value) for value in (left, top, width, height))
+        far = (None, None) if x is None or y is None or w is None or h is None else (x + w, y + h)
+        self.shape(question, item, annotator, label, x, y, *far, time=time, duration=duration)
+
+    def polygon(
+        self, question: str, item: Any, annotator: Any, label: Any, points: Any, height: Any, width: Any,
+        *, time: Any = None, duration: Any = None,
+    ) -> None:  # fmt: skip
+        """The mask inside of a polygon of (x, y), or of numbers in turn."""
+        flat = [number(v) for p in points for v in (p if isinstance(p, (list, tuple)) else (p,))]
+        h, w = number(height), number(width)
+        if not h or not w or h * w > MOST_PIXELS or None in flat or len(flat) < 6 or len(flat) % 2:
+            self.leave_out("polygons without three corners, or on images of unknown size")
+            return
+        self.mask(question, item, annotator, label, polygon_mask(flat, int(h), int(w)), time, duration)  # type: ignore[arg-type]
+
+    def event(
+        self, question: str, item: Any, annotator: Any, label: Any, start: Any, end: Any, time: Any = None,
+        duration: Any = None,
+    ) -> None:  # fmt: skip
+        """A stretch of time: a box with two edges."""
+        first, last = number(start), number(end)
+        if first is None or last is None or last <= first:
+            self.leave_out("events that end before they start")
+            return
+        drawn = self._drawn(question, EVENTS, item, annotator, time, duration)
+        if drawn is not None:
+            drawn.shapes.append((clean(str(label)), first, last))
+
+    def mask(
+        self, question: str, item: Any, annotator: Any, label: Any, mask: Any, time: Any = None, duration: Any = None
+    ) -> None:
+        """A part of a mask; those of one class are put together."""
+        drawn = self._drawn(question, MASKS, item, annotator, time, duration)
+        if drawn is None:
+            return
+        (h, w), name = mask.shape, clean(str(label))
+        earlier = drawn.masks.get(name)
+        if earlier is not None and earlier[:2] != (h, w):
+            self.leave_out("masks of another size than others of the image")
+            return
+        both = mask if earlier is None else mask | unpack(earlier[2], h, w)
+        drawn.masks[name] = (h, w, pack(both))
+
+    def true_shapes(self, question: str, item: Any, annotator: Any) -> None:
+        """What this annotator drew is true."""
+        for q in (q for n, q in self.questions.items() if n.startswith(clean(question))):
+            drawn = q.drawn.get((named(item), named(annotator)))
+            if drawn is not None:
+                q.gold[named(item)] = drawn.masks if q.kind == MASKS else drawn.shapes
+
+    def _drawn(self, question: str, kind: str, item: Any, who: Any, time: Any, duration: Any) -> ShapesDrawn | None:
+        item, who = named(item), named(who)
+        if item is None or who is None:
+            self.leave_out("without an item or an annotator")
+            return None
+        self.looked.setdefault((item, who), (time, duration))
+        found = self._question(question, kind).drawn
+        drawn = found.setdefault((item, who), ShapesDrawn(time=time, duration=duration))
+        if (seconds(time) or 0.0) > (seconds(drawn.time) or 0.0):  # a later annotation of the same image
+            drawn = found[item, who] = ShapesDrawn(time=time, duration=duration)
+        return drawn if drawn.time == time else None
+
+    def gather(self) -> None:
+        """Make answers of what was drawn, with empty ones of those who looked at an image and drew nothing."""
+        for question in self.questions.values():
+            for (item, who), drawn in question.drawn.items():
+                said = drawn.masks if question.kind == MASKS else drawn.shapes
+                question.answers.append(Answer(item, who, said, seconds(drawn.time), number(drawn.duration)))
+            for (item, who), (time, duration) in self.looked.items() if question.drawn else ():
+                if (item, who) not in question.drawn:
+                    nothing: Any = {} if question.kind == MASKS else []
+                    question.answers.append(Answer(item, who, nothing, seconds(time), number(duration)))
+            question.kind = BOXES if question.kind == EVENTS else question.kind
+
     def other(self, question: str, what: str) -> None:
-        """An answer of a kind that there is no table for: boxes, masks, texts..."""
+        """An answer of a kind that there is no table for: relations, lines, attributes..."""
         self.alone.setdefault(question, Counter())[what] += 1
 
     def gold(self, question: str, item: Any, labels: Any, kind: str = CHOICES) -> None:
@@ -324,6 +443,17 @@ def once(answers: Sequence[Answer]) -> list[Answer]:
         late = earlier is not None and (earlier.time or 0.0) > (answer.time or 0.0)
         last[key] = earlier if late and earlier is not None else answer
     return list(last.values())
+
+
+def columns_of_spans(found: Collector, answers: Sequence[Answer]) -> dict[str, list[Any]]:
+    """One row per span, with the length of the text; one without label and offsets where nothing was marked."""
+    names = ("item", "annotator", "label", "start", "end", "length", "timestamp", "duration")
+    rows = [
+        (a.item, a.annotator, label, start, end, len(found.texts[a.item]), a.time, a.duration)
+        for a in answers
+        for start, end, label in (a.said or ((None, None, None),))
+    ]
+    return {name: [row[n] for row in rows] for n, name in enumerate(names)}
 
 
 def columns_of_tags(found: Collector, question: ExportQuestion, answers: Sequence[Answer]) -> dict[str, list[Any]]:

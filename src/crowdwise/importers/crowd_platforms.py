@@ -243,7 +243,14 @@ def _read_request(row: Mapping[str, Any], into: Collector, *, answers: bool) -> 
 
 def _read_content(content: Any, item: Any, who: Any, when: Mapping[str, Any], into: Collector) -> None:
     for question, chosen in _questions(content):
-        if chosen is None:
+        boxes = content[question].get("boundingBoxes") if isinstance(content[question], dict) else None
+        if isinstance(boxes, list):
+            into.looks(item, who, **when)
+            for box in boxes:
+                ends = [box.get(part) for part in ("left", "top", "width", "height")] if isinstance(box, dict) else []
+                if ends:
+                    into.rectangle(question, item, who, box.get("label"), *ends, **when)
+        elif chosen is None:
             into.other(question, "answers of another form (boxes, masks, texts)")
         else:
             into.choices(question, item, who, chosen, **when)
@@ -304,7 +311,10 @@ def _read_response(response: Any, item: Any, when: Any, into: Collector) -> None
     for name, value in taxonomies.items() if isinstance(taxonomies, dict) else ():
         into.choices(str(name), item, WHO, value if isinstance(value, list) else [value], when)
     for made in response.get("annotations") or []:
-        if isinstance(made, dict):
+        if isinstance(made, dict) and made.get("type") == "box":
+            ends = (made.get(part) for part in ("left", "top", "width", "height"))
+            into.rectangle("boxes", item, WHO, made.get("label"), *ends, time=when)
+        elif isinstance(made, dict):
             into.other("annotations", f"geometries of type {made.get('type')}")
 
 
@@ -351,6 +361,14 @@ def _read_value(name: str, value: Any, item: Any, who: Any, when: dict[str, Any]
     elif isinstance(value, list) and all(isinstance(v, dict) for v in value):
         if all("choice" in v for v in value):
             into.choices(name, item, who, [v["choice"] for v in value], **when)
+        elif all({"x", "y"} <= set(v) for v in value):
+            for v in value:
+                label = v.get("tool_label") or v.get("tool") or "object"
+                if {"width", "height"} <= set(v):
+                    ends = (v[part] for part in ("x", "y", "width", "height"))
+                    into.rectangle(f"{name} boxes", item, who, label, *ends, **when)
+                else:
+                    into.shape(f"{name} points", item, who, label, v["x"], v["y"], **when)
         else:
             into.other(name, "drawings")
     elif isinstance(value, list):

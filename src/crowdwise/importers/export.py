@@ -7,7 +7,8 @@ one class each     votes; label sets where some annotator chose several
 numbers            ratings
 which is better    comparisons
 items in order     rankings
-spans of a text    tags of its tokens
+spans of a text    tags of its tokens; spans where some of an annotator overlap
+shapes             boxes (points, events in time, volumes); masks, one item per image and class
 other types        that of the type (``Collector.answer``)
 all else           none: the question is left alone, and that is said
 =================  ==============================================================================
@@ -66,7 +67,7 @@ class Export:
     left_out
         What was left out and how often: skipped and rejected answers, drafts, predictions of models...
     alone
-        Questions that no table is for (boxes, masks, texts), and what they hold.
+        Questions that no table is for (relations, lines), and what they hold.
     notes
         What else is to be known.
     """
@@ -161,6 +162,7 @@ def _file_names(names: Iterable[str]) -> list[str]:
 def build(found: Collector, tool: str, path: Path) -> Export:
     """The tables of what an importer found."""
     tables, answers = {}, {}
+    found.gather()
     left_out = Counter(found.left_out)
     for name, question in found.questions.items():
         made = _made(found, question, left_out)
@@ -183,18 +185,27 @@ def _made(found: Collector, question: ExportQuestion, left_out: Counter[str]) ->
     kind = question.kind
     if kind == collect.CHOICES:
         kind = registry.SETS if question.several or any(len(a.said) > 1 for a in answers) else registry.VOTES
+    elif kind == collect.SPANS and question.overlapping:
+        kind = collect.OFFSETS
     if kind == registry.VOTES:
         left_out[collect.EMPTY] += sum(not a.said for a in answers)
         answers = [a._replace(said=a.said[0]) for a in answers if a.said]
     if not answers:
         return None
     table = registry.ANSWER_TYPES[kind].load()
-    tagged = question.kind == collect.SPANS
-    columns = collect.columns_of_tags(found, question, answers) if tagged else table.answer_columns(answers)
+    tagged = kind == collect.SPANS
+    if kind == collect.OFFSETS:
+        columns = collect.columns_of_spans(found, answers)
+    elif tagged:
+        columns = collect.columns_of_tags(found, question, answers)
+    else:
+        columns = table.answer_columns(answers)
     frame = _frame({name: alike(values) for name, values in columns.items()})
     made, gold = table.from_frame(_for_table(frame), **OPTIONS.get(kind, {})), question.gold
     if tagged:
         gold = {n: bio(found.tokens[n], spans) for n, spans in gold.items() if n in found.tokens}
+    elif kind == collect.OFFSETS:
+        gold = {n: [(label, start, end) for start, end, label in spans] for n, spans in gold.items()}
     names = set(map(str, made.items.tolist()))
     known = {item: said for item, said in made.usable_gold(gold).items() if str(item) in names}
     return made.with_truth(known) if known else made, frame

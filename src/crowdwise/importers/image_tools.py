@@ -5,10 +5,16 @@ Each has ``recognises_TOOL`` and ``read_TOOL``, whose docstring says where thing
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 from typing import Any
+from xml.etree.ElementTree import Element
 
-from crowdwise.importers.collect import Collector, named, number
+import numpy as np
+
+from crowdwise.data.masks import ellipse_mask, mask_of
+from crowdwise.data.source import EVERYONE
+from crowdwise.errors import LabelError, ReadError
+from crowdwise.importers.collect import MOST_PIXELS, Collector, named, number
 from crowdwise.importers.export_files import ExportFiles, Peek, root_of
 
 
@@ -23,7 +29,7 @@ def read_labelbox(files: ExportFiles, into: Collector) -> None:
     =============  ==============================================================================================
     item           ``data_row.global_key``, else ``data_row.id``
     annotator      ``label_details.created_by``
-    question       ``classifications[].name``: radio and checklist answers; texts and objects are left alone
+    question       ``classifications[].name``: radio, checklist and text answers; ``boxes`` and ``points``
     time           ``label_details.created_at``
     duration       ``performance_details.seconds_to_create``
     left out       benchmarks (which become gold), skipped rows
@@ -49,12 +55,24 @@ def _read_label(label: dict[str, Any], item: Any, into: Collector) -> None:
     if who is None and not gold:
         into.note("Labels do not say who made them: export with label_details.")
     took = _object(label.get("performance_details")).get("seconds_to_create")
-    if _list(found.get("objects")):
-        into.other("objects", "boxes and other objects")
+    for thing in _list(found.get("objects")):
+        box, point, name = _object(thing.get("bounding_box")), _object(thing.get("point")), thing.get("name")
+        when = {"time": details.get("created_at"), "duration": took}
+        if box:
+            ends = (box.get(part) for part in ("left", "top", "width", "height"))
+            into.rectangle("boxes", item, who, name, *ends, **when)
+        elif point:
+            into.shape("points", item, who, name, point.get("x"), point.get("y"), **when)
+        else:
+            into.other("objects", "polygons and other objects")
     for answer in _list(found.get("classifications")):
         name, chosen = str(answer.get("name") or answer.get("value")), _chosen(answer)
         if chosen is None:
-            into.other(name, "texts")
+            content = _object(answer.get("text_answer")).get("content")
+            if isinstance(content, str) and content.strip() and not gold:
+                into.answer("texts", name, item, who, content, details.get("created_at"), took)
+            else:
+                into.other(name, "texts")
         elif gold:
             into.gold(name, item, chosen)
             into.leave_out("benchmarks, which are gold")
@@ -82,10 +100,7 @@ def _list(value: Any) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-SHAPES = {
-    "box": "boxes", "polygon": "polygons", "polyline": "lines", "points": "points", "ellipse": "ellipses",
-    "cuboid": "cuboids", "mask": "masks", "skeleton": "skeletons",
-}  # fmt: skip
+OTHERS = {"polyline": "lines", "cuboid": "cuboids", "skeleton": "skeletons"}
 
 
 def recognises_cvat(peek: Peek) -> bool:
@@ -103,7 +118,8 @@ def read_cvat(files: ExportFiles, into: Collector) -> None:
     =============  ==============================================================================================
     item           ``name`` of an image
     annotator      the assignee of the job, else the name of the file or of its folder
-    question       ``tag``; boxes, polygons and other shapes are left alone
+    question       ``tag``, ``boxes``, ``points``, ``masks`` (masks, polygons and ellipses); other shapes are left alone
+    looked         the assignee of a job at all of its images: one without shapes says that nothing is there
     left out       shapes and tags that were made automatically
     =============  ==============================================================================================
     """
@@ -118,15 +134,53 @@ def read_cvat(files: ExportFiles, into: Collector) -> None:
             item, size = image.get("name"), {key: image.get(key) for key in ("width", "height")}
             into.about_item(item, **size)
             labels = []
+            into.looks(item, who)
             for shape in image:
                 if shape.get("source") in ("auto", "semi-auto") and not into.predictions:
                     into.leave_out("made automatically")
                 elif shape.tag == "tag":
                     labels.append(shape.get("label"))
-                elif shape.tag in SHAPES:
-                    into.other("shapes", SHAPES[shape.tag])
+                elif shape.tag in OTHERS:
+                    into.other("shapes", OTHERS[shape.tag])
+                else:
+                    _read_cvat(shape, item, who, size, into)
             if labels:
                 into.choices("tag", item, who, labels)
+
+
+def _read_cvat(shape: Element, item: Any, who: Any, size: dict[str, Any], into: Collector) -> None:
+    """A box, points, or a mask."""
+    label, height, width = shape.get("label"), number(size["height"]), number(size["width"])
+    corners = [pair.split(",") for pair in (shape.get("points") or "").split(";") if pair]
+    if shape.tag == "box":
+        if number(shape.get("rotation")):
+            into.note("Boxes that are turned are read as if they were not.")
+        into.shape("boxes", item, who, label, *(shape.get(end) for end in ("xtl", "ytl", "xbr", "ybr")))
+    elif shape.tag == "points":
+        for place in corners:
+            into.shape("points", item, who, label, *place)
+    elif shape.tag == "polygon":
+        into.polygon("masks", item, who, label, corners, height, width)
+    elif not height or not width or height * width > MOST_PIXELS:
+        into.leave_out("masks on images of unknown size")
+    elif shape.tag == "ellipse":
+        parts = [number(shape.get(part)) or 0.0 for part in ("cx", "cy", "rx", "ry")]
+        if min(parts[2:]) > 0.0:
+            into.mask("masks", item, who, label, ellipse_mask(parts[:2], parts[2:], int(height), int(width)))
+    elif shape.tag == "mask":
+        into.mask("masks", item, who, label, _pasted(shape, int(height), int(width)))
+
+
+def _pasted(shape: Element, height: int, width: int) -> Any:
+    """The mask of run lengths along the rows of a part of the image."""
+    left, top, w, h = (int(number(shape.get(part)) or 0) for part in ("left", "top", "width", "height"))
+    runs = np.array([int(run) for run in (shape.get("rle") or "").split(",") if run.strip()], dtype=np.int64)
+    inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
+    out = np.zeros((height, width), dtype=bool)
+    if len(inside) != w * h or left < 0 or top < 0 or top + h > height or left + w > width:
+        raise ReadError(f"A mask of {len(inside):,} pixels does not fit {w} x {h} pixels of the image.")
+    out[top : top + h, left : left + w] = inside.reshape(h, w)
+    return out
 
 
 def recognises_superannotate(peek: Peek) -> bool:
@@ -149,7 +203,7 @@ def read_superannotate(files: ExportFiles, into: Collector) -> None:
     =============  ==============================================================================================
     item           ``metadata.name``
     annotator      ``createdBy.email`` of an instance, else ``metadata.annotatorEmail``
-    question       ``tag`` (``className`` of tags); boxes and other shapes are left alone
+    question       ``tag`` (``className`` of tags), ``boxes``, ``points``, ``masks`` (polygons)
     time           ``createdAt``
     left out       pre-annotations
     =============  ==============================================================================================
@@ -179,6 +233,14 @@ def _read_item(row: dict[str, Any], into: Collector) -> None:
         if instance.get("type") == "tag":
             labels, _ = said.setdefault(str(who) if who is not None else None, ([], instance.get("createdAt")))
             labels.append(instance.get("className"))
+        elif instance.get("type") == "bbox" and isinstance(instance.get("points"), dict):
+            ends = (instance["points"].get(end) for end in ("x1", "y1", "x2", "y2"))
+            into.shape("boxes", item, who, instance.get("className"), *ends)
+        elif instance.get("type") == "polygon" and isinstance(instance.get("points"), list):
+            size = (meta.get("height"), meta.get("width"))
+            into.polygon("masks", item, who, instance.get("className"), instance["points"], *size)
+        elif instance.get("type") == "point":
+            into.shape("points", item, who, instance.get("className"), instance.get("x"), instance.get("y"))
         else:
             into.other("instances", f"instances of type {instance.get('type')}")
     for who, (labels, when) in said.items():
@@ -201,7 +263,7 @@ def read_vindr(files: ExportFiles, into: Collector) -> None:
     item           ``image_id``
     annotator      ``rad_id``
     question       ``findings``: the classes that a radiologist found in an image; "No finding" is the empty set
-    left alone     the boxes themselves
+                   ``boxes``: where they are
     =============  ==============================================================================================
     """
     found: dict[tuple[str, str], list[str]] = {}
@@ -213,7 +275,9 @@ def read_vindr(files: ExportFiles, into: Collector) -> None:
         labels = found.setdefault((item, who), [])
         if name.strip().lower() != NOTHING:
             labels.append(name)
-            into.other("boxes", "boxes")
+            into.shape("boxes", item, who, name, *(row[end] for end in ("x_min", "y_min", "x_max", "y_max")))
+        else:
+            into.looks(item, who)
     empty = any(not labels for labels in found.values())
     for (item, who), labels in found.items():
         if empty or len(set(labels)) > 1:
@@ -241,33 +305,44 @@ def read_coco(files: ExportFiles, into: Collector) -> None:
     """COCO with annotators: a JSON object of images, categories and annotations, each with its annotator.
 
     There is no standard field: ``annotator_id``, ``annotator``, ``rad_id``, ``user_id``, ``worker_id`` are looked for.
-    Boxes are read, also those around masks; the masks themselves have no table yet. Who has no annotation on an image
-    is not known to have looked at it.
+
+    =============  ==============================================================================================
+    item           ``image_id``
+    annotator      ``annotator_id``, ``rad_id``, ``user_id``...
+    question       ``boxes`` (``bbox``), ``masks`` (``segmentation``: polygons or run lengths; a class together)
+    looked         who annotated anything on an image; who did not is not known to have looked at it
+    =============  ==============================================================================================
     """
     whole = files.whole(files.names[0])
+    size: dict[Any, tuple[Any, Any]] = {}
     for image in whole.get("images") or []:
         if isinstance(image, dict):
             into.about_item(image.get("id"), file_name=image.get("file_name"))
+            size[named(image.get("id"))] = (image.get("height"), image.get("width"))
     kinds = [kind for kind in whole.get("categories") or [] if isinstance(kind, dict)]
     names = {str(kind.get("id")): str(kind.get("name", kind.get("id"))) for kind in kinds}
-    drawn: dict[tuple[Any, Any], list[tuple[Any, ...]]] = {}
     for made in whole.get("annotations") or []:
         if not isinstance(made, dict):
             continue
-        if made.get("segmentation"):
-            into.other("annotations", "masks")
-        box = made.get("bbox")
-        x, y, width, height = (number(v) for v in box) if isinstance(box, list) and len(box) == 4 else (None,) * 4
         item, who = named(made.get("image_id")), named(made.get(_who(made) or ""))
-        if x is None or y is None or not width or not height or width < 0 or height < 0:
+        name = names.get(str(made.get("category_id")), str(made.get("category_id")))
+        box, drawn = made.get("bbox"), made.get("segmentation")
+        if isinstance(box, list) and len(box) == 4:
+            into.rectangle("boxes", item, who, name, *box)
+        elif not drawn:
             into.leave_out("without a box of positive width and height")
-        elif item is None or who is None:
-            into.leave_out("without an item or an annotator")
-        else:
-            name = names.get(str(made.get("category_id")), str(made.get("category_id")))
-            drawn.setdefault((item, who), []).append((name, x, y, x + width, y + height))
-    for (item, who), boxes in drawn.items():
-        into.answer("boxes", "boxes", item, who, boxes)
+        if isinstance(drawn, dict):
+            try:
+                into.mask("masks", item, who, name, mask_of(drawn, None, None, "A mask"))
+            except (LabelError, KeyError, TypeError, ValueError):
+                into.leave_out("masks whose run lengths do not fit their size")
+        for polygon in drawn if isinstance(drawn, list) else ():
+            if isinstance(polygon, list):
+                into.polygon("masks", item, who, name, polygon, *size.get(item, (None, None)))
+
+
+THICK = 1.0
+"""The distance of two slices where it is not known, in millimetres."""
 
 
 def recognises_lidc(peek: Peek) -> bool:
@@ -280,17 +355,112 @@ def recognises_lidc(peek: Peek) -> bool:
 def read_lidc(files: ExportFiles, into: Collector) -> None:
     """LIDC-IDRI: the XML of four readers of a CT scan.
 
-    A nodule has an id of its own for each reader, so that nodules must be matched by overlap before their
-    characteristics (1 to 5) can be compared; and readers are anonymous, not the same across scans. Nodules are counted
-    and left alone.
+    A nodule has an id of its own for each reader: nodules are boxes in three dimensions, which are matched between
+    readers by overlap. x and y are pixels, z is in millimetres. Readers are anonymous, not the same across scans.
+
+    =============  ==============================================================================================
+    item           the scan (``SeriesInstanceUid``)
+    annotator      ``reader 1``, ``reader 2``, ...: the reading sessions in their order
+    question       ``nodules``: the box around all outlines of a nodule
+    left out       marks that are no nodules
+    =============  ==============================================================================================
     """
+    into.note("Readers of LIDC are anonymous: reader 1 of one scan need not be reader 1 of another.")
     for name in files.names:
         if not name.lower().endswith(".xml"):
             continue
         root = root_of(files, name)
         scan = root.findtext("ResponseHeader/SeriesInstanceUid")
         into.about_item(scan, readers=len(root.findall("readingSession")))
-        for session in root.iter("readingSession"):
-            for _ in session.iter("unblindedReadNodule"):
-                into.other("nodules", "nodules, which must be matched between readers by overlap")
+        every = [number(z.text) for z in root.iter("imageZposition")]
+        steps = np.diff(np.unique([z for z in every if z is not None]))
+        for n, session in enumerate(root.iter("readingSession"), 1):
+            into.looks(scan, f"reader {n}")
+            for nodule in session.iter("unblindedReadNodule"):
+                box = _around(nodule, float(steps.min()) if len(steps) else THICK)
+                if box is None:
+                    into.leave_out("nodules without an outline")
+                else:
+                    into.shape("nodules", scan, f"reader {n}", "nodule", *box)
             into.leave_out("marks that are no nodules", sum(1 for _ in session.iter("nonNodule")))
+
+
+def _around(nodule: Any, step: float) -> list[float] | None:
+    """x1, y1, z1, x2, y2, z2 around the outlines: whole pixels and slices."""
+    places = [
+        (number(edge.findtext("xCoord")), number(edge.findtext("yCoord")), number(roi.findtext("imageZposition")))
+        for roi in nodule.iter("roi")
+        for edge in roi.iter("edgeMap")
+    ]
+    known = np.array([place for place in places if None not in place], dtype=np.float64).reshape(-1, 3)
+    if not len(known):
+        return None
+    half = np.array([0.5, 0.5, step / 2.0])
+    out: list[float] = [*(known.min(axis=0) - half).tolist(), *(known.max(axis=0) + half).tolist()]
+    return out
+
+
+LABELME = {"shapes", "imagePath"}
+
+
+def recognises_labelme(peek: Peek) -> bool:
+    """Shapes and the path of an image, in the first JSON file."""
+    if peek.files.single:
+        return set(peek.whole(*LABELME)) >= LABELME
+    names = peek.ending(".json")
+    return bool(names) and set(peek.first_in(names[0])) >= LABELME
+
+
+def read_labelme(files: ExportFiles, into: Collector) -> None:
+    """LabelMe: a folder (or an archive) with a folder for each annotator, and in it one JSON file for each image.
+
+    =============  ==============================================================================================
+    item           the name of the image
+    annotator      the folder that the file is in
+    question       ``boxes`` (rectangles), ``points``, ``masks`` (polygons and circles), ``flags``; lines are left alone
+    looked         who has a file on an image: one without shapes says that nothing is there
+    =============  ==============================================================================================
+    """
+    for name in files.names:
+        if not name.lower().endswith(".json"):
+            continue
+        whole = files.whole(name)
+        if not isinstance(whole, dict) or not LABELME <= set(whole):
+            into.leave_out("other files")
+            continue
+        item = PureWindowsPath(str(whole["imagePath"])).name
+        who = PurePath(name).parent.name or EVERYONE
+        height, width = number(whole.get("imageHeight")), number(whole.get("imageWidth"))
+        into.about_item(item, height=height, width=width)
+        into.looks(item, who)
+        flags = whole.get("flags")
+        if isinstance(flags, dict) and flags:
+            into.several("flags")
+            into.choices("flags", item, who, [flag for flag, chosen in flags.items() if chosen])
+        for shape in whole["shapes"] if isinstance(whole["shapes"], list) else ():
+            if isinstance(shape, dict):
+                _read_labelme(shape, item, who, height, width, into)
+
+
+def _read_labelme(shape: dict[str, Any], item: str, who: str, height: Any, width: Any, into: Collector) -> None:
+    kind, label = shape.get("shape_type") or "polygon", shape.get("label")
+    try:
+        places = np.array(shape.get("points"), dtype=np.float64).reshape(-1, 2)
+    except (TypeError, ValueError):
+        places = np.empty((0, 2))
+    if kind in ("rectangle", "circle") and len(places) != 2:
+        into.leave_out("shapes without their points")
+    elif kind == "rectangle":
+        into.shape("boxes", item, who, label, *places.min(axis=0).tolist(), *places.max(axis=0).tolist())
+    elif kind == "point":
+        for place in places.tolist():
+            into.shape("points", item, who, label, *place)
+    elif kind == "polygon":
+        into.polygon("masks", item, who, label, places.ravel().tolist(), height, width)
+    elif kind == "circle" and height and width and height * width <= MOST_PIXELS:
+        radius = float(np.hypot(*(places[1] - places[0])))
+        if radius > 0.0:
+            disc = ellipse_mask(places[0].tolist(), (radius, radius), int(height), int(width))
+            into.mask("masks", item, who, label, disc)
+    else:
+        into.other("shapes", f"shapes of type {kind}")

@@ -21,6 +21,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from crowdwise.data.masks import ellipse_mask, from_brush
+from crowdwise.errors import LabelError
 from crowdwise.importers import collect
 from crowdwise.importers.collect import Collector
 from crowdwise.importers.export_files import ExportFiles, Peek
@@ -29,11 +31,10 @@ TASKS = "tasks.jsonl"
 """The file of tasks in a folder that ``crowdwise label-studio pull`` writes."""
 FLAT = {"annotation_id", "annotator", "created_at", "updated_at", "lead_time"}
 """The columns that JSON_MIN and CSV add."""
-SHAPES = {
-    "rectanglelabels": "boxes", "rectangle": "boxes", "ellipselabels": "ellipses", "ellipse": "ellipses",
-    "polygonlabels": "polygons", "polygon": "polygons", "brushlabels": "masks", "brush": "masks",
-    "bitmasklabels": "masks", "keypointlabels": "points", "keypoint": "points", "textarea": "texts",
-    "datetime": "dates", "timeserieslabels": "spans of time series", "timelinelabels": "spans of videos",
+SHAPES = ("rectangle", "ellipse", "polygon", "brush", "keypoint")
+"""Kinds of shapes; with ``labels`` behind them where they have classes."""
+OTHERS = {
+    "bitmasklabels": "bitmasks", "datetime": "dates", "timelinelabels": "spans of videos",
     "videorectangle": "boxes in videos", "paragraphlabels": "spans of dialogues", "relation": "relations",
 }  # fmt: skip
 """Kinds of results that there is no table for."""
@@ -103,7 +104,9 @@ def _add_empty(submitted: list[Submitted], into: Collector) -> None:
             text = into.texts.get(made.item, made.text)
             if name not in made.questions and isinstance(text, str):
                 into.spans(name, made.item, made.who, text, [], time=made.time, duration=made.duration)
-        if not tagged and not made.questions:
+        if any(question.drawn for question in into.questions.values()):
+            into.looks(made.item, made.who, made.time, made.duration)
+        elif not tagged and not made.questions:
             into.leave_out(collect.EMPTY)
 
 
@@ -207,10 +210,76 @@ def _read_question(
         if isinstance(text, str) and kind == "labels" and all(isinstance(v["start"], int) for v in values):
             spans = [(v["start"], v["end"], name) for v in values for name in v.get("labels") or []]
             into.spans(question, item, who, text, spans, **when)
+        elif kind == "labels" and not isinstance(text, str):
+            _read_events(question, values, item, who, when, true, into)
         else:
             into.other(question, "spans of something else than plain text")
+    elif kind == "timeserieslabels":
+        _read_events(question, values, item, who, when, true, into)
+    elif kind == "textarea":
+        said = " ".join(str(line) for v in values for line in (v.get("text") or []) if isinstance(v.get("text"), list))
+        if said.strip():
+            into.answer(collect.TEXTS, question, item, who, collect.clean(said), **when)
+            if true:
+                into.gold(question, item, collect.clean(said), collect.TEXTS)
+        else:
+            into.leave_out(collect.EMPTY)
+    elif kind.removesuffix("labels") in SHAPES:
+        for result in found:
+            _read_shape(question, kind, result, item, who, when, into)
+        if true:
+            into.true_shapes(question, item, who)
     else:
-        into.other(question, SHAPES.get(kind, f"results of type {kind}"))
+        into.other(question, OTHERS.get(kind, f"results of type {kind}"))
+
+
+def _read_events(
+    question: str, values: list[dict[str, Any]], item: Any, who: Any, when: Mapping[str, Any], true: bool,
+    into: Collector,
+) -> None:  # fmt: skip
+    """Stretches of a recording or a time series."""
+    for value in values:
+        for label in value.get("labels") or value.get("timeserieslabels") or ["event"]:
+            into.event(question, item, who, label, value.get("start"), value.get("end"), **when)
+    if true:
+        into.true_shapes(question, item, who)
+
+
+def _read_shape(
+    question: str, kind: str, result: Mapping[str, Any], item: Any, who: Any, when: Mapping[str, Any], into: Collector
+) -> None:
+    """A box, a point or a mask; places are percent of the image."""
+    value, form = result["value"], kind.removesuffix("labels")
+    width, height = (
+        collect.number(result.get(f"original_{side}") or value.get(f"original_{side}")) for side in ("width", "height")
+    )
+    if not width or not height or width * height > collect.MOST_PIXELS:
+        into.leave_out("shapes on images of unknown size")
+        return
+    unit = {"x": width, "width": width, "radiusX": width, "y": height, "height": height, "radiusY": height}
+    at = {name: (collect.number(value.get(name)) or 0.0) * size / 100.0 for name, size in unit.items()}
+    if collect.number(value.get("rotation")):
+        into.note("Shapes that are turned are read as if they were not.")
+    for label in value.get(f"{form}labels") or ["object"]:
+        given = (question, item, who, label)
+        if form == "rectangle":
+            into.rectangle(*given, at["x"], at["y"], at["width"], at["height"], **when)
+        elif form == "keypoint":
+            into.shape(*given, at["x"], at["y"], **when)
+        elif form == "polygon":
+            points = value.get("points") if isinstance(value.get("points"), list) else []
+            corners = [[x * width / 100.0, y * height / 100.0] for x, y in points]
+            into.polygon(*given, corners, height, width, **when)
+        elif form == "ellipse" and min(at["radiusX"], at["radiusY"]) > 0.0:
+            disc = ellipse_mask((at["x"], at["y"]), (at["radiusX"], at["radiusY"]), int(height), int(width))
+            into.mask(*given, disc, **when)
+        elif form == "brush" and isinstance(value.get("rle"), list):
+            try:
+                into.mask(*given, from_brush(value["rle"], int(height), int(width)), **when)
+            except LabelError:
+                into.leave_out("brushes that do not fit their image")
+        else:
+            into.leave_out("shapes without their places")
 
 
 def _read_ranker(question: str, ranked: Any, item: Any, who: Any, when: Mapping[str, Any], into: Collector) -> None:
@@ -302,5 +371,5 @@ def _read_cell(
 
 KEYS = (
     "rating", "number", "selected", "ranker", "taxonomy", "rectanglelabels", "polygonlabels", "ellipselabels",
-    "keypointlabels", "brushlabels", "start",
+    "keypointlabels", "brushlabels", "timeserieslabels", "start",
 )  # fmt: skip

@@ -58,7 +58,15 @@ def _prodigy_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
     elif isinstance(row.get("text"), str) and ("spans" in row or "tokens" in row):
         _read_spans(row, item, who, when, into)
     elif "image" in row and "spans" in row:
-        into.other("spans", "boxes and polygons")
+        into.looks(item, who, **when)
+        for shape in row["spans"] or []:
+            corners = shape.get("points") if isinstance(shape, dict) else None
+            if isinstance(corners, list) and shape.get("type") == "polygon":
+                size = (row.get("height"), row.get("width"))
+                into.polygon("masks", item, who, shape.get("label"), corners, *size, **when)
+            elif isinstance(shape, dict):
+                ends = (shape.get(part) for part in ("x", "y", "width", "height"))
+                into.rectangle("boxes", item, who, shape.get("label"), *ends, **when)
     else:
         into.leave_out("of another interface")
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data.boxes import Boxes
+from crowdwise.data.boxes import Boxes, edge_names
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes
 from crowdwise.data.frames import make_frame
@@ -589,16 +589,17 @@ def spans(
     return SimulatedAnswers("spans", answers.with_truth(true), {name: rate[order] for name, rate in found.items()})
 
 
-WIDTH, HEIGHT = 1000.0, 800.0
+EXTENT = (1000.0, 800.0, 600.0)
 
 
 def boxes(
     n_items: int = 100, *, n_annotators: int = 20, annotators_per_item: VotesPerItem = 5, objects_per_item: float = 4.0,
     n_classes: int = 3, detection: tuple[float, float] = (8.0, 2.0), ease: float = 1.0, false_alarms: float = 0.5,
-    spread: tuple[float, float] = (0.05, 0.4), bias: float = 0.03, accuracy: float = 0.9,
+    spread: tuple[float, float] = (0.05, 0.4), bias: float = 0.03, accuracy: float = 0.9, axes: int = 2,
     random_state: RandomState = 0,
 ) -> SimulatedAnswers[Boxes]:  # fmt: skip
-    """Boxes that annotators draw around the objects of images of 1000 x 800.
+    """Boxes that annotators draw around the objects of images of 1000 x 800 (volumes of 1000 x 800 x 600 with three
+    ``axes``, events in a time of 1000 with one).
 
     An annotator finds an object with a probability from a Beta distribution (``detection``), moved on the logit scale
     by a Normal number of the object with deviation ``ease``; draws a Gamma-distributed number (mean ``false_alarms``)
@@ -608,6 +609,10 @@ def boxes(
     order of annotators.
     """
     crowds.check_counts(n_items=n_items, n_annotators=n_annotators, n_classes=n_classes)
+    crowds.check_counts(axes=axes)
+    if axes > len(EXTENT):
+        raise ParameterError(f"axes={axes}: expected 1 (events in time), 2 (boxes) or 3 (volumes).")
+    extent = np.array(EXTENT[:axes])
     crowds.check_shares(accuracy=accuracy)
     crowds.check_positive(objects_per_item=objects_per_item)
     crowds.check_positive_pairs(detection=detection)
@@ -616,17 +621,17 @@ def boxes(
     rate = rng.beta(*detection, size=M)
     alarms = rng.gamma(2.0, false_alarms / 2.0, size=M) if false_alarms > 0 else np.zeros(M)
     noise = spread[0] * np.exp(spread[1] * rng.normal(size=M))
-    off = bias * rng.normal(size=(M, 4))
-    names = [f"class {k}" for k in range(n_classes)]
+    off = bias * rng.normal(size=(M, 2 * axes))
+    kinds = [f"class {k}" for k in range(n_classes)]
 
     def somewhere() -> np.ndarray:
-        size = np.exp(rng.normal(np.log(110.0), 0.5, size=2)).clip(20.0, 600.0)
-        corner = rng.random(2) * (np.array([WIDTH, HEIGHT]) - size)
+        size = np.exp(rng.normal(np.log(110.0), 0.5, size=axes)).clip(20.0, 600.0)
+        corner = rng.random(axes) * np.maximum(extent - size, 1.0)
         return np.concatenate([corner, corner + size])
 
     objects: list[list[tuple[str, np.ndarray, float]]] = [
         [
-            (names[rng.integers(n_classes)], somewhere(), ease * rng.normal())
+            (kinds[rng.integers(n_classes)], somewhere(), ease * rng.normal())
             for _ in range(rng.poisson(objects_per_item))
         ]
         for _ in range(n_items)
@@ -641,13 +646,14 @@ def boxes(
             total[m] += 1
             if rng.random() < odds / (1.0 + odds):
                 found[m] += 1
-                said = name if rng.random() < accuracy else names[rng.integers(n_classes)]
-                size = np.tile(box[2:] - box[:2], 2)
-                drawn.append((said, box + size * (off[m] + noise[m] * rng.normal(size=4))))
-        drawn += [(names[rng.integers(n_classes)], somewhere()) for _ in range(rng.poisson(alarms[m]))]
-        drawn = [(name, box) for name, box in drawn if (box[2:] > box[:2]).all()]
-        rows += [(n, f"a{m}", name, *box.tolist()) for name, box in drawn] or [(n, f"a{m}", *[None] * 5)]
-    answers = Boxes.from_records(rows)
+                said = name if rng.random() < accuracy else kinds[rng.integers(n_classes)]
+                size = np.tile(box[axes:] - box[:axes], 2)
+                drawn.append((said, box + size * (off[m] + noise[m] * rng.normal(size=2 * axes))))
+        drawn += [(kinds[rng.integers(n_classes)], somewhere()) for _ in range(rng.poisson(alarms[m]))]
+        drawn = [(name, box) for name, box in drawn if (box[axes:] > box[:axes]).all()]
+        rows += [(n, f"a{m}", name, *box.tolist()) for name, box in drawn] or [(n, f"a{m}", *[None] * (1 + 2 * axes))]
+    names = ("item", "annotator", "label", *edge_names(2 * axes))
+    answers = Boxes.from_frame(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
     truth = {n: [(name, *box.tolist()) for name, box, _ in some] for n, some in enumerate(objects)}
     order = [int(name[1:]) for name in answers.annotators]
     share = np.divide(found, total, out=np.full(M, np.nan), where=total > 0)
