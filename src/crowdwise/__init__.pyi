@@ -60,8 +60,8 @@ from crowdwise.importers.export import read_export as read_export
 from crowdwise.learners.classifier import CrowdClassifier as CrowdClassifier
 from crowdwise.learners.classifier import load_learner as load_learner
 from crowdwise.learners.comparisons_deep_bt import dpo_loss as dpo_loss
-from crowdwise.methods.ds_anchored import Anchored as Anchored
 from crowdwise.methods.ds_auto import Auto as Auto
+from crowdwise.methods.ds_dawid_skene import Anchored as Anchored
 from crowdwise.methods.ds_dawid_skene import ConfusionVector as ConfusionVector
 from crowdwise.methods.ds_dawid_skene import DawidSkene as DawidSkene
 from crowdwise.methods.ds_dawid_skene import FastDawidSkene as FastDawidSkene

@@ -9,7 +9,7 @@ from sklearn.isotonic import IsotonicRegression
 
 import crowdwise as cw
 from crowdwise.answers import ordinal_dawid_skene
-from crowdwise.answers.ordinal_raykar import falling, grades_of
+from crowdwise.answers.ordinal_dawid_skene import falling, grades_of
 from crowdwise.errors import InputError, LabelError, ParameterError
 from crowdwise.simulate import answer_crowds
 

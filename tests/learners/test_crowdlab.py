@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import crowdwise as cw
 from crowdwise.errors import OutputError, ParameterError
-from crowdwise.learners.baselines_crowdlab import LEAST, Crowdlab, Weights, combine, count, deal, weigh
+from crowdwise.learners.baselines import LEAST, Crowdlab, Weights, combine, count, deal, weigh
 
 
 def small(seed: int = 0, N: int = 12, M: int = 5, K: int = 3) -> tuple[cw.Votes, Any, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.learners.distributed import Processes, local_device
+from crowdwise.learners.devices import Processes, local_device
 from learners.together import fits
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -10,7 +10,7 @@ from torch import nn
 
 from crowdwise import registry
 from crowdwise.cli.main import main
-from crowdwise.learners.distributed import world
+from crowdwise.learners.devices import world
 from learners.crowd import small
 
 CASES = {

@@ -13,10 +13,9 @@ from crowdwise.core import loop
 from crowdwise.core.em import Part
 from crowdwise.core.loop import Rounds
 from crowdwise.errors import InputError
-from crowdwise.methods import moments_pairs, moments_shared, moments_spectral_ds, moments_symnmf
-from crowdwise.methods.moments_pairs import CNMF, MultiSPA
+from crowdwise.methods import moments_pairs, moments_shared, moments_spectral_ds
+from crowdwise.methods.moments_pairs import CNMF, MultiSPA, SymNMF
 from crowdwise.methods.moments_spectral_ds import SpectralDS
-from crowdwise.methods.moments_symnmf import SymNMF
 
 MODELS = {"spectral-ds": SpectralDS, "multispa": MultiSPA, "cnmf": CNMF, "symnmf": SymNMF}
 
@@ -176,15 +175,15 @@ def test_the_symmetric_factorisation_is_exact_on_exact_pairs_with_blocks_missing
         if rng.random() < 0.5:
             X[3 * m : 3 * m + 3, 3 * n : 3 * n + 3] = 0.0
             X[3 * n : 3 * n + 3, 3 * m : 3 * m + 3] = 0.0
-    blocks = moments_symnmf.blocks_of(csr_matrix(X), 3)
+    blocks = moments_pairs.blocks_of(csr_matrix(X), 3)
     H = theta.transpose(0, 2, 1) * np.sqrt(pi)
     begin = np.concatenate([H + rng.uniform(0, 0.1, H.shape), np.eye(3)[None]])
     rounds = Rounds(600, 1.0)
-    U = moments_symnmf.column_space(*blocks, begin, np.arange(14), 0.0, rounds, 0.0)
+    U = moments_pairs.column_space(*blocks, begin, np.arange(14), 0.0, rounds, 0.0)
     assert (np.diff(rounds.trace) >= -1e-9).all()
     free = U[:14].reshape(-1, 3)
     assert np.abs(free @ free.T - H.reshape(-1, 3) @ H.reshape(-1, 3).T).max() < 1e-3  # unseen and own blocks too
-    assert np.abs(moments_symnmf.rotate(free).reshape(14, 3, 3) - H).max() < 0.02
+    assert np.abs(moments_pairs.rotate(free).reshape(14, 3, 3) - H).max() < 0.02
 
 
 # -------------------------------------------------------------------- recovery
@@ -425,7 +424,7 @@ def test_what_comes_after_the_count_is_checked_too(monkeypatch):
         CNMF(refine=False).fit(votes)
     monkeypatch.setattr(loop, "free_memory", lambda: 8.0 * 5 * 90 * 100 - 1.0)
     with pytest.raises(InputError, match="90 pairs of annotators with common items, over 10 classes"):
-        moments_symnmf.blocks_of(moments_pairs.pair_counts(votes[:100], None), 10)
+        moments_pairs.blocks_of(moments_pairs.pair_counts(votes[:100], None), 10)
 
 
 # -------------------------------------------------------------------- real crowds

@@ -13,7 +13,7 @@ from crowdwise.core.em import Part
 from crowdwise.core.numerics import dirichlet_multinomial, winners
 from crowdwise.core.vote_sums import single_annotator_items
 from crowdwise.methods import ds_stacked
-from crowdwise.methods.ds_anchored import Anchor
+from crowdwise.methods.ds_dawid_skene import Anchor
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 

@@ -1,4 +1,4 @@
-"""``crowdwise check``: what is in a file, what looks wrong, and the command that mends it."""
+"""``crowdwise check`` (what is in a file, what looks wrong, the command that mends it) and ``crowdwise describe``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crowdwise.cli import options as opt
-from crowdwise.cli.options import option
+from crowdwise.cli.options import DEFAULT_READING, JsonOption, PathArgument, Reading, load, option, reads
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
 
 if TYPE_CHECKING:
     from crowdwise.errors import Option
     from crowdwise.file_check import FileCheck
+
 
 WriteMapOption = Annotated[
     Path | None,
@@ -102,3 +103,19 @@ def _show(found: FileCheck, reading: opt.Reading) -> None:
     command = _command(found, reading)
     if command:
         screen.print(f"To mend it: {command}", soft_wrap=True, markup=False)
+
+
+@reads
+def describe(path: PathArgument, reading: Reading = DEFAULT_READING, as_json: JsonOption = False) -> None:
+    """Show the shape of a file of answers: how many, by whom, and how they spread."""
+    from crowdwise.cli import show_aggregate
+    from crowdwise.trust.annotators import coverage_table
+
+    table = load(path, reading).table
+    if as_json:
+        facts = {"answer_type": table.answer_type, **table.describe()}
+        if show_aggregate.is_of_rules(table):
+            facts["coverage"] = coverage_table(table, kind="polars").fill_nan(None).to_dicts()
+        emit(json.dumps(facts))
+    else:
+        show_aggregate.show_description(table)

@@ -53,7 +53,7 @@ def learn(
     from crowdwise import api
     from crowdwise.cli import show, show_aggregate
     from crowdwise.item_inputs import texts_of
-    from crowdwise.learners.distributed import world
+    from crowdwise.learners.devices import world
 
     first = world()[0] == 0  # the first of several processes says and writes what all have learned
     check_target(out, "learner")

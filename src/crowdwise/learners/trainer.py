@@ -28,8 +28,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import DivergedError, InputError, ParameterError
 from crowdwise.learners import networks
 from crowdwise.learners.checkpoints import Checkpoint
-from crowdwise.learners.devices import as_array, find_device, seeded, tuned
-from crowdwise.learners.distributed import Processes
+from crowdwise.learners.devices import Processes, as_array, find_device, seeded, tuned
 from crowdwise.learners.head import Head, MixesVotes
 from crowdwise.learners.inputs import ArrayInputs, Images, Index, Inputs, SparseRows, augmented, first_layer, prepare
 from crowdwise.learners.networks import Probe, hidden_layer

@@ -15,9 +15,8 @@ MOMENT_STARTS = ("spectral-ds", "multispa", "cnmf", "symnmf", "tensor")
 
 def moment_confusion(key: str, votes: Votes, gold: Ints | None, random_state: RandomState) -> Floats:
     """theta[m, k, l] that a method of moments, with its defaults, solves for before any EM."""
-    from crowdwise.methods.moments_pairs import CNMF, MultiSPA
+    from crowdwise.methods.moments_pairs import CNMF, MultiSPA, SymNMF
     from crowdwise.methods.moments_spectral_ds import SpectralDS
-    from crowdwise.methods.moments_symnmf import SymNMF
     from crowdwise.methods.moments_tensor import TensorDS
 
     models = {model.key: model for model in (SpectralDS, MultiSPA, CNMF, SymNMF, TensorDS)}

@@ -37,7 +37,7 @@ leaves what labels mean too soon. With a prior of each item, a second witness, i
 Items with a single vote do not teach what annotators do: nobody confirms or denies what is said there. They get their
 label from what the others taught about its annotator. They do say how common the classes are: the few items with
 several votes or a gold label may all be of one class. With the matrices as they are, the class prior of the answer
-maximises J (:mod:`crowdwise.methods.ds_anchored`) over all items, with a last step without the anchor,
+maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a last step without the anchor,
 
     pi[k] ∝ 1/K + (1 - a) sum_n q[n, k] + a sum_n v[n, k]     until it converges, then     pi[k] ∝ 1/K + sum_n q[n, k].
 
@@ -99,8 +99,7 @@ from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
 from crowdwise.errors import ParameterError, SizeError, listing
 from crowdwise.methods.bayes_mace import MACE
-from crowdwise.methods.ds_anchored import Anchored, AnchoredFamily
-from crowdwise.methods.ds_dawid_skene import ConfusionFamily, DawidSkene
+from crowdwise.methods.ds_dawid_skene import Anchored, AnchoredFamily, ConfusionFamily, DawidSkene
 
 MAX_CELLS, MANY_CLASSES = 2**27, 100
 """Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many

@@ -42,7 +42,7 @@ model          theta[m, k, l] = P(m says l, truth k)               own numbers  
 ``Full``       anything                                            K (K - 1)           which class is taken for which
 =============  ==================================================  ==================  ================================
 
-All are fitted as ``anchored`` is (see :mod:`crowdwise.methods.ds_anchored`): a share ``anchor`` of the counts is that
+All are fitted as ``anchored`` is (:mod:`crowdwise.methods.ds_dawid_skene`): a share ``anchor`` of the counts is that
 of vote shares, so that no class drifts from what its label means, and a last step without it gives the matrices that
 the votes support. Here the vote shares are weighted by the information in a vote. Where a few careful annotators stand
 against many lenient or careless ones, plain shares would themselves change what a label means (a grade up, say).
@@ -87,7 +87,7 @@ from crowdwise.core.shrinkage import one_coin_table, own_accuracy
 from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.core.vote_sums import single_annotator_items, tally
 from crowdwise.data.votes import Votes
-from crowdwise.methods.ds_anchored import Anchor
+from crowdwise.methods.ds_dawid_skene import Anchor
 
 ENOUGH = 20_000
 """So many predicted votes distinguish the models: further folds are not fitted."""
