@@ -25,6 +25,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ CELLS = (
     "", " ", "a", "b", "0", "1", "-0", "+1", "007", "1.0", "1.5", "1e308", "-1e308", "1e309", "nan", "NaN", "inf",
     "-inf", "null", "NULL", "None", "NA", "true", "False", "9223372036854775807", "9223372036854775808",
     "18446744073709551616", "-9223372036854775809", "1" * 400, "é", "\u202eabc", "\u0000", "\x1b[31m", "\ufeff", "😀",
-    "a,b", 'say "x"', "two\nlines", "two\r\nlines", "\t", "=1+1", "[b]", "a|b", "a|a", "|", "[]", "{}", "[1, 2]",
+    "a,b", 'say "x"', "two\nlines", "two\r\nlines", "\t", "=1+1", "[b]", "a|b", "a|a", "|", "4",
+    "1 3", "13", "0 9223372036854775807 9223372036854775807 6", "o" * 500, "mask.png", "mask.npy",
+    "/dev/zero", "..", "a' b'" * 50, "[]", "{}", "[1, 2]",
     '{"a": 1}', "B-PER", "I-PER", "O", "2024-01-01", "2024-01-01T00:00:00+02:00", "99999-01-01", "left", "tie",
     "same", "different", "x" * 5000,
 )  # fmt: skip
@@ -57,15 +60,46 @@ NAMES: dict[str, tuple[str, ...]] = {
     "similarities": ("item_a", "item_b", "annotator", "same", "weight"),
     "label_sets": ("item", "annotator", "labels", "offered", "weight", "truth"),
     "tags": ("sequence", "position", "annotator", "tag", "word", "truth"),
+    "texts": ("item", "annotator", "text", "weight", "timestamp", "truth"),
+    "boxes": ("item", "annotator", "x1", "y1", "x2", "y2", "label", "score", "timestamp"),
+    "masks": ("item", "annotator", "mask", "height", "width", "category", "weight", "truth"),
+    "spans": ("item", "annotator", "start", "end", "label", "timestamp", "length"),
     "graph": ("source", "target", "weight"),
     "truth": ("item", "label"),
     "guess": ("item", "annotator", "label", "value"),
+    "check": ("item", "annotator", "label", "comment", "truth"),
+    "map": ("from", "to", "votes", "why"),
 }
+VOTES = {"item": [1, 1, 2, 2], "annotator": list("xyxy"), "label": list("abba")}
+
+
+def read_and_fit(read: Callable[..., Any], path: Path, **options: Any) -> None:
+    """Read answers of types whose methods compare every two answers on an item, and fit one of these methods."""
+    answers = read(path, **options)
+    cw.aggregate(answers, random.Random(str(answers)).choice(METHODS[answers.answer_type]))
+
+
+def check_file(path: Path) -> None:
+    """Look at a file; what kept it from being read is an error here."""
+    found = cw.check(path)
+    str(found), json.dumps(found.to_dict())
+    if found.error is not None:
+        raise found.error
+
+
 READERS: dict[str, Callable[..., Any]] = {
     "votes": cw.read_votes, "ratings": cw.read_ratings, "comparisons": cw.read_comparisons,
     "rankings": cw.read_rankings, "similarities": cw.read_similarities, "label_sets": cw.read_label_sets,
     "tags": cw.read_tags, "graph": cw.read_graph, "truth": cw.Votes.read_truth,
-    "guess": lambda path: cw.aggregate(path, "majority"),
+    "guess": lambda path: cw.aggregate(path, "majority"), "check": check_file,
+    "texts": partial(read_and_fit, cw.read_texts), "boxes": partial(read_and_fit, cw.read_boxes),
+    "masks": partial(read_and_fit, cw.read_masks), "spans": partial(read_and_fit, cw.read_spans),
+    "map": lambda path: cw.aggregate(VOTES, "majority", label_map=path),
+}  # fmt: skip
+METHODS = {
+    "texts": ("text-auto", "rover", "medoid", "rasa", "hrrasa"), "boxes": ("box-crowd", "box-majority", "box-fusion"),
+    "masks": ("signed-distance", "staple", "mask-majority"),
+    "spans": ("span-detection", "span-majority", "character-majority"),
 }  # fmt: skip
 FORMS = (
     "csv", "tsv", "csv.gz", "csv.zst", "jsonl", "parquet", "arrow", "json", "json.gz", "jsonl.gz", "xlsx", "ods", "zip",
@@ -78,7 +112,10 @@ def rows_of(target: str, rng: random.Random, hostile: tuple[Any, ...]) -> Rows:
     plain = {
         "weight": (1, 2, 0.5), "timestamp": (1, 2, 3), "value": (1, 2.5, 3), "position": (0, 1, 2),
         "winner": ("left", "right", "tie"), "same": ("same", "different"), "labels": ("a|b", "a", ""),
-        "offered": ("a|b|c",), "tag": ("B-PER", "O"), "truth": ("a",), "label": ("a", "b"), "word": ("w",),
+        "offered": ("a|b|c",), "text": ("a red house", "A red mouse.", ""), "x1": (0, 1.5), "y1": (0, 1),
+        "x2": (4, 5.5), "y2": (3, 4), "score": (0.5, 1), "mask": ("1 3", "13", "4", "0 4", "mask.png", "mask.npy"),
+        "height": (2,), "width": (2,), "start": (0, 2), "end": (5, 6), "length": (9,), "word": ("w",),
+        "from": ("a", "b"), "to": ("b", "c"), "tag": ("B-PER", "O"), "truth": ("a",), "label": ("a", "b"),
     }  # fmt: skip
     names = [name for name in NAMES[target] if rng.random() < 0.8 or name in NAMES[target][:4]]
     share = rng.choice((0.0, 0.0, 0.02, 0.1, 1.0))
@@ -90,6 +127,7 @@ def rows_of(target: str, rng: random.Random, hostile: tuple[Any, ...]) -> Rows:
     for n in range(rng.choice((0, 1, 2, 5, 20))):
         row = {name: rng.choice(plain.get(name, (f"{name}{n}", f"{name}{n % 4}"))) for name in names}
         row |= {"rank": n + 1} if "rank" in names else {}
+        row |= {"truth": "1 3"} if target == "masks" and "truth" in names else {}
         row |= {"truth": 1.5} if target == "ratings" and "truth" in names else {}
         for name in names:
             if rng.random() < share:
@@ -266,16 +304,34 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
     return content
 
 
+def write_images(place: Path, rng: random.Random) -> None:
+    """Two masks beside their table, whole, damaged, or of a size that is not theirs."""
+    from PIL import Image
+
+    mask, out, array = np.array([[0, 1], [1, 1]], dtype=np.uint8), io.BytesIO(), io.BytesIO()
+    Image.fromarray(mask * rng.choice((1, 255))).convert(rng.choice(("L", "1", "RGB", "P"))).save(out, "PNG")
+    np.save(array, mask.astype(rng.choice(("u1", "f8", "?", "i8"))))
+    for name, content in (("mask.png", out.getvalue()), ("mask.npy", array.getvalue())):
+        if rng.random() < 0.2:
+            side = rng.choice((0, 3, 10**5, 2**31 - 1)).to_bytes(4, "big")
+            content = (
+                content[:16] + side + content[20:] if name == "mask.png" else content.replace(b"2, 2", b"9999, 9999")
+            )
+        (place / name).write_bytes(damaged(content, rng) if rng.random() < 0.3 else content)
+
+
 def read_table(target: str, place: Path, rng: random.Random) -> None:
     path = place / f"file.{rng.choice(FORMS)}"
     written(target, path.name.partition(".")[2], path, rng)
     options: dict[str, Any] = {}
     if target in ("votes", "ratings") and rng.random() < 0.2:
         options["form"] = rng.choice(("wide", "long"))
-    if target not in ("graph", "truth", "guess"):
+    if target == "masks":
+        write_images(place, rng)
+    if target not in ("graph", "truth", "guess", "check", "map"):
         if rng.random() < 0.5:
             options["on_missing"] = "drop"
-        if rng.random() < 0.5 and target in ("votes", "ratings", "tags"):
+        if rng.random() < 0.5 and target in ("votes", "ratings", "tags", "texts", "masks"):
             options["on_duplicate"] = "last"
     if target == "tags" and rng.random() < 0.5:
         options["on_invalid"] = "repair"

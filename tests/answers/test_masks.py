@@ -246,7 +246,7 @@ def test_bad_masks_are_errors_of_ours(tmp_path):
     with pytest.raises(ReadError, match="There is no file"):
         cw.Masks.from_frame(columns | {"mask": [str(tmp_path / "gone.npy")]})
     (tmp_path / "text.png").write_text("no picture", encoding="utf-8")
-    with pytest.raises(ReadError, match="holds no mask"):
+    with pytest.raises(ReadError, match="could not be read as a mask"):
         cw.Masks.from_frame(columns | {"mask": [str(tmp_path / "text.png")]})
     with pytest.raises(ColumnError, match="mask"):
         cw.Masks.from_frame({"item": ["i"], "annotator": ["ann"]})

@@ -63,7 +63,8 @@ def test_annotators_go_on_while_another_campaign_is_abused() -> None:
         assert waits["requests"] > 0 and not waits["failed"]
 
 
-@pytest.mark.parametrize("target", ["votes,label_sets,tags", "ratings,comparisons,rankings", "features,folder,guess"])
+@pytest.mark.parametrize("target", ["votes,label_sets,tags", "ratings,comparisons,rankings", "features,folder,guess",
+                                    "texts,boxes,masks,spans", "check,map"])  # fmt: skip
 def test_files_as_they_should_not_be(target: str) -> None:
     found = attack("reads.py", 80, target)
     assert sum(counts["read"] for counts in found) > 0

@@ -1,17 +1,25 @@
 """A small file that spans more cells than there is room for is an error, whatever its format, before it is loaded."""
 
+import os
 import struct
 import subprocess
 import sys
+import time
 import zipfile
+import zlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
-from crowdwise.data import plain_files
+import crowdwise as cw
+from crowdwise.core import limits
+from crowdwise.data import masks, plain_files
 from crowdwise.data.files import read_table
-from crowdwise.errors import ReadError, SizeError
+from crowdwise.errors import InputError, LabelError, ReadError, SizeError
 from spreadsheets import MAIN, write_xlsx
 
 ROWS = [["item", "annotator", "label"], ["a", "ann", "cat"], ["b", "bob", "dog"]]
@@ -117,3 +125,106 @@ def test_text_json_and_parquet_are_counted_in_cells(tmp_path: Path, monkeypatch:
     long = "line\n" * 100
     (tmp_path / "e.csv").write_text("x,y,z\n" + f'"{long}",1,2\n' * 140)
     assert read_table(tmp_path / "e.csv")[0].shape == (140, 3)  # lines inside quotes are not rows
+
+
+MASKS = "item,annotator,mask,height,width\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("1000000000000000000,1000000000,1000000000", "does not fit into"),
+        ("9223372036854775807 9223372036854775807 6,2,2", "sum to 18,446,744,073,709,551,620"),  # 4, in 64 bits
+        ("4,2.5,2", "a whole number of pixels"),
+        ("4,inf,2", "a whole number of pixels"),
+        ("4,-2,-2", "a whole number of pixels"),
+        (f"{'o' * 300_000},2,2", "more than 64 bits"),
+        (f"1 {'9' * 5000},2,2", "The run lengths sum to 100,000,000,000,000,000,000"),
+    ],
+)
+def test_run_lengths_say_no_more_than_there_is_room_for(tmp_path: Path, row: str, why: str) -> None:
+    """In 64 bits the second wrapped to the size of the mask, and ended the process; the last but one took quadratic
+    time; parts of pixels were cut off without a word."""
+    (tmp_path / "masks.csv").write_text(f"{MASKS}a,x,{row}\n")
+    with pytest.raises((LabelError, SizeError), match=why):
+        cw.read_masks(tmp_path / "masks.csv")
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [{"size": [10**9, 10**9], "counts": [10**18]}, {"size": "ab", "counts": None}, {"x": 1},
+     {"size": [2, 2], "counts": [1.5, 2.5]}, {"size": [-2, -2], "counts": [4]}],
+)  # fmt: skip
+def test_masks_of_coco_are_checked(mask: dict[str, Any]) -> None:
+    with pytest.raises((LabelError, SizeError)):
+        cw.Masks.from_records([("a", "x", mask)])
+
+
+def test_many_masks_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "limit", lambda: 1e6)
+    rows = "".join(f"a{n},x,40000,200,200\n" for n in range(40))
+    (tmp_path / "masks.csv").write_text(MASKS + rows)
+    with pytest.raises(SizeError, match="beside masks of"):
+        cw.read_masks(tmp_path / "masks.csv")
+    (tmp_path / "masks.csv").write_text("\n".join((MASKS + rows).splitlines()[:11]))
+    assert len(cw.read_masks(tmp_path / "masks.csv")) == 10
+
+
+def test_images_and_arrays_larger_than_their_files_are_refused(tmp_path: Path) -> None:
+    """A picture of 4e18 pixels in 100 bytes, an array of 7 EB, a picture that starts a program, files without end."""
+    Image.new("1", (3, 3)).save(tmp_path / "large.png")
+    whole = (tmp_path / "large.png").read_bytes()
+    header = b"IHDR" + (2**31 - 1).to_bytes(4, "big") * 2 + whole[24:29]
+    (tmp_path / "large.png").write_bytes(whole[:12] + header + zlib.crc32(header).to_bytes(4, "big") + whole[33:])
+    np.save(tmp_path / "large.npy", np.zeros((2, 2)))
+    array = (tmp_path / "large.npy").read_bytes().replace(b"(2, 2), }" + b" " * 14, b"(999999999, 999999999)}")
+    assert b"999" in array
+    (tmp_path / "large.npy").write_bytes(array)
+    (tmp_path / "large.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "zeros.png").symlink_to("/dev/zero")
+    for name in ("large.png", "large.npy", "large.eps", "pipe.png", "zeros.png", f"{'a' * 5000}.png"):
+        (tmp_path / "masks.csv").write_text(f"item,annotator,mask\na,x,{name}\n")
+        with pytest.raises((ReadError, SizeError)):
+            cw.read_masks(tmp_path / "masks.csv")
+
+
+@pytest.mark.parametrize("box", ["0,0,1e200,1e200", "-1e308,0,1e308,1", "0,0,1e-200,1e-200"])
+def test_boxes_without_a_computable_area_are_refused(tmp_path: Path, box: str) -> None:
+    """Two equal ones did not overlap, and the result had no object, without a word."""
+    (tmp_path / "boxes.csv").write_text(f"item,annotator,label,x1,y1,x2,y2\na,x,c,{box}\na,y,c,{box}\n")
+    with pytest.raises(InputError, match="coordinates up to 1e"):
+        cw.read_boxes(tmp_path / "boxes.csv")
+    with pytest.raises(InputError, match="must be finite"):
+        cw.Boxes.from_codes(
+            [0], [0], [0], [[float(edge)] for edge in box.split(",")], items=["a"], annotators=["x"], classes=["c"]
+        )
+
+
+def test_answers_that_are_compared_each_with_each_are_counted_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60,000 boxes on an image would take 215 GB, 30,000 labels of 30,000 spans 40 GB."""
+    monkeypatch.setattr(limits, "free_memory", lambda: 2.0**24)
+    boxes = cw.Boxes.from_records([("i", f"w{n % 9}", "c", n, 0, n + 1, 1) for n in range(1200)])
+    spans = cw.Spans.from_records([("i", f"w{n}", "P", n, n + 2000) for n in range(1200)])
+    named = cw.Spans.from_records([(f"i{n}", "w", f"P{n}", 0, 5) for n in range(900)])
+    texts = cw.Texts.from_records([("i", f"w{n}", f"word{n} {n * 7919}") for n in range(6000)])
+    masks_ = cw.Masks.from_records([("i", f"w{n}", np.eye(400)) for n in range(40)])
+    for answers in (boxes, spans, named, texts, masks_):
+        with pytest.raises(SizeError, match="are free"):
+            cw.aggregate(answers)
+
+
+def test_one_long_text_does_not_make_all_long(tmp_path: Path) -> None:
+    """A table of numpy text gives every row the length of the longest: 32 GB for these 4 MB."""
+    rows = "".join(f"a{n},x,c\n" for n in range(2000))
+    (tmp_path / "texts.csv").write_text(f"item,annotator,text\na,x,{'b' * 4_000_000}\n{rows}")
+    assert len(cw.read_texts(tmp_path / "texts.csv")) == 2001
+
+
+def test_long_labels_are_not_compared_letter_by_letter(tmp_path: Path) -> None:
+    """Two labels of 30,000 letters took minutes."""
+    rows = "".join(f"i{n},x,{'a' * 30_000}b\n" for n in range(60))
+    (tmp_path / "labels.csv").write_text(f"item,annotator,label\n{rows}j,x,{'a' * 30_000}c\n")
+    began = time.process_time()
+    assert [p.why for p in cw.check(tmp_path / "labels.csv").proposals] == ["looks like a misspelling"]
+    assert time.process_time() - began < 20

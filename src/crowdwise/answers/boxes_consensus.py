@@ -50,6 +50,7 @@ from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Fraction, MethodKey, Positive, declared
 from crowdwise.core.intervals import gamma_interval, quantile, with_interval
+from crowdwise.core.limits import check_cost
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, share_with_interval
 from crowdwise.core.result import Result, some_known
@@ -69,6 +70,8 @@ QUARTILE = 0.6744897501960817
 """The upper quartile of the Normal distribution: the median of its absolute values."""
 OF_FALSE = 2.0
 """How many items the false alarms of the crowd are worth."""
+MANY, FEWER = 1000, "Read fewer items or annotators, or split large images into parts."
+"""Boxes on an item from which on memory and time are looked at first, and what to do about them."""
 NODES = 9
 """Nodes of the quadrature over objects."""
 PAIRED, CHANCE, OF_CHANCE = 1000, 0.02, 50.0
@@ -264,6 +267,8 @@ def joined(edges: Floats, label: Ints, who: Ints, min_iou: float) -> list[list[i
     """
     from scipy.sparse.csgraph import connected_components
 
+    if (n := float(len(edges))) > MANY:
+        check_cost(f"{len(edges):,} boxes on one item are compared, each with each", 64.0 * n**2, n**3, FEWER)
     near = (iou(edges, edges) - OTHER_LABEL * (label[:, None] != label[None])).round(9)
     near[who[:, None] == who[None]] = APART
     out = []
@@ -585,12 +590,13 @@ class BoxFusion(BoxModel):
         edges, label, item = answers.edges, answers.label, answers.item
         score = np.ones(answers.n_answers) if answers.score is None else answers.score
         rows = rows[np.lexsort((*edges[rows].T[::-1], -score[rows], label[rows], item[rows]))]
-        cluster, items, boxes, total, count = [], list[int](), list[Floats](), list[float](), list[int]()
+        cluster, items, total, count = [], list[int](), list[float](), list[int]()
+        boxes = np.empty((len(rows), 4))
         begun, group = 0, (-1, -1)
         for row in rows.tolist():
             if (item[row], label[row]) != group:
                 begun, group = len(items), (item[row], label[row])
-            overlap = iou(edges[[row]], np.array(boxes[begun:]))[0].round(9) if len(items) > begun else np.zeros(1)
+            overlap = iou(edges[[row]], boxes[begun : len(items)])[0].round(9) if len(items) > begun else np.zeros(1)
             if overlap.max() > self.min_iou:
                 c = begun + int(overlap.argmax())
                 both = max(total[c] + score[row], 1e-12)
@@ -599,7 +605,7 @@ class BoxFusion(BoxModel):
             else:
                 c = len(items)
                 items.append(int(item[row]))
-                boxes.append(edges[row])
+                boxes[c] = edges[row]
                 total.append(float(score[row]))
                 count.append(1)
             cluster.append(c)
@@ -608,6 +614,6 @@ class BoxFusion(BoxModel):
         q = np.array(total) / np.array(count) * np.minimum(count, models) / models
         first = np.unique(clusters.cluster, return_index=True)[1]
         return clusters, {
-            "probability": q, "boxes": np.array(boxes), "box_label": clusters.label[first],
+            "probability": q, "boxes": boxes[: len(items)], "box_label": clusters.label[first],
             "label_probability": np.ones(len(items)),
         }  # fmt: skip

@@ -41,10 +41,12 @@ import numpy.typing as npt
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Positive, declared
 from crowdwise.core.intervals import with_interval
+from crowdwise.core.limits import check_cost
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
 from crowdwise.data.masks import Masks, Pixels, as_text, encode_masks, pack, unpack
+from crowdwise.errors import listing
 
 OWN = 0.5
 """k: how much the annotator's noise counts beside that of the mask itself."""
@@ -58,6 +60,8 @@ KEPT = 2**28
 """Bytes of distances that are kept between the two visits of the pixels."""
 BLOCK = 2**18
 """Pixels at a time."""
+AT_ONCE, OF_PIXEL = 6, 4.0
+"""Of an item as many arrays of pixels as it has masks, and so many more, are held, with so many bytes for a pixel."""
 PATTERNS = 2**16
 """VotePatterns of votes from which on those that do not occur are left out."""
 TINY = 1e-300
@@ -238,6 +242,11 @@ class MaskModel(AnswerModel[Masks, MaskConsensus]):
     def _fit(self, answers: Masks, callback: Callback | None) -> dict[str, Any]:
         packed, pixels, expected = [], [], np.ones(len(answers))
         agreement = np.zeros(answers.n_answers)
+        each = (np.diff(answers.indptr) + AT_ONCE) * answers.height * answers.width
+        n = int(each.argmax())
+        what = f"Item {listing(answers.items[[n]])} has {np.diff(answers.indptr)[n]:,} masks of {answers.height[n]} x "
+        what += f"{answers.width[n]} pixels"
+        check_cost(what, OF_PIXEL * float(each[n]), 0.0, "Read fewer masks of it, or smaller ones.")
         state = self._learn(answers, callback)
         for n, (lo, hi) in enumerate(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)):
             shape = int(answers.height[n]), int(answers.width[n])

@@ -47,6 +47,7 @@ import numpy.typing as npt
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Bounds, Count, Positive, declared
 from crowdwise.core.intervals import gamma_interval, rate_interval, with_interval
+from crowdwise.core.limits import check_cost
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
@@ -58,6 +59,8 @@ STRENGTH = 5.0
 """How many spans the mean of the crowd is worth for the rates of an annotator."""
 LEAST, MOST = 1e-4, 0.99
 """The rates stay within."""
+MANY = 1000
+"""Spans on an item from which on memory and time are looked at first."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -185,6 +188,9 @@ def _grouped(start: Ints, end: Ints, label: Ints, who: Ints, least: float) -> In
     content, of = np.unique(np.column_stack([start, end, label]), axis=0, return_inverse=True)
     of = of.reshape(-1)
     U = len(content)
+    if U > MANY:
+        what = f"{U:,} different spans of one item hang together and are compared, each with each"
+        check_cost(what, 64.0 * U**2, float(U) ** 3, "Split long texts into parts.")
     if U == 1:
         return np.zeros(len(start), dtype=np.int64)
     people, who = np.unique(who, return_inverse=True)
@@ -195,9 +201,9 @@ def _grouped(start: Ints, end: Ints, label: Ints, who: Ints, least: float) -> In
     same, clash = content[:, None, 2] == content[:, 2], by @ by.T > 0
     group = np.arange(U)
     for allowed in (same, np.ones_like(same)):
+        mean = np.where(allowed & ~clash, near / np.outer(size, size), -1.0).round(12)
+        np.fill_diagonal(mean, -1.0)
         while True:
-            mean = np.where(allowed & ~clash, near / np.outer(size, size), -1.0).round(12)
-            np.fill_diagonal(mean, -1.0)
             i, j = sorted(divmod(int(mean.argmax()), U))  # of equals the first in the order of places
             if mean[i, j] < least:
                 break
@@ -209,6 +215,9 @@ def _grouped(start: Ints, end: Ints, label: Ints, who: Ints, least: float) -> In
             allowed[j] = allowed[:, j] = False
             same[j] = same[:, j] = False
             clash[j] = clash[:, j] = True
+            mean[j] = mean[:, j] = -1.0
+            mean[i] = mean[:, i] = np.where(allowed[i] & ~clash[i], near[i] / (size[i] * size), -1.0).round(12)
+            mean[i, i] = -1.0
             group[group == j] = i
     return np.unique(group, return_inverse=True)[1].reshape(-1)[of]
 
@@ -367,6 +376,7 @@ class SpanDetection(SpanModel):
     def _infer(self, answers: Spans, marks: Marks, callback: Callback | None) -> dict[str, Any]:
         N, M, L = len(answers), answers.n_annotators, len(answers.labels)
         C, c, who, looker = len(marks.candidate_item), marks.candidate, marks.who, marks.looker
+        check_cost(f"{C:,} spans with {L:,} labels", 48.0 * C * (L + 1), 0.0, "Merge rare labels, or read fewer items.")
         empty = np.maximum(places(answers, self.overlap) - np.bincount(marks.candidate_item, minlength=N), 0.0)
         votes = np.zeros((C, L))
         np.add.at(votes, (c, marks.label), 1.0)

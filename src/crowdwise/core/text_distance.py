@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise.core.limits import check_cost
 from crowdwise.core.numerics import Floats
 
 ORDER, BETA = 6, 2.0
 """Of chrF: n-grams of up to so many characters, and how much more recall counts than precision (Popovic 2015)."""
+
+MANY, FEWER = 2**28, "Read fewer or shorter texts."
+"""Bytes from which on memory and time are looked at first, and what to do about them."""
 
 
 def edit_distance(one: Sequence[Any], two: Sequence[Any]) -> int:
@@ -22,15 +26,13 @@ def edit_distance(one: Sequence[Any], two: Sequence[Any]) -> int:
 
 def edit_distances(sequences: Sequence[Sequence[Any]], normalised: bool = False) -> Floats:
     """The edit distance of every two sequences; ``normalised``: over the length of the longer one."""
+    from rapidfuzz import process
     from rapidfuzz.distance import Levenshtein
 
-    R = len(sequences)
-    out = np.zeros((R, R))
+    if (need := 8.0 * len(sequences) ** 2) > MANY:
+        check_cost(f"{len(sequences):,} texts on one item are compared, each with each", need, 0.0, FEWER)
     measure = Levenshtein.normalized_distance if normalised else Levenshtein.distance
-    for i in range(R):
-        for j in range(i):
-            out[i, j] = out[j, i] = measure(sequences[i], sequences[j])
-    return out
+    return np.asarray(process.cdist(sequences, sequences, scorer=measure, dtype=np.float64))
 
 
 def chrf(candidates: Sequence[str], references: Sequence[str]) -> Floats:
@@ -46,6 +48,10 @@ def chrf(candidates: Sequence[str], references: Sequence[str]) -> Floats:
     for n in range(1, ORDER + 1):
         place: dict[str, int] = {}
         grams = [[place.setdefault(t[i : i + n], len(place)) for i in range(len(t) - n + 1)] for t in texts]
+        need = 24.0 * len(texts) * len(place)
+        if need > MANY:
+            what = f"{len(texts) // 2:,} texts on one item are compared, each with each"
+            check_cost(what, need, need * len(texts), FEWER)
         count = np.array([np.bincount(g, minlength=len(place)) for g in grams], dtype=np.float64)
         one, two = count[:cut], count[cut:]
         size_one, size_two = one.sum(axis=1)[:, None], two.sum(axis=1)[None]

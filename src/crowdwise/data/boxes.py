@@ -42,6 +42,8 @@ EDGES = ("x1", "y1", "x2", "y2")
 AXES = "xyz"
 REACH = 6.0
 """The side of the box around a point, in median distances of two annotators' points that are nearest to each other."""
+SMALLEST, LARGEST = 1e-100, 1e100
+"""The sides that a box may have, and the largest coordinate: areas are numbers within the range of the machine."""
 OBJECT = "object"
 """The class of all boxes, where no label is given."""
 
@@ -142,7 +144,19 @@ def _drawn(source: Source, names: Sequence[str], label: str = "label") -> tuple[
             names[e + D], row, f"more than {names[e]}, which is {edges[e, row]:g} (boxes are given by two corners, not "
             "by width and height)", InputError,
         )  # fmt: skip
+    for e, row in np.argwhere(_out_of_range(edges, D) & (code >= 0))[:1].tolist():
+        what = f"a box with coordinates up to {LARGEST:g} in size and sides from {SMALLEST:g} on"
+        raise source.odd(names[e], row, what, InputError)
     return code.astype(np.int32), classes, edges
+
+
+def _out_of_range(edges: Floats, D: int) -> npt.NDArray[np.bool_]:
+    """Which of the coordinates make boxes in D dimensions (0: points) without an area that can be computed with."""
+    far = np.abs(edges) > LARGEST
+    kept = np.where(far, 0.0, edges)
+    if D:
+        far[D:] |= ~far[:D] & (kept[D:] - kept[:D] < SMALLEST)
+    return far
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -236,8 +250,9 @@ class Boxes(ByItem):
         if sides.shape not in ((2, len(code)), (4, len(code)), (6, len(code))):
             raise InputError(f"edges must hold x1, y1, x2 and y2 of {len(code)} boxes: found the shape {sides.shape}.")
         drawn = code >= 0
-        if not np.isfinite(sides[:, drawn]).all() or (sides[D:, drawn] <= sides[:D, drawn]).any():
-            raise InputError("The edges of a box must be finite, with x1 < x2 and y1 < y2.")
+        some = sides[:, drawn]
+        if not np.isfinite(some).all() or (some[D:] <= some[:D]).any() or _out_of_range(some, D).any():
+            raise InputError(f"The edges of a box must be finite, up to {LARGEST:g} in size, with x1 < x2 and y1 < y2.")
         # Boxes of an annotator on an item are in the order of their content, and each is there once.
         n, m = np.asarray(item), np.asarray(annotator)
         first = np.nan_to_num(sides)

@@ -185,25 +185,19 @@ def _near(word: str, other: str) -> bool:
     most = 0 if least < SHORT else 1 if least < LONG else 2
     if abs(len(word) - len(other)) > most or not most or word[0] != other[0]:
         return False
-    return re.findall(r"\d", word) == re.findall(r"\d", other) and edits(word, other) <= most
+    return re.findall(r"\d", word) == re.findall(r"\d", other) and edits(word, other, most) <= most
 
 
-def edits(a: str, b: str) -> int:
-    """The fewest letters to add, take away, change, or exchange with the next, between two words.
+def edits(word: str, other: str, most: int | None = None) -> int:
+    """The fewest letters to add, take away, change, or exchange with the next, between two words; with
+    ``most`` no more than one above that, so that long words take little time.
 
     >>> edits("negatv", "negativ"), edits("negaitv", "negativ"), edits("cat", "dog")
     (1, 1, 3)
     """
-    before: list[int] = []
-    row = list(range(len(b) + 1))
-    for i, letter in enumerate(a, 1):
-        earlier, before, row = before, row, [i]
-        for j, other in enumerate(b, 1):
-            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
-            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
-                best = min(best, earlier[j - 2] + 1)
-            row.append(best)
-    return row[-1]
+    from rapidfuzz.distance import OSA
+
+    return int(OSA.distance(word, other, score_cutoff=most))
 
 
 def as_label_map(given: Any) -> dict[str, str]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
@@ -31,19 +32,27 @@ import numpy.typing as npt
 
 from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import in_order
+from crowdwise.data.boundary import reading
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.frames import is_missing, make_frame
+from crowdwise.data.plain_files import limit
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, columns_of, reader
 from crowdwise.data.truth import by_name
-from crowdwise.errors import ExtraError, InputError, LabelError, ReadError, listing
+from crowdwise.errors import CrowdwiseError, ExtraError, InputError, LabelError, ReadError, SizeError, listing
 
 Pixels = npt.NDArray[np.bool_]
 NUMBERS = re.compile(r"^[\[\]\d\s,]+$")
 COMPRESSED = re.compile(r"^[0-o]+$")
 """COCO's characters for six bits each: the 64 from ``0`` on."""
+EACH = 4
+"""Bytes that a pixel takes while its mask is read."""
+DIGITS, MOST_BITS = 20, 64
+"""No run is longer than what so many digits, or bits, can say."""
+IMAGES = ("PNG", "TIFF", "BMP", "GIF", "JPEG", "WEBP", "PPM")
+"""Formats of masks; others of Pillow start programs (EPS) or hold no pixels."""
 
 
 def pack(mask: Pixels) -> bytes:
@@ -75,24 +84,38 @@ def from_run_lengths(counts: str | Sequence[int], height: int, width: int) -> Pi
     >>> from_run_lengths("1 3", 2, 2).astype(int).tolist(), from_run_lengths("13", 2, 2).astype(int).tolist()
     ([[0, 1], [1, 1]], [[0, 1], [1, 1]])
     """
-    lengths = np.asarray(_numbers(counts, height * width), dtype=np.int64)
-    if (lengths < 0).any() or lengths.sum() != height * width:
-        low = f", one of them {lengths.min()}" if (lengths < 0).any() else ""
+    check_pixels(height, width)
+    lengths = _numbers(counts, height * width)
+    total, least = sum(lengths), min(lengths, default=0)  # of whole numbers of any size: in 64 bits they could wrap
+    if least < 0 or total != height * width:
+        low = f", one of them {least:.3g}" if least < 0 else ""
         raise LabelError(
-            f"The run lengths sum to {lengths.sum():,}{low}: expected {height} x {width} = {height * width:,} pixels. "
-            "Check the counts, and that height and width are not swapped."
+            f"The run lengths sum to {min(total, 10**20):,}{low}: expected {height} x {width} = {height * width:,} "
+            "pixels. Check the counts, and that height and width are not swapped."
         )
     ones = np.arange(len(lengths)) % 2 == 1
     return np.ascontiguousarray(np.repeat(ones, lengths).reshape(width, height).T)
 
 
+def check_pixels(height: int, width: int, beside: int = 0) -> None:
+    """An error where a mask of such a size has no pixels, or takes more memory than there is ``beside`` other bytes."""
+    if height < 1 or width < 1:
+        raise LabelError(f"A mask has {height} x {width} pixels: expected a height and a width from 1 on.")
+    if beside + EACH * height * width > limit():
+        others = f", beside masks of {beside / 2**30:,.1f} GB," if beside else ""
+        raise SizeError(
+            f"A mask of {height} x {width} pixels{others} does not fit into the {limit() / 2**30:,.1f} GB that masks "
+            "may take. Check height and width, make the images smaller, or read fewer of them."
+        )
+
+
 def _numbers(counts: str | Sequence[int], size: int) -> list[int]:
     """Counts as numbers."""
     if not isinstance(counts, str):
-        return list(counts)
+        return list(map(index, counts))
     text = counts.strip()
     if NUMBERS.match(text):
-        found = [int(number) for number in re.findall(r"\d+", text)]
+        found = [int(number.lstrip("0")[:DIGITS] or 0) for number in re.findall(r"\d+", text)]
         if sum(found) == size or not COMPRESSED.match(text):
             return found
     if not COMPRESSED.match(text):
@@ -102,6 +125,8 @@ def _numbers(counts: str | Sequence[int], size: int) -> list[int]:
     value = shift = 0
     for character in text:
         bits = ord(character) - 48
+        if shift > MOST_BITS:
+            raise LabelError(f"{counts[:40]!r} is no mask: it has a run length of more than {MOST_BITS} bits.")
         value |= (bits & 31) << shift
         shift += 5
         if not bits & 32:
@@ -187,29 +212,32 @@ def to_brush(mask: Pixels) -> list[int]:
 
 def read_mask(path: Path) -> Pixels:
     """The mask in a ``.npy`` file or an image: 0 is outside, and so is black; one other value is inside."""
-    try:
+    with reading(path, "a mask"):
+        there = path.is_file()  # no device and no pipe, which have no end
+    if not there:
+        raise ReadError(
+            f"There is no file {str(path)[:300]}. Paths of masks are relative to their table; run lengths need columns "
+            "height and width."
+        )
+    with reading(path, "a mask"):
         if path.suffix == ".npy":
-            found = np.load(path, allow_pickle=False)
+            found = np.load(path, mmap_mode="r", allow_pickle=False)  # a map is no larger than its file
+            size = found.shape
         else:
-            from PIL import Image
-
-            with Image.open(path) as image:
+            try:
+                from PIL import Image
+            except ImportError:
+                raise ExtraError(
+                    f"{path} is an image, and images are read with Pillow: install crowdwise[deep], or give masks as "
+                    ".npy files or run lengths."
+                ) from None
+            with Image.open(path, formats=IMAGES) as image:
+                size = (image.height, image.width)
+                check_pixels(*size)
                 found = np.asarray(image if image.mode in ("1", "L", "I;16", "I", "P") else image.convert("L"))
             inside = np.unique(found[found != 0])
             if len(inside) == 1:
                 found = found != 0
-    except ImportError:
-        raise ExtraError(
-            f"{path} is an image, and images are read with Pillow: install crowdwise[deep], or give masks as .npy "
-            "files or run lengths."
-        ) from None
-    except FileNotFoundError:
-        raise ReadError(
-            f"There is no file {path}. Paths of masks are relative to their table; run lengths need columns height and "
-            "width."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ReadError(f"{path} holds no mask: {error}") from None
     return checked(found, str(path))
 
 
@@ -228,8 +256,15 @@ def mask_of(value: Any, height: int | None, width: int | None, where: str) -> Pi
     """A mask in any form; of such a size, where one is known."""
     found: Pixels
     if isinstance(value, Mapping):  # COCO's {"size": [height, width], "counts": ...}
-        counts = value["counts"]
-        found = from_run_lengths(counts.decode() if isinstance(counts, bytes) else counts, *value["size"])
+        try:
+            counts, (high, wide) = value["counts"], map(index, value["size"])
+            found = from_run_lengths(counts.decode() if isinstance(counts, bytes) else counts, high, wide)
+        except CrowdwiseError:
+            raise
+        except (KeyError, TypeError, ValueError):
+            raise LabelError(
+                f"{where} is {str(value)[:80]}: expected COCO's size [height, width] and counts."
+            ) from None
     elif isinstance(value, bytes) and height is not None and width is not None:
         if len(value) != -(-height * width // 8):
             raise LabelError(f"{where} has {len(value)} packed bytes: expected {-(-height * width // 8)}.")
@@ -385,6 +420,15 @@ class Masks(ByItem):
             for part in ("height", "width")
         }
 
+        for part, some in size.items():
+            odd = (
+                []
+                if some is None
+                else np.flatnonzero(~np.isnan(some) & ~((some >= 1) & (some <= 1e9) & (some == np.floor(some))))
+            )
+            if len(odd):
+                raise source.odd(part, int(odd[0]), "a whole number of pixels from 1 to 1e9")
+
         def mask(n: int, value: Any) -> Pixels:
             h, w = (None if s is None or np.isnan(s[n]) else int(s[n]) for s in size.values())
             where = f"The mask of {listing(annotators[annotator[[n]]])} on {listing(items[item[[n]]])}"
@@ -404,12 +448,14 @@ class Masks(ByItem):
         """Masks from codes and arrays of 0 and 1 (what every other way of making one ends in)."""
         code, names = np.asarray(item), encoding.to_vocabulary(items)
         size = np.zeros((len(names), 2), dtype=np.int64)
-        packed = []
+        packed, taken = list[bytes](), 0
         for n, given in enumerate(masks):
             mask = checked(given, f"The mask in row {n}")
             packed.append(pack(mask))
             if n < len(code):
                 known = size[code[n]]
+                taken += len(packed[-1]) + (0 if known.any() else mask.size)  # a byte for each pixel of the consensus
+                check_pixels(*mask.shape, taken)
                 if known.any() and tuple(known) != mask.shape:
                     raise LabelError(
                         f"Masks of item {listing(names[[code[n]]])} differ in size: {known[0]} x {known[1]} and "

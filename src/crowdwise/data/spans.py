@@ -229,9 +229,9 @@ def _marked(source: Source) -> tuple[Codes, Vocabulary, Counts, Counts]:
         empty = empty | column.str.strip_chars().eq("").fill_null(True)
     code, names = encoding.encode(column.filter(~empty))
     label = np.full(len(column), -1, dtype=np.int32)
-    order = np.argsort(names.astype(str), kind="stable")  # the order of rows must not decide ties between labels
-    label[(~empty).to_numpy()] = np.argsort(order)[code]
-    return label, names[order], _whole(source, "start"), _whole(source, "end")
+    code, names = encoding.sort_vocabulary(code, names)  # the order of rows must not decide ties between labels
+    label[(~empty).to_numpy()] = code
+    return label, names, _whole(source, "start"), _whole(source, "end")
 
 
 def _check_rows(bare: npt.NDArray[Any], label: npt.NDArray[Any], start: Counts, end: Counts, rows: Any) -> None:

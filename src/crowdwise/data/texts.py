@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import schema
+from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, ITEM, Beside, Col, Opt
@@ -140,8 +140,7 @@ class Texts(ByItem):
         source.require(cls._needed())
         source.complete(cls._needed(), options["on_missing"])
         (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
-        column = source["text"].cast(pl.String)
-        texts, text = np.unique(column.to_numpy().astype(str), return_inverse=True)
+        text, texts = encoding.sort_vocabulary(*encoding.encode(source["text"].cast(pl.String)))
         beside = source.beside()
         beside["on_duplicate"] = options["on_duplicate"]
         made = cls.from_codes(item, annotator, text, items=items, annotators=annotators, texts=texts.tolist(), **beside)

@@ -128,7 +128,8 @@ def encode_partition(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
         values, rows = _names(truth), np.arange(len(items), dtype=np.int32)
         if len(values) != len(items):
             raise InputError(f"Expected a class for each of the {len(items)} items and found {len(values)}.")
-    names_of, code = np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)
+    texts = np.array(list(map(str, values)), dtype=object) if values.dtype == object else values
+    names_of, code = np.unique(texts, return_inverse=True)
     return encoding.recode(rows, code), encoding.to_vocabulary(names_of.tolist())
 
 

@@ -139,9 +139,9 @@ class Certificate(Tables):
                 f"{len(self.items) - n:,} labels are at most {self.max_error:.0%} wrong"
             )
         return (
-            f"{int(self.released.sum()):,} of {len(self.items):,} labels ({self.share:.0%}): at most "
-            f"{self.max_error:.0%}{groups} are wrong, with {self.confidence:.0%} confidence, by {n:,} random gold "
-            "labels"
+            f"{int(self.released.sum()):,} of {len(self.items):,} labels ({self.share:.0%}, the gold labels among "
+            f"them): at most {self.max_error:.0%}{groups} are wrong, with {self.confidence:.0%} confidence, by {n:,} "
+            "random gold labels"
         )
 
     def with_more(self, n: int, random_state: int = 0) -> float:
