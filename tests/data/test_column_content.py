@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import crowdwise as cw
 from crowdwise.data.columns import named_like_an_id, no_annotators
-from crowdwise.errors import ColumnError, InputWarning
+from crowdwise.errors import ColumnError, InputError, InputWarning, InternalError
 
 N = 40
 RANDOM = np.random.default_rng(0)
@@ -170,3 +171,12 @@ def test_any_column_of_texts_times_or_ids_changes_nothing(labels: Any, junk: Any
         flat = plain.to_frame()
         longer = flat.with_columns(pl.Series(name, [values[k % n] for k in range(flat.height)]))
         assert cw.Votes.from_frame(longer).to_frame().drop("timestamp", strict=False).equals(flat)
+
+
+@pytest.mark.parametrize("reader", [cw.read_votes, cw.read_ratings])
+def test_lists_are_no_labels_of_a_column(tmp_path: Path, reader: Any) -> None:
+    """They were compared with the majority as text, which lists cannot be: an error of another package."""
+    (tmp_path / "votes.json").write_text('{"columns": ["item"], "data": []}')
+    with pytest.raises(InputError) as raised:
+        reader(tmp_path / "votes.json", form="wide")
+    assert not isinstance(raised.value, InternalError)

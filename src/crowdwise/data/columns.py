@@ -410,7 +410,8 @@ def _with_majority(table: pl.DataFrame, names: Sequence[str]) -> dict[str, tuple
     items; none where there are too many cells to look at."""
     import polars as pl
 
-    text = [table[n].cast(pl.String) for n in names]
+    names = [n for n in names if not table[n].dtype.is_nested()]  # lists are no labels, which their reader says
+    text = [table[n].cast(pl.String, strict=False) for n in names]
     labels = pl.concat(text).drop_nulls().unique().sort() if text else pl.Series([], dtype=pl.String)
     N, K = table.height, len(labels)
     if N * K * len(names) > MOST_CELLS or K < 2:
