@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import crowdwise as cw
-from crowdwise.core import limits
+from crowdwise.core import loop
 from crowdwise.data import masks, plain_files
 from crowdwise.data.files import read_table
 from crowdwise.errors import InputError, LabelError, ReadError, SizeError
@@ -203,7 +203,7 @@ def test_boxes_without_a_computable_area_are_refused(tmp_path: Path, box: str) -
 
 def test_answers_that_are_compared_each_with_each_are_counted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """60,000 boxes on an image would take 215 GB, 30,000 labels of 30,000 spans 40 GB."""
-    monkeypatch.setattr(limits, "free_memory", lambda: 2.0**24)
+    monkeypatch.setattr(loop, "free_memory", lambda: 2.0**24)
     boxes = cw.Boxes.from_records([("i", f"w{n % 9}", "c", n, 0, n + 1, 1) for n in range(1200)])
     spans = cw.Spans.from_records([("i", f"w{n}", "P", n, n + 2000) for n in range(1200)])
     named = cw.Spans.from_records([(f"i{n}", "w", f"P{n}", 0, 5) for n in range(900)])

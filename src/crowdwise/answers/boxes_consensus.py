@@ -50,8 +50,7 @@ from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Fraction, MethodKey, Positive, declared
 from crowdwise.core.intervals import gamma_interval, quantile, with_interval
-from crowdwise.core.limits import check_cost
-from crowdwise.core.loop import Callback, Rounds
+from crowdwise.core.loop import Callback, Rounds, check_cost
 from crowdwise.core.numerics import Floats, Ints, share_with_interval
 from crowdwise.core.result import Result, some_known
 from crowdwise.data.boxes import AXES, Boxes, edge_names, encode_boxes, iou, matched
@@ -591,7 +590,7 @@ class BoxFusion(BoxModel):
         score = np.ones(answers.n_answers) if answers.score is None else answers.score
         rows = rows[np.lexsort((*edges[rows].T[::-1], -score[rows], label[rows], item[rows]))]
         cluster, items, total, count = [], list[int](), list[float](), list[int]()
-        boxes = np.empty((len(rows), 4))
+        boxes = np.empty((len(rows), edges.shape[1]))
         begun, group = 0, (-1, -1)
         for row in rows.tolist():
             if (item[row], label[row]) != group:

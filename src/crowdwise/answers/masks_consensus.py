@@ -41,8 +41,7 @@ import numpy.typing as npt
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Positive, declared
 from crowdwise.core.intervals import with_interval
-from crowdwise.core.limits import check_cost
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.loop import Callback, Progress, check_cost
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
 from crowdwise.data.masks import Masks, Pixels, as_text, encode_masks, pack, unpack

@@ -47,8 +47,7 @@ import numpy.typing as npt
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Bounds, Count, Positive, declared
 from crowdwise.core.intervals import gamma_interval, rate_interval, with_interval
-from crowdwise.core.limits import check_cost
-from crowdwise.core.loop import Callback, Progress
+from crowdwise.core.loop import Callback, Progress, check_cost
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.span_overlap import jaccard, matches, pairs, weighted_medians

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.limits import check_cost
+from crowdwise.core.loop import check_cost
 from crowdwise.core.numerics import Floats
 
 ORDER, BETA = 6, 2.0
