@@ -421,13 +421,9 @@ class Masks(ByItem):
         }
 
         for part, some in size.items():
-            odd = (
-                []
-                if some is None
-                else np.flatnonzero(~np.isnan(some) & ~((some >= 1) & (some <= 1e9) & (some == np.floor(some))))
-            )
-            if len(odd):
-                raise source.odd(part, int(odd[0]), "a whole number of pixels from 1 to 1e9")
+            known = np.ones(0) if some is None else np.nan_to_num(some, nan=1.0)
+            for row in np.flatnonzero((known < 1) | (known > 1e9) | (known != np.floor(known)))[:1].tolist():
+                raise source.odd(part, row, "a whole number of pixels from 1 to 1e9")
 
         def mask(n: int, value: Any) -> Pixels:
             h, w = (None if s is None or np.isnan(s[n]) else int(s[n]) for s in size.values())
@@ -455,7 +451,7 @@ class Masks(ByItem):
             if n < len(code):
                 known = size[code[n]]
                 taken += len(packed[-1]) + (0 if known.any() else mask.size)  # a byte for each pixel of the consensus
-                check_pixels(*mask.shape, taken)
+                check_pixels(mask.shape[0], mask.shape[1], taken)
                 if known.any() and tuple(known) != mask.shape:
                     raise LabelError(
                         f"Masks of item {listing(names[[code[n]]])} differ in size: {known[0]} x {known[1]} and "
