@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result
 from crowdwise.data.vote_files import is_large, several
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, Option, ParameterError, Remedy, either, suggestion
+from crowdwise.errors import InputError, Option, ParameterError, Remedy, either, listing, suggestion, warn
 from crowdwise.item_inputs import check_inputs, column_of, inputs_of, is_auto, own_inputs
 from crowdwise.reading import AUTO, Answers, Opened, was_read
 
@@ -318,6 +319,30 @@ class Fitted(_Work):
         if self.test is None:
             return None
         return float(self.model.score(self.test[0], self.table.classes[self.test[1]])), len(self.test[1])
+
+    def named(self, names: Mapping[str, Mapping[str, str]]) -> Fitted:
+        """The same with names for codes, for what people read: ``{"class": {"0": "cat"}, "item": {...}}``. Figures
+        against the truth are those of the codes."""
+        table = self.table
+        if not isinstance(table, Votes):
+            raise ParameterError(f"Names are for classes and items of votes, and these are {self.answer_type}.")
+        new: dict[str, Any] = {}
+        for part, known in names.items():
+            field = {"class": "classes", "item": "items"}[part]
+            codes = [str(code) for code in getattr(table, field).tolist()]
+            if unknown := [code for code in known if code not in codes]:
+                warn(f"No {part} is called {listing(unknown)}, which the table of names has.")
+            new[field] = np.array([known.get(code, code) for code in codes], dtype=object)
+            if len(set(new[field])) < len(codes):
+                raise InputError(f"Two {field} have the same name: give each a name of its own.")
+        gold = None if self.gold is None else table.encode_truth(self.gold)
+        model, answers = copy(self.model), self.answers
+        model.consensus_ = replace(self.result, **new)
+        table = replace(table, **new)
+        data = None if answers.dataset is None else replace(answers.dataset, votes=table)
+        made = replace(self, answers=replace(answers, table=table, dataset=data), model=model, gold=gold)
+        made.__dict__["measured"] = self.measured
+        return made
 
     def report(self, **options: Any) -> dict[str, Any]:
         """The report on it, see :func:`crowdwise.build_report`."""

@@ -6,6 +6,7 @@ that one check lists all of them. The file is opened once (:class:`~crowdwise.re
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from crowdwise.errors import CrowdwiseError, DuplicateError, InputWarning, Optio
 from crowdwise.reading import Opened, was_read
 
 __all__ = ["FileCheck", "check"]
-MENDS = ("on_duplicate", "on_missing", "question", "answer_type")
+MENDS = ("on_duplicate", "on_missing", "question", "answer_type", "anonymous")
 """Options that reading goes on with, where an error names one with its value."""
 NO_ANSWER = frozenset((
     "?", "??", "-", "--", ".", "n/a", "#n/a", "#nv", "#ref!", "#value!", "#wert!", "#div/0!", "#name?", "#bezug!",
@@ -132,7 +133,7 @@ class _Reading:
                 self.findings.append(error)
                 if isinstance(error, DuplicateError) and error.identical is not None:
                     self.duplicates = {"identical": error.identical, "conflicting": int(error.conflicting or 0)}
-                options = [o for remedy in error.remedies[:1] for o in remedy.options]
+                options = [o for remedy in error.remedies for o in remedy.options]
                 mend = next((o for o in options if o.name in MENDS and o.values), None)
                 if mend is not None and mend.name == "answer_type" and mend.values[0] == self.opened.answer_type:
                     mend = None  # it is read as that already, and reading goes no further
@@ -170,6 +171,8 @@ def checked(opened: Opened) -> FileCheck:
         }  # fmt: skip
         proposals = propose(counts, opened.reading.get("classes"))
         found.findings += _no_answers(counts, found)
+        if opened.asked is None and found.opened.answer_type == "votes" and (hint := ordered(table)) is not None:
+            found.findings.append(hint)
         if any(p.sure for p in proposals):
             found.options["normalise_labels"] = True
         if any(not p.sure for p in proposals):
@@ -231,6 +234,20 @@ def _no_answers(counts: Mapping[Any, int], found: _Reading) -> list[UserFacingEr
             remedy=Remedy("If so, say {}.", Option("abstain", words[0])),
         )
     ]
+
+
+def ordered(table: Any) -> InputWarning | None:
+    """A hint that classes may be ordered: whole numbers in a row, such as 1 to 5 or -3 to 1. (From 0 on they are mostly
+    codes. How annotators differ does not tell: neighbours are taken for each other in sets of codes as well.)"""
+    names = {str(name).strip() for name in table.classes.tolist()}
+    numbers = sorted(int(name) for name in names if re.fullmatch(r"[+-]?\d{1,3}", name))
+    in_a_row = len(numbers) == len(names) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    if not (in_a_row and 3 <= len(numbers) <= 11 and numbers[0] != 0):
+        return None
+    return InputWarning(
+        f"The classes are the numbers {numbers[0]} to {numbers[-1]}, read as classes without order.",
+        remedy=Remedy("If they are ordered, as stars are, say {}.", Option("answer_type", "ordinal")),
+    )
 
 
 def mend_of(said: UserFacingError, spell: Callable[[Option], str | None] | None = None) -> str:

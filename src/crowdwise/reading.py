@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
-from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, Remedy, listing, warn
+from crowdwise.errors import (
+    ColumnError,
+    InputError,
+    LabelError,
+    Option,
+    ParameterError,
+    ReadError,
+    Remedy,
+    listing,
+    warn,
+)
 
 if TYPE_CHECKING:
     from crowdwise.data.dataset import Dataset
@@ -57,14 +67,22 @@ class Opened:
         The key of the method, which says what answers it is for.
     reading
         Options of the reader: names of columns, and the others. Of an export, ``question`` is one of its questions.
-        ``exclude``: annotators to leave out, their names or a file of them.
+        ``exclude``: annotators to leave out, their names or a file of them; of a file with verdicts those to drop, or
+        with ``only_verdict`` all others. ``pseudonymise``: a file for who is who, where annotators are renamed.
     """
 
     def __init__(
         self, source: Any, asked: str | None = None, method: str | None = None, reading: Mapping[str, Any] | None = None
     ) -> None:
-        self.source, self.method, self.reading = source, method, dict(reading or {})
-        self.exclude = self.reading.pop("exclude", None)
+        self.source, self.reading = source, dict(reading or {})
+        self.method = "majority" if method is None and self.reading.get("anonymous") else method
+        self.exclude, self.only_verdict = self.reading.pop("exclude", None), self.reading.pop("only_verdict", None)
+        self.pseudonymise = self.reading.pop("pseudonymise", None)
+        if self.only_verdict is not None and self.exclude is None:
+            raise ParameterError(
+                "only_verdict: name the file with the verdicts on annotators, which aggregate writes.",
+                remedy=Remedy("Say {}.", Option("exclude", python="'annotators.csv'", command="annotators.csv")),
+            )
         self.asked = None if asked in (None, AUTO) else registry.answer_type(str(asked))
         self.scales = asked == AUTO and method is None
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
@@ -162,7 +180,9 @@ class Opened:
     def answers(self) -> Answers:
         """The answers, without the annotators that are to be left out."""
         found = self._answers()
-        return found if self.exclude is None else _without(found, names_in(self.exclude))
+        if self.exclude is not None:
+            found = _without(found, names_in(self.exclude, self.only_verdict))
+        return found if self.pseudonymise is None else _pseudonymised(found, Path(self.pseudonymise))
 
     def _answers(self) -> Answers:
         """The answers. Where nothing says that they are classes, labels that look like numbers on a scale, texts or ids
@@ -272,8 +292,9 @@ def read(source: Any, answers: str | None = None, *, reading: Mapping[str, Any] 
     return Opened(source, answers, reading=reading).answers
 
 
-def names_in(names: Any) -> list[Any]:
-    """Names of annotators from a list, or from a file: a name on each line, or a table with a column of annotators."""
+def names_in(names: Any, only_verdict: str | None = None) -> list[Any]:
+    """Names of annotators to leave out, from a list or from a file: a name on each line, or a table with a column of
+    annotators. Where it has a column ``verdict``, they are those to drop, or all without the ``only_verdict``."""
     if not isinstance(names, (str, os.PathLike)):
         return list(names)
     from crowdwise.data.columns import find
@@ -294,7 +315,53 @@ def names_in(names: Any) -> list[Any]:
         raise ColumnError(
             f"{names}: expected a column of annotators, such as 'annotator'; it has {listing(table.columns)}."
         )
+    verdict = next((name for name in table.columns if name.strip().lower() == "verdict"), None)
+    if verdict is None and only_verdict is not None:
+        raise ColumnError(
+            f"{names}: only_verdict needs a column 'verdict', as aggregate --annotators writes; it has "
+            f"{listing(table.columns)}."
+        )
+    if verdict is not None:
+        given = table[verdict].cast(str).str.strip_chars().str.to_lowercase()
+        wanted = given == "drop" if only_verdict is None else given != only_verdict.strip().lower()
+        if only_verdict is not None and not (~wanted).any():
+            raise InputError(
+                f"{names}: no annotator has the verdict {only_verdict!r}; there are {listing(set(given))}."
+            )
+        table = table.filter(wanted.fill_null(False))
     return table[column].drop_nulls().unique(maintain_order=True).to_list()
+
+
+def _pseudonymised(found: Answers, key: Path) -> Answers:
+    """Answers whose annotators are called ``annotator 1``, ``annotator 2``..., drawn at random; a table of who is who,
+    which is read where it is there and added to."""
+    import secrets
+
+    import numpy as np
+    import polars as pl
+
+    from crowdwise.data.files import TableFile
+    from crowdwise.data.folders import write_whole
+
+    known: dict[str, str] = {}
+    if key.exists():
+        table = TableFile.of(key).read()[0].cast(pl.String)
+        if table.columns != ["annotator", "pseudonym"]:
+            raise ColumnError(f"{key}: expected the columns annotator and pseudonym; it has {listing(table.columns)}.")
+        known = dict(table.rows())
+    names = found.table.annotators.tolist()
+    new = [str(name) for name in names if str(name) not in known]
+    for n in range(len(new) - 1, 0, -1):
+        other = secrets.randbelow(n + 1)
+        new[n], new[other] = new[other], new[n]
+    taken = set(known.values())
+    free = (word for n in range(1, len(taken) + len(new) + 1) if (word := f"annotator {n}") not in taken)
+    known |= dict(zip(new, free, strict=False))
+    made = pl.DataFrame({"annotator": list(known), "pseudonym": list(known.values())})
+    write_whole(made.write_csv, key, private=True)
+    table = replace(found.table, annotators=np.array([known[str(name)] for name in names], dtype=object))
+    data = None if found.dataset is None else replace(found.dataset, votes=table, annotator_table=None)
+    return replace(found, table=table, dataset=data)
 
 
 def _without(found: Answers, names: list[Any]) -> Answers:

@@ -16,8 +16,8 @@ import pytest
 import crowdwise as cw
 from command_line import run
 from crowdwise.data import columns, label_proposals, plain_files
+from crowdwise.data.sheets import write_xlsx
 from crowdwise.errors import ColumnError, DuplicateError, InputError, InputWarning, LabelError, ParameterError
-from spreadsheets import write_xlsx
 
 N, PEOPLE = 40, ("Anna", "Ben", "Cem", "Dora")
 WORDS = ("negativ", "neutral", "positiv")
@@ -130,6 +130,8 @@ MESSY: dict[str, Messy] = {
     "dates as shown": Messy(changed(long(("1-2", "3-4", "5-10")), {1: "10. Mai"}), "made a date", MAP,
                             (("10. Mai", "5-10"),)),
     "question marks": Messy(changed(long(), {n: "?" for n in (4, 9, 30)}), "may stand for no answer", {"abstain": "?"}),
+    "NA": Messy(changed(long(), {n: "NA" for n in (4, 9, 30)}), "3 of them hold 'NA', .*null_values",
+                {"on_missing": "drop"}),
     "errors of formulas": Messy(changed(long(), {4: "#NV"}), "may stand for no answer", {"abstain": "#NV"}),
     # Rows.
     "identical duplicates": Messy([*long(), long()[1], long()[2]], "2 duplicated votes.*All are identical",
@@ -137,6 +139,13 @@ MESSY: dict[str, Messy] = {
     "conflicting duplicates": Messy([*long(), long()[1], ["t0", "Ben", "neutral"], ["t1", "Anna", "x"]],
                                     "conflicting", {"on_duplicate": "first"}),
     "empty labels": Messy(changed(long(), {7: None}), "1 row has no label", {"on_missing": "drop"}),
+    "merged cells": Messy(every(long(), lambda n, v: None if n % 4 else v, 0), "say --on-missing fill",
+                          {"on_missing": "fill"}, facts={"items": N, "answers": 4 * N}),
+    "annotators in merged cells": Messy(
+        every([long()[0], *sorted(long()[1:], key=lambda r: r[1])], lambda n, v: None if n % N else v, 1),
+        "Filled 156 empty cells of column 'annotator'", {"on_missing": "fill"}, facts={"items": N, "answers": 4 * N}),
+    "nobody knows who": Messy([[r[0], r[2]] for r in long()], "the plain majority can be taken: --anonymous",
+                              {"anonymous": True}),
     "questions in a column": Messy(QUESTIONS, "Column 'question' says which of 2 questions.*--question sentiment",
                                    {"question": "sentiment"}, facts={"questions": ["sentiment", "toxic"]}),
     "Frage": Messy([["Aufgabe", "Kodierer", "Frage", "Antwort"], *QUESTIONS[1:]], "Column 'Frage' says which",
@@ -370,6 +379,38 @@ def test_one_question_of_a_column(form: str, tmp_path: Path) -> None:
         cw.read_votes(write(long(), tmp_path / "other", form), question="toxic")
 
 
+def test_all_questions_into_a_folder(tmp_path: Path) -> None:
+    path, out = write(QUESTIONS, tmp_path / "votes", "csv"), tmp_path / "labels"
+    done = run("aggregate", path)
+    assert done.returncode == 1 and "All of them, into a folder: --question all --out FOLDER." in done.stderr
+    assert run("aggregate", path, "--question", "all", "--out", out, "--method", "majority").returncode == 0
+    for name in ("toxic", "sentiment"):
+        alone = cw.aggregate(path, "majority", question=name).to_frame("items", kind="polars")
+        assert pl.read_csv(out / f"{name}.csv")["label"].to_list() == alone["label"].to_list()
+        assert pl.read_csv(out / f"{name}-annotators.csv").height == 4
+    for more, words in (((), "name the folder"), (("--out", out, "--save", tmp_path / "s"), "--save: not with")):
+        done = run("aggregate", path, "--question", "all", *more)
+        assert done.returncode == 2 and words in " ".join(done.stderr.split())
+    done = run("aggregate", write(long(), tmp_path / "one", "csv"), "--question", "all", "--out", out)
+    assert done.returncode == 2 and "are to one question" in done.stderr
+
+
+def test_votes_without_annotators_have_a_majority(tmp_path: Path) -> None:
+    path, known = write([[r[0], r[2]] for r in long()], tmp_path / "votes", "csv"), cw.Votes.from_records(long()[1:])
+    found = cw.aggregate(path, anonymous=True)
+    assert found.method == "majority"
+    assert found.labels.tolist() == cw.aggregate(known, "majority").labels.tolist()
+    assert "(majority)" in run("aggregate", path, "--anonymous").stderr
+    with pytest.raises(ColumnError, match="'annotator' names the annotators"):
+        cw.read_votes(write(long(), tmp_path / "known", "csv"), anonymous=True)
+
+
+def test_a_class_called_na(tmp_path: Path) -> None:
+    path = write(changed(long(), {3: "NA", 9: "NA"}), tmp_path / "votes", "csv")
+    assert "NA" in cw.read_votes(path, null_values=()).classes
+    assert "4 classes" in run("aggregate", path, "--column", "null_values=", "--method", "majority").stderr
+
+
 def test_a_question_that_tells_no_rows_apart_is_left_alone(tmp_path: Path) -> None:
     same = [[*row[:2], "toxic", row[3]] for row in QUESTIONS]
     same[0] = QUESTIONS[0]
@@ -392,6 +433,52 @@ def test_the_sheet_with_the_answers_is_read(tmp_path: Path) -> None:
     assert json.loads(run("check", path, "--sheet", "Old", "--json").stdout)["sheet"] == "Old"
     done = run("check", path, "--sheet", "Dat")
     assert done.returncode == 1 and "Did you mean 'Data'" in done.stdout
+
+
+def test_sheets_of_one_form_are_one_table(tmp_path: Path) -> None:
+    head, *rows = long()
+    path = write_xlsx(
+        tmp_path / "votes.xlsx", {"May": [head, *rows[:80]], "Info": [["a"], ["b"]], "June": [head, *rows[80:]]}
+    )
+    with pytest.warns(InputWarning, match="sheets 'May', 'June' have the same columns and were read, as one table"):
+        assert cw.read_votes(path).to_frame().equals(cw.Votes.from_records(rows).to_frame())
+    assert cw.read_votes(path, sheet="June").n_votes == 80
+    with pytest.warns(InputWarning), pytest.raises(LabelError, match="1 row has no label"):
+        cw.read_votes(write_xlsx(path, {"May": [head, *rows[:80]], "June": [head, ["t99", "Anna", None]]}))
+
+
+def test_a_sheet_for_each_annotator(tmp_path: Path) -> None:
+    head, *rows = long()
+    sheets = {who: [[head[0], head[2]], *([r[0], r[2]] for r in rows if r[1] == who)] for who in PEOPLE}
+    with pytest.warns(
+        InputWarning, match="'Anna', 'Ben', 'Cem', 'Dora' have the same columns and were read, each is an"
+    ):
+        votes = cw.read_votes(write_xlsx(tmp_path / "votes.xlsx", sheets))
+    assert votes.annotators.tolist() == list(PEOPLE)
+    clean = cw.Votes.from_records(rows)
+    assert cw.aggregate(votes, "majority").labels.tolist() == cw.aggregate(clean, "majority").labels.tolist()
+    batches = {who: [["item", "label"], *([f"{who}{r[0]}", r[1]] for r in page[1:])] for who, page in sheets.items()}
+    with pytest.raises(ColumnError, match="No column found for: annotator"):
+        cw.read_votes(write_xlsx(tmp_path / "batches.xlsx", batches))
+
+
+def test_labels_in_a_spreadsheet_and_with_decimal_commas(tmp_path: Path) -> None:
+    rows = every(long(("=1+1", "007", "x")), lambda n, v: v)
+    path, out = write(rows, tmp_path / "votes", "csv"), tmp_path / "out"
+    for ending in ("xlsx", "csv"):
+        assert (
+            run(
+                "aggregate", path, "-o", f"{out}.{ending}", "-m", "majority", "--annotators", f"{out}-who.{ending}"
+            ).returncode
+            == 0
+        )
+    text, sheet = pl.read_csv(f"{out}.csv", infer_schema=False), pl.read_excel(f"{out}.xlsx")
+    assert sheet.columns == text.columns and sheet["label"].to_list() == text["label"].to_list()
+    assert sheet["probability"].to_list() == pytest.approx(text["probability"].cast(pl.Float64).to_list())
+    assert pl.read_excel(f"{out}-who.xlsx").height == 4
+    done = run("aggregate", path, "-m", "majority", "--decimal-comma")
+    commas = pl.read_csv(done.stdout.encode(), separator=";", decimal_comma=True)
+    assert commas["probability"].to_list() == pytest.approx(sheet["probability"].to_list())
 
 
 @pytest.mark.parametrize("form", ["csv", "xlsx"])
@@ -441,3 +528,90 @@ def test_an_export_is_checked_by_its_questions(name: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     done = run("check", tmp_path / "none.csv")
     assert done.returncode == 1 and "There is no file" in done.stdout
+
+
+# -------------------------------------------------------------------- decisions, names
+
+
+def test_verdicts_are_written_and_come_back_in(tmp_path: Path) -> None:
+    crowd = cw.simulate.hammer_spammer(300, n_annotators=10, share=0.8, votes_per_item=6, random_state=0)
+    path, people = tmp_path / "votes.csv", tmp_path / "people.csv"
+    crowd.votes.to_frame(kind="polars").write_csv(path)
+    assert run("aggregate", path, "-o", tmp_path / "o.csv", "--annotators", people).returncode == 0
+    table, found = pl.read_csv(people), cw.diagnose(crowd.votes)
+    drop = {str(name) for name in found.by_verdict("drop")}
+    assert drop and set(table.filter(pl.col("verdict") == "drop")["annotator"].cast(str)) == drop
+    assert table.filter(pl.col("verdict") == "drop")["reason"].str.len_chars().min() > 0
+    without = cw.aggregate(path, "majority", exclude=people)
+    assert not drop & set(map(str, without.annotators.tolist())) and len(without.annotators) == 10 - len(drop)
+    keep = {str(name) for name in found.by_verdict("keep")}
+    done = run("describe", path, "--exclude", people, "--only-verdict", "keep", "--json")
+    assert json.loads(done.stdout)["annotators"] == len(keep)
+    with pytest.raises(InputError, match="no annotator has the verdict 'kep'"):
+        cw.aggregate(path, exclude=people, only_verdict="kep")
+    (tmp_path / "names.csv").write_text("annotator,why\n3,slow\n")
+    with pytest.raises(ColumnError, match="only_verdict needs a column 'verdict'"):
+        cw.aggregate(path, exclude=tmp_path / "names.csv", only_verdict="keep")
+    with pytest.raises(ParameterError, match=r"only_verdict: name the file.*exclude='annotators.csv'"):
+        cw.aggregate(path, only_verdict="keep")
+
+
+def test_no_name_of_an_annotator_leaves_the_house(tmp_path: Path) -> None:
+    rows = [[r[0], f"{r[1]}@firma.de", r[2]] for r in long()[1:]]
+    path, key = write([long()[0], *rows], tmp_path / "votes", "csv"), tmp_path / "key.csv"
+    done = run("aggregate", path, "-v", "-o", tmp_path / "o.csv", "--annotators", tmp_path / "a.csv", "--report",
+               tmp_path / "r.html", "--pseudonymise", key)  # fmt: skip
+    assert done.returncode == 0 and "annotator 1" in done.stderr
+    pages = [(tmp_path / name).read_text() for name in ("o.csv", "a.csv", "r.html")]
+    assert not any("firma" in text for text in (done.stderr, done.stdout, *pages))
+    who = dict(pl.read_csv(key).rows())
+    assert sorted(who) == sorted({row[1] for row in rows}) and len(set(who.values())) == 4
+    assert key.stat().st_mode & 0o077 == 0
+    more = write([long()[0], *rows, ["t0", "new@firma.de", "neutral"]], tmp_path / "more", "csv")
+    assert cw.aggregate(more, "majority", pseudonymise=key).annotators.tolist()[:4] == [
+        who[f"{p}@firma.de"] for p in PEOPLE
+    ]
+    assert dict(pl.read_csv(key).rows()) == {**who, "new@firma.de": "annotator 5"}
+    plain, renamed = cw.aggregate(path), cw.aggregate(path, pseudonymise=key)
+    assert plain.labels.tolist() == renamed.labels.tolist() and np.allclose(plain.posterior, renamed.posterior)
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ColumnError, match="expected the columns annotator and pseudonym"):
+        cw.aggregate(path, pseudonymise=tmp_path / "other.csv")
+
+
+def test_names_of_codes_are_shown_and_codes_are_written(tmp_path: Path) -> None:
+    path, names = write(long(("0", "1", "2")), tmp_path / "votes", "csv"), tmp_path / "names.csv"
+    names.write_text("class,name\n0,schlecht\n1,mittel\n2,gut\n")
+    out, page, truth = tmp_path / "o.csv", tmp_path / "r.html", tmp_path / "truth.csv"
+    truth.write_text("item,label\nt0,2\nt1,1\nt3,0\n")
+    done = run("aggregate", path, "-v", "-o", out, "--report", page, "--names", names, "--truth", truth)
+    assert "schlecht" in done.stderr and "schlecht" in page.read_text() and "3 items" in done.stderr
+    assert set(pl.read_csv(out, infer_schema=False)["label"]) == {"0", "1", "2"}
+    assert "class 0" not in run("diagnose", path, "--names", names).stdout
+    names.write_text("item,name\nt6,Haus am See\nt99,nirgends\n")
+    done = run("report", path, "--names", names, "-o", page)
+    assert "Haus am See" in page.read_text() and "No item is called 't99'" in done.stderr
+    for text, words in (
+        ("class,name\n0,a\n1,a\n", "Two classes have the same name"),
+        ("x,y\n1,2\n", "class (or item) and name"),
+    ):
+        names.write_text(text)
+        done = run("report", path, "--names", names, "-o", page)
+        assert done.returncode == 1 and words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("classes", "hint"),
+    [("12345", "1 to 5"), (("-3", "-2", "-1", "0", "1"), "-3 to 1"), ("012", ""), ("01", ""), ("124", ""), ("abc", "")],
+)
+def test_numbers_in_a_row_may_be_ordered(classes: Any, hint: str, tmp_path: Path) -> None:
+    path = write(long(tuple(classes)), tmp_path / "votes", "csv")
+    done = run("aggregate", path, "-m", "majority")
+    assert (
+        (f"The classes are the numbers {hint}, read as" in done.stderr)
+        == ("say --answers ordinal" in done.stderr)
+        == bool(hint)
+    )
+    assert any("say answer_type='ordinal'" in str(found) for found in cw.check(path).findings) == bool(hint)
+    assert "answer_type" not in cw.check(path).options
+    assert "ordinal" not in str(cw.check(path, answer_type="votes"))

@@ -137,7 +137,7 @@ def write(frame: pl.DataFrame, file: Path) -> None:
     import gzip
     import zipfile
 
-    from spreadsheets import write_xlsx
+    from crowdwise.data.sheets import write_xlsx
 
     match file.name.partition(".")[2]:
         case "csv.gz":

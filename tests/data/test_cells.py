@@ -19,8 +19,8 @@ import crowdwise as cw
 from crowdwise.core import loop
 from crowdwise.data import masks, plain_files
 from crowdwise.data.files import read_table
+from crowdwise.data.sheets import MAIN, write_xlsx
 from crowdwise.errors import InputError, LabelError, ReadError, SizeError
-from spreadsheets import MAIN, write_xlsx
 
 ROWS = [["item", "annotator", "label"], ["a", "ann", "cat"], ["b", "bob", "dog"]]
 

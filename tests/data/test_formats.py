@@ -19,6 +19,7 @@ import crowdwise as cw
 from command_line import run
 from crowdwise.data import plain_files
 from crowdwise.data.files import read_table
+from crowdwise.data.sheets import write_xlsx
 from crowdwise.errors import (
     ColumnError,
     CrowdwiseError,
@@ -29,7 +30,6 @@ from crowdwise.errors import (
     ReadError,
     SizeError,
 )
-from spreadsheets import write_xlsx
 
 ROWS = [("q1", "ann", "oui"), ("q1", "bob", "non"), ("q2", "ann", "peut-être"), ("q2", "zoë", "oui")]
 NAMES = ("item", "annotator", "label")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -49,6 +51,16 @@ def test_scores_against_the_truth_that_votes_carry(crowd):
 def test_without_truth_it_says_what_to_do(crowd, scoring):
     with pytest.raises(InputError, match=r"votes\.with_truth\(truth\)"):
         scores(crowd, crowd[1].with_truth(None), scoring=scoring)
+
+
+@pytest.mark.parametrize("cv", [3, KFold(3)])
+def test_scores_without_truth_are_one_error_and_not_nan(crowd, cv):
+    X, votes = crowd[0], crowd[1].with_truth(None)
+    with warnings.catch_warnings(), pytest.raises(ValueError, match=r"votes\.with_truth\(truth\)"):
+        warnings.simplefilter("error")
+        cross_val_score(cw.CrowdClassifier("raykar", max_iter=10), X, votes, cv=cv, scoring="f1_macro")
+    with pytest.raises(ValueError, match=r"votes\.with_truth\(truth\)"):
+        GridSearchCV(cw.Raykar(), {"spread": [0.5, 1.0]}, cv=cv, scoring="accuracy").fit(X, votes)
 
 
 def test_half_of_the_truth_is_not_enough_for_scikit_learns_own_scorers(crowd):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -57,6 +58,15 @@ NOT_WITH_SINGLE_PRECISION = {
     "check_methods_sample_order_invariance": "rows in another order are the same to 1e-5, not to 1e-7",
 }
 """Every check of scikit-learn's that makes no sense here, and why. All others must pass."""
+
+
+class SoftmaxInside(nn.Module):
+    def __init__(self, width, n_classes):
+        super().__init__()
+        self.layer = nn.Linear(width, n_classes)
+
+    def forward(self, x):
+        return self.layer(x).softmax(dim=1)
 
 
 def light(key, **given):
@@ -135,6 +145,32 @@ class TestScikitLearn:
         for network in (nn.Sequential(*layers), lambda shape, n_classes: nn.Sequential(*layers)):
             with pytest.raises(ParameterError, match="ends in Softmax, and learners expect logits"):
                 CCEM(epochs=1, network=network).fit(X, votes)
+        for name in (Path("a.png"), "https://a.b/c.jpeg?size=1"):
+            with pytest.raises(InputError, match="names of images"):
+                CCEM(epochs=1).fit([name] * len(X), votes)
+
+    @pytest.mark.parametrize(
+        ("network", "words"),
+        [
+            (lambda d, k: nn.Linear(d + 3, k), r"whose shape is \(\d+,\) each: mat1 and mat2"),
+            (lambda d, k: nn.Linear(d, k + 2), r"gave \(2, 5\) for 2 inputs.*expected \(2, 3\)"),
+            (lambda d, k: nn.Sequential(nn.Linear(d, k), nn.Flatten(0)), r"gave \(6,\) for 2 inputs"),
+            (lambda d, k: SoftmaxInside(d, k), "gives probabilities .each row sums to 1.*expect logits"),
+        ],
+    )
+    def test_a_module_that_does_not_fit_is_named_with_its_shapes(self, crowd, network, words):
+        X, votes, _ = crowd
+        with pytest.raises(ParameterError, match=words):
+            cw.CrowdClassifier("ccem", epochs=1, network=network(X.shape[1], votes.n_classes)).fit(X, votes)
+
+    def test_the_network_is_public_and_attributes_are_listed(self, crowd):
+        X, votes, _ = crowd
+        learner = cw.CrowdClassifier("ccem", epochs=2, random_state=0).fit(X, votes)
+        with torch.no_grad():
+            q = learner.network_.eval()(torch.as_tensor(X, dtype=torch.float32)).softmax(dim=1).numpy()
+        assert np.allclose(q, learner.predict_proba(X), atol=1e-5)
+        assert {"classes_", "consensus_", "network_", "history_", "epochs"} <= set(dir(learner))
+        assert "classes_" not in dir(cw.CrowdClassifier("ccem"))
 
     def test_a_search_scores_by_votes_nobody_trained_on(self, crowd):
         """Splitters index the votes like any y; the score is the likelihood of the votes left out."""

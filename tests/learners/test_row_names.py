@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import crowdwise as cw
 from crowdwise.data.features import read_features
@@ -235,14 +239,20 @@ def test_a_loaded_learner_leaves_out_the_same_column(crowd, votes, right, tmp_pa
 # -------------------------------------------------------------------- positions, and what is ambiguous
 
 
-def test_positions_are_used_where_there_are_no_names_and_it_is_said(crowd, votes):
+def test_positions_that_cannot_be_checked_are_an_error(crowd, votes):
     X = crowd[0].loc[votes.items.tolist()]
-    for form in (X.to_numpy(), X.reset_index(drop=True), pl.from_pandas(X)):
-        with pytest.warns(AlignmentWarning, match="have no names"):
-            learner = model().fit(form, votes)
-        assert "row n of X was taken for item n" in learner.consensus_.notes[-1]
-        with pytest.warns(AlignmentWarning, match="have no names"):
-            model().fit(form, votes.to_frame())
+    numbered = replace(votes, items=1000 + 7 * np.arange(N))
+    for form in (X.to_numpy(), X.reset_index(drop=True), pl.from_pandas(X), csr_matrix(X.to_numpy())):
+        for answers in (votes, votes.to_frame(), numbered):
+            with pytest.raises(InputError, match=r"which row belongs to which item cannot be.*items=votes\.items"):
+                model().fit(form, answers)
+    learner = model().fit(X.to_numpy(), votes, items=votes.items)
+    with pytest.raises(InputError, match="cannot be checked"):
+        learner.predict_proba(X.to_numpy(), votes)
+
+
+def test_positions_are_used_where_items_are_called_as_rows_are(crowd, votes):
+    X = crowd[0].loc[votes.items.tolist()]
     with warnings.catch_warnings():
         warnings.simplefilter("error", AlignmentWarning)
         model().fit(X.to_numpy(), votes, items=votes.items)
@@ -250,15 +260,32 @@ def test_positions_are_used_where_there_are_no_names_and_it_is_said(crowd, votes
         by_number = model().fit(X.to_numpy(), numbered).consensus_  # items 0, 1, 2... are row numbers
         assert not any("taken for item n" in note for note in by_number.notes)
         assert "taken for item n" in model().fit(X.to_numpy()[5:], numbered[5:]).consensus_.notes[-1]
+        assert numbered[5:][::2].has_row_numbers and not votes.has_row_numbers
 
 
 def test_scikit_learns_folds_keep_their_rows(crowd, votes):
     X = crowd[0].loc[votes.items.tolist()]
     folds = KFold(3, shuffle=True, random_state=0)
     by_name = cross_val_score(model(), X, votes, cv=folds)
-    with pytest.warns(AlignmentWarning):
-        by_place = cross_val_score(model(), X.reset_index(drop=True), votes, cv=folds)
+    with sklearn.config_context(enable_metadata_routing=True):
+        place = model().set_fit_request(items=True).set_score_request(items=True)
+        by_place = cross_val_score(place, X.to_numpy(), votes, cv=folds, params={"items": votes.items})
     assert np.allclose(by_name, by_place)
+    with pytest.raises(ValueError, match="cannot be checked"):
+        cross_val_score(model(), X.to_numpy(), votes, cv=folds)
+
+
+@pytest.mark.parametrize("names", [range(N), range(1000, 1000 + 7 * N, 7), [f"t{n}" for n in range(N)]])
+def test_a_pipeline_that_drops_the_index(names):
+    X, votes, truth = small(n=N, votes_per_item=2)
+    votes = replace(votes, items=pd.Index(names).to_numpy())
+    X = pd.DataFrame(X, index=pd.Index(names)).iloc[np.random.default_rng(0).permutation(N)]
+    truth = pd.Series(truth, index=names)[X.index]
+    with pytest.raises(InputError, match=r"dropped its index.*set_output\(transform='pandas'\).*items=X\.index"):
+        make_pipeline(StandardScaler(), model()).fit(X, votes)
+    kept = make_pipeline(StandardScaler(), model()).set_output(transform="pandas").fit(X, votes)
+    named = make_pipeline(StandardScaler(), model()).fit(X, votes, raykar__items=X.index)
+    assert kept.predict(X).tolist() == named.predict(X).tolist() and (kept.predict(X) == truth).mean() > 0.9
 
 
 def lost(X):

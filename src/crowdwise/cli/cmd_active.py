@@ -289,7 +289,9 @@ def write_figures(folder: Path, figures: list[str], html: str, facts: dict[str, 
 
 
 AskOption = Annotated[int, typer.Option("--ask", min=1, help="How many items.")]
-GoldOutOption = Annotated[Path | None, option("--out", "-o", help="Write the items here: .csv, .jsonl or .parquet.")]
+GoldOutOption = Annotated[
+    Path | None, option("--out", "-o", help="Write the items here: .csv, .xlsx, .jsonl or .parquet.")
+]
 
 
 @opt.reads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from crowdwise.cli.cmd_report import write_page, write_report_of
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results, write_table
 from crowdwise.data.folders import check_target
-from crowdwise.errors import ParameterError
+from crowdwise.errors import ParameterError, listing
 
 GraphOption = Annotated[
     Path | None,
@@ -51,8 +52,8 @@ def aggregate(
     features: FeaturesOption = None, text: opt.TextOption = None, no_inputs: opt.NoInputsOption = False,
     max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS, graph: GraphOption = None, set_: opt.SetOption = None,
     seed: opt.SeedOption = None, engine: EngineOption = "auto", memory: MemoryOption = None,
-    scratch: ScratchOption = None, save: opt.SaveOption = None, as_json: opt.JsonOption = False,
-    verbose: opt.VerboseOption = False,
+    scratch: ScratchOption = None, save: opt.SaveOption = None, names: opt.NamesOption = None,
+    as_json: opt.JsonOption = False, verbose: opt.VerboseOption = False,
 ) -> None:  # fmt: skip
     """Turn votes into one label per item, with probabilities.
 
@@ -91,11 +92,21 @@ def aggregate(
 
         check_extra()
     if engine == "stream" or (engine == "auto" and _streams(path, memory)):
-        others: dict[str, Any] = {"--graph": graph, "--features": features, "--text": text}
+        others: dict[str, Any] = {"--graph": graph, "--features": features, "--text": text, "--names": names}
         options = {"max_memory": memory, "scratch": scratch, "probabilities": probabilities, "truth": truth}
         options["annotator_accuracy"] = annotators is not None or report is not None
         options |= opt.assignments(set_, seed)
         _stream(path, method, options, reading, gold, (out, save, annotators, report), others, as_json, verbose)
+        return
+    if reading.question == "all":
+        beside = {
+            "--annotators": annotators,
+            "--report": report,
+            "--save": save,
+            "--names": names,
+            "--json": as_json or None,
+        }
+        _every_question(path, reading, method, out, opt.assignments(set_, seed), probabilities, beside)
         return
     check_outputs(out)
     check_target(save, "consensus")
@@ -106,7 +117,11 @@ def aggregate(
             opened, opt.assignments(set_, seed), gold=gold, truth=truth, graph=graph, inputs=inputs,
             max_seconds=max_seconds,
         )  # fmt: skip
-    paths = write_results(items_of(found.result, probabilities), found.result, out, annotators, save, as_json)
+    paths = write_results(items_of(found.result, probabilities), found.result, out, None, save, as_json)
+    if annotators is not None:
+        write_table(annotators_of(found), annotators)
+        paths.append(annotators)
+    found = opt.with_names(found, names)
     if report is not None:
         write_page(found, path, report)
         paths.append(report)
@@ -114,6 +129,37 @@ def aggregate(
         emit(json.dumps(show_aggregate.facts(found)))
     else:
         show_aggregate.show_fitted(found, paths, verbose=verbose)
+
+
+def _every_question(
+    path: Path, reading: opt.Reading, method: str | None, out: Path | None, params: dict[str, Any],
+    probabilities: bool, beside: dict[str, Any],
+) -> None:  # fmt: skip
+    """``--question all``: two tables for each question, in a folder."""
+    import re
+
+    from crowdwise.cli import show_aggregate
+    from crowdwise.file_check import checked
+
+    given = [name for name, value in beside.items() if value is not None]
+    if given:
+        raise ParameterError(f"{', '.join(given)}: not with --question all, which writes labels and annotators.")
+    if out is None or out.suffix:
+        raise ParameterError("--question all: name the folder for the labels of all questions, --out FOLDER.")
+    opened = opt.opened(path, replace(reading, question=None), method)
+    questions = checked(opened).facts.get("questions", [])
+    names = {name: re.sub(r"[^\w.-]+", "_", name) for name in questions}
+    if not names:
+        raise ParameterError("--question all: the answers are to one question. Leave it out.")
+    if len(set(names.values())) < len(names):
+        raise ParameterError(f"--question all: two of {listing(questions, 12)} have the same name for a file.")
+    out.mkdir(parents=True, exist_ok=True)
+    for question, name in names.items():
+        say(f"Question {question!r}")
+        found = opt.fitted(opened.with_option("question", question), params, inputs=None)
+        paths = [out / f"{name}.csv", out / f"{name}-annotators.csv"]
+        write_results(items_of(found.result, probabilities), found.result, paths[0], paths[1], None, False)
+        show_aggregate.show_fitted(found, paths, verbose=False)
 
 
 def _streams(path: Path, memory: str | None) -> bool:
@@ -172,6 +218,34 @@ def _stream(
         emit(json.dumps(facts | show_aggregate.figures(found.measured)))
         return
     show_aggregate.show_written(found, written, verbose=verbose)
+
+
+JUDGED = 100_000
+"""Of more votes than this no verdict on annotators is added to their table: that would take long."""
+
+
+def annotators_of(found: Any) -> Any:
+    """The table of annotators; of votes with the verdict on each, and the reason."""
+    table = found.result.to_frame("annotators", kind="polars")
+    if found.answer_type != registry.VOTES:
+        return table
+    if found.table.n_votes > JUDGED:
+        say(f"Note: no verdicts on annotators, from {JUDGED:,} votes on: crowdwise diagnose, or --report, has them.")
+        return table
+    import polars as pl
+
+    from crowdwise.report.findings import diagnose
+
+    diagnosis = diagnose(found.table, found.result, gold=found.gold)
+    reasons: dict[Any, list[str]] = {}
+    for finding in diagnosis.findings:
+        for name in finding.annotators:
+            reasons.setdefault(name, []).append(diagnosis.kinds[finding.kind].title)
+    names = found.result.annotators.tolist()
+    return table.with_columns(
+        pl.Series("verdict", [diagnosis.verdicts[name].value for name in names]),
+        pl.Series("reason", ["; ".join(dict.fromkeys(reasons.get(name, []))) for name in names]),
+    )
 
 
 def items_of(result: Any, probabilities: bool) -> Any:

@@ -14,7 +14,9 @@ from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_t
 
 ScaleOption = Annotated[str | None, option("--scale", help="Of votes: nominal (default), ordinal, interval or ratio.")]
 LevelOption = Annotated[float, typer.Option("--level", help="The level of the confidence intervals.")]
-OutOption = Annotated[Path | None, option("--out", "-o", help="Write the coefficients here: .csv, .jsonl or .parquet.")]
+OutOption = Annotated[
+    Path | None, option("--out", "-o", help="Write the coefficients here: .csv, .xlsx, .jsonl or .parquet.")
+]
 CandidateOption = Annotated[
     list[str] | None,
     option("--candidate", help="The model: an annotator, or a pattern such as llm:*; repeat for more."),

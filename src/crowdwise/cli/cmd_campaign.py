@@ -478,7 +478,7 @@ def add(folder: FolderArgument, votes: VotesArgument, as_json: JsonOption = Fals
 
 
 NOption = Annotated[int, typer.Option("-n", "--questions", min=1, help="How many questions.")]
-OutOption = Annotated[Path | None, option("--out", "-o", help="Write them here: .csv, .jsonl or .parquet.")]
+OutOption = Annotated[Path | None, option("--out", "-o", help="Write them here: .csv, .xlsx, .jsonl or .parquet.")]
 ForOption = Annotated[
     str | None, option("--annotator", "-a", help="What this annotator should do now: open questions, then new ones.")
 ]

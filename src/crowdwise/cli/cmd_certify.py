@@ -32,7 +32,7 @@ LookOption = Annotated[
 SetsOption = Annotated[
     float | None, option("--sets", help="Also the classes that hold the true one with this probability, per item.")
 ]
-OutOption = Annotated[Path | None, option("--out", "-o", help="Write the items here: .csv, .jsonl or .parquet.")]
+OutOption = Annotated[Path | None, option("--out", "-o", help="Write the items here: .csv, .xlsx, .jsonl or .parquet.")]
 
 
 @opt.reads

@@ -44,7 +44,9 @@ FoldsOption = Annotated[
     int | None, option("--folds", min=2, help="Fit with gold in folds: each label corrects a fit without it.")
 ]
 LevelOption = Annotated[float, typer.Option("--level", help="The level of the confidence intervals.")]
-OutOption = Annotated[Path | None, option("--out", "-o", help="Write the figures here: .csv, .jsonl or .parquet.")]
+OutOption = Annotated[
+    Path | None, option("--out", "-o", help="Write the figures here: .csv, .xlsx, .jsonl or .parquet.")
+]
 BASIS = {
     "gold": "By {n:,} random gold labels: the intervals hold whatever the annotators' bias.",
     "error rates": "By error rates measured elsewhere: the intervals hold where these labels have them, too.",

@@ -21,7 +21,7 @@ from crowdwise.errors import InputError, ParameterError
 CostOption = Annotated[str | None, option("--cost", help="What a verdict of each judge costs: gpt-4=10,mini=1.")]
 MostOption = Annotated[int, typer.Option("--panel", min=1, help="The largest panel of judges to look at.")]
 OutOption = Annotated[
-    Path | None, option("--out", "-o", help="Write the table of judges here: .csv, .jsonl, .parquet.")
+    Path | None, option("--out", "-o", help="Write the table of judges here: .csv, .xlsx, .jsonl, .parquet.")
 ]
 PanelsOption = Annotated[Path | None, option("--panels", help="Write the table of panels here.")]
 HtmlOption = Annotated[Path | None, option("--html", help="Write one page here: .html.")]

@@ -141,7 +141,7 @@ MostOption = Annotated[
 ShowOption = Annotated[
     bool, typer.Option("--set-tab", help="Select these tasks in a tab of the project, to be labelled from there.")
 ]
-TableOption = Annotated[Path | None, option("--table", help="Write them here: .csv, .jsonl or .parquet.")]
+TableOption = Annotated[Path | None, option("--table", help="Write them here: .csv, .xlsx, .jsonl or .parquet.")]
 
 
 @label_studio.command("next")

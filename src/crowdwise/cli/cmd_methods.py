@@ -106,7 +106,7 @@ ReplicatesOption = Annotated[
     int, typer.Option("--replicates", min=0, help="Sets of votes drawn for the checks; 0: no checks.")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of splits, draws and methods.")]
-OutOption = Annotated[Path | None, option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet.")]
+OutOption = Annotated[Path | None, option("--out", "-o", help="Write the table here: .csv, .xlsx, .jsonl or .parquet.")]
 
 
 @reads

@@ -47,7 +47,9 @@ QuestionOption = Annotated[
 SelfOption = Annotated[
     OnSelf, typer.Option("--on-self", help="Rows that compare an item with itself: stop, or leave them out.")
 ]
-OutOption = Annotated[Path | None, option("--out", "-o", help="Write the leaderboard here: .csv, .jsonl or .parquet.")]
+OutOption = Annotated[
+    Path | None, option("--out", "-o", help="Write the leaderboard here: .csv, .xlsx, .jsonl or .parquet.")
+]
 
 
 GroupOption = Annotated[
@@ -65,7 +67,7 @@ ScaleOption = Annotated[
 PlotOption = Annotated[Path | None, option("--plot", help="Draw the leaderboard with intervals here: .svg or .png.")]
 WinRatesOption = Annotated[
     Path | None,
-    option("--win-rates", help="Write how often each item won against each other: .csv, .jsonl, .parquet."),
+    option("--win-rates", help="Write how often each item won against each other: .csv, .xlsx, .jsonl, .parquet."),
 ]
 JudgesOption = Annotated[
     str | None,

@@ -42,7 +42,7 @@ def report(
     candidate: CandidateOption = None, epsilon: EpsilonOption = 0.1,
     level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.DEFAULT_READING,
     no_inputs: opt.NoInputsOption = False, max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS,
-    seed: opt.SeedOption = None, as_json: opt.JsonOption = False,
+    seed: opt.SeedOption = None, names: opt.NamesOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Write one page on how reliable annotators and labels are, and what to review.
 
@@ -87,6 +87,7 @@ def report(
     inputs = opt.chosen_inputs(opened, None, None, no_inputs)
     params = opt.assignments(set_, seed)
     found = opt.fitted(opened, params, gold=gold, truth=truth, inputs=inputs, max_seconds=max_seconds)
+    found = opt.with_names(found, names)
     data = found.answers.dataset
     if attribute and data is None:
         raise ParameterError(f"--attribute does not apply to {found.answer_type}: leave it out.")
@@ -113,7 +114,7 @@ def _write(facts: dict[str, Any], target: Path | None, as_json: bool) -> None:
 def diagnose(
     path: opt.PathArgument, method: opt.MethodOption = None, truth: opt.TruthOption = None, gold: opt.GoldOption = None,
     level: opt.LevelOption = 0.05, set_: opt.SetOption = None, reading: opt.Reading = opt.DEFAULT_READING,
-    seed: opt.SeedOption = None, as_json: opt.JsonOption = False,
+    seed: opt.SeedOption = None, names: opt.NamesOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Say in sentences what is wrong with some answers: the report's short form.
 
@@ -128,7 +129,7 @@ def diagnose(
     from crowdwise.report.findings import diagnose as find
 
     opened = opt.opened(path, reading, method)
-    found = opt.fitted(opened, opt.assignments(set_, seed), gold=gold, truth=truth)
+    found = opt.with_names(opt.fitted(opened, opt.assignments(set_, seed), gold=gold, truth=truth), names)
     with show.steps(len(STEPS)) as progress:
         diagnosis = find(found.table, found.result, gold=found.gold, level=level, progress=progress)
     if as_json:

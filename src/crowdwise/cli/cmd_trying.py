@@ -229,7 +229,9 @@ MethodsOption = Annotated[
 ]
 OutOption = Annotated[
     Path | None,
-    option("--out", "-o", help="Write the table here: .csv, .jsonl or .parquet; or all facts of the run: .json."),
+    option(
+        "--out", "-o", help="Write the table here: .csv, .xlsx, .jsonl or .parquet; or all facts of the run: .json."
+    ),
 ]
 
 

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from crowdwise import __version__
-from crowdwise.cli.outputs import as_typed, emit, say, spreadsheet_safe
+from crowdwise.cli.outputs import as_typed, decimal_comma, emit, say, spreadsheet_safe
 from crowdwise.errors import (
     ConnectionWarning,
     ConvergenceWarning,
@@ -31,7 +31,7 @@ from crowdwise.errors import (
     UserFacingError,
 )  # fmt: skip
 
-ANYWHERE = ("--debug", "--spreadsheet-safe")
+ANYWHERE = ("--debug", "--spreadsheet-safe", "--decimal-comma")
 """Options of every command."""
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 """The base of the errors in what was typed. (Some versions of typer have click inside.)"""
@@ -71,10 +71,11 @@ class Commands(TyperGroup):
     """The commands, with errors turned into a line on standard error and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """``--debug`` and ``--spreadsheet-safe`` may stand anywhere before ``--``."""
+        """``--debug``, ``--spreadsheet-safe`` and ``--decimal-comma`` may stand anywhere before ``--``."""
         before = args[: args.index("--")] if "--" in args else args
         ctx.meta["debug"] = "--debug" in before
         spreadsheet_safe.set("--spreadsheet-safe" in before)
+        decimal_comma.set("--decimal-comma" in before)
         args = [word for word in before if word not in ANYWHERE] + args[len(before) :]
         return super().parse_args(ctx, args)
 
@@ -223,6 +224,9 @@ def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show where errors come from, in any command.")] = False,
     spreadsheet_safe: Annotated[
         bool, typer.Option("--spreadsheet-safe", help="CSV in which no cell is a formula, from any command.")
+    ] = False,
+    decimal_comma: Annotated[
+        bool, typer.Option("--decimal-comma", help="CSV with ; and decimal commas, from any command.")
     ] = False,
 ) -> None:
     if version:

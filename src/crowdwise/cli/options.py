@@ -32,11 +32,11 @@ FEATURES = (
 GROUPS = {
     "Reading the file": (
         "--item", "--annotator", "--label", "--column", "--classes", "--form", "--on-duplicate", "--on-missing",
-        "--abstain", "--normalise-labels", "--map", "--annotator-columns", "--sheet", "--skip-rows", "--exclude",
-        "--question", "--outcomes",
+        "--abstain", "--normalise-labels", "--map", "--annotator-columns", "--anonymous", "--sheet", "--skip-rows",
+        "--exclude", "--only-verdict", "--pseudonymise", "--question", "--outcomes",
     ),
     "Features, texts, images, links": ("--features", "--text", "--no-inputs", "--max-seconds", "--graph"),
-    "Settings": ("--set", "--seed", "--save"),
+    "Settings": ("--set", "--seed", "--save", "--names"),
     "Large files": ("--engine", "--memory", "--scratch"),
 }  # fmt: skip
 """Groups of the options that few need, as the help shows them below the others."""
@@ -100,7 +100,13 @@ DuplicateOption = Annotated[
     ),
 ]
 MissingOption = Annotated[
-    OnMissing, option("--on-missing", show_default=True, help="Rows without a label: stop, or leave them out.")
+    OnMissing,
+    option(
+        "--on-missing",
+        show_default=True,
+        help="Rows without a label: stop, leave them out, or fill "
+        "empty names of items and annotators from the row above first, as merged cells mean them.",
+    ),
 ]
 AbstainOption = Annotated[
     str | None,
@@ -120,6 +126,9 @@ ColumnsOption = Annotated[
         "--annotator-columns", metavar="A,B,...", help="The columns of annotators, where each has one (--form wide)."
     ),
 ]
+AnonymousOption = Annotated[
+    bool, option("--anonymous", help="There is no column of annotators: the plain majority of the rows on each item.")
+]
 SheetOption = Annotated[
     str | None, option("--sheet", help="The sheet of a spreadsheet. [default: the first with columns of answers]")
 ]
@@ -128,13 +137,35 @@ SkipOption = Annotated[
 ]
 ExcludeOption = Annotated[
     Path | None,
-    option("--exclude", help="Annotators to leave out: a file with one name per line, or with a column of annotators."),
+    option(
+        "--exclude",
+        help="Annotators to leave out: a file with one name per line, or with a column of annotators; of one with "
+        "verdicts, those to drop.",
+    ),
+]
+VerdictOption = Annotated[
+    str | None,
+    option(
+        "--only-verdict",
+        help="With --exclude and a table of annotators that has verdicts: leave out all but those with this one, keep. "
+        "[default: leave out those to drop]",
+    ),
+]
+PseudonymiseOption = Annotated[
+    Path | None,
+    option(
+        "--pseudonymise",
+        metavar="KEY.csv",
+        help="Call annotators `annotator 1`, `annotator 2`... in all that is shown and written; this file, for you "
+        "alone, says who is who.",
+    ),
 ]
 QuestionOption = Annotated[
     str | None,
     option(
         "--question",
-        help="Which question of an export, or of a column that names questions; of comparisons, their column of it.",
+        help="Which question of an export, or of a column that names questions (aggregate: all of them into the folder "
+        "--out); of comparisons, their column of it.",
     ),
 ]
 SetOption = Annotated[
@@ -190,11 +221,21 @@ VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also show tables of labels and annotators, and how all was computed.")
 ]
 EpochsOption = Annotated[int | None, option("--epochs", help="How often training passes over the items.")]
-LabelsOption = Annotated[Path | None, option("--out", "-o", help="Write the labels here: .csv, .jsonl or .parquet.")]
+LabelsOption = Annotated[
+    Path | None, option("--out", "-o", help="Write the labels here: .csv, .xlsx, .jsonl or .parquet.")
+]
 ProbabilitiesOption = Annotated[
     bool, typer.Option("--probabilities", help="Add the probability of every class to the labels.")
 ]
 AnnotatorsOption = Annotated[Path | None, option("--annotators", help="Write the table of annotators here.")]
+NamesOption = Annotated[
+    Path | None,
+    option(
+        "--names",
+        help="What codes mean, in report and terminal: a table with the columns class (or item) and name. Files of "
+        "labels keep the codes.",
+    ),
+]
 SaveOption = Annotated[Path | None, option("--save", help="Save the whole result in this folder.")]
 LevelOption = Annotated[float, typer.Option("--level", help="The false positive rate of each detector.")]
 
@@ -221,9 +262,12 @@ class Reading:
     normalise_labels: NormaliseOption = False
     label_map: MapOption = None
     annotator_columns: ColumnsOption = None
+    anonymous: AnonymousOption = False
     sheet: SheetOption = None
     skip_rows: SkipOption = None
     exclude: ExcludeOption = None
+    only_verdict: VerdictOption = None
+    pseudonymise: PseudonymiseOption = None
     question: QuestionOption = None
     outcomes: OutcomesOption = None
 
@@ -323,7 +367,7 @@ def opened(
     if votes_alone and found.answer_type != registry.VOTES:
         raise other_answers(path, found.answer_type, "" if found.guess is None else f", since {found.guess.reason}")
     note_guess(found.guess)
-    found.method = method
+    found.method = method or found.method
     return found
 
 
@@ -336,7 +380,38 @@ def fitted(source: Opened, params: dict[str, Any], **more: Any) -> Fitted:
     with collected_roles() as columns:
         found = api.fit(source, params=params, display=show.progress, announce=say, **more)
     note_columns(columns.roles)
+    note_order(found, source.asked)
     return found
+
+
+def with_names(found: Fitted, names: Path | None) -> Fitted:
+    """The fit with the names of classes and items that a table has."""
+    if names is None:
+        return found
+    import polars as pl
+
+    from crowdwise.data.columns import find
+    from crowdwise.data.files import TableFile
+
+    table = TableFile.of(names).read()[0].cast(pl.String)
+    name = next((column for column in table.columns if column.strip().lower() == "name"), None)
+    rest = [column for column in table.columns if column != name]
+    codes = {"class": find(rest, "label"), "item": find(rest, "item")}
+    if name is None or not any(codes.values()):
+        raise InputError(
+            f"{names}: a table of names has the columns class (or item) and name; this has {listing(table.columns)}."
+        )
+    pairs = {part: table.select(code, name).drop_nulls().rows() for part, code in codes.items() if code is not None}
+    return found.named({part: {code.strip(): said.strip() for code, said in rows} for part, rows in pairs.items()})
+
+
+def note_order(found: Fitted, asked: str | None) -> None:
+    """A hint, where classes are numbers in a row and nothing was said about their order."""
+    from crowdwise.file_check import ordered
+
+    hint = ordered(found.table) if asked is None and found.answer_type == registry.VOTES else None
+    if hint is not None:
+        say(f"Note: {hint.message} {hint.remedies[0].for_cli(lambda option: flag(option, ['--answers']))}")
 
 
 def note_columns(roles: Mapping[str, str]) -> None:

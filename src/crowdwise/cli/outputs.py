@@ -21,11 +21,13 @@ from typing import Any
 
 from crowdwise.errors import OutputError, ParameterError, either
 
-TABLES = (".csv", ".jsonl", ".parquet")
-WRITERS = {".csv": "write_csv", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson", ".parquet": "write_parquet"}
+TABLES = (".csv", ".xlsx", ".jsonl", ".parquet")
+WRITERS = {".jsonl": "write_ndjson", ".ndjson": "write_ndjson", ".parquet": "write_parquet"}
 """Ending -> the polars method that writes such a file."""
 spreadsheet_safe: ContextVar[bool] = ContextVar("spreadsheet_safe", default=False)
 """Whether cells of CSV that spreadsheets would run are made text (``--spreadsheet-safe``)."""
+decimal_comma: ContextVar[bool] = ContextVar("decimal_comma", default=False)
+"""Whether CSV has ``;`` between cells and a comma in numbers (``--decimal-comma``)."""
 
 
 def check_outputs(*paths: Path | None, endings: Sequence[str] = TABLES) -> None:
@@ -66,13 +68,25 @@ def write_table(table: Any, path: Path) -> None:
     """Write a table, whole or not at all."""
     from crowdwise.data.folders import write_whole
 
-    table = _checked(table) if path.suffix.lower() == ".csv" else table
-    write_whole(getattr(table, WRITERS[path.suffix.lower()]), path)
+    match path.suffix.lower():
+        case ".csv":
+            write_whole(lambda place: _checked(table).write_csv(place, **_signs()), path)
+        case ".xlsx":
+            from crowdwise.data.sheets import write_xlsx
+
+            write_whole(lambda place: write_xlsx(place, {path.stem[:31]: [table.columns, *table.iter_rows()]}), path)
+        case ending:
+            write_whole(getattr(table, WRITERS[ending]), path)
 
 
 def emit_table(table: Any) -> None:
     """A table as CSV, to standard output."""
-    emit(_checked(table).write_csv(), end="")
+    emit(_checked(table).write_csv(**_signs()), end="")
+
+
+def _signs() -> dict[str, Any]:
+    """How CSV is written."""
+    return {"separator": ";", "decimal_comma": True} if decimal_comma.get() else {}
 
 
 def _checked(table: Any) -> Any:

@@ -83,6 +83,22 @@ def caller_within(package: str) -> str:
     return ""
 
 
+def scored_by_sklearn() -> bool:
+    """Whether a cross-validation or search of scikit-learn among the callers will measure by a function of its own, for
+    which answers are true labels. To be asked before the work is done: an error while it scores becomes NaN."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        known = frame.f_locals
+        if str(frame.f_globals.get("__name__", "")).startswith("sklearn.model_selection"):
+            given = known.get("scorer") or known.get("scorers") or known.get("scoring")
+            given = getattr(given, "_scorers", given)
+            for one in given.values() if isinstance(given, dict) else [given]:
+                if str(getattr(getattr(one, "_score_func", None), "__module__", "")).startswith("sklearn.metrics"):
+                    return True
+        frame = frame.f_back
+    return False
+
+
 def _not_called(error: BaseException) -> bool:
     """Whether the arguments did not fit the function, so that none of it ran: the caller's mistake, as everywhere."""
     trace = error.__traceback__

@@ -79,7 +79,8 @@ def propose(counts: Mapping[Any, int], declared: Iterable[Any] | None = None) ->
     """
     if not counts or len(counts) > MOST:
         return []
-    known, texts = set(declared or ()), {name: n for name, n in counts.items() if isinstance(name, str)}
+    known = set(() if declared is None else declared)
+    texts = {name: n for name, n in counts.items() if isinstance(name, str)}
     stands, groups = merged(texts, known), variants(texts)
     out = [
         LabelProposal(name, texts[name], to, _difference(name, str(to)), True)

@@ -321,6 +321,8 @@ def _complete(frame: pl.LazyFrame, on_missing: str) -> tuple[pl.LazyFrame, int]:
         engine="streaming"
     )
     counted = {part: int(lost[part][0]) for part in PARTS[:3] if lost[part][0]}
+    if counted and on_missing == "fill":
+        raise ParameterError("on_missing='fill': not with votes that are read part by part. Fill in the names first.")
     height = int(lost["len"][0])
     if counted and on_missing == "error":
         what = " and ".join(f"{n:,} without {'a' if part == 'label' else 'an'} {part}" for part, n in counted.items())

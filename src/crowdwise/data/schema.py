@@ -19,7 +19,7 @@ from crowdwise.data.columns import ALIASES
 from crowdwise.errors import ParameterError, either, suggestion
 
 OnDuplicate = Literal["error", "first", "last", "all"]
-OnMissing = Literal["error", "drop"]
+OnMissing = Literal["error", "drop", "fill"]
 Form = Literal["auto", "long", "wide"]
 CHOICES = ("error", "first", "last", "all")
 """What ``on_duplicate`` may be."""
@@ -70,8 +70,11 @@ def on_duplicate(act: str, *choices: str, default: str = "error") -> Opt:
 
 
 def on_missing(what: str) -> Opt:
-    doc = f'``"drop"`` leaves out rows without {what} instead of raising.'
-    return Opt("on_missing", "error", doc, OnMissing, ("error", "drop"))
+    doc = (
+        f'``"drop"`` leaves out rows without {what} instead of raising; ``"fill"`` takes empty names of items and '
+        "annotators from the row above first, as merged cells of a spreadsheet mean them."
+    )
+    return Opt("on_missing", "error", doc, OnMissing, ("error", "drop", "fill"))
 
 
 def declared(name: str, what: str, more: str = "") -> Opt:
@@ -89,6 +92,11 @@ ANNOTATOR_COLUMNS = Opt(
     "annotator_columns", None,
     "The columns of annotators of a wide table, where not all of them, or others, are taken for such.",
     list[str] | None,
+)  # fmt: skip
+ANONYMOUS = Opt(
+    "anonymous", False,
+    "There is no column of annotators: every row is a vote of an unknown one. The default method is then the majority.",
+    bool,
 )  # fmt: skip
 QUESTION = Opt(
     "question", None,

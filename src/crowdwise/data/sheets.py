@@ -21,14 +21,17 @@ languages also in their wide forms), or with a tab or a line end before that. Wi
 
 from __future__ import annotations
 
+import datetime
 import io
+import math
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
 
 from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, normal
 from crowdwise.data.plain_files import check_archive, check_cells, checked_skip
@@ -88,11 +91,38 @@ def read_sheet(
     if not named:
         raise ReadError(f"{path} has no cells: expected a table with named columns.")
     best = next((name for name in filled if _has_answers(tables[name].table.columns)), (filled or named)[0])
+    alike = [name for name in filled if tables[name].table.columns == tables[best].table.columns]
+    joined = _joined({name: tables[name].table for name in alike}) if len(alike) > 1 else None
+    if joined is not None:
+        if n_rows is None:
+            what = "each is an annotator" if joined.width > tables[best].table.width else "as one table"
+            which = Remedy("For one of them, say {}.", Option("sheet", python="'...'"))
+            warn(f"{path.name}: sheets {listing(alike, 12)} have the same columns and were read, {what}.", remedy=which)
+        return Sheet(joined, ", ".join(alike), tables[best].above)
     if len(filled) > 1 and n_rows is None:
         which = Remedy("For another, say {}.", Option("sheet", python="'...'"))
         others = [name for name in filled if name != best]
         warn(f"{path.name}: sheet {best!r} was read, and not {listing(others)}.", remedy=which)
     return tables[best]
+
+
+def _joined(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame | None:
+    """Sheets with the same columns as one table: parts of it, or one for each annotator, where no column names them
+    and most items stand on all sheets. ``None`` where neither is clear: copies of a sheet have rows in common."""
+    import polars as pl
+
+    first = next(iter(tables.values()))
+    known = {part: [c for c in first.columns if normal(c) in ALIASES[part]] for part in ("item", "annotator", "label")}
+    if not known["item"] or not _has_answers(first.columns):
+        return None
+    texts = {name: table.cast(pl.String) for name, table in tables.items()}
+    items = [set(table[known["item"][0]].drop_nulls().to_list()) for table in texts.values()]
+    if known["label"] and not known["annotator"]:
+        if 2 * len(set.intersection(*items)) < max(map(len, items)):
+            return None
+        texts = {name: table.with_columns(pl.lit(name).alias("annotator")) for name, table in texts.items()}
+    whole = pl.concat(list(texts.values()))
+    return None if bool(whole.is_duplicated().any()) else whole
 
 
 def _has_answers(names: Sequence[str]) -> bool:
@@ -271,3 +301,75 @@ def _records(path: Path, content: bytes) -> None:
                 check_cells(path, (row + 1) * width, CELL)
                 most = (row + 1) * width * 17 // 16
         at += size
+
+
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+STYLES = "application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+XML_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Signs that XML cannot hold."""
+
+
+def write_xlsx(path: str | Path, sheets: Mapping[str, Sequence[Sequence[Any]]]) -> Path:
+    """Write sheets of text, numbers, booleans, dates and empty cells (``None``). Text is never run as a formula."""
+    numbers = range(1, len(sheets) + 1)
+    pages = [f"<sheet name={quoteattr(n)} sheetId='{i}' r:id='s{i}'/>" for i, n in zip(numbers, sheets, strict=True)]
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"
+    rels = "application/vnd.openxmlformats-package.relationships+xml"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as book:
+        book.writestr(
+            "[Content_Types].xml",
+            f"<Types xmlns='{PACKAGE}/content-types'><Default Extension='rels' ContentType='{rels}'/><Default "
+            "Extension='xml' ContentType='application/xml'/><Override PartName='/xl/workbook.xml' "
+            f"ContentType='{kind}'/><Override PartName='/xl/styles.xml' ContentType='{STYLES}'/></Types>",
+        )
+        book.writestr("_rels/.rels", _relations([("r1", "officeDocument", "xl/workbook.xml")]))
+        book.writestr(
+            "xl/workbook.xml",
+            f"<workbook xmlns='{MAIN}' xmlns:r='{RELATIONS}'><sheets>{''.join(pages)}</sheets></workbook>",
+        )
+        formats = "<xf numFmtId='0'/><xf numFmtId='14' applyNumberFormat='1'/>"
+        book.writestr(
+            "xl/styles.xml", f"<styleSheet xmlns='{MAIN}'><cellXfs count='2'>{formats}</cellXfs></styleSheet>"
+        )
+        targets = [("st", "styles", "styles.xml")]
+        targets += [(f"s{i}", "worksheet", f"worksheets/s{i}.xml") for i in numbers]
+        book.writestr("xl/_rels/workbook.xml.rels", _relations(targets))
+        for i, rows in zip(numbers, sheets.values(), strict=True):
+            lines = [f"<row r='{r}'>{_xml_cells(row, r)}</row>" for r, row in enumerate(rows, 1)]
+            page = f"<worksheet xmlns='{MAIN}'><sheetData>{''.join(lines)}</sheetData></worksheet>"
+            book.writestr(f"xl/worksheets/s{i}.xml", page)
+    return Path(path)
+
+
+def _relations(found: Sequence[tuple[str, str, str]]) -> str:
+    parts = [f"<Relationship Id='{i}' Type='{RELATIONS}/{kind}' Target='{to}'/>" for i, kind, to in found]
+    return f"<Relationships xmlns='{PACKAGE}/relationships'>{''.join(parts)}</Relationships>"
+
+
+def _xml_cells(row: Sequence[Any], r: int) -> str:
+    out = []
+    for c, value in enumerate(row):
+        place = f"{_letters(c)}{r}"
+        if isinstance(value, datetime.date):
+            days = (value - datetime.date(1899, 12, 30)).days
+            out.append(f"<c r='{place}' s='1'><v>{days}</v></c>")
+        elif isinstance(value, bool):
+            out.append(f"<c r='{place}' t='b'><v>{int(value)}</v></c>")
+        elif isinstance(value, (int, float)):
+            out.append(f"<c r='{place}'><v>{value!r}</v></c>" if math.isfinite(value) else "")
+        elif value is not None:
+            text = escape(XML_FORBIDDEN.sub("", str(value)))
+            out.append(f"<c r='{place}' t='inlineStr'><is><t xml:space='preserve'>{text}</t></is></c>")
+    return "".join(out)
+
+
+def _letters(c: int) -> str:
+    """The name of a column by its number, from 0 on: A, ..., Z, AA, ...
+
+    >>> [_letters(c) for c in (0, 25, 26, 702)]
+    ['A', 'Z', 'AA', 'AAA']
+    """
+    before, last = divmod(c, 26)
+    return (_letters(before - 1) if before else "") + chr(65 + last)

@@ -6,6 +6,7 @@ place, and messages name the rows of the user's own table.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -39,6 +40,11 @@ VANISH = 0.1
 """A column tells questions apart where fewer than this share of repeated rows are left with it."""
 NAMED_COLUMNS = Option("annotator_columns", python="[...]", command="A,B,C")
 DROP = Remedy("Fill them in, or leave them out with {}.", Option("on_missing", "drop"))
+FILL = Remedy(
+    "If a name stands for the rows below it, as in merged cells, say {}; to leave the rows out, {}.",
+    Option("on_missing", "fill"), Option("on_missing", "drop"),
+)  # fmt: skip
+ANONYMOUS = Remedy("If it is not known who answered, the plain majority can be taken: {}.", Option("anonymous", True))
 
 
 @dataclass
@@ -155,10 +161,25 @@ class Source:
             advice += ", or pass {} if each annotator has a column" * wide + "."
             if self.from_text and len(missing) == len(parts) > 1:
                 also += ". The first line must hold the names of the columns"
+            anonymous = [ANONYMOUS] if missing == ["annotator"] and "label" in parts else []
             raise ColumnError(
                 f"No column found for: {names}{also}. The table has {listing(self.table.columns, 12)}.",
-                remedy=Remedy(advice, *named, *wider, command="Rename them."),
+                remedy=[Remedy(advice, *named, *wider, command="Rename them."), *anonymous],
             )
+
+    def number_votes(self) -> None:
+        """A column of annotators, where it is not known who answered: the first vote on each item, the second..."""
+        import polars as pl
+
+        if "annotator" in self:
+            raise ColumnError(
+                f"anonymous: column {self.parts['annotator']!r} names the annotators. Leave out anonymous."
+            )
+        self.require(("item", "label"))
+        name = _free("annotator", self.table.columns)
+        numbered = pl.int_range(1, pl.len() + 1).over(str(self.parts["item"])).cast(pl.String)
+        self.table = self.table.with_columns(("vote " + numbered).alias(name))
+        self.parts["annotator"] = name
 
     def complete(self, parts: Sequence[str], on_missing: OnMissing) -> None:
         """Rows that lack one of the parts: an error that names them, or left out."""
@@ -166,13 +187,19 @@ class Source:
             lost = _empty(self[part])
             if not bool(lost.any()):
                 continue
+            fills = part in ("item", "annotator") and not lost[0] and not self.unpivoted
+            if on_missing == "fill" and fills:
+                self._codes.clear()
+                self.table = self.table.with_columns(self[part].fill_null(strategy="forward"))
+                warn(f"Filled {int(lost.sum()):,} empty cells of column {self.parts[part]!r} with the name above them.")
+                continue
             if on_missing == "error":
                 number = len({self.row(at) for at in lost.arg_true().to_list()})
                 where = ", ".join(filter(None, row_label(lost.arg_true().to_list(), self.places)))
                 raise LabelError(
                     f"{number:,} {'rows have' if number > 1 else 'row has'} no {part} "
-                    f"(column {self.parts[part]!r}): {where}.",
-                    remedy=DROP,
+                    f"(column {self.parts[part]!r}): {where}.{self._null_words(part)}",
+                    remedy=FILL if fills else DROP,
                 )
             missing, height = int(lost.sum()), len(self)
             self.keep((~lost).arg_true().to_numpy())
@@ -180,6 +207,30 @@ class Source:
         if len(self) == 0:
             articles = [f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in parts]
             raise InputError(f"No {self.what}: no row has {' and '.join([', '.join(articles[:-1]), articles[-1]])}.")
+
+    def _null_words(self, part: str) -> str:
+        """Which words of a file were read as empty cells of a column, for a message."""
+        from crowdwise.data.files import TableFile
+
+        file = getattr(self.lines, "file", None)
+        if file is None:
+            return ""
+        again = TableFile(file.path, file.separator, (), file.encoding, file.sheet, file.skip_rows)
+        again.__dict__["raw"] = file.raw
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            column = again.read()[0].get_column(str(self.parts[part]), default=None)
+        words = [word for word in file.null_values if word]
+        found = [] if column is None else column.filter(column.cast(str).is_in(words)).cast(str).to_list()
+        if not found:
+            return ""
+        each = dict.fromkeys(found)
+        what = "a class" if part == "label" else f"a name of an {part}"
+        return (
+            f" {len(found):,} of them {'hold' if len(found) > 1 else 'holds'} {listing(each)}, which "
+            f"{'are' if len(each) > 1 else 'is'} read as an empty cell: if it is {what}, say null_values=() "
+            "(--column null_values=)."
+        )
 
     def pick_question(self, asked: str | None) -> None:
         """Go on with the rows of one question, where a column says which a row answers. Where it is not named and an
@@ -219,7 +270,10 @@ class Source:
         raise ColumnError(
             f"Column {name!r} says which of {len(there):,} questions a row answers: {listing(there, 8)}. A consensus "
             "is of one question.",
-            remedy=Remedy("Say which: {}.", Option("question", *there[:1])),
+            remedy=[
+                Remedy("Say which: {}.", Option("question", *there[:1])),
+                Remedy("", command="All of them, into a folder: --question all --out FOLDER."),
+            ],
         )
 
     def lengthen(

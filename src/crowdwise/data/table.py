@@ -474,7 +474,17 @@ class Table(Readable, ABC):
     def __getitem__(self, index: Any) -> Self:
         """The answers on some items: an integer, a slice, an array of positions or a mask. Annotators keep their codes.
         Where an answer is about several items, it stays if all of them do."""
-        return self._of_items(positions(index, len(self), type(self).__name__, distinct=self._distinct))
+        part = self._of_items(positions(index, len(self), type(self).__name__, distinct=self._distinct))
+        if self.has_row_numbers:
+            object.__setattr__(part, "_row_numbers", True)
+        return part
+
+    @property
+    def has_row_numbers(self) -> bool:
+        """Whether items are called 0, 1, 2... or 1, 2, 3..., as rows are, or are some of those of such a table."""
+        names = self.items
+        counted = names.dtype.kind == "i" and len(names) and names[0] in (0, 1) and bool((np.diff(names) == 1).all())
+        return bool(counted or getattr(self, "_row_numbers", False))
 
     def select(self, rows: npt.ArrayLike) -> Self:
         """Some of the rows, by a mask. Items and annotators keep their codes, even without any."""

@@ -28,7 +28,7 @@ def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str
     """N class codes (-1 unknown) from such codes or from a mapping of items to classes; other items are left out.
     ``what`` the items have is for the message where no item is known."""
     truth = by_name(truth)
-    if isinstance(truth, (np.ndarray, list, tuple)):
+    if isinstance(truth, (np.ndarray, list, tuple)) or (hasattr(truth, "__array__") and not hasattr(truth, "keys")):
         codes = np.asarray(truth)
         fits = codes.shape == (len(items),) and (codes.dtype.kind in "iu" or len(codes) == 0)
         if not fits or (len(codes) and (codes.min() < -1 or codes.max() >= len(classes))):

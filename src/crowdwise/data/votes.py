@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, encoding, frames, label_proposals, schema, spellings
 from crowdwise.data.alignment import spread_over
-from crowdwise.data.boundary import caller_within
+from crowdwise.data.boundary import caller_within, scored_by_sklearn
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, OnDuplicate, Opt
@@ -70,7 +70,8 @@ class Votes(ByItem):
         ITEM, ANNOTATOR, Col("label", "classes", needed=True), *COMMON, Col("truth", "classes", per="item"),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
-        schema.declared("classes", "classes", KIND), FORM, schema.ANNOTATOR_COLUMNS, schema.QUESTION, schema.ABSTAIN,
+        schema.declared("classes", "classes", KIND), FORM, schema.ANNOTATOR_COLUMNS, schema.ANONYMOUS, schema.QUESTION,
+        schema.ABSTAIN,
         schema.on_duplicate("labelled an item", *CHOICES), schema.on_missing("a label"), spellings.NORMALISE,
         label_proposals.LABEL_MAP,
     )  # fmt: skip
@@ -92,6 +93,8 @@ class Votes(ByItem):
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Votes:
         abstain = options["abstain"]
+        if options["anonymous"]:
+            source.number_votes()
         wide = source.lengthen(
             options["form"], "label", alike=True, keep_empty=abstain is not None, named=options["annotator_columns"]
         )
@@ -188,8 +191,10 @@ class Votes(ByItem):
         needs one label per item gets an error.
         """
         if caller_within("sklearn.metrics"):
-            return self._true_labels()
+            return self.true_labels()
         asked = caller_within("sklearn.model_selection")
+        if asked == "check_cv" and scored_by_sklearn():
+            self.true_labels()
         if asked in ONE_LABEL:
             raise InputError(ONE_LABEL[asked])
         out, names = np.empty(len(self), dtype=object), self.classes[self.label].tolist()
@@ -199,7 +204,8 @@ class Votes(ByItem):
             out[n] = dict(zip(who[lo:hi], names[lo:hi], strict=True))
         return out
 
-    def _true_labels(self) -> npt.NDArray[Any]:
+    def true_labels(self) -> npt.NDArray[Any]:
+        """The true class of every item; an error where one is not known."""
         known = None if self.truth is None else self.truth >= 0
         if known is None or not known.all():
             some = "none is known" if known is None else f"it is known of {int(known.sum())} of these {len(self)} items"

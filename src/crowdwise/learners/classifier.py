@@ -57,6 +57,10 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 return getattr(self._fitted(), name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
+    def __dir__(self) -> list[str]:
+        names = dir(self.model_) if self.__sklearn_is_fitted__() else []
+        return sorted({*super().__dir__(), *self._settings, *(n for n in names if n[:1] != "_" and n.endswith("_"))})
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The method, and the settings that were given."""
         return {"method": self.method, **self._settings}

@@ -24,6 +24,7 @@ from crowdwise.core.result import Result
 from crowdwise.core.unseen import recode
 from crowdwise.core.vote_parts import VoteParts, resolve
 from crowdwise.data import encoding
+from crowdwise.data.boundary import scored_by_sklearn
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.learners.devices import probabilities
@@ -104,6 +105,8 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """The log-likelihood of votes, each times its weight."""
 
     def _answers(self, y: Any) -> Any:
+        if isinstance(y, Votes) and scored_by_sklearn():
+            y.true_labels()
         return as_votes(y) if self.table is Votes else super()._answers(y)
 
     def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:

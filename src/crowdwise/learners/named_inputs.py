@@ -36,7 +36,7 @@ from crowdwise.data.alignment import (
 from crowdwise.data.features import Features
 from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.data.truth import by_name
-from crowdwise.errors import AlignmentWarning, InputError, warn
+from crowdwise.errors import AlignmentWarning, InputError, listing, warn
 from crowdwise.learners.inputs import Inputs, as_inputs
 from crowdwise.learners.text_features import TextAxes, TextFeatures, fit_texts, is_texts, text_inputs
 
@@ -105,8 +105,6 @@ class NamedInputs:
         match = self._matched(X, answers, items, named)
         self._remember(match.features, None if match.names is None else match.names.column)
         self._said = [match.note] if match.note else []
-        if match.note and answers.items.dtype == object:
-            warn(match.note, remedy=GIVE_NAMES, category=AlignmentWarning)
         if not named and match.names is not None:
             answers = replace(answers, items=match.names.values)
         if not is_texts(match.x):
@@ -125,6 +123,13 @@ class NamedInputs:
         match = rows.match(answers.items, self._noun, named=named)
         lost = index_before_pipeline(len(answers.items)) if named and match.names is None else None
         if lost is None or (at := encoding.locate(answers.items, lost.values)).min(initial=0) < 0:
+            if match.note and not answers.has_row_numbers:
+                raise InputError(
+                    f"The rows of X have no names, and the items of the {self._noun} are called "
+                    f"{listing(answers.items, 3)}: which row belongs to which item cannot be checked. If the rows "
+                    f"stand in the order of {self._noun}.items, say items={self._noun}.items.",
+                    remedy=GIVE_NAMES,
+                )
             return match
         if (at != np.arange(len(at))).any():
             raise InputError(
@@ -150,8 +155,6 @@ class NamedInputs:
         if not isinstance(answers, self.table):
             raise InputError(f"Expected {self._noun} as {self.table.__name__} and found {type(answers).__name__}.")
         match = self._matched(X, answers, items)
-        if match.note and answers.items.dtype == object:
-            warn(match.note, remedy=GIVE_NAMES, category=AlignmentWarning)
         inputs = self._checked(match.x, match.features, answers.items)
         return inputs, slice(None) if match.at is None else self._places(X, match.at)
 

@@ -114,8 +114,16 @@ class NetworkEstimator(TrainingSettings, Estimator):
     def _build(self, votes: Votes, shape: tuple[int, ...], scale: InputScale) -> tuple[nn.Module, Head]:
         """Network and head, with their first weights."""
         body = networks.build(self.network, shape, self._n_outputs(votes))
+        if not isinstance(self.network, str):
+            networks.tried(body, shape, self._n_outputs(votes))
         head = self._head(votes, networks.hidden_layer(body).in_features)
         return self._whole_network(scale, body, votes), head
+
+    @property
+    def network_(self) -> nn.Module:
+        """The fitted network, a torch module from inputs as they are (it standardises them) to logits."""
+        self._fitted()
+        return self._trainer.network
 
     def _n_outputs(self, votes: Votes) -> int:
         """How many numbers the network gives for an input."""

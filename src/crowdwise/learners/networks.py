@@ -353,6 +353,35 @@ def build(network: str | nn.Module | Callable[[Shape, int], nn.Module], shape: S
     return _gives_logits(made)
 
 
+def tried(module: nn.Module, shape: Shape, n_outputs: int) -> nn.Module:
+    """A module of the user's, once it has shown on two inputs that it takes their shape and gives logits."""
+    x = torch.linspace(-1, 1, 2 * int(np.prod(shape))).reshape(2, *shape)
+    name, training = type(module).__name__, module.training
+    try:
+        with torch.no_grad():
+            made = module.eval()(x)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise ParameterError(
+            f"network: this {name} does not take the inputs, whose shape is {shape} each: "
+            f"{str(error).strip().splitlines()[0]}. Its first layer must fit them; functions of (shape, n_classes) are "
+            "given both."
+        ) from error
+    finally:
+        module.train(training)
+    found = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
+    if found != (2, n_outputs):
+        raise ParameterError(
+            f"network: this {name} gave {found} for 2 inputs of the shape {shape}: expected (2, {n_outputs}), one row "
+            "per input and one column for each class."
+        )
+    if n_outputs > 1 and bool((made >= 0).all()) and bool(((made.sum(dim=1) - 1).abs() < 1e-4).all()):
+        raise ParameterError(
+            f"network: this {name} gives probabilities (each row sums to 1), and learners expect logits. Leave the "
+            "softmax out."
+        )
+    return module
+
+
 def _gives_logits(module: nn.Module) -> nn.Module:
     """The module, unless its last layer turns logits into probabilities: losses here expect logits."""
     last = [part for part in module.modules() if next(part.children(), None) is None][-1]

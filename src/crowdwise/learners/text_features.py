@@ -23,6 +23,7 @@ a text t                           D             t T' A, in units of the root me
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -46,12 +47,12 @@ def is_texts(X: Any) -> bool:
     """Whether inputs are texts: a list, an array or a column of them."""
     if is_series(X):
         X = X.to_list()
-    elif isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "OUT":
-        X = X.tolist()
+    elif getattr(X, "ndim", 0) == 1 and getattr(X.dtype, "kind", "") in "OUT" and hasattr(X, "tolist"):
+        X = X.tolist()  # an array of numpy's or pandas', an index
     if not isinstance(X, (list, tuple)):
         return False
     filled = [text for text in X if not is_missing(text)]
-    return bool(filled) and all(isinstance(text, str) for text in filled)
+    return bool(filled) and all(isinstance(text, (str, os.PathLike)) for text in filled)
 
 
 def fit_texts(texts: Any) -> tuple[TextFeatures | TextAxes, ArrayInputs]:
@@ -127,7 +128,11 @@ def text_inputs(features: TextFeatures | TextAxes, texts: Any) -> ArrayInputs:
 
 def _checked(texts: Any) -> Sequence[str]:
     given = texts.to_list() if is_series(texts) else list(texts)
-    pictures = [text for text in given if isinstance(text, str) and text.lower().endswith(IMAGES)]
+    pictures = [
+        str(text)
+        for text in given
+        if isinstance(text, os.PathLike) or str(text).lower().partition("?")[0].endswith(IMAGES)
+    ]
     if len(pictures) > len(given) / 2:
         raise InputError(
             f"X holds names of images ({listing(pictures[:1])}), which would be learned from as texts. Give the folder "
