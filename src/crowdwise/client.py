@@ -216,6 +216,16 @@ class RemoteCampaign:
         """Say what the answer on an item is."""
         self._call("PATCH", "/items", {"items": [item], "gold": answer})
 
+    def draw_for_gold(self, n: int = 100) -> list[Any]:
+        """Draw items at random whose gold labels (:meth:`prove`) prove how many labels are wrong (``max_error``)."""
+        found: list[Any] = self._call("POST", "/proof/draw", {"n": n})["items"]
+        return found
+
+    def prove(self, gold: Mapping[Any, Any]) -> dict[str, Any] | None:
+        """Hand in gold labels of items that were drawn; what is then known, as in :meth:`status`."""
+        found = self._call("POST", "/proof", {"gold": list(gold.items())}, repeatable=True)
+        return dict(found["proof"]) if found["proof"] else None
+
     def add_annotators(self, annotators: Mapping[Any, float] | Iterable[Any]) -> int:
         """Declare annotators (names, or names with the price of a vote), or change prices; how many are new."""
         own = isinstance(annotators, Mapping)

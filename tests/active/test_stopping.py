@@ -13,9 +13,9 @@ import crowdwise as cw
 from crowdwise.active import accuracy_estimate
 from crowdwise.active.accuracy_estimate import CrowdDraw, ItemVotes
 from crowdwise.active.state import State
-from crowdwise.active.stopping import StopRule, estimate_accuracy
+from crowdwise.active.stopping import Proof, StopRule, estimate_accuracy
 from crowdwise.core.dependence import RHO, correct
-from crowdwise.errors import NotFittedError, ParameterError
+from crowdwise.errors import InputError, NotFittedError, ParameterError
 
 
 def stream(crowd: Any, model: Any = None, **options: Any) -> cw.Online:
@@ -361,3 +361,50 @@ def test_gold_and_a_given_correlation_of_a_stream():
     assert found.source == "gold" and found.n_gold == 30 and len(found.bias) == 3
     q = known.corrected(known.e_step()[0])
     assert np.array_equal(q[np.arange(30), crowd.truth[:30]], np.ones(30))
+
+
+def _labels(wrong: Any, N: int) -> cw.Online:
+    """A stream whose labels are class 0, but for the wrong ones."""
+    votes = cw.Votes.from_dense(np.isin(np.arange(N), wrong).astype(int)[:, None].repeat(3, axis=1))
+    online = cw.Online(cw.OneCoin(), classes=[0, 1], step=None)
+    return online.partial_fit(votes)
+
+
+def test_a_proof_is_false_as_rarely_as_stated_however_often_one_looks() -> None:
+    """Labels change between looks, and one more of them is wrong each time than is allowed."""
+    N, rule, rng = 300, StopRule(max_error=0.05, confidence=0.7), np.random.default_rng(0)
+    streams = [_labels(rng.choice(N, 16, replace=False), N) for _ in range(4)]
+    taught, false, draws = np.zeros(N, dtype=bool), 0, 150
+    for _ in range(draws):
+        proof = Proof().drawn_anew(80, taught, rng)
+        proof = proof.with_gold(dict.fromkeys(proof.drawn, 0))
+        for at, online in enumerate(streams):
+            proof = proof.looked(rule, online, taught, at)
+        false += any(look.proven for look in proof.looks)
+    assert 0 < false / draws <= 0.3 * (1.0 - 1.0 / 5.0)  # the levels of four looks
+
+
+def test_what_a_look_needs() -> None:
+    rule, taught, shut, votes = StopRule(max_error=0.1), np.zeros(40, dtype=bool), np.zeros(40, dtype=bool), np.ones(40)
+    proof = Proof().drawn_anew(30, taught, np.random.default_rng(0))
+    assert "30 of the 30 items drawn have no gold label" in str(proof.why_not(rule, votes, shut, taught))
+    with pytest.raises(InputError, match="1 of these items were not drawn"):
+        proof.with_gold({next(n for n in range(40) if n not in proof.drawn): 0})
+    proof = proof.with_gold(dict.fromkeys(proof.drawn, 0))
+    assert proof.why_not(rule, votes, shut, taught) is None
+    assert "1 items have no vote yet" in str(proof.why_not(rule, np.append(votes[1:], 0), shut, taught))
+    more = np.zeros(41, dtype=bool)
+    assert "1 items were added after the draw" in str(proof.why_not(rule, np.ones(41), more, more))
+    told = np.isin(np.arange(40), proof.drawn[:1])
+    assert "was told the class" in str(proof.why_not(rule, votes, shut, told))
+    looked = proof.looked(rule, _labels([], 40), taught, 120)
+    assert Proof.of(looked.facts()) == looked
+    assert looked.looks[0].proven
+    assert "at most 10% of the 40 labels are wrong, with 95% confidence" in str(looked.sentence(120))
+    assert looked.sentence(121) is None  # labels may have changed since
+    assert "changed after a look" in str(looked.why_not(StopRule(max_error=0.2), votes, shut, taught))
+    with pytest.raises(InputError, match="not what they were"):
+        looked.with_gold({proof.drawn[0]: 1})
+    again = looked.drawn_anew(30, taught, np.random.default_rng(1))
+    assert again.looks == looked.looks  # the levels of earlier looks stay spent
+    assert again.sentence(120) is None

@@ -224,3 +224,25 @@ def test_an_accuracy_that_is_not_known_has_no_figure(folder: Path) -> None:
     assert facts["accuracy_known"] is False
     shown = next(line for line in run("campaign", "status", path).stdout.splitlines() if line.startswith("accuracy"))
     assert "not known" in shown and "%" not in shown
+
+
+def test_a_proof_by_gold_from_the_command_line(folder: Path) -> None:
+    (folder / "items.csv").write_text("item\n" + "".join(f"i{n}\n" for n in range(60)), encoding="utf-8")
+    birds = made(folder, "--max-error", 0.1)
+    (folder / "people.csv").write_text("worker\nann\nbob\ncem\n", encoding="utf-8")
+    run("campaign", "add-annotators", birds, folder / "people.csv")
+    rows = "".join(f"i{n},{who},wren\n" for n in range(60) for who in ("ann", "bob", "cem"))
+    (folder / "votes.csv").write_text("item,worker,label\n" + rows, encoding="utf-8")
+    run("campaign", "add", birds, folder / "votes.csv")
+    assert "draw items at random" in " ".join(run("campaign", "status", birds).stdout.split())
+    run("campaign", "prove", birds, "--ask", 40, "--out", folder / "sheet.csv")
+    sheet = (folder / "sheet.csv").read_text(encoding="utf-8").replace('""', "").splitlines()
+    assert len(sheet) == 41
+    filled = [sheet[0], *(f"{line.split(',')[0]},wren" for line in sheet[1:])]
+    (folder / "sheet.csv").write_text("\n".join(filled[:-1]) + "\n", encoding="utf-8")
+    assert "Not yet compared: 1 of the 40" in run("campaign", "prove", birds, "--gold", folder / "sheet.csv").output
+    (folder / "sheet.csv").write_text("\n".join(filled) + "\n", encoding="utf-8")
+    done = run("campaign", "prove", birds, "--gold", folder / "sheet.csv").output
+    assert "At most 10% of the 60 labels are wrong, with 95% confidence, proven by 40 random gold labels" in done
+    assert "target reached" in run("campaign", "status", birds).stdout
+    assert "give --ask" in run("campaign", "prove", birds, code=2).output.lower()

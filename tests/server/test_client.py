@@ -167,3 +167,24 @@ def test_the_commands_of_campaigns_work_on_a_server(
     assert "change annotator" in campaign("history", "wrens").stdout
     none = campaign("next", "wrens")
     assert none.returncode == 2 and "one annotator at a time" in none.stderr
+
+
+def test_a_campaign_stops_when_random_gold_proves_its_labels(client: cw.Client, tmp_path: Path) -> None:
+    items = [f"i{n}" for n in range(60)]
+    birds = client.create_campaign("proof", classes=["wren", "robin"], max_error=0.1, probability=None)
+    birds.add_items(items)
+    birds.add_annotators(["ann", "bob", "cem", "dan"])
+    birds.add([(item, who, "wren") for item in items for who in ("ann", "bob", "cem")])
+    assert birds.status()["proof"]["missing"] == "draw items at random, and label them"
+    drawn = birds.draw_for_gold(40)
+    assert len(set(drawn)) == 40
+    with pytest.raises(InputError, match="were not drawn"):
+        birds.prove({next(item for item in items if item not in drawn): "wren"})
+    assert birds.prove(dict.fromkeys(drawn[1:], "wren"))["missing"].startswith("1 of the 40")
+    found = birds.prove({drawn[0]: "wren"})
+    assert "at most 10% of the 60 labels are wrong" in found["proven"]
+    status = birds.status()
+    assert (status["state"], status["stop"]) == ("target-reached", found["proven"])
+    assert birds.next_for("dan") == []
+    assert "proof" not in birds.settings  # which items were drawn is not shown
+    assert birds.settings["max_error"] == 0.1

@@ -400,3 +400,44 @@ def test_classes_of_a_command_line_match_those_of_python(tmp_path: Path, classes
     assert campaign.votes().to_frame("dict")["label"].tolist() == [classes[0], classes[0], classes[1]]  # by items
     campaign.add_items(["g"], gold={"g": labels[1]})
     assert campaign.roster.items_with("gold") == {2: 1}
+
+
+def proving(folder: Path, wrong: int, **options: Any) -> tuple[cw.Campaign, dict[str, str]]:
+    """A campaign of 60 items with three votes on each, of which some are wrong; and their truth."""
+    items, people = [f"i{n}" for n in range(60)], ["ann", "bob", "cem", "dan"]
+    rule = StopRule(probability=None, max_error=0.1, **options)
+    campaign = make(folder, items=items, annotators=people, rule=rule)
+    campaign.add([(item, who, "x" if n >= wrong else "y") for n, item in enumerate(items) for who in people[:3]])
+    return campaign, dict.fromkeys(items, "x")
+
+
+def test_a_campaign_stops_when_random_gold_proves_its_labels(tmp_path: Path) -> None:
+    campaign, truth = proving(tmp_path, wrong=0)
+    assert standing(campaign)[0] == "running"
+    assert campaign.status()["proof"]["missing"] == "draw items at random, and label them"
+    drawn = campaign.draw_for_gold(40, random_state=0)
+    assert campaign.prove({item: truth[item] for item in drawn[:10]})["missing"].startswith("30 of the 40")
+    found = campaign.prove({item: truth[item] for item in drawn[10:]})
+    assert "at most 10% of the 60 labels are wrong" in found["proven"]
+    assert standing(campaign) == ("target-reached", found["proven"])
+    assert campaign.propose(3) == []
+    assert campaign.consensus().gold is None  # the model was not told
+    campaign.add([("i0", "dan", "y")])  # labels may have changed: they are compared again
+    state, _ = standing(campaign)
+    looks = [change["detail"] for change in campaign.history() if change["what"] == "look at gold"]
+    assert [look["look"] for look in looks] == [1, 2]
+    assert (state == "target-reached") == looks[-1]["proven"]
+    campaign.close()
+
+
+def test_wrong_labels_are_not_proven_and_the_campaign_goes_on(tmp_path: Path) -> None:
+    campaign, truth = proving(tmp_path, wrong=20)
+    found = campaign.prove({item: truth[item] for item in campaign.draw_for_gold(40, random_state=0)})
+    assert (found["proven"], found["missing"], found["looks"]) == (None, None, 1)
+    assert standing(campaign)[0] == "running"
+    assert campaign.status()["proof"]["looks"] == 1  # not looked at again before the votes have grown
+    campaign.add([(f"i{n}", "dan", "x" if n >= 20 else "y") for n in range(60)])
+    assert campaign.status()["proof"]["looks"] == 2
+    campaign.change(max_error=0.3)
+    assert "draw again" in campaign.status()["proof"]["missing"]
+    campaign.close()

@@ -3,7 +3,7 @@
 ==================  ==============================================================================================
 ``running``         questions can be asked
 ``waiting``         no question can be asked now: some are out, nobody is available, or there is nothing to label yet
-``target-reached``  the labels are as accurate as was asked
+``target-reached``  the labels are as accurate as was asked, or proven to be
 ``budget-spent``    no vote can be paid any more
 ``exhausted``       every item is finished, or everybody available has voted on those that are not
 ``out-of-reach``    the same, every vote that these annotators can give is in, and the target is not reached
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from crowdwise.active import acquisition
 from crowdwise.active.state import AskablePairs, State
-from crowdwise.active.stopping import AccuracyEstimate, StopRule, estimate_accuracy
+from crowdwise.active.stopping import AccuracyEstimate, Proof, StopRule, estimate_accuracy
 from crowdwise.active.votes_ahead import more_votes
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.numerics import Floats, Ints
@@ -72,6 +72,21 @@ class Situation:
     awaited: float
     """The price of the questions that are out."""
     n_awaited: int
+    proof: Proof
+    at: int
+    """The number of the last vote."""
+
+    def look_due(self, rule: StopRule) -> bool:
+        """Whether the labels should be compared with gold labels that the model has not seen."""
+        if rule.max_error is None or self.why_no_look(rule) is not None:
+            return False
+        state, rows = self.state, self.to_label
+        q, votes = state.corrected[rows].max(axis=1, initial=0.0), state.votes_per_item[rows]
+        hopeful = len(q) > 0 and votes.mean() >= 2.0 and 1.0 - q.mean() <= rule.max_error
+        return self.proof.due(self.at, self.n_awaited, bool(hopeful))
+
+    def why_no_look(self, rule: StopRule) -> str | None:
+        return self.proof.why_not(rule, self.state.votes_per_item, self.shut, self.state.gold)
 
     @property
     def to_label(self) -> npt.NDArray[np.bool_]:
@@ -110,11 +125,11 @@ class People:
 
 def find_situation(
     online: Online, rule: StopRule, people: People, shut: npt.NDArray[np.bool_], gold: npt.NDArray[np.bool_],
-    asked: tuple[Ints, Ints], skipped: tuple[Ints, Ints], money: tuple[float, float],
+    asked: tuple[Ints, Ints], skipped: tuple[Ints, Ints], money: tuple[float, float], proof: Proof, at: int,
 ) -> Situation:  # fmt: skip
     """Eligible (item, annotator) pairs, in the codes of a stream: ``shut`` and ``gold`` are of N items, ``asked`` and
-    ``skipped`` are pairs of an item and an annotator, ``money`` is what is spent and what open questions will cost.
-    Open questions count as if they were answered."""
+    ``skipped`` are pairs of an item and an annotator, ``money`` is what is spent and what open questions will cost,
+    ``at`` the number of the last vote. Open questions count as if they were answered."""
     N, M = len(shut), len(people.price)
     load = np.where(np.isnan(people.max_votes), np.inf, people.max_votes)
     load = np.maximum(load - people.given - np.bincount(asked[1], minlength=M), 0.0)
@@ -128,7 +143,7 @@ def find_situation(
     waiting = np.zeros(N, dtype=bool)
     waiting[asked[0]] = True  # one question at a time about an item
     state = state.replace(closed=shut | (finished & ~gold) | waiting)
-    return Situation(state, shut, finished, *money, len(asked[0]))
+    return Situation(state, shut, finished, *money, len(asked[0]), proof, at)
 
 
 def find_standing(rule: StopRule, now: Situation, online: Online, found: AccuracyEstimate | None = None) -> Standing:
@@ -136,6 +151,12 @@ def find_standing(rule: StopRule, now: Situation, online: Online, found: Accurac
     reached = rule.why_enough(online, found)
     if reached is not None:
         return Standing("target-reached", reached, "To go on, raise the target.")
+    proven = None if rule.max_error is None else now.proof.sentence(now.at)
+    if proven is not None:
+        return Standing("target-reached", proven, "To go on, lower max_error, and draw gold items again.")
+    if rule.max_error is not None and now.proof.last_proven is not None and now.n_awaited:
+        why = f"the labels were good enough, and {_counted(now.n_awaited, 'question')} out that may change them"
+        return Standing("waiting", why, "Add the answers, or release the questions.")
     unfinished = now.to_label & ~now.finished
     if not now.to_label.any():
         return Standing("waiting", "there are no items to label", "Add items.")
@@ -215,7 +236,8 @@ def status_of(rule: StopRule, now: Situation, online: Online) -> dict[str, Any]:
         "items": len(now.shut), "closed": int(now.shut.sum()), "annotators": len(now.state.available),
         "spent": now.spent, "budget": rule.budget, "asked": now.n_awaited,
         "finished": int((now.finished & (now.state.votes_per_item > 0)).sum()), "voted_on": 0, "target": rule.target,
-        "probability": rule.probability, "accuracy": None, "accuracy_low": None, "accuracy_high": None,
+        "probability": rule.probability, "max_error": rule.max_error, "proof": proof_status(rule, now),
+        "accuracy": None, "accuracy_low": None, "accuracy_high": None,
         "accuracy_known": False, "reachable": None,
     }  # fmt: skip
     found = None
@@ -227,6 +249,17 @@ def status_of(rule: StopRule, now: Situation, online: Online) -> dict[str, Any]:
             out["reachable"] = reachable_accuracy(now.state, online.shown_dependence())
     standing = find_standing(rule, now, online, found).warned(rule, out["reachable"])
     return out | {"state": standing.state, "stop": standing.why, "advice": standing.advice}
+
+
+def proof_status(rule: StopRule, now: Situation) -> dict[str, Any] | None:
+    """Gold labels that prove how many labels are wrong: those drawn and known, the looks, and what is missing."""
+    if rule.max_error is None:
+        return None
+    proof = now.proof
+    return {
+        "drawn": len(proof.drawn), "known": len(proof.known), "looks": len(proof.looks),
+        "proven": proof.sentence(now.at), "missing": now.why_no_look(rule),
+    }  # fmt: skip
 
 
 def reachable_accuracy(state: State, found: Dependence) -> float:

@@ -14,12 +14,22 @@ with a known class teach, and their labels do not count: those were given.
 Where hardly any item has two votes (or a known class), the votes carry no information about the crowd. The estimate is
 then that of the prior over crowds, its interval reaches from chance to the stream's own confidence, and ``known`` is
 false.
+
+**A proof** needs no estimate. Items drawn at random get gold labels that the model never sees (:class:`Proof`), and the
+campaign stops when they prove that at most ``max_error`` of all N labels are wrong: with c = floor(max_error N), m gold
+labels and e of these labels wrong, P(E <= e | c + 1 of N are wrong) is hypergeometric, and has to be at most the level.
+Labels change while votes come in, so they are looked at again and again, at the levels (1 - confidence) / (j (j + 1)),
+j = 1, 2, ..., which add up to 1 - confidence: with that probability *no* look ever proves what is false, and stopping
+at the first that succeeds is allowed (anytime-valid). Votes do not depend on this gold but by that. What can be chosen
+after a look, ``max_error``, ``confidence`` or more gold labels, needs a new draw, which is independent of what earlier
+ones showed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +50,17 @@ from crowdwise.core.constraints import (
 )
 from crowdwise.core.dependence import accuracy_interval
 from crowdwise.core.numerics import decide
-from crowdwise.errors import NotFittedError
+from crowdwise.core.prediction_sets import Inside
+from crowdwise.errors import InputError, NotFittedError, ParameterError
 from crowdwise.online.stream import Online
 
 MIN_PAIRS = 30
 """With fewer pairs of votes on the same item the rate of agreement is too uncertain to say anything about a crowd."""
+LOOK_AGAIN, IN_ANY_CASE = 1.3, 3.0
+"""How much the votes must have grown before gold labels are compared with the labels again: where the model expects no
+more wrong labels than are allowed, and in any case. Looks are costly, since each has a part of the level."""
 
+Mask = npt.NDArray[np.bool_]
 Probability = Annotated[float, Bounds(above=0, maximum=1)]
 
 
@@ -82,6 +97,8 @@ class StopRule(Parameterised):
         The campaign stops when so much is spent.
     target
         The campaign stops when the lower end of the estimated accuracy is at least this.
+    max_error, confidence
+        The campaign stops when random gold labels prove, with this confidence, that at most so many labels are wrong.
     """
 
     probability: Probability | None = 0.9
@@ -90,6 +107,8 @@ class StopRule(Parameterised):
     max_votes: Count | None = None
     budget: Positive | None = None
     target: Probability | None = None
+    max_error: Inside | None = None
+    confidence: Inside = 0.95
 
     def __post_init__(self) -> None:
         self.check_parameters()
@@ -132,6 +151,139 @@ class StopRule(Parameterised):
         if not (found.known and found.low >= self.target):
             return None
         return f"the labels are accurate enough: {found.low:.3f} to {found.high:.3f}, and {self.target:g} was asked"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A comparison of all labels with the gold labels of a draw, after so many votes, and whether it proved enough."""
+
+    at: int
+    draw: int
+    max_error: float
+    confidence: float
+    labels: int
+    gold: int
+    wrong: int
+    proven: bool
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Random items whose gold labels the model never sees, and the looks at them; see the top of this file."""
+
+    drawn: tuple[int, ...] = ()
+    """Codes of the items."""
+    known: Mapping[int, int] = field(default_factory=dict)
+    """Item -> class, in codes."""
+    items: int = 0
+    """How many items there were."""
+    draw: int = 0
+    looks: tuple[Look, ...] = ()
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any] | None) -> Proof:
+        """From what :meth:`facts` gave."""
+        if facts is None:
+            return cls()
+        looks = tuple(Look(**look) for look in facts["looks"])
+        return cls(tuple(facts["drawn"]), dict(facts["known"]), int(facts["items"]), int(facts["draw"]), looks)
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "drawn": list(self.drawn), "known": [list(pair) for pair in self.known.items()], "items": self.items,
+            "draw": self.draw, "looks": [asdict(look) for look in self.looks],
+        }  # fmt: skip
+
+    def drawn_anew(self, n: int, taught: Mask, rng: np.random.Generator) -> Proof:
+        """A new draw of n of all items but those whose class the model knows; labels of items drawn again stay."""
+        free = np.flatnonzero(~taught)
+        if n > len(free):
+            raise InputError(f"There are {len(free):,} items without a known class, and {n:,} were asked for.")
+        drawn = tuple(np.sort(rng.choice(free, n, replace=False)).tolist())
+        known = {code: k for code, k in self.known.items() if code in set(drawn)}
+        return Proof(drawn, known, len(taught), self.draw + 1, self.looks)
+
+    def with_gold(self, known: Mapping[int, int]) -> Proof:
+        """With the classes of some of the items that were drawn."""
+        odd = len(set(known) - set(self.drawn))
+        if odd:
+            raise InputError(
+                f"{odd:,} of these items were not drawn, and gold labels that were chosen prove nothing: give the "
+                "labels of the drawn items alone."
+            )
+        changed = [code for code, k in known.items() if self.known.get(code, k) != k]
+        if changed and any(look.draw == self.draw for look in self.looks):
+            raise InputError(
+                f"{len(changed):,} gold labels are not what they were when the labels were compared with them: draw "
+                "again."
+            )
+        return replace(self, known={**self.known, **known})
+
+    def why_not(self, rule: StopRule, votes_per_item: npt.NDArray[Any], shut: Mask, taught: Mask) -> str | None:
+        """Why labels cannot be compared with the gold labels yet; ``None`` where they can."""
+        if not self.drawn:
+            return "draw items at random, and label them"
+        if missing := len(self.drawn) - len(self.known):
+            return f"{missing:,} of the {len(self.drawn):,} items drawn have no gold label yet"
+        if self.items < len(taught):
+            return f"{len(taught) - self.items:,} items were added after the draw: draw again"
+        if taught[list(self.drawn)].any():
+            return "the model was told the class of items that were drawn: draw again"
+        if any(
+            look.draw == self.draw and (look.max_error, look.confidence) != (rule.max_error, rule.confidence)
+            for look in self.looks
+        ):
+            return "max_error or confidence was changed after a look at these gold labels: draw again"
+        empty = int(((votes_per_item == 0) & ~shut & ~taught).sum())
+        return f"{empty:,} items have no vote yet" if empty else None
+
+    def due(self, at: int, awaited: int, hopeful: bool) -> bool:
+        """Whether the labels after so many votes should be compared with the gold labels; ``hopeful``: the model
+        expects no more wrong labels than are allowed. Labels that were proven are looked at again when the answers that
+        were still out have come."""
+        last = self.looks[-1] if self.looks else None
+        if last is not None and last.draw == self.draw and last.proven:
+            return at != last.at and not awaited
+        if last is None or last.draw < self.draw:
+            return hopeful or at >= IN_ANY_CASE * self.items
+        return at >= (LOOK_AGAIN if hopeful else IN_ANY_CASE) * last.at
+
+    def looked(self, rule: StopRule, online: Online, taught: Mask, at: int) -> Proof:
+        """With one more look, at the labels after so many votes."""
+        from scipy.stats import hypergeom
+
+        if rule.max_error is None:
+            raise ParameterError("Set max_error first: how many labels may be wrong.")
+        consensus = online.consensus()
+        code, _ = online.class_names.encode(consensus.classes)
+        label = dict(
+            zip(online.store.items.codes.tolist(), np.asarray(code)[consensus.label_codes].tolist(), strict=True)
+        )
+        label = {item: k for item, k in label.items() if not taught[item]}
+        there = [item for item in self.drawn if item in label]
+        wrong = sum(label[item] != self.known[item] for item in there)
+        N, j = len(label), len(self.looks) + 1
+        allowed = int(np.floor(rule.max_error * N + 1e-9))
+        p = float(hypergeom.cdf(wrong, N, allowed + 1, len(there)))
+        proven = p <= (1.0 - rule.confidence) / (j * (j + 1.0))
+        look = Look(at, self.draw, rule.max_error, rule.confidence, N, len(there), wrong, proven)
+        return replace(self, looks=(*self.looks, look))
+
+    @property
+    def last_proven(self) -> Look | None:
+        """The last look, where it proved enough."""
+        return self.looks[-1] if self.looks and self.looks[-1].proven and self.looks[-1].draw == self.draw else None
+
+    def sentence(self, at: int) -> str | None:
+        """What the last look proved of the labels after so many votes; ``None`` where it did not."""
+        look = self.last_proven
+        if look is None or look.at != at:
+            return None
+        return (
+            f"at most {look.max_error:.2%} of the {look.labels:,} labels are wrong, with {look.confidence:.2%} "
+            f"confidence, proven by {look.gold:,} random gold labels ({look.wrong:,} of them differ)"
+        ).replace(".00%", "%")
 
 
 def worth_asking(state: State, stake: float) -> npt.NDArray[np.bool_]:

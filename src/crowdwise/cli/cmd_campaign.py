@@ -179,6 +179,8 @@ FromOption = Annotated[Path | None, option("--from", help="A table with an item 
 ReopenOption = Annotated[bool, typer.Option("--reopen", help="Open them again.")]
 AnnotatorArgument = Annotated[str, typer.Argument(help="The annotator.", show_default=False)]
 LIMIT = "A number, or none."
+MAX_ERROR = "Stop when random gold labels prove that at most so many labels are wrong: campaign prove."
+CONFIDENCE = "The confidence of that proof."
 
 
 def limit(name: str, text: str | None) -> dict[str, Any]:
@@ -208,6 +210,8 @@ def set_(
         float | None, option("--patience", help="Seconds after which an unanswered question is asked again.")
     ] = None,
     gap: Annotated[str | None, option("--gap", help=f"The largest gap in errors between groups. {LIMIT}")] = None,
+    max_error: Annotated[str | None, option("--max-error", help=f"{MAX_ERROR} {LIMIT}")] = None,
+    confidence: Annotated[float | None, option("--confidence", help=CONFIDENCE)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change settings of a running campaign. The change is written into its journal.
@@ -217,8 +221,8 @@ def set_(
     given: dict[str, Any] = {}
     for name, text in (("budget", budget), ("target", target), ("probability", probability), ("gap", gap)):
         given |= limit(name, text)
-    given |= limit("max_votes", max_votes)
-    plain = {"min_votes": min_votes, "price": price, "patience": patience}
+    given |= limit("max_votes", max_votes) | limit("max_error", max_error)
+    plain = {"min_votes": min_votes, "price": price, "patience": patience, "confidence": confidence}
     given |= {name: value for name, value in plain.items() if value is not None}
     if not given:
         raise ParameterError("Nothing to set: give --budget, --target, --probability or another option.")
@@ -338,6 +342,50 @@ def skip(
     )
 
 
+def prove(
+    folder: FolderArgument,
+    ask: Annotated[
+        int | None, option("--ask", min=1, help="Draw so many items, and write the sheet to fill in.")
+    ] = None,
+    gold: Annotated[Path | None, option("--gold", help="The sheet with labels of all items that were drawn.")] = None,
+    out: Annotated[Path | None, option("--out", "-o", help="Write the sheet here: .csv, .jsonl or .parquet.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove by gold labels of random items, which the model never sees, that at most so many labels are wrong.
+
+    With --max-error the campaign stops when that is proven. Labels are compared with the gold labels again and again
+    while votes come in; the proof allows for that.
+
+    Examples: `crowdwise campaign prove birds --ask 100 -o sheet.csv`, `crowdwise campaign prove birds --gold sheet.csv`
+    """
+    import polars as pl
+
+    from crowdwise.data.votes import read_truth
+
+    if (ask is None) == (gold is None):
+        raise ParameterError("Give --ask 100 to draw items at random, or --gold FILE with their labels.")
+    check_outputs(out)
+    with opened(folder) as made:
+        if ask is not None:
+            sheet = pl.DataFrame({"item": (items := made.draw_for_gold(ask)), "label": [""] * len(items)})
+            if out is not None:
+                write_table(sheet, out)
+            elif as_json:
+                emit(json.dumps({"items": items}))
+            else:
+                emit_table(sheet)
+            say(
+                f"{len(items):,} items, drawn at random. Fill in the labels, all of them, and give the sheet as --gold."
+            )
+            return
+        assert gold is not None
+        found = made.prove(read_truth(gold))
+    line = "The gold labels are kept. Say how many labels may be wrong: campaign set --max-error 0.05"
+    if found is not None:
+        line = found["proven"] or (found["missing"] and f"Not yet compared: {found['missing']}") or "Not proven yet"
+    report(found or {}, as_json, line[:1].upper() + line[1:])
+
+
 def history(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """List what was changed since the campaign was made."""
     with opened(folder) as made:
@@ -354,7 +402,8 @@ def history(folder: FolderArgument, as_json: JsonOption = False) -> None:
 
 CHANGES: dict[str, Callable[..., None]] = {
     "set": set_, "add-items": add_items, "close-items": close_items, "add-annotators": add_annotators,
-    "set-annotator": set_annotator, "release": release, "skip": skip, "history": history,
+    "set-annotator": set_annotator, "release": release, "skip": skip, "prove": prove,
+    "history": history,
 }  # fmt: skip
 """The commands by their names."""
 
@@ -391,6 +440,8 @@ StrategyOption = Annotated[str, typer.Option("--strategy", help="How the next qu
 GoldRateOption = Annotated[float, typer.Option("--gold-rate", help="The share of questions whose answer is known.")]
 PriceOption = Annotated[float, typer.Option("--price", help="What a vote costs, where no price is given.")]
 BudgetOption = Annotated[float | None, option("--budget", help="Stop when so much is spent.")]
+MaxErrorOption = Annotated[float | None, option("--max-error", help=MAX_ERROR)]
+ConfidenceOption = Annotated[float, typer.Option("--confidence", help=CONFIDENCE)]
 TargetOption = Annotated[float | None, option("--target", help="Stop when the labels are so accurate.")]
 ProbabilityOption = Annotated[
     float, typer.Option("--probability", help="An item is finished when its class is so probable.")
@@ -412,6 +463,7 @@ def init(
     method: StreamMethodOption = DEFAULT, set_: SetOption = None, strategy: StrategyOption = "value",
     gold_rate: GoldRateOption = 0.0, price: PriceOption = 1.0, budget: BudgetOption = None, target: TargetOption = None,
     probability: ProbabilityOption = 0.9, max_votes: MaxVotesOption = None, gap: GapOption = None,
+    max_error: MaxErrorOption = None, confidence: ConfidenceOption = 0.95,
     unknown: UnknownOption = "error", patience: PatienceOption = 3600.0, seed: FixedSeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
@@ -433,7 +485,10 @@ def init(
             "table, or name every class: --classes."
         )
     chosen = replace(find_strategy(strategy), gold_rate=gold_rate)
-    rule = StopRule(budget=budget, target=target, probability=probability, max_votes=max_votes)
+    rule = StopRule(
+        budget=budget, target=target, probability=probability, max_votes=max_votes, max_error=max_error,
+        confidence=confidence,
+    )  # fmt: skip
     if server.get() is not None:
         if gap is not None:
             raise ParameterError("gap: groups of items are not balanced by the server; use a campaign folder for that.")

@@ -390,6 +390,11 @@ def show_status(name: str, facts: dict[str, Any]) -> None:
             "target", f"{100 * facts['target']:.1f} %",
             "" if reachable is None else f"about {100 * reachable:.1f} % is expected with all votes of those available",
         )  # fmt: skip
+    if facts["max_error"] is not None:
+        proof = facts["proof"]
+        gold = f"{proof['known']:,} of {proof['drawn']:,} gold labels, compared {counted(proof['looks'], 'time')}"
+        so_far = "proven" if proof["proven"] else proof["missing"] or "not proven yet"
+        table.add_row("errors allowed", f"{100 * facts['max_error']:.3g} %", f"{gold}; {so_far}")
     screen = console(stderr=False)
     screen.print(strong(name, f", {facts['method']}"))
     screen.print(table)

@@ -52,6 +52,10 @@ class Changeable(Message):
 
     budget: Positive | None = None
     target: Share | None = None
+    max_error: Annotated[Share, Field(description="Stop when gold proves that at most so many are wrong.")] | None = (
+        None
+    )
+    confidence: Annotated[Share, Field(description="The confidence of that proof.")] | None = None
     probability: Share | None = None
     stake: Positive | None = None
     min_votes: Annotated[int, Field(ge=0, lt=2**31)] | None = None
@@ -120,6 +124,20 @@ class Item(Message):
     gold: Answer | None = None
     group: Name | StrictBool | None = None
     priority: Positive = 1.0
+
+
+class GoldDraw(Message):
+    """Draw so many items at random, to be labelled by experts."""
+
+    model_config = example(n=100)
+    n: Annotated[int, Field(ge=1, le=100_000)]
+
+
+class GoldOfDraw(Message):
+    """Gold labels of items that were drawn; the model never sees them."""
+
+    model_config = example(gold=[["photo1", "wren"], ["photo7", "robin"]])
+    gold: Annotated[list[tuple[Name, Answer]], Field(min_length=1, max_length=100_000)]
 
 
 class ItemsChanged(Message):

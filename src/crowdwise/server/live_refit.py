@@ -97,7 +97,8 @@ class RefitView:
             "items": len(self.items), "closed": int(self.closed.sum()), "annotators": len(self.annotators),
             "spent": self.row.spent, "budget": rule.budget, "asked": len(self.asked[0]),
             "finished": int((answered >= self.enough).sum()), "voted_on": int((answered > 0).sum()),
-            "target": None, "probability": None, "accuracy": None, "accuracy_low": None, "accuracy_high": None,
+            "target": None, "probability": None, "max_error": None, "proof": None,
+            "accuracy": None, "accuracy_low": None, "accuracy_high": None,
             "accuracy_known": False, "reachable": None, "state": self.standing.state, "stop": self.standing.why,
             "advice": self.standing.advice,
         }  # fmt: skip

@@ -13,6 +13,8 @@ from crowdwise.server.api_messages import (
     CampaignChanged,
     CampaignMade,
     CampaignMessage,
+    GoldDraw,
+    GoldOfDraw,
     Invitation,
     ItemsChanged,
     StateChanged,
@@ -27,7 +29,15 @@ from crowdwise.store.campaign_rows import (
     list_campaigns,
     set_state,
 )  # fmt: skip
-from crowdwise.store.roster_rows import add_annotators, change_annotator, change_items, list_annotators, list_items
+from crowdwise.store.roster_rows import (
+    add_annotators,
+    add_gold_of_draw,
+    change_annotator,
+    change_items,
+    draw_for_gold,
+    list_annotators,
+    list_items,
+)  # fmt: skip
 
 router = APIRouter(prefix="/api/v1", responses=responses(409))
 
@@ -121,6 +131,33 @@ async def items_change(service: ServiceOf, caller: Lead, campaign: str, given: I
         return found
 
     return {"changed": await service.write_now(change, campaign)}
+
+
+@router.post("/campaigns/{campaign}/proof/draw", status_code=201, tags=["items"])
+async def proof_draw(service: ServiceOf, caller: Lead, campaign: str, given: GoldDraw) -> dict[str, Any]:
+    """Draw items at random whose gold labels prove how many labels are wrong (``max_error``). A new draw takes the
+    place of the last."""
+
+    def draw(conn: Any) -> Any:
+        found = draw_for_gold(conn, find_campaign(conn, campaign), given.n)
+        caller.audit(conn, "draw for gold", campaign, n=given.n)
+        return found
+
+    return {"items": await service.write_now(draw, campaign)}
+
+
+@router.post("/campaigns/{campaign}/proof", tags=["items"])
+async def proof_gold(service: ServiceOf, caller: Lead, campaign: str, given: GoldOfDraw) -> dict[str, Any]:
+    """Hand in gold labels of items that were drawn. The model never sees them; when all are there, the labels are
+    compared with them, and again as votes come in."""
+
+    def add(conn: Any) -> Any:
+        add_gold_of_draw(conn, find_campaign(conn, campaign), dict(given.gold))
+        caller.audit(conn, "gold of a draw", campaign, n=len(given.gold))
+
+    await service.write_now(add, campaign)
+    view = await service.heavy_now(lambda: service.look(service.view(campaign)))
+    return {"proof": view.status["proof"], "state": view.status["state"]}
 
 
 @router.get("/campaigns/{campaign}/annotators", tags=["annotators"])

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +18,14 @@ from weakref import WeakValueDictionary
 
 import sqlalchemy as sa
 
+from crowdwise import registry
 from crowdwise.server.access_tokens import Session, Signer, Token, find_token, make_token, token_of_session
 from crowdwise.server.configuration import Configuration
 from crowdwise.server.follower import Follower
 from crowdwise.server.question_queue import InFlight, QuestionQueues, Shown, hand_out
 from crowdwise.server.webhook_sender import WebhookSender
 from crowdwise.store import steady_clock
-from crowdwise.store.campaign_rows import CampaignRow, find_campaign
+from crowdwise.store.campaign_rows import CampaignRow, add_event, find_campaign, set_proof
 from crowdwise.store.database import Database, insert_new, load_key, private_folder
 from crowdwise.store.group_commit import GroupCommit, Work
 from crowdwise.store.lease_rows import LeaseAsked
@@ -79,10 +81,29 @@ class Service:
         self.database.close()
 
     def _note(self, view: Any) -> None:
-        """Add a point to the curve of a campaign, and an event where it stands differently."""
+        """Add a point to the curve of a campaign, and an event where it stands differently; before that, look at the
+        gold labels of a proof, where that is due."""
+        view = self.look(view)
         made = point_of(view, self.read(lambda conn: skills_noted(conn, view.row.id)))
         standing = {"state": view.standing.state, "stop": view.standing.why, "advice": view.standing.advice}
         self.write(lambda conn: add_point(conn, made, standing), view.row.id)
+
+    def look(self, view: Any) -> Any:
+        """The view, or the one after a look at gold labels where that was due; of two workers one notes its look."""
+        row = view.row
+        if row.answer_type != registry.VOTES or not view.situation.look_due(row.rule):
+            return view
+        now = view.situation
+        proof = now.proof.looked(row.rule, view.online, now.state.gold, now.at)
+
+        def keep(conn: sa.Connection) -> None:
+            kept = find_campaign(conn, row.id)
+            if kept.settings.get("proof") == row.settings["proof"]:
+                set_proof(conn, kept, proof)
+                add_event(conn, row.id, "proof", asdict(proof.looks[-1]))
+
+        self.write(keep, row.id)
+        return self.view(row.id)
 
     def read(self, run: Run[T], campaign: str | None = None) -> T:
         """Read something of one moment; of a campaign, an error where there is none."""

@@ -13,6 +13,7 @@ import numpy as np
 from crowdwise.active.end_state import People, Situation, find_situation
 from crowdwise.active.fair_assignment import propose_fairly
 from crowdwise.active.state import Proposal, State
+from crowdwise.active.stopping import Proof
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
 from crowdwise.store.journal import Journal
@@ -43,9 +44,11 @@ class Asking:
             shut, gold = np.zeros(N, dtype=bool), np.zeros(N, dtype=bool)
             shut[list(self.roster.items_with("closed"))] = True
             gold[list(self.roster.items_with("gold"))] = True
+            proof = Proof.of(self.journal.facts().get("proof"))
         people_now = People(price, available.astype(bool), max_votes, given)
         money = self.spent(), self.open.price()
-        return find_situation(online, settings.rule, people_now, shut, gold, asked, skipped, money)
+        at = self.journal.count("votes")
+        return find_situation(online, settings.rule, people_now, shut, gold, asked, skipped, money, proof, at)
 
     def spent(self) -> float:
         return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM votes")[0][0])

@@ -16,16 +16,18 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
+import numpy as np
+
 from crowdwise import registry
-from crowdwise.active.end_state import Situation, Standing, find_standing, status_of
+from crowdwise.active.end_state import Situation, Standing, find_standing, proof_status, status_of
 from crowdwise.active.fair_assignment import Gap
-from crowdwise.active.stopping import Probability, StopRule
+from crowdwise.active.stopping import Probability, Proof, StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, CountFromZero, Positive, RandomState, checked, fixed_seed
@@ -271,9 +273,9 @@ class Campaign:
         Parameters
         ----------
         **settings
-            ``budget``, ``target``, ``probability``, ``stake``, ``min_votes`` and ``max_votes`` (of an item) of the
-            :class:`StopRule`; ``patience``, ``gap``, and the ``price`` of a vote where none is given (prices of
-            annotators: :meth:`set_annotator`). ``None`` takes a limit away.
+            ``budget``, ``target``, ``max_error``, ``confidence``, ``probability``, ``stake``, ``min_votes`` and
+            ``max_votes`` (of an item) of the :class:`StopRule`; ``patience``, ``gap``, and the ``price`` of a vote
+            where none is given (prices of annotators: :meth:`set_annotator`). ``None`` takes a limit away.
 
         Returns
         -------
@@ -340,9 +342,9 @@ class Campaign:
     def standing(self, annotator: Any = None) -> Standing:
         """How the campaign stands: its ``state``, ``why`` there is no question now (for anybody, or for one annotator)
         and ``advice``. It is quicker than :meth:`status`."""
-        with self.journal.reading():
+        with self._deciding():
             settings, online = self.settings, self.stream.follow()
-            now = self.asking.situation(online, settings)
+            now = self._looked(settings, online)
             found = find_standing(settings.rule, now, online)
             if found.ended or annotator is None:
                 return found
@@ -391,7 +393,48 @@ class Campaign:
         """The settings, and who can be asked about what; inside :meth:`Journal.writing`."""
         settings, online = self.settings, self.stream.follow()
         self.asking.open.expire(settings.patience)
-        return settings, self.asking.situation(online, settings)
+        return settings, self._looked(settings, online)
+
+    def _looked(self, settings: Settings, online: Online) -> Situation:
+        """Eligible pairs; where a look at the gold labels of a proof is due, it is noted (:meth:`_deciding`)."""
+        now = self.asking.situation(online, settings)
+        if self.journal.read_only or not now.look_due(settings.rule):
+            return now
+        proof = now.proof.looked(settings.rule, online, now.state.gold, now.at)
+        self.journal.note(proof=proof.facts())
+        self.journal.log("look at gold", {"look": len(proof.looks), **asdict(proof.looks[-1])})
+        return replace(now, proof=proof)
+
+    def _deciding(self) -> AbstractContextManager[None]:
+        """A transaction in which a look at gold labels can be noted, where the campaign may stop by one."""
+        looks = self.settings.rule.max_error is not None and not self.journal.read_only
+        return self.journal.writing() if looks else self.journal.reading()
+
+    @one_at_a_time
+    @checked
+    def draw_for_gold(self, n: Count = 100, random_state: RandomState = None) -> list[Any]:
+        """Draw n items at random, of all whose class is not known. Their gold labels (:meth:`prove`) are never shown to
+        the model and prove how many labels are wrong (``max_error``). Each call is a new draw, in place of the last.
+        """
+        with self.journal.writing():
+            now = self.asking.situation(self.stream.follow(), self.settings)
+            proof = now.proof.drawn_anew(n, now.state.gold, np.random.default_rng(random_state))
+            self.journal.note(proof=proof.facts())
+            self.journal.log("draw for gold", {"draw": proof.draw, "items": n})
+            return [self.roster.items.names[code] for code in proof.drawn]
+
+    @one_at_a_time
+    def prove(self, gold: Mapping[Any, Any]) -> dict[str, Any] | None:
+        """Hand in gold labels of items that were drawn (:meth:`draw_for_gold`); all of them are needed before labels
+        are compared with them. What is then known, as in :meth:`status`."""
+        known = class_codes(gold, self.classes)
+        with self.journal.writing():
+            codes = self.roster.find("items", list(known))
+            proof = Proof.of(self.journal.facts().get("proof")).with_gold(dict(zip(codes, known.values(), strict=True)))
+            self.journal.note(proof=proof.facts())
+            self.journal.log("gold of a draw", {"draw": proof.draw, "labels": len(known)})
+            settings = self.settings
+            return proof_status(settings.rule, self._looked(settings, self.stream.follow()))
 
     @one_at_a_time
     def consensus(self) -> Consensus:
@@ -405,9 +448,9 @@ class Campaign:
     def status(self) -> dict[str, Any]:
         """Counts, money, the accuracy as it is estimated without truth, and how the campaign stands: its ``state``
         (:mod:`crowdwise.active.end_state`), why it stops (``stop``), and what would let it go on (``advice``)."""
-        with self.journal.reading():
+        with self._deciding():
             settings, online = self.settings, self.stream.follow()
-            now = self.asking.situation(online, settings)
+            now = self._looked(settings, online)
             counts = {"votes": self.journal.count("votes"), "method": self.model.key}
             return counts | status_of(settings.rule, now, online)
 

@@ -12,9 +12,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise import registry
+from crowdwise.active.stopping import Proof
 from crowdwise.errors import ParameterError
 from crowdwise.store.campaign import Campaign
-from crowdwise.store.campaign_rows import CampaignRow, bump, campaigns_update, create_campaign, find_campaign
+from crowdwise.store.campaign_rows import (
+    CampaignRow,
+    bump,
+    campaigns_update,
+    create_campaign,
+    find_campaign,
+    set_proof,
+)  # fmt: skip
 from crowdwise.store.database import close_to_others
 from crowdwise.store.store_tables import annotators, answers, items, skips, votes
 
@@ -35,6 +43,8 @@ def import_folder(conn: sa.Connection, folder: Path, name: str | None = None) ->
         if settings.gap is not None:
             raise ParameterError("gap: groups of items are not balanced by the server; take it away: campaign set.")
         row = create_campaign(conn, given)
+        if "proof" in facts:
+            set_proof(conn, row, Proof.of(facts["proof"]))
         texts = [json.dumps(c) for c in found.classes]
         for table, columns, query in COPIED:
             rows = (
@@ -107,6 +117,8 @@ def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:
         close_to_others(folder)
         rows = conn.execute(query).all()
         with made.journal.writing():
+            if "proof" in settings:
+                made.journal.note(proof=settings["proof"])
             made.journal.add_votes(
                 [(v.vote_id.removeprefix(":"), v.item, v.annotator, code[v.answer], v.price, v.time) for v in rows],
                 [(things[v.item - 1].name, people[v.annotator - 1].name) for v in rows],

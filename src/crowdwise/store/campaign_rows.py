@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise import registry
-from crowdwise.active.stopping import StopRule
+from crowdwise.active.stopping import Proof, StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
 from crowdwise.core.constraints import constraint_of, is_number
 from crowdwise.core.model import EMModel
@@ -27,7 +27,8 @@ from crowdwise.store.store_tables import campaigns, events
 
 STATES = ("open", "paused", "closed")
 DEFAULT_METHOD = "one-coin"
-RULE = tuple(StopRule.parameters())
+RULE = StopRule().get_params()
+"""Settings of the rule, and their defaults."""
 OWN: dict[str, Any] = {
     "price": 1.0, "patience": 600.0, "gap": None, "gold_rate": 0.0, "feedback": False, "instructions": "",
     "unknown": "error", "seed": 0, "scale": None, "ties": False,
@@ -64,7 +65,7 @@ class CampaignRow:
 
     @cached_property
     def rule(self) -> StopRule:
-        return _rule(*(self.settings[name] for name in RULE))
+        return _rule(*(self.settings.get(name, default) for name, default in RULE.items()))
 
     @cached_property
     def strategy(self) -> Strategy:
@@ -82,7 +83,7 @@ class CampaignRow:
 
     def shown(self) -> dict[str, Any]:
         """What the API says about it, to those who may see all."""
-        said = {name: value for name, value in self.settings.items() if name not in ("strategy", "seed")}
+        said = {name: value for name, value in self.settings.items() if name not in ("strategy", "seed", "proof")}
         return {
             "id": self.id, "name": self.name, "answer_type": self.answer_type, "classes": self.classes,
             "state": self.state, "votes": self.n_answers, "spent": self.spent, "created": self.created,
@@ -160,7 +161,7 @@ def _settings(kind: str, classes: list[Any], given: dict[str, Any]) -> dict[str,
     for name in given:
         if name not in known:
             raise ParameterError(f"There is no setting {name!r}.{suggestion(name, known)}")
-    out = {**StopRule().get_params(), **OWN, **{name: given[name] for name in given if name in (*RULE, *OWN)}}
+    out = {**RULE, **OWN, **{name: given[name] for name in given if name in (*RULE, *OWN)}}
     _check(kind, out)
     strategy = find_strategy(given.get("strategy", DEFAULT))
     default = DEFAULT_METHOD if kind == registry.VOTES else registry.default_method(kind)
@@ -175,7 +176,7 @@ def _settings(kind: str, classes: list[Any], given: dict[str, Any]) -> dict[str,
 
 def _check(kind: str, out: dict[str, Any]) -> None:
     """Raise an error about settings that are out of range."""
-    for name, default in {**StopRule().get_params(), **OWN}.items():
+    for name, default in {**RULE, **OWN}.items():
         if default is not None and out[name] is None:
             raise ParameterError(f"{name}: expected a value such as {default!r}, and found none.")
     StopRule(**{name: out[name] for name in RULE})
@@ -187,10 +188,10 @@ def _check(kind: str, out: dict[str, Any]) -> None:
     if out["unknown"] not in ("error", "add"):
         raise ParameterError(f"unknown={out['unknown']!r}: expected 'error' or 'add'.")
     if kind != registry.VOTES:
-        for name in ("target", "stake"):
+        for name in ("target", "stake", "max_error"):
             if out[name] is not None:
                 raise ParameterError(
-                    f"{name}: the accuracy of {kind} is not estimated without truth. Give budget or max_votes."
+                    f"{name}: the accuracy of {kind} is neither estimated nor proven. Give budget or max_votes."
                 )
     if out["gap"] is not None:
         raise ParameterError("gap: groups of items are not balanced by the server; use a campaign folder for that.")
@@ -207,9 +208,10 @@ def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, A
     """Change settings: name -> (before, now) of those that differ."""
     if "name" in given and given["name"] is None:
         raise ParameterError("name: a campaign has one. Leave it out to keep it.")
-    changed = changed_settings({**row.settings, "name": row.name}, given, LATER)
+    before = {**RULE, **row.settings}
+    changed = changed_settings({**before, "name": row.name}, given, LATER)
     if changed:
-        settings = {**row.settings, **{name: value for name, value in given.items() if name != "name"}}
+        settings = {**before, **{name: value for name, value in given.items() if name != "name"}}
         if row.answer_type != registry.VOTES and settings["max_votes"] is None:
             raise ParameterError(f"max_votes: a campaign of {row.answer_type} needs a number, which finishes an item.")
         _check(row.answer_type, settings)
@@ -219,6 +221,13 @@ def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, A
         bump(conn, row.id)
         add_event(conn, row.id, "settings", {name: list(pair) for name, pair in changed.items()})
     return changed
+
+
+def set_proof(conn: sa.Connection, row: CampaignRow, proof: Proof) -> None:
+    """Keep gold labels that the model does not see, and the looks at them; followers see that something changed."""
+    settings = json.dumps({**row.settings, "proof": proof.facts()})
+    conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(settings=settings))
+    bump(conn, row.id)
 
 
 def set_state(conn: sa.Connection, row: CampaignRow, state: str) -> None:

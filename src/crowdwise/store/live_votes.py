@@ -22,6 +22,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from crowdwise.active.end_state import People, Situation, Standing, find_situation, find_standing, status_of
+from crowdwise.active.stopping import Proof
 from crowdwise.active.strategies import Strategy
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.numerics import Floats, Ints
@@ -268,8 +269,9 @@ class LiveVotes:
         known = np.zeros(len(names.items), dtype=bool)
         known[list(gold)] = True
         situation = find_situation(
-            online, row.rule, names.people(conn, row.id), names.closed, known, asked, skipped, (row.spent, cost)
-        )
+            online, row.rule, names.people(conn, row.id), names.closed, known, asked, skipped, (row.spent, cost),
+            Proof.of(row.settings.get("proof")), row.last_vote,
+        )  # fmt: skip
         return VotesView(row, online, situation, names.priority, dict(names.gold), now)
 
     def _take(

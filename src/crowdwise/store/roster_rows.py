@@ -9,15 +9,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from crowdwise import registry
+from crowdwise.active.stopping import Proof
 from crowdwise.core.constraints import is_count, is_number
 from crowdwise.errors import InputError, ParameterError, SizeError
-from crowdwise.store.campaign_rows import SIDES, CampaignRow, add_event, answer_text, bump, side_name, unknown_names
+from crowdwise.store.campaign_rows import (
+    SIDES,
+    CampaignRow,
+    add_event,
+    answer_text,
+    bump,
+    set_proof,
+    side_name,
+    unknown_names,
+)  # fmt: skip
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
 from crowdwise.store.database import AT_ONCE
-from crowdwise.store.intake import GOLD
+from crowdwise.store.intake import GOLD, class_codes
 from crowdwise.store.store_tables import annotators, answers, items, votes
 
 CHUNK = 10_000
@@ -300,3 +311,23 @@ def items_since(conn: sa.Connection, campaign: str, seq: int) -> list[Any]:
         .where(sa.exists().where(votes.c.campaign == campaign, votes.c.item == items.c.number, votes.c.seq > seq))
     )
     return [json.loads(name) for name in conn.execute(query).scalars()]
+
+
+def draw_for_gold(conn: sa.Connection, row: CampaignRow, n: int) -> list[Any]:
+    """Draw items at random whose gold labels the model will not see (:class:`~crowdwise.active.stopping.Proof`)."""
+    if row.answer_type != registry.VOTES:
+        raise ParameterError(f"Labels of {row.answer_type} are not proven by a server: use crowdwise certify.")
+    found = conn.execute(
+        sa.select(items.c.name, items.c.gold).where(items.c.campaign == row.id).order_by(items.c.number)
+    ).all()
+    taught = np.array([one.gold is not None for one in found], dtype=bool)
+    proof = Proof.of(row.settings.get("proof")).drawn_anew(n, taught, np.random.default_rng())
+    set_proof(conn, row, proof)
+    return [json.loads(found[code].name) for code in proof.drawn]
+
+
+def add_gold_of_draw(conn: sa.Connection, row: CampaignRow, gold: Mapping[Any, Any]) -> None:
+    """Keep gold labels of items that were drawn."""
+    codes = [number - 1 for number in find_numbers(conn, items, row.id, list(gold))]
+    known = dict(zip(codes, class_codes(gold, row.classes).values(), strict=True))
+    set_proof(conn, row, Proof.of(row.settings.get("proof")).with_gold(known))
