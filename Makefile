@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-label-studio pytest lint debian bench docs install clean
+.PHONY: help demo test test-label-studio pytest coverage lint debian bench docs install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,9 @@ test-label-studio: $(VENV)/installed-dev ## against a real Label Studio server, 
 
 pytest: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --doctest-modules tests src/crowdwise
+
+coverage: $(VENV)/installed-dev ## the lines that the quick tests run, as a table; no threshold
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow" tests --cov=crowdwise --cov-report=term:skip-covered
 
 lint: $(VENV)/installed-dev ## ruff and mypy
 	$(BIN)/ruff check .
