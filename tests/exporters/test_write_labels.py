@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import crowdwise as cw
 from command_line import run
 from conftest import need_module
+from crowdwise.data.masks import mask_of
 from crowdwise.errors import InputError, InputWarning, ParameterError
 from crowdwise.exporters.write_labels import ARRAYS, WRITERS
 
@@ -79,7 +82,7 @@ def test_what_cannot_be_written(tmp_path: Path, consensus: cw.Consensus) -> None
     with pytest.raises(ParameterError, match="Unknown tool 'labelstudio'"):
         cw.write_labels(consensus, tmp_path / "a.json", "labelstudio")
     ratings = cw.Ratings.from_records([(1, "a", 1.5), (2, "a", 2.5), (1, "b", 1.0)])
-    with pytest.raises(InputError, match="Labels of votes and label sets"):
+    with pytest.raises(InputError, match="What was found in ratings cannot be written"):
         cw.write_labels(cw.aggregate(ratings, "mean"), tmp_path / "a.json", "doccano")
     tags = cw.Tags.from_records([("s", 0, "a", "B-X"), ("s", 0, "b", "B-X"), ("s", 1, "a", "O"), ("s", 1, "b", "O")])
     with pytest.raises(InputError, match="not TagConsensus"):
@@ -146,3 +149,79 @@ def test_coco(tmp_path: Path, consensus: cw.Consensus) -> None:
     numbered = cw.aggregate(cw.Votes.from_records([(7, "ann", "x"), (9, "bob", "y")]), "majority")
     cw.write_labels(numbered, path, "coco")
     assert [image["id"] for image in json.loads(path.read_text())["images"]] == [7, 9]
+
+
+# -------------------------------------------------------------------- boxes, masks, spans, texts
+
+SHAPES = Path(__file__).parents[1] / "exports" / "labelstudio"
+
+
+@pytest.mark.parametrize("sample", ["boxes", "keypoints", "polygons", "brush", "textarea"])
+def test_what_was_found_goes_back_to_label_studio_and_is_read_again(sample: str, tmp_path: Path) -> None:
+    export = cw.read_export(SHAPES / f"{sample}.json")
+    answers = export.table()
+    simple = {"boxes": "box-majority", "masks": "mask-majority", "texts": "rover"}[answers.answer_type]
+    result = cw.aggregate(answers, simple)
+    (question,) = export.tables
+    file = tmp_path / "back.json"
+    cw.write_labels(result, file, "label-studio", items=export.item_table, question=question, field="image")
+    tasks = json.loads(file.read_text(encoding="utf-8"))
+    for n, task in enumerate(tasks, 1):  # as the tool writes them
+        task |= {"annotations": [], "project": 1, "id": n}
+    file.write_text(json.dumps(tasks), encoding="utf-8")
+    again = cw.read_export(file, predictions=True).table()
+    assert again.answer_type == answers.answer_type and again.annotators.tolist() == [f"model:crowdwise {simple}"]
+    assert set(again.items.tolist()) <= set(answers.items.tolist())
+    place = {name: n for n, name in enumerate(result.items.tolist())}
+    for n, name in enumerate(again.items.tolist()):
+        if answers.answer_type == "masks":
+            assert (again.of_item(n)[0] == result.mask(place[name])).all()
+        elif answers.answer_type == "texts":
+            assert again.texts[again.text[n]] == result.texts[place[name]]
+    if answers.answer_type == "boxes":
+        centre = [(edges[:, :2] + edges[:, 2:]) / 2 for edges in (again.edges, result.boxes[result.accepted])]
+        assert np.allclose(*(np.sort(one, axis=0) for one in centre), atol=0.01)
+
+
+def test_coco_has_boxes_and_masks_with_their_probability(tmp_path: Path) -> None:
+    crowd = cw.simulate.boxes(6, n_annotators=4, annotators_per_item=3, random_state=0)
+    result = cw.aggregate(crowd.answers)
+    cw.write_labels(result, tmp_path / "a.json", "coco")
+    whole = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert len(whole["annotations"]) == int(result.accepted.sum()) and len(whole["images"]) == 6
+    names = {kind["id"]: kind["name"] for kind in whole["categories"]}
+    table = result.to_frame("objects", kind="dict")
+    found = sorted((a["image_id"], names[a["category_id"]], a["bbox"][0], a["score"]) for a in whole["annotations"])
+    rows = zip(table["item"], table["label"], table["x1"], table["probability"], strict=True)
+    for one, two in zip(found, sorted(rows), strict=True):
+        assert one[:2] == two[:2] and np.allclose(one[2:], two[2:], atol=1e-3)
+    drawn = cw.simulate.masks(3, size=32, random_state=0)
+    consensus = cw.aggregate(drawn.answers, "mask-majority")
+    cw.write_labels(consensus, tmp_path / "m.json", "coco")
+    annotations = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))["annotations"]
+    for n, one in enumerate(annotations):
+        assert (mask_of(one["segmentation"], 32, 32, "it") == consensus.mask(n)).all()
+        assert one["area"] == consensus.mask(n).sum()
+
+
+def test_spans_for_doccano_prodigy_and_hugging_face(tmp_path: Path) -> None:
+    text = "Ada Byron met Charles Babbage."
+    rows = [("d", who, "PER", *place) for who in ("ann", "bob") for place in ((0, 9), (14, 29))]
+    result = cw.aggregate(cw.Spans.from_records(rows).within({"d": text}), "span-majority")
+    items = {"d": {"text": text}}
+
+    def written(tool: str) -> dict[str, Any]:
+        cw.write_labels(result, tmp_path / tool, tool, items=items)
+        return json.loads((tmp_path / tool).read_text(encoding="utf-8"))
+
+    assert written("doccano")["label"] == [[0, 9, "PER"], [14, 29, "PER"]]
+    assert written("prodigy")["spans"][1] == {"start": 14, "end": 29, "label": "PER"}
+    assert [one["span"] for one in written("huggingface")["regions"]] == [[0, 9], [14, 29]]
+    cw.write_labels(result, tmp_path / "ls.json", "label-studio", items=items)
+    task = json.loads((tmp_path / "ls.json").read_text(encoding="utf-8"))[0]
+    assert task["predictions"][0]["result"][1]["value"]["text"] == "Charles Babbage"
+    with pytest.raises(ParameterError, match="argilla has no form for"):
+        cw.write_labels(result, tmp_path / "a.json", "argilla", items=items)
+    boxes = cw.aggregate(cw.Boxes.from_records([("i", m, "cat", 0, 0, 5, 5) for m in "ab"]), "box-majority")
+    with pytest.raises(InputError, match="Add columns width and height"):
+        cw.write_labels(boxes, tmp_path / "b.json", "label-studio")

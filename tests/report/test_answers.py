@@ -255,3 +255,57 @@ def test_a_diagnosis_has_the_findings_of_the_report(name):
     assert np.isnan(found.expected)
     with pytest.raises(InputError, match="The detectors are for votes, and these are"):
         _ = found.inspection
+
+
+DRAWN = {
+    "boxes": ("box-majority", {"annotators_per_item": 3}), "masks": ("mask-majority", {"size": 32}),
+    "texts": ("rover", {}), "spans": ("span-majority", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_items_in_most_doubt_are_drawn(kind):
+    method, options = DRAWN[kind]
+    crowd = getattr(cw.simulate, kind)(12, n_annotators=5, random_state=0, **options)
+    answers, result = crowd.answers, cw.aggregate(crowd.answers, method)
+    report = cw.build_report(answers, result)
+    first = report["drawings"][0]
+    assert len(report["drawings"]) == 8
+    assert first["item"] == str(cw.active.next_items(result, 1)[0])
+    losses = [drawing["loss"] for drawing in report["drawings"]]
+    assert losses == sorted(losses, reverse=True) and 0 <= losses[-1] <= losses[0] <= 1
+    html = page(report)
+    shape = {"boxes": 'class="thin"', "masks": "data:image/png;base64", "texts": "aligned", "spans": 'class="bars"'}
+    assert html.count("<figure>") >= 8 and shape[kind] in html
+    n = result.items.tolist().index(int(first["item"]))
+    if kind == "boxes":
+        rows = slice(*answers.indptr[n : n + 2])
+        assert len(first["drawn"]) == int((answers.label[rows] >= 0).sum())
+        assert sum(one["yes"] for one in first["found"]) == int(result.accepted[result.box_item == n].sum())
+    elif kind == "texts":
+        assert [w["word"] for w in first["first"] if w["word"]] == result.texts[n].split()
+        for row in first["rows"]:
+            assert all(w["same"] == (w["word"] == f["word"]) for w, f in zip(row["words"], first["first"], strict=True))
+    elif kind == "spans":
+        assert [(p["label"], p["start"], p["end"]) for p in first["found"]] == result.spans()[n]
+
+
+def test_boxes_are_drawn_over_the_picture_and_spans_under_the_text():
+    boxes = cw.Boxes.from_records([("i", m, "cat", 10, 20, 60, 50) for m in "ab"])
+    drawing = cw.build_report(boxes, images={"i": np.zeros((100, 200), dtype=np.uint8)})["drawings"][0]
+    assert drawing["image"]["src"].startswith("data:image/png") and drawing["image"]["size"] == [420.0, 210.0]
+    assert drawing["drawn"][0]["at"] == [21.0, 42.0, 105.0, 63.0]
+    text = "Ada met Bob."
+    spans = cw.Spans.from_records([("d", m, "PER", 0, 3) for m in "ab"])
+    parts = cw.build_report(spans, cw.aggregate(spans, "span-majority"), texts={"d": text})["drawings"][0]["parts"]
+    assert parts == [{"text": "Ada", "labels": ["PER"]}, {"text": " met Bob.", "labels": []}]
+
+
+def test_certificates_of_other_answers_hold():
+    crowd = cw.simulate.masks(120, size=32, random_state=3)
+    result = cw.aggregate(crowd.answers, "mask-majority")
+    true = {name: crowd.answers.true_mask(n) for n, name in enumerate(crowd.answers.items.tolist())}
+    loss = np.array([1 - 2 * (a & b).sum() / (a.sum() + b.sum()) for a, b in result.against(true)])
+    found = cw.certify(result, {name: true[name] for name in cw.draw_for_gold(result, 60).tolist()}, max_error=0.2)
+    assert found.share > 0.5 and loss[found.released & ~found.gold].sum() / found.released.sum() <= 0.2
+    assert found.wrong == pytest.approx(loss[found.gold].sum())

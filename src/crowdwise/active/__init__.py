@@ -18,6 +18,7 @@ from __future__ import annotations
 from crowdwise.core.lazy import lazily
 
 _WHERE = {
+    "acquisition": ("next_items",),
     "budget_plan": ("LearningInputs", "Plan", "PlanRow", "make_plan"),
     "fair_assignment": ("FairProposal", "expected_errors", "propose_fairly"),
     "replays": ("Curve", "bands", "replay", "replay_strategies", "summary"),

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from crowdwise import registry
 from crowdwise.core.numerics import Floats, Ints, entropy
 
 CHUNK = 4_000_000
@@ -39,6 +40,23 @@ def item_scores(q: Floats, rule: ItemRule, rng: np.random.Generator) -> Floats:
         top = np.partition(q, -2, axis=1)
         return np.asarray(1.0 + top[:, -2] - top[:, -1])
     return entropy(q)
+
+
+def next_items(result: Any, n: int = 10) -> Any:
+    """The n items that are expected to be the most wrong, the most doubtful first: ask for more answers on these.
+
+    ``result`` is a consensus of votes, texts, boxes, masks, spans or of another type with a probability for each item.
+    An item counts by its expected loss: the probability of a wrong label, the expected share of wrong words, 1 - the
+    expected F1 or Dice.
+
+    >>> import crowdwise as cw
+    >>> crowd = cw.simulate.masks(12, random_state=0)
+    >>> consensus = cw.aggregate(crowd.answers)
+    >>> next_items(consensus, 2).tolist() == consensus.items[consensus.expected_dice.argsort()[:2]].tolist()
+    True
+    """
+    doubts = registry.ANSWER_TYPES[result.answer_type].rules.doubts(result)
+    return result.items[np.argsort(-doubts, kind="stable")[:n]]
 
 
 def accuracy(dirichlet: Floats, prior: Floats) -> tuple[Floats, Floats]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Ints
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Estimate, Options
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
@@ -21,6 +21,8 @@ NAMED = 10
 DOUBT = 0.95
 """Below this probability an answer counts as in doubt."""
 USEFUL = 0.2
+LARGE = 420
+"""The longest side of a picture that is drawn on, in pixels."""
 GUESSING = FindingWords("No better than guessing", "Drop their answers, or give them examples.", Verdict.DROP)
 
 
@@ -79,12 +81,50 @@ class AnswerRules:
         doubt = int((np.asarray(probability) < DOUBT).sum())
         return f"{counted(doubt, noun) if noun else f'{doubt:,}'} in doubt" if doubt else "none in doubt"
 
+    def doubts(self, result: Any) -> Floats:
+        """N: the expected loss of each item, from 0 to 1; of a class the probability that it is wrong."""
+        probability = result.to_frame("items", kind="dict").get("probability")
+        if probability is None or len(probability) != len(result.items):
+            raise InputError(f"There is no expected loss of items for {result.answer_type}.")
+        return 1.0 - np.asarray(probability, dtype=np.float64)
+
+    def losses(self, result: Any, truth: Any) -> Floats:
+        """N: how wrong each item is, from 0 to 1; NaN where the truth is unknown."""
+        raise InputError(f"There is no loss of items for {result.answer_type}: hand over score and loss.")
+
+    def drawing(self, answers: Any, result: Any, n: int, about: Any) -> dict[str, Any] | None:
+        """What a report draws of item n: what annotators said and what was found. ``about``: its text or picture."""
+        return None
+
+    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+        """Items (of masks: images) with what was found on them, for annotation tools: ``label``, ``score`` and a
+        ``box``, ``point``, ``event``, ``mask``, ``span`` or ``text``."""
+        raise InputError(f"What was found in {result.answer_type} cannot be written for annotation tools.")
+
     def picture(self, result: Any, tables: list[dict[str, Any]]) -> dict[str, Any]:
         """The first picture of a report: how sure the answers are. ``tables`` are those that the page shows."""
         from crowdwise.report.section_summary import sureness
 
         probability = result.to_frame("items", kind="dict").get("probability")
         return {"kind": "none"} if probability is None else sureness(np.asarray(probability), self.answer, self.noun)
+
+
+def shown_image(image: Any) -> dict[str, Any] | None:
+    """The address of a picture and its width and height; ``None`` where it cannot be shown."""
+    from crowdwise.report.votes import image_size, thumbnail
+
+    size = image_size(image)
+    source = None if size is None else thumbnail(image, LARGE)
+    return None if source is None else {"src": source, "size": size}
+
+
+def f1_loss(item: Ints, probability: Floats, accepted: npt.NDArray[np.bool_], N: int) -> Floats:
+    """N: 1 - the expected F1 of the accepted candidates: 2 sum of p over them / (their number + sum of p over all);
+    where none is accepted the probability that there is something."""
+    right, every = (np.bincount(item, probability * some, N) for some in (accepted, 1.0))
+    count = np.bincount(item, accepted, N)
+    none = np.exp(np.bincount(item, np.log1p(-np.minimum(probability, 1.0 - 1e-12)), N))
+    return np.asarray(1.0 - np.where(count > 0, 2.0 * right / np.maximum(count + every, 1e-9), none))
 
 
 def line(kind: str, what: str, noun: str, names: npt.NDArray[Any], figures: list[str]) -> Iterator[Finding]:

@@ -10,13 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
-from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
-from crowdwise.data.boxes import Boxes, iou, matched
+from crowdwise.answer_types.base import AnswerRules, Figures, Frame, f1_loss, line, shown_image, where
+from crowdwise.core.numerics import Floats
+from crowdwise.data.boxes import Boxes, encode_boxes, iou, matched
 from crowdwise.metrics.bootstrap import Bootstrap, Options
 from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted, percent
 
+WIDE = 420.0
+"""The width of a drawing."""
 SURE = 0.9
 """A candidate between 1 - this and this probability is in doubt."""
 TOO_MANY = 2.0
@@ -85,6 +88,78 @@ class BoxRules(AnswerRules):
             order = np.argsort(-count, kind="stable")
             said = [counted(int(count[n]), "object") for n in order]
             yield from line("items", "Objects in doubt", self.noun, items[order], said)
+
+    def doubts(self, result: Any) -> Floats:
+        return f1_loss(result.box_item, result.probability, result.accepted, len(result.items))
+
+    def losses(self, result: Any, truth: Any) -> Floats:
+        """1 - F1 at an IoU of 0.5."""
+        true = encode_boxes(truth, result.items, result.boxes.shape[1], result.point_size)
+        out = np.full(len(true), np.nan)
+        right, drawn, there = result.matches(true, (0.5,))[0][:, :3].T
+        size = drawn + there
+        out[[objects is not None for objects in true]] = 1.0 - np.divide(
+            2 * right, size, np.ones_like(size), where=size > 0
+        )
+        return out
+
+    def drawing(self, answers: Boxes, result: Any, n: int, about: Any) -> dict[str, Any]:
+        """Boxes of annotators, and the objects; of events a row for each annotator; volumes from above."""
+        rows = np.arange(answers.indptr[n], answers.indptr[n + 1])
+        rows = rows[answers.label[rows] >= 0]
+        mine = np.flatnonzero((result.box_item == n) & ((result.probability > 1.0 - SURE) | result.accepted))
+        D = result.boxes.shape[1] // 2
+        order, level = np.unique(answers.annotator[rows], return_inverse=True)
+
+        def flat(edges: Floats, at: Any) -> Floats:
+            """x, y, width and height."""
+            if D > 1:
+                return np.column_stack(
+                    [edges[:, 0], edges[:, 1], edges[:, D] - edges[:, 0], edges[:, D + 1] - edges[:, 1]]
+                )
+            return np.column_stack([edges[:, 0], at, edges[:, 1] - edges[:, 0], np.full(len(edges), 0.8)])
+
+        drawn, found = flat(answers.edges[rows], level + 1.0), flat(result.boxes[mine], np.zeros(len(mine)))
+        every = np.vstack([drawn, found])
+        low, high = (
+            (every[:, :2].min(axis=0), (every[:, :2] + every[:, 2:]).max(axis=0))
+            if len(every)
+            else (np.zeros(2), np.ones(2))
+        )
+        picture = shown_image(about) if about is not None and D == 2 else None
+        if picture is not None:
+            low, high = np.zeros(2), np.maximum(picture["size"], high)
+        else:
+            low, high = low - 0.03 * (high - low), high + 0.03 * (high - low)
+        scale = WIDE / max(float(high[0] - low[0]), 1e-9) * np.array([1.0, 1.0])
+        if D == 1:
+            scale[1] = 18.0
+        boxes = (every - np.append(low, [0.0, 0.0])) * np.tile(scale, 2)
+        named, yes = result.classes[result.box_label[mine]].tolist(), result.accepted
+        return {
+            "kind": "boxes", "width": WIDE, "height": float((high - low)[1] * scale[1]),
+            "round": bool(result.point_size),
+            "image": picture and picture | {"size": (np.array(picture["size"]) * scale).tolist()},
+            "drawn": [
+                {"at": box, "who": str(answers.annotators[m])}
+                for box, m in zip(boxes[: len(drawn)].round(1).tolist(), answers.annotator[rows].tolist(), strict=True)
+            ],
+            "found": [
+                {"at": box, "label": str(name), "probability": float(result.probability[c]), "yes": bool(yes[c])}
+                for box, name, c in zip(boxes[len(drawn) :].round(1).tolist(), named, mine.tolist(), strict=True)
+            ],
+            "words": f"{len(rows)} by {counted(len(order), 'annotator')}, {int(yes[mine].sum())} found",
+        }  # fmt: skip
+
+    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+        names, places, _ = result._places()
+        form = {1: "event", 2: "point" if result.point_size else "box"}.get(result.boxes.shape[1] // 2, "volume")
+        for n, name in enumerate(result.items.tolist()):
+            yield name, [
+                {"label": str(result.classes[result.box_label[c]]), "score": float(result.probability[c]),
+                 form: [round(float(x), 3) for x in places[c]]}
+                for c in np.flatnonzero((result.box_item == n) & result.accepted).tolist()
+            ]  # fmt: skip
 
     def headline(self, result: Any) -> str:
         objects = counted(int(result.accepted.sum()), self.answer)

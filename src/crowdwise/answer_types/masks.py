@@ -12,12 +12,17 @@ import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
-from crowdwise.data.masks import Masks
+from crowdwise.answers.masks_consensus import dice
+from crowdwise.core.numerics import Floats
+from crowdwise.data.masks import Masks, encode_masks
 from crowdwise.metrics.bootstrap import Bootstrap, Options
 from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted
 
+MOST = 300
+"""The longest side of a drawing, in pixels of the image."""
+TEAL, ORANGE = (11, 130, 120), (235, 140, 20)
 DOUBTFUL = 0.9
 VISIBLE = 0.5
 """The least offset that is worth a word, in pixels."""
@@ -81,6 +86,57 @@ class MaskRules(AnswerRules):
         doubt = where(items["expected_dice"] < DOUBTFUL, -items["expected_dice"])
         figures = [f"expected Dice {items['expected_dice'][n]:.2f}" for n in doubt]
         yield from line("items", "Edges in doubt", self.noun, items["item"][doubt], figures)
+
+    def doubts(self, result: Any) -> Floats:
+        return 1.0 - np.asarray(result.expected_dice)
+
+    def losses(self, result: Any, truth: Any) -> Floats:
+        """1 - Dice."""
+        true = encode_masks(truth, result.items, result.height, result.width)
+        out = np.full(len(true), np.nan)
+        out[[mask is not None for mask in true.tolist()]] = [1.0 - dice(*pair) for pair in result.against(true)]
+        return out
+
+    def drawing(self, answers: Masks, result: Any, n: int, about: Any) -> dict[str, Any]:
+        """The mask in teal over the picture, what is in doubt in orange, the edges of the annotators in grey."""
+        from crowdwise.report.votes import picture_of, thumbnail
+
+        masks, inside, sure = answers.of_item(n), result.mask(n), result.probability(n) / 255.0
+        every = np.any([*masks, inside], axis=0)
+        box: Any = np.s_[:, :]
+        if every.any():
+            ends = [np.flatnonzero(every.any(axis=axis))[[0, -1]] for axis in (1, 0)]
+            room = 2 + int(0.1 * max(hi - lo for lo, hi in ends))
+            box = tuple(slice(max(int(lo) - room, 0), int(hi) + room + 1) for lo, hi in ends)
+        step = max(1, -(-max(inside[box].shape) // MOST))
+        box = tuple(slice(part.start, part.stop, step) for part in box)
+        base = picture_of(about, inside.shape)
+        image = np.full((*inside[box].shape, 3), 255.0) if base is None else base[box].astype(np.float64)
+        doubt = np.clip(1.0 - np.abs(sure[box] - 0.5) / 0.45, 0.0, 1.0)[:, :, None]
+        image += 0.45 * inside[box][:, :, None] * (np.array(TEAL) - image)
+        image += 0.8 * doubt * (np.array(ORANGE) - image)
+        for mask in masks:
+            part = np.pad(mask[box], 1)
+            core = part[:-2, 1:-1] & part[2:, 1:-1] & part[1:-1, :-2] & part[1:-1, 2:]
+            image[part[1:-1, 1:-1] & ~core] *= 0.55
+        grown = np.repeat(
+            np.repeat(image.round().astype(np.uint8), zoom := max(1, MOST // max(image.shape[:2]) // 2), 0), zoom, 1
+        )
+        return {
+            "kind": "mask", "src": thumbnail(grown, 2 * MOST), "width": grown.shape[1], "height": grown.shape[0],
+            "words": f"{counted(len(masks), 'mask')}, expected Dice {result.expected_dice[n]:.2f}",
+        }  # fmt: skip
+
+    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+        """``image [class]`` is a class on an image; other items are images with one object."""
+        out: dict[Any, list[dict[str, Any]]] = {}
+        for n, name in enumerate(result.items.tolist()):
+            image, bracket, kind = str(name).rpartition(" [")
+            classed = bool(bracket) and kind.endswith("]")
+            found = {"label": kind[:-1] if classed else "object", "score": float(result.expected_dice[n])}
+            there = result.mask(n)
+            out.setdefault(image if classed else name, []).extend([found | {"mask": there}] if there.any() else [])
+        yield from out.items()
 
     def unsure(self, result: Any, noun: str = "") -> str:
         doubt = int((result.expected_dice < DOUBTFUL).sum())

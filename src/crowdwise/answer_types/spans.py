@@ -13,19 +13,24 @@ finding       condition
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
-from crowdwise.answer_types.base import DOUBT, AnswerRules, Figures, Frame, line, where
-from crowdwise.data.spans import Spans
+from crowdwise.answer_types.base import DOUBT, AnswerRules, Figures, Frame, f1_loss, line, where
+from crowdwise.core.numerics import Floats
+from crowdwise.core.span_overlap import matches
+from crowdwise.data.spans import Spans, encode_spans
 from crowdwise.metrics.bootstrap import Bootstrap, Options
 from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.span_agreement import disorders, pair_sums
 from crowdwise.trust.wording import IN_DOUBT, counted, percent
 
+SHOWN = 2000
+"""Characters of a text that are drawn."""
 FEW = 0.1
 """False spans per item that are no finding."""
 
@@ -88,6 +93,68 @@ class SpanRules(AnswerRules):
         doubt = where(span & (items["probability"] < DOUBT), -items["probability"])
         figures = [f"{items['start'][c]} to {items['end'][c]}, {percent(items['probability'][c])}" for c in doubt]
         yield from line("items", "Spans in doubt", self.noun, items["item"][doubt], figures)
+
+    def doubts(self, result: Any) -> Floats:
+        return f1_loss(result.item, result.probability, result.probability > 0.5, len(result.items))
+
+    def losses(self, result: Any, truth: Any) -> Floats:
+        """1 - F1 by overlap."""
+        out = np.full(len(result.items), np.nan)
+        for n, (mine, true) in enumerate(zip(result.spans(), encode_spans(truth, result.items).tolist(), strict=True)):
+            if true is not None:
+                size = len(mine) + len(true)
+                out[n] = 1.0 - 2.0 * matches(mine, true) / size if size else 0.0
+        return out
+
+    def drawing(self, answers: Spans, result: Any, n: int, about: Any) -> dict[str, Any]:
+        """The text with the spans that were found underlined, and a row of marks for each annotator."""
+        rows = np.arange(answers.indptr[n], answers.indptr[n + 1])
+        rows = rows[answers.label[rows] >= 0]
+        mine = np.flatnonzero(result.item == n)
+        length = -1 if answers.length is None else int(answers.length[n])
+        text = about if isinstance(about, str) and length in (-1, len(about)) else None
+        size = length if text is None else len(text)
+        size = max([size, *answers.end[rows].tolist(), *result.end[mine].tolist(), 1])
+
+        def bar(start: int, end: int) -> list[float]:
+            return [round(100.0 * start / size, 2), round(100.0 * (end - start) / size, 2)]
+
+        found: list[dict[str, Any]] = [
+            {
+                "at": bar(result.start[c], result.end[c]), "label": str(result.labels[result.label[c]]),
+                "start": int(result.start[c]), "end": int(result.end[c]), "probability": float(result.probability[c]),
+            }
+            for c in mine.tolist()
+            if result.probability[c] > 0.5
+        ]  # fmt: skip
+        parts: list[dict[str, Any]] = []
+        if text is not None:
+            cuts = sorted({0, min(size, SHOWN), *(min(p[end], SHOWN) for p in found for end in ("start", "end"))})
+            parts = [
+                {"text": text[a:b], "labels": [p["label"] for p in found if p["start"] <= a and p["end"] >= b]}
+                for a, b in pairwise(cuts)
+            ]
+        who = np.unique(answers.annotator[answers.indptr[n] : answers.indptr[n + 1]]).tolist()
+        marks = [
+            {
+                "who": str(answers.annotators[m]),
+                "bars": [
+                    {"at": bar(answers.start[r], answers.end[r]), "label": str(answers.labels[answers.label[r]])}
+                    for r in rows[answers.annotator[rows] == m].tolist()
+                ],
+            }
+            for m in who
+        ]
+        words = f"{counted(len(who), 'annotator')}, {counted(len(found), 'span')} found"
+        return {"kind": "spans", "parts": parts, "cut": size > SHOWN, "found": found, "rows": marks, "words": words}
+
+    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+        for n, name in enumerate(result.items.tolist()):
+            yield name, [
+                {"label": str(result.labels[result.label[c]]), "score": float(result.probability[c]),
+                 "span": [int(result.start[c]), int(result.end[c])]}
+                for c in np.flatnonzero((result.item == n) & (result.probability > 0.5)).tolist()
+            ]  # fmt: skip
 
     def headline(self, result: Any) -> str:
         return f"{counted(len(result.chosen), 'span')} in {counted(len(result.items), 'item')}, {self.unsure(result)}."

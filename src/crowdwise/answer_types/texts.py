@@ -10,8 +10,11 @@ import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
-from crowdwise.core.text_distance import edit_distances
+from crowdwise.answers.texts_consensus import align
+from crowdwise.core.numerics import Floats
+from crowdwise.core.text_distance import edit_distance, edit_distances
 from crowdwise.data.texts import Texts, Tokens
+from crowdwise.data.truth import encode_texts
 from crowdwise.metrics.bootstrap import Bootstrap, Options
 from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding
@@ -59,6 +62,47 @@ class TextRules(AnswerRules):
             doubt = where(items["word_accuracy"] < DOUBTFUL, -items["word_accuracy"])
             figures = [f"{percent(items['word_accuracy'][n])} of the words" for n in doubt]
             yield from line("items", "Words in doubt", self.noun, items["item"][doubt], figures)
+
+    def doubts(self, result: Any) -> Floats:
+        return 1.0 - np.asarray(result.likeness if result.word_accuracy is None else result.word_accuracy)
+
+    def losses(self, result: Any, truth: Any) -> Floats:
+        """Edits over words of the truth, at most 1."""
+        true, cut = encode_texts(truth, result.items), Tokens(**result.tokens)
+        pairs = zip(cut.words(result.texts.tolist()), cut.words(true.tolist()), strict=True)
+        rates = [min(1.0, edit_distance(a, b) / max(len(b), 1)) for a, b in pairs]
+        return np.where(true == "", np.nan, rates)
+
+    def drawing(self, answers: Texts, result: Any, n: int, about: Any) -> dict[str, Any]:
+        """The words of all texts, aligned; those that differ from what was found are marked."""
+        cut = Tokens(**result.tokens)
+        lo, hi = int(answers.indptr[n]), int(answers.indptr[n + 1])
+        found = [str(result.texts[n])]
+        written = [cut.of([text])[0] for text in found + answers.texts[answers.text[lo:hi]].tolist()]
+        place = {word: k for k, word in enumerate(sorted({word for one in written for word in one.words}))}
+        slots = align([tuple(place[word] for word in one.words) for one in written], range(len(written)), len(written))
+        names = list(place)
+        mine = result.word_probability[result.word_item == n]
+        sure = iter(mine.tolist()) if len(mine) == len(written[0].words) else iter([])
+        first = [
+            {"word": names[slot[0]] if slot[0] >= 0 else "", "probability": next(sure, None) if slot[0] >= 0 else None}
+            for slot in slots
+        ]
+        rows = [
+            {
+                "who": str(answers.annotators[answers.annotator[lo + t]]),
+                "words": [
+                    {"word": names[slot[t + 1]] if slot[t + 1] >= 0 else "", "same": slot[t + 1] == slot[0]}
+                    for slot in slots
+                ],
+            }
+            for t in range(hi - lo)
+        ]
+        return {"kind": "texts", "text": found[0], "first": first, "rows": rows, "words": counted(hi - lo, "text")}
+
+    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+        for name, text, doubt in zip(result.items.tolist(), result.texts.tolist(), self.doubts(result), strict=True):
+            yield name, [{"label": "", "score": float(1.0 - doubt), "text": str(text)}]
 
     def unsure(self, result: Any, noun: str = "") -> str:
         if result.word_accuracy is None:

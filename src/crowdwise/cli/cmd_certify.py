@@ -68,16 +68,22 @@ def certify(
     check_outputs(out)
     check_apart([path, gold, more], [out])
     fitted = opt.fitted(opt.opened(path, reading, method), opt.assignments(set_, seed))
-    if fitted.answer_type != registry.VOTES:
-        raise ParameterError(f"certify: expected votes, and {path} has {fitted.answer_type}.")
-    consensus = fitted.result
-    first = None if gold is None else opt.drawn_gold(fitted.table, gold)
+    consensus, of_votes = fitted.result, fitted.answer_type == registry.VOTES
+    if not of_votes and (more is not None or by_class or sets is not None or (ask is not None and gold is not None)):
+        raise ParameterError(
+            f"certify: --more, --by-class, --sets and --ask with --gold are for votes, and {path} has "
+            f"{fitted.answer_type}."
+        )
+    first: Any = None
+    if gold is not None:
+        first = opt.drawn_gold(fitted.table, gold) if of_votes else type(fitted.table).read_truth(gold)
     if ask is not None:
         drawn = {} if seed is None else {"random_state": seed}
         items = certificates.draw_for_gold(
             consensus, ask, first=first, max_error=max_error, confidence=confidence, **drawn
         )
-        _write(make_frame({"item": items, "label": [""] * len(items)}, "polars"), out, as_json)
+        label = {"label": [""] * len(items)} if of_votes else {}
+        _write(make_frame({"item": items, **label}, "polars"), out, as_json)
         hand_in = (
             "--gold" if first is None else f"--more, beside --gold {gold} and the same --max-error and --confidence"
         )

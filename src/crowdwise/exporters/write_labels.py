@@ -8,6 +8,10 @@
 ``coco``          JSON: images, categories, and an annotation with ``score`` for each label of an image (no boxes)
 ``huggingface``   JSONL for ``datasets.load_dataset("json", ...)``: label, its probability, and ``soft_labels``
 ================  ================================================================================================
+
+Boxes, points, masks, spans and texts are regions of an item, each with its probability as a score, to train on weighted
+examples: COCO has ``bbox`` and ``segmentation`` (run lengths), Label Studio rectangles, key points, brushes, labels and
+text areas, doccano and Prodigy spans, Hugging Face a list of ``regions``.
 """
 
 from __future__ import annotations
@@ -18,9 +22,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from crowdwise import registry
 from crowdwise.data import columns, frames
 from crowdwise.data.boundary import guarded
 from crowdwise.data.folders import write_text
+from crowdwise.data.masks import run_lengths, to_brush
 from crowdwise.errors import ExtraError, InputError, Option, ParameterError, Remedy, listing, suggestion, warn
 
 
@@ -60,7 +66,8 @@ def write_labels(
     Parameters
     ----------
     result
-        A :class:`~crowdwise.Consensus` or a :class:`~crowdwise.LabelSetConsensus`.
+        A :class:`~crowdwise.Consensus` or a :class:`~crowdwise.LabelSetConsensus`; or the result of a fit to boxes,
+        masks, spans or texts.
     path
         The file to write.
     tool
@@ -92,6 +99,11 @@ def write_labels(
             f"The items have no {field!r}, and their names stand for it: there are {listing(fields, 12)}.",
             remedy=Remedy("Name the column with {}.", Option("field")),
         )
+    if not _has_labels(result):
+        rules = registry.ANSWER_TYPES[result.answer_type].rules
+        regions = dict(rules.regions(result))
+        _check_names(list(regions), about)
+        return _write_regions(regions, path, tool, about, target)
     found = labelled(result, about)
     if tool == "coco":
         whole = _coco(list(found), target)
@@ -104,13 +116,143 @@ def write_labels(
     return len(rows)
 
 
+def _has_labels(result: Any) -> bool:
+    return hasattr(result, "member") or getattr(result, "UNIT", "") == "items"
+
+
+def _write_regions(
+    regions: Mapping[Any, list[dict[str, Any]]],
+    path: Any,
+    tool: str,
+    about: Mapping[str, Mapping[str, Any]],
+    to: Target,
+) -> int:
+    """Write what was found on items, in the form of a tool that has it."""
+    rows = [(name, found, about.get(str(name), {})) for name, found in regions.items()]
+    if tool == "coco":
+        write_text(json.dumps(_coco_regions(rows, to), ensure_ascii=False) + "\n", path)
+        return len(rows)
+    forms = {form for found in regions.values() for one in found for form in one if form not in ("label", "score")}
+    if forms - set(REGIONS.get(tool, ())):
+        able = [name for name, known in REGIONS.items() if forms <= set(known)]
+        raise ParameterError(
+            f"{tool} has no form for {listing(sorted(forms))}: {', '.join(able) or 'no tool'} has one."
+        )
+    made = [REGION_WRITERS[tool](*row, to) for row in rows]
+    text = json.dumps(made, ensure_ascii=False, indent=1) if tool in ARRAYS else _lines(made)
+    write_text(text + "\n", path)
+    return len(made)
+
+
+def _rle(mask: Any) -> dict[str, Any]:
+    return {"size": list(mask.shape), "counts": run_lengths(mask)}
+
+
+def _subject(name: Any, about: Mapping[str, Any], field: str) -> str:
+    return str(name if about.get(field) is None else about[field])
+
+
+def _coco_regions(rows: list[tuple[Any, list[dict[str, Any]], Mapping[str, Any]]], to: Target) -> dict[str, Any]:
+    """Boxes and masks as COCO has them. Whole numbers stay the ids of images, other names are counted."""
+    own = all(isinstance(name, int) for name, _, _ in rows)
+    kinds = sorted({one["label"] for _, found, _ in rows for one in found})
+    images: list[dict[str, Any]] = []
+    made: list[dict[str, Any]] = []
+    for n, (name, found, about) in enumerate(rows, 1):
+        number = name if own else n
+        size = {key: int(about[key]) for key in ("width", "height") if about.get(key) is not None}
+        for one in found:
+            entry = {"image_id": number, "category_id": 1 + kinds.index(one["label"]), "score": round(one["score"], 6)}
+            if "mask" in one:
+                rows_, columns_ = one["mask"].nonzero()
+                x, y = int(columns_.min()), int(rows_.min())
+                box = [x, y, int(columns_.max()) + 1 - x, int(rows_.max()) + 1 - y]
+                entry |= {"segmentation": _rle(one["mask"]), "area": len(rows_), "bbox": box, "iscrowd": 1}
+                size = {"width": one["mask"].shape[1], "height": one["mask"].shape[0]}
+            elif "box" in one:
+                x1, y1, x2, y2 = one["box"]
+                box = [x1, y1, round(x2 - x1, 3), round(y2 - y1, 3)]
+                entry |= {"bbox": box, "area": round(box[2] * box[3], 3), "iscrowd": 0}
+            elif "point" in one:
+                entry |= {"keypoints": [*one["point"][:2], 2], "num_keypoints": 1}
+            else:
+                raise ParameterError("COCO has boxes, points and masks alone: choose another tool for these answers.")
+            made.append({"id": len(made) + 1, **entry})
+        file = _subject(name, about, "file_name" if "file_name" in about else to.field)
+        images.append({"id": number, "file_name": file, "item": name, **size})
+    return {
+        "info": {"description": f"Consensus by {to.model}; score is the probability"}, "images": images,
+        "categories": [{"id": n, "name": name} for n, name in enumerate(kinds, 1)], "annotations": made,
+    }  # fmt: skip
+
+
+def _label_studio_regions(
+    name: Any, found: list[dict[str, Any]], about: Mapping[str, Any], to: Target
+) -> dict[str, Any]:
+    data = {key: value for key, value in about.items() if key != "task_id" and value is not None}
+    text = _subject(name, about, to.field)
+    results: list[dict[str, Any]] = []
+    for one in found:
+        size: dict[str, Any] = {}
+        value: dict[str, Any]
+        if "mask" in one:
+            size = {"original_height": one["mask"].shape[0], "original_width": one["mask"].shape[1]}
+            kind, value = "brushlabels", {"format": "rle", "rle": to_brush(one["mask"])}
+        elif "box" in one or "point" in one:
+            if not about.get("width") or not about.get("height"):
+                raise InputError(
+                    f"Label Studio has places in percent, and the size of item {name!r} is not known. Add columns "
+                    "width and height to the table of items."
+                )
+            w, h = float(about["width"]), float(about["height"])
+            size = {"original_width": int(w), "original_height": int(h)}
+            x, y, *far = one.get("box") or one["point"]
+            kind, value = "keypointlabels", {"x": 100 * x / w, "y": 100 * y / h, "width": 0.5}
+            if far:
+                kind = "rectanglelabels"
+                value |= {"width": 100 * (far[0] - x) / w, "height": 100 * (far[1] - y) / h, "rotation": 0}
+        elif "text" in one:
+            kind, value = "textarea", {"text": [one["text"]]}
+        else:
+            kind = "labels"
+            value = dict(zip(("start", "end"), one.get("span") or one["event"], strict=True))
+            value |= {"text": text[slice(*one["span"])]} if "span" in one else {}
+        value |= {} if kind == "textarea" else {kind: [one["label"]]}
+        results.append({
+            "id": f"r{len(results)}", "from_name": to.question, "to_name": to.field, "type": kind, **size,
+            "value": value, "score": round(one["score"], 6),
+        })  # fmt: skip
+    task: dict[str, Any] = {"data": {to.field: text, **data, "id": name}}
+    task |= {} if about.get("task_id") is None else {"id": about["task_id"]}
+    score = round(min((one["score"] for one in found), default=1.0), 6)
+    return {**task, "predictions": [{"model_version": to.model, "score": score, "result": results}]}
+
+
+def _doccano_regions(name: Any, found: list[dict[str, Any]], about: Mapping[str, Any], to: Target) -> dict[str, Any]:
+    label = [[*one["span"], one["label"]] if "span" in one else one["text"] for one in found]
+    return {"id": name, "text": _subject(name, about, to.field), "label": label}
+
+
+def _prodigy_regions(name: Any, found: list[dict[str, Any]], about: Mapping[str, Any], to: Target) -> dict[str, Any]:
+    spans = [dict(zip(("start", "end"), one["span"], strict=True)) | {"label": one["label"]} for one in found]
+    meta = {"id": name, "source": to.model}
+    return {to.field: _subject(name, about, to.field), "spans": spans, "answer": "accept", "meta": meta}
+
+
+def _huggingface_regions(
+    name: Any, found: list[dict[str, Any]], about: Mapping[str, Any], to: Target
+) -> dict[str, Any]:
+    plain = [one | ({"mask": _rle(one["mask"])} if "mask" in one else {}) for one in found]
+    return {"item": name, to.field: _subject(name, about, to.field), **about, "regions": plain}
+
+
 def _lines(rows: list[dict[str, Any]]) -> str:
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
 def labelled(result: Any, about: Mapping[str, Mapping[str, Any]]) -> Iterator[Labelled]:
     """The items of a result with their labels; ``about`` maps items, as text, to what is known of them."""
-    if not hasattr(result, "member") and getattr(result, "UNIT", "") != "items":
+    if not _has_labels(result):
         raise InputError(f"Labels of votes and label sets can be written for tools, not {type(result).__name__}.")
     names, posterior = result.items.tolist(), result.posterior
     _check_names(names, about)
@@ -225,6 +367,16 @@ WRITERS: dict[str, Callable[[Labelled, Target], dict[str, Any]]] = {
 }  # fmt: skip
 """Tool -> what it takes for an item."""
 TOOLS = (*WRITERS, "coco")
+REGION_WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "label-studio": _label_studio_regions, "doccano": _doccano_regions, "prodigy": _prodigy_regions,
+    "huggingface": _huggingface_regions,
+}  # fmt: skip
+REGIONS = {
+    "label-studio": ("box", "point", "mask", "span", "event", "text"), "doccano": ("span", "text"),
+    "prodigy": ("span",), "coco": ("box", "point", "mask"),
+    "huggingface": ("box", "point", "event", "volume", "mask", "span", "text"),
+}  # fmt: skip
+"""Tool -> the forms of regions that it takes."""
 
 
 @guarded

@@ -317,7 +317,7 @@ def read_coco(files: ExportFiles, into: Collector) -> None:
     size: dict[Any, tuple[Any, Any]] = {}
     for image in whole.get("images") or []:
         if isinstance(image, dict):
-            into.about_item(image.get("id"), file_name=image.get("file_name"))
+            into.about_item(image.get("id"), **{key: image.get(key) for key in ("file_name", "width", "height")})
             size[named(image.get("id"))] = (image.get("height"), image.get("width"))
     kinds = [kind for kind in whole.get("categories") or [] if isinstance(kind, dict)]
     names = {str(kind.get("id")): str(kind.get("name", kind.get("id"))) for kind in kinds}

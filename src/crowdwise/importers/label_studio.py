@@ -256,6 +256,7 @@ def _read_shape(
     if not width or not height or width * height > collect.MOST_PIXELS:
         into.leave_out("shapes on images of unknown size")
         return
+    into.about_item(item, width=int(width), height=int(height))
     unit = {"x": width, "width": width, "radiusX": width, "y": height, "height": height, "radiusY": height}
     at = {name: (collect.number(value.get(name)) or 0.0) * size / 100.0 for name, size in unit.items()}
     if collect.number(value.get("rotation")):

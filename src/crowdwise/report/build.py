@@ -68,7 +68,7 @@ def build_report(
         The truth to measure against, used for evaluation only; by default that of the answers.
     gold
         True classes that may be used, by the method and to judge annotators: a mapping from item to class, or N codes
-        with -1 for unknown. They are left out of the measured accuracy. Of votes only, as are images, attributes and
+        with -1 for unknown. They are left out of the measured accuracy. Of votes only, as are attributes and
         demographics.
     texts, images
         Item -> what to show of it: a text; a file or an array.
@@ -107,7 +107,7 @@ def build_report(
     of_votes = isinstance(answers, Votes)
     if not of_votes:
         given = {"gold": gold, **shown}
-        useless = [name for name, value in given.items() if value is not None and name != "texts"]
+        useless = [name for name, value in given.items() if value is not None and name not in ("texts", "images")]
         if useless:
             raise ParameterError(f"{listing(useless)} does not apply to a report on {kind}: leave it out.")
     known = answers.encode_truth(gold) if of_votes and gold is not None else None
@@ -120,7 +120,7 @@ def build_report(
     if of_votes and isinstance(result, Consensus):
         sections = vote_sections(answers, result, known, truth, level, progress, notes, all_items, **shown)
     else:
-        sections = answer_sections(answers, result, truth, texts, progress, all_items)
+        sections = answer_sections(answers, result, truth, texts, images, progress, all_items)
     if progress is not None:
         progress("agreement")
     return {

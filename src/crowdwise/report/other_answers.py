@@ -9,6 +9,7 @@ key                   holds
 ``summary``           a headline, a picture, figures with a name, a value and a note, and what to do first
 ``data``              name and value of what describes the answers
 ``measured``          figures against known truth, by name (empty where there is none)
+``drawings``          what annotators said of the items in most doubt, and what was found, for types that can be drawn
 ``tables``            key, title, words, columns and rows of each table that is shown, and how many rows it has
 ``annotator_table``   all annotators, as columns, for the download (with ``all_items``)
 ====================  =============================================================================================
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import registry
+from crowdwise.errors import InputError
 from crowdwise.metrics.measures import MEASURES, measure
 from crowdwise.report.findings import Progress, diagnose_answers
 from crowdwise.report.section_summary import actions, estimate, number, plain_list, shortened, whom
@@ -129,13 +131,16 @@ FAR = 3.0
 """How much wider than the middle 98 % all intervals may be before the outermost are cut off in drawings."""
 PLACES = 12
 """The most decimals that are shown."""
+DRAWN = 8
+"""Items that are drawn."""
 LONG = 300
 """Characters of a text that are shown."""
 
 
 def answer_sections(
-    answers: Any, result: Any, truth: Any, texts: Mapping[Any, str] | None, progress: Progress | None, all_items: bool
-) -> dict[str, Any]:
+    answers: Any, result: Any, truth: Any, texts: Mapping[Any, str] | None, images: Mapping[Any, Any] | None,
+    progress: Progress | None, all_items: bool,
+) -> dict[str, Any]:  # fmt: skip
     """The parts of the dict, by name."""
     if progress is not None:
         progress("tables")
@@ -150,12 +155,28 @@ def answer_sections(
         },
         "data": _facts(answers.describe()),
         "measured": measured_facts(measured),
-        "tables": tables,
+        "tables": tables, "drawings": _drawings(rules, answers, result, {**(texts or {}), **(images or {})}),
     }  # fmt: skip
     if all_items:
         for name, table in (("item_table", "items"), ("annotator_table", "annotators")):
             columns = result.to_frame(table, kind="dict")
             out[name] = {column: _plain(values) for column, values in columns.items()}
+    return out
+
+
+def _drawings(rules: Any, answers: Any, result: Any, about: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """Drawings of the items that are expected to be the most wrong, where a type has any."""
+    try:
+        doubts = rules.doubts(result)
+    except InputError:
+        return []
+    out = []
+    for n in np.argsort(-doubts, kind="stable")[:DRAWN].tolist():
+        name = _item(result.items, n)
+        found = rules.drawing(answers, result, n, about.get(name))
+        if found is None:
+            return []
+        out.append({"item": str(name), "loss": float(doubts[n])} | found)
     return out
 
 

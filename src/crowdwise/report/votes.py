@@ -363,28 +363,57 @@ TYPES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp":
 """What every browser shows."""
 
 
-def thumbnail(image: Any) -> str | None:
+def image_size(image: Any) -> tuple[int, int] | None:
+    """Width and height of an image, a file or an array; ``None`` for a file that cannot be read."""
+    if not isinstance(image, (str, os.PathLike)):
+        height, width = np.asarray(image).shape[:2]
+        return width, height
+    try:
+        from PIL import Image
+
+        with Image.open(image) as found:
+            return found.size
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def picture_of(image: Any, shape: tuple[int, int]) -> Any:
+    """H x W x 3 bytes of an image that has this height and width; ``None`` where it is not known, or has another."""
+    if isinstance(image, (str, os.PathLike)):
+        if image_size(image) != shape[::-1]:
+            return None
+        from PIL import Image
+
+        with Image.open(image) as found:
+            return np.asarray(found.convert("RGB"))
+    array = None if image is None else _bytes(np.asarray(image), max(shape))
+    if array is None or array.shape[:2] != shape:
+        return None
+    return np.repeat(array[:, :, None], 3, axis=2) if array.ndim == 2 else array
+
+
+def thumbnail(image: Any, side: int = SIDE) -> str | None:
     """A ``data:`` address for an image: a file or an array; ``None`` for a file that cannot be shown."""
     if isinstance(image, (str, os.PathLike)):
-        return _of_file(Path(image))
+        return _of_file(Path(image), side)
     array = np.asarray(image)
     if array.ndim not in (2, 3) or 0 in array.shape or (array.ndim == 3 and array.shape[2] not in (1, 3)):
         raise InputError(
             f"An image is an array of shape {array.shape}: expected height x width, with 3 colours or none, or a file."
         )
-    return _address(png(_bytes(array)), "png")
+    return _address(png(_bytes(array, side)), "png")
 
 
-def _bytes(array: Any) -> Any:
-    """0 to 255, of one or three colours, about ``SIDE`` pixels; numbers of another range are stretched to it."""
+def _bytes(array: Any, side: int) -> Any:
+    """0 to 255, of one or three colours, about ``side`` pixels; numbers of another range are stretched to it."""
     x = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
     if x.dtype != np.uint8:
         x = x.astype(np.float64)
         low, high = float(np.nanmin(x)), float(np.nanmax(x))
         x = np.nan_to_num((x - low) / max(high - low, 1e-12) * 255.0).astype(np.uint8)
     longest = max(x.shape[:2])
-    if longest > SIDE:
-        step = -(-longest // SIDE)
+    if longest > side:
+        step = -(-longest // side)
         return x[::step, ::step]
     return x
 
@@ -402,7 +431,7 @@ def png(x: Any) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(raw, 9)) + chunk(b"IEND", b"")
 
 
-def _of_file(path: Path) -> str | None:
+def _of_file(path: Path, side: int) -> str | None:
     try:
         from PIL import Image
     except ImportError:
@@ -411,7 +440,7 @@ def _of_file(path: Path) -> str | None:
     try:
         with Image.open(path) as image:
             shown = image.convert("RGB")
-            shown.thumbnail((2 * SIDE, 2 * SIDE))
+            shown.thumbnail((2 * side, 2 * side))
             out = io.BytesIO()
             shown.save(out, "JPEG", quality=72)
     except (OSError, ValueError, Image.DecompressionBombError):

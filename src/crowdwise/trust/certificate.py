@@ -57,11 +57,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise import registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, RandomState, checked
 from crowdwise.core.dependence import CROWD_SD
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.prediction_sets import Inside, check_random
+from crowdwise.core.result import Result
 from crowdwise.data.truth import encode_classes
 from crowdwise.errors import InputError
 from crowdwise.trust.result_tables import Tables
@@ -178,20 +180,23 @@ class Certificate(Tables):
 
 @checked
 def certify(
-    consensus: Consensus | None = None, gold: Any = None, max_error: Inside = 0.05, confidence: Inside = 0.95, *,
-    by: Any = None, score: Any = None, loss: Any = None, first: Any = None, look: Count | None = None,
+    consensus: Consensus | Result | None = None, gold: Any = None, max_error: Inside = 0.05,
+    confidence: Inside = 0.95, *, by: Any = None, score: Any = None, loss: Any = None, first: Any = None,
+    look: Count | None = None,
 ) -> Certificate:  # fmt: skip
     """The most labels of which at most ``max_error`` are wrong, proven by gold labels of items drawn at random.
 
     Parameters
     ----------
     consensus
-        Labels of votes, fitted without this gold. Without it, ``score`` and ``loss`` are certified.
+        Labels of votes, fitted without this gold; or texts, boxes, masks or spans. Without it, ``score`` and ``loss``
+        are certified.
     gold
-        The truth of some items: a mapping from item to class, or N class codes with -1 for unknown. The items must have
-        been drawn at random from all (:func:`draw_for_gold`).
+        The truth of some items: a mapping from item to class, or N class codes with -1 for unknown; of other answers as
+        their metrics take it. The items must have been drawn at random from all (:func:`draw_for_gold`).
     max_error
-        The share of released labels that may be wrong (their mean loss, where losses are given).
+        The share of released labels that may be wrong; the mean loss of other answers: the word error rate of texts (at
+        most 1 each), 1 - F1 of boxes and spans, 1 - Dice of masks.
     confidence
         The probability, over the draw of the gold items, that this holds.
     by
@@ -222,6 +227,14 @@ def certify(
     if (gold is None) == (loss is None) or (consensus is None and (score is None or loss is None)):
         raise InputError("certify: give a consensus and its gold labels, or scores and losses of labels of any kind.")
     labels = probability = None
+    items: Any = None
+    kind = "polars"
+    if consensus is not None and not isinstance(consensus, Consensus):
+        rules = registry.ANSWER_TYPES[consensus.answer_type].rules
+        loss = rules.losses(consensus, gold) if loss is None else loss
+        probability = 1.0 - rules.doubts(consensus)
+        score = probability if score is None else score
+        items, kind, consensus = consensus.items, consensus.kind, None
     level = (1.0 - confidence) / (1.0 if look is None else look * (look + 1.0))
     if consensus is not None:
         probability = consensus.corrected_posterior.max(axis=1)
@@ -246,7 +259,8 @@ def certify(
         if wrong.shape != (N,) or not ((wrong[drawn] >= 0.0) & (wrong[drawn] <= 1.0)).all():
             raise InputError(f"loss: expected {N:,} numbers from 0 to 1, one per item, NaN where it is not known.")
         wrong = np.where(drawn, wrong, 0.0)
-    items = np.arange(N) if consensus is None else consensus.items
+    if items is None:
+        items = np.arange(N) if consensus is None else consensus.items
     if not drawn.any():
         raise InputError("No item of the consensus has a gold label. Draw some at random: crowdwise certify --ask 100.")
     early = _first_draw(first, items, drawn)
@@ -263,7 +277,7 @@ def certify(
     rate = (total / drawn.sum(), np.nan, np.nan)
     if binary and early.sum() == drawn.sum():
         rate = finite_rate(int(total), int(drawn.sum()), N, confidence)
-    kind = "polars" if consensus is None else consensus.kind
+    kind = kind if consensus is None else consensus.kind
     return Certificate(
         items, labels, score, drawn, keep, float(max_error), float(confidence), total, rate, group, kind, probability
     )
@@ -292,8 +306,8 @@ def _logit(p: Floats) -> Floats:
 
 @checked
 def draw_for_gold(
-    consensus: Consensus, n: Count = 100, random_state: RandomState = 0, *, first: Any = None, max_error: Inside = 0.05,
-    confidence: Inside = 0.95,
+    consensus: Consensus | Result, n: Count = 100, random_state: RandomState = 0, *, first: Any = None,
+    max_error: Inside = 0.05, confidence: Inside = 0.95,
 ) -> npt.NDArray[Any]:  # fmt: skip
     """Items drawn at random, each as likely as any other, whose gold labels :func:`certify` can use.
 
@@ -304,6 +318,8 @@ def draw_for_gold(
     N, rng = len(consensus.items), np.random.default_rng(random_state)
     if first is None:
         return np.asarray(consensus.items[rng.choice(N, min(n, N), replace=False)])
+    if not isinstance(consensus, Consensus):
+        raise InputError("first: a second draw where it counts is for labels of votes. Leave it out.")
     known = np.asarray(encode_classes(first, consensus.items, consensus.classes))
     drawn, score = known >= 0, trust_order(consensus)
     check_random(score, drawn)
