@@ -26,6 +26,9 @@ from scipy.stats import kendalltau
 from tables import markdown
 
 import crowdwise as cw
+from crowdwise.core.span_overlap import HALF, matches, shared_characters
+from crowdwise.core.text_distance import chrf, edit_distance
+from crowdwise.data.texts import Tokens
 from crowdwise.metrics import adjusted_rand
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -310,14 +313,16 @@ def f1_and_accuracy(found, y, unit):
     return figures
 
 
+def pico(data):
+    """Document -> annotator -> (start, end): of the crowd, and of the professionals."""
+    for who in ("crowdsourcing", "professional"):
+        lines = (data / "pico_spans" / f"PICO-annos-{who}.json").read_text(encoding="utf-8").splitlines()
+        yield {d["docid"]: d["Participants"] for d in map(json.loads, lines)}
+
+
 def tags(data, width=6):
     """Spans as tags of pieces of six characters, about a word; where documents end is not known: at the last span."""
-
-    def spans(file):
-        lines = (data / "pico_spans" / file).read_text(encoding="utf-8").splitlines()
-        return {d["docid"]: d["Participants"] for d in map(json.loads, lines)}
-
-    crowd, experts = spans("PICO-annos-crowdsourcing.json"), spans("PICO-annos-professional.json")
+    crowd, experts = pico(data)
     rows, y = [], {}
     for name, by in crowd.items():
         expert = next(iter(experts.get(name, {}).values()), [])
@@ -376,13 +381,89 @@ def similarities(data):
         yield name, len(y), figures
 
 
+def ratios(tables):
+    """Figures that are sums over sums, from the parts of each unit (figure -> method -> units x 2)."""
+    return lambda rows: {
+        f: {m: float(np.divide(*t[rows].sum(axis=0))) for m, t in by.items()} for f, by in tables.items()
+    }
+
+
+def texts(data):
+    for name in ("crowdspeech_dev_clean", "crowdspeech_test_other", "crowdwsa_t1"):
+        folder = data / name
+        table = cw.read_texts(folder / "labels.csv", text="label", truth_path=folder / "truth.csv", on_duplicate="last")
+        cut, true = Tokens(), np.asarray(table.truth)
+        known = np.flatnonzero(true != "")
+        right = cut.words(true[known].tolist())
+
+        def parts(said, right=right, cut=cut):
+            pairs = [(a, b, " ".join(a), " ".join(b)) for a, b in zip(cut.words(said), right, strict=True)]
+            errors = np.array([(-edit_distance(a, b), len(b)) for a, b, _, _ in pairs], dtype=float)
+            return errors, np.array([(chrf([a], [b])[0, 0], 1.0) for *_, a, b in pairs])
+
+        first = table.texts[table.text[table.indptr[:-1][known]]].tolist()
+        found = {"one text of each item": parts(first)}
+        for key in ("medoid", *DEFAULTS["texts"], "rasa"):
+            found[key] = parts(cw.aggregate(table, key).texts[known].tolist())
+        by = ({m: both[i] for m, both in found.items()} for i in range(2))
+        yield name, len(known), ratios(dict(zip(("- word error rate", "chrF"), by, strict=True)))
+
+
+def boxes(data):
+    folder = data / "boxes_crowd"
+    table = cw.read_boxes(folder / "labels.csv", truth_path=folder / "truth.csv")
+    by = {"F1, IoU 0.5": {}, "F1, IoU 0.75": {}}
+    for key in ("box-majority", *DEFAULTS["boxes"], "box-fusion"):
+        for figure, t in zip(by, cw.aggregate(table, key).matches(table.truth, (0.5, 0.75)), strict=True):
+            by[figure][key] = np.stack([2.0 * t[:, 0], t[:, 1] + t[:, 2]], axis=1)
+    yield "boxes_crowd", len(t), ratios(by)
+
+
+def masks(data):
+    stored = np.load(data / "masks_cells" / "masks.npz")
+    rows, true = [], {}
+    for name in sorted({key.rsplit("/", 1)[0] for key in stored}):
+        width = stored[f"{name}/shape"][2]
+        crowd = np.unpackbits(stored[f"{name}/crowd"], axis=2)[:, :, :width]
+        rows += [(name, f"s{m}", mask) for m, mask in enumerate(crowd)]
+        true[name] = np.unpackbits(stored[f"{name}/gold"], axis=1)[:, :width]
+    table = cw.Masks.from_records(rows)
+    dice = {}
+    for key in ("mask-majority", *DEFAULTS["masks"], "staple"):
+        pairs = cw.aggregate(table, key).against(true)
+        dice[key] = np.array([2.0 * (a & b).sum() / (a.sum() + b.sum()) for a, b in pairs])
+    yield "masks_cells", len(true), means({"Dice": dice})
+
+
+def spans(data):
+    """Of annotators of one label, P: the participants of a trial."""
+    crowd, experts = pico(data)
+    names = [name for name in crowd if name in experts]
+    table = cw.Spans.from_records([
+        (name, who, *span)
+        for name in names for who, some in crowd[name].items()
+        for span in [("P", a, b) for a, b in some] or [(None, None, None)]
+    ])  # fmt: skip
+    at = [next(iter(experts[name].values()), []) for name in table.items.tolist()]
+    true = [[("P", a, b) for a, b in some] for some in at]
+    by = {"F1 by overlap": {}, "F1 of characters": {}}
+    for key in ("character-majority", *DEFAULTS["spans"], "span-majority"):
+        found = cw.aggregate(table, key).spans()
+        pairs = [(matches(a, b, HALF), shared_characters(a, b)) for a, b in zip(found, true, strict=True)]
+        sizes = [len(a) + len(b) for a, b in zip(found, true, strict=True)]
+        by["F1 by overlap"][key] = np.array([(2.0 * n, size) for (n, _), size in zip(pairs, sizes, strict=True)])
+        by["F1 of characters"][key] = np.array([(2.0 * both, a + b) for _, (both, a, b) in pairs])
+    yield "pico_spans", len(true), ratios(by)
+
+
 def rand(x, y):
     return float(adjusted_rand(x, y, resamples=1))
 
 
 TYPES = {
     "ordinal": ordinal, "ratings": ratings, "rankings": rankings, "comparisons": comparisons,
-    "label-sets": label_sets, "tags": tags, "similarities": similarities,
+    "label-sets": label_sets, "tags": tags, "similarities": similarities, "texts": texts, "boxes": boxes,
+    "masks": masks, "spans": spans,
 }  # fmt: skip
 DEFAULTS = {name: (cw.registry.ANSWER_TYPES[name].default,) for name in TYPES}
 BASELINES = {
@@ -391,6 +472,10 @@ BASELINES = {
     "label-sets": {"accuracy": "majority of each label", "F1": "majority of each label"},
     "tags": {"accuracy": "majority of each token", "F1": "majority of each token"},
     "similarities": {"adjusted Rand index": "components of the majority"},
+    "texts": {"- word error rate": "medoid", "chrF": "medoid"},
+    "boxes": {"F1, IoU 0.5": "box-majority", "F1, IoU 0.75": "box-majority"},
+    "masks": {"Dice": "mask-majority"},
+    "spans": {"F1 by overlap": "character-majority", "F1 of characters": "character-majority"},
 }  # fmt: skip
 
 
@@ -434,6 +519,15 @@ Spans of characters as tags of pieces of six characters. `hmm-crowd` was the def
     "similarities": """\
 Pairs of items that an annotator labelled, five for each label: the same class or not. Components of the pairs that
 the majority calls the same are nearly always one. Nothing was changed.""",
+    "texts": """\
+The medoid is the text that is most like the others on its item, the simplest answer that looks at all of them. On
+crowdwsa_t1, translations, the default is the medoid.""",
+    "boxes": """\
+The truth names objects that no worker drew, which bounds recall.""",
+    "masks": """\
+The masks of all annotators are too large, which no mask shows: [masks](../answers-masks.md#what-to-expect).""",
+    "spans": """\
+Participants of a trial, by the majority of each character or of spans put together.""",
 }
 
 

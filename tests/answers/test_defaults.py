@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -134,10 +135,69 @@ def test_similarities():
     assert np.mean(gain) > -POINT
 
 
+MEASURED = {
+    "texts": (
+        "medoid",
+        lambda found, truth: -float(cw.metrics.text_scores(found, truth, resamples=1)["word_error_rate"]),
+    ),
+    "boxes": ("box-majority", lambda found, truth: float(cw.metrics.box_scores(found, truth, resamples=1)["f1_50"])),
+    "masks": ("mask-majority", lambda found, truth: found.score(truth)),
+    "spans": (
+        "character-majority",
+        lambda found, truth: float(cw.metrics.span_set_scores(found, truth, resamples=1)["f1_overlap"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("each", [3, 5])
+@pytest.mark.parametrize("kind", MEASURED)
+def test_texts_boxes_masks_and_spans(kind, each):
+    baseline, measure = MEASURED[kind]
+    make, gain = getattr(cw.simulate, kind), []
+    number = next(name for name in inspect.signature(make).parameters if name.endswith("_per_item"))
+    for seed in SEEDS:
+        crowd = make(15 if kind == "masks" else 60, random_state=seed, **{number: each})
+        table = getattr(crowd, "answers", None) or getattr(crowd, kind)
+        default, simple = (measure(cw.aggregate(table, *key), crowd.truth) for key in ((), (baseline,)))
+        gain.append(default - simple)
+    assert np.mean(gain) > -POINT
+
+
+REGIMES = {
+    "people": lambda seed: cw.simulate.dirichlet(
+        300, n_annotators=30, n_classes=4, votes_per_item=5, random_state=seed
+    ),
+    "people, hard items": lambda seed: cw.simulate.difficulty(
+        300, n_annotators=30, votes_per_item=5, random_state=seed
+    ),
+    "spammers": lambda seed: cw.simulate.hammer_spammer(300, n_annotators=30, votes_per_item=5, random_state=seed),
+    "panel": lambda seed: cw.simulate.one_coin(80, n_annotators=9, n_classes=2, random_state=seed),
+}
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_votes(regime):
+    """Rules, quizzes and panels that err together: tests/methods/test_auto_kinds.py."""
+    crowds = [REGIMES[regime](seed) for seed in SEEDS]
+    gain = [cw.aggregate(c.votes).score(c.truth) - cw.aggregate(c.votes, "majority").score(c.truth) for c in crowds]
+    assert np.mean(gain) > -POINT
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "most"),
-    [("ordinal", 5), ("ratings", 5), ("rankings", 4), ("label-sets", 4), ("tags", 1), ("similarities", 1)],
+    [
+        ("ordinal", 5),
+        ("ratings", 5),
+        ("rankings", 4),
+        ("label-sets", 4),
+        ("tags", 1),
+        ("similarities", 1),
+        ("texts", 1),
+        ("boxes", 1),
+        ("masks", 1),
+        ("spans", 1),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_real_sets(kind, most, real_data, monkeypatch):

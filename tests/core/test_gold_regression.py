@@ -178,3 +178,33 @@ def test_a_real_panel_of_judges(real) -> None:
         rows.append((found.score(np.where(gold < 0, truth, -1)), -np.log(np.maximum(p, 1e-6)).mean()))
     right, loss = np.mean(rows, axis=0)
     assert right > 0.88 and loss < 0.4
+
+
+def test_a_fit_of_most_weight_is_left_as_it_is() -> None:
+    """Gold labels that the fit predicts as well as can be: averages with a small weight would move labels in doubt."""
+    rng = np.random.default_rng(0)
+    sim = cw.simulate.dirichlet(60, n_annotators=12, n_classes=3, votes_per_item=4, random_state=0)
+    logit = rng.normal(0.0, 1.5, (60, 3))
+    gold = (softmax(logit).cumsum(axis=1) < rng.random((60, 1))).sum(axis=1)
+    found = regress(logit, gold, sim.votes)
+    assert found.bias == (0.0, 0.0, 0.0) and found.weights is None and found.share == 0.0
+    assert found.losses[0] < found.losses[1]
+
+
+def test_few_gold_labels_do_not_enter_the_fit_and_many_do_where_they_help() -> None:
+    crowd = cw.simulate.dirichlet(600, n_annotators=40, n_classes=4, votes_per_item=4, random_state=3)
+    alone = cw.aggregate(crowd.votes)
+    few, many = (cw.aggregate(crowd.votes, gold=known(crowd.truth, n)) for n in (50, 300))
+    rest = [found.gold < 0 for found in (few, many)]
+    assert np.array_equal(few.independent_posterior[rest[0]], alone.independent_posterior[rest[0]])
+    assert not np.allclose(many.independent_posterior[rest[1]], alone.independent_posterior[rest[1]])
+    assert (few.label_codes == crowd.truth)[few.gold >= 0].all()
+
+
+def test_gold_labels_teach_where_most_items_have_one_vote() -> None:
+    crowd = cw.simulate.dirichlet(400, n_annotators=20, n_classes=3, votes_per_item=2, random_state=0)
+    one = crowd.votes.select(np.arange(crowd.votes.n_votes) % 2 == 0)  # and ten items with two
+    votes = cw.Votes.concat([one[np.arange(10, 400)], crowd.votes[np.arange(10)]])
+    gold = {int(item): int(crowd.truth[item]) for item in votes.items[:40].tolist()}
+    alone, taught = cw.aggregate(votes), cw.aggregate(votes, gold=gold)
+    assert not np.allclose(alone.independent_posterior[40:], taught.independent_posterior[40:], atol=1e-3)

@@ -189,6 +189,77 @@ def test_what_does_not_go_together_is_refused(given):
         cw.Auto(**given).fit(panel()[0])
 
 
+def quiz(seed: int = 0) -> tuple[list[dict], dict]:
+    """Every other question has two options, the others eight."""
+    rng = np.random.default_rng(seed)
+    size, skill = np.where(np.arange(80) % 2, 2, 8), rng.uniform(0.3, 0.8, 12)
+    truth, rows = {}, []
+    for n, K in enumerate(size.tolist()):
+        truth[n] = "ABCDEFGH"[rng.integers(K)]
+        for m in rng.permutation(12)[:4].tolist():
+            wrong = [x for x in "ABCDEFGH"[:K] if x != truth[n]]
+            said = truth[n] if rng.random() < skill[m] else wrong[rng.integers(K - 1)]
+            rows.append({"item": n, "annotator": m, "label": said, "n_options": K})
+    return rows, truth
+
+
+def test_a_column_says_how_many_options_an_item_has():
+    """Two of four votes for one of eight options are worth more than two of four for one of two."""
+    loss = []
+    for seed in range(6):
+        rows, truth = quiz(seed)
+        votes = cw.Votes.from_records(rows)
+        found = [cw.aggregate(votes), cw.aggregate(votes.with_options(None), exchangeable=8)]
+        assert "options of their own, 8 at most" in found[0].notes[0]
+        loss.append([float(cw.metrics.log_loss(x, truth, floor=1e-6)) for x in found])
+    assert np.mean(loss, axis=0)[0] < np.mean(loss, axis=0)[1] - 0.03
+    same = votes.with_options(dict.fromkeys(votes.items.tolist(), 8))
+    assert np.array_equal(cw.aggregate(same).posterior, found[1].posterior)
+    some = np.arange(10)
+    model = cw.Auto().fit(votes)
+    assert np.allclose(model.predict_proba(votes[some]), model.consensus_.posterior[some], atol=1e-6)
+
+
+def test_the_column_of_options_is_read_and_kept(tmp_path):
+    rows, _ = quiz()
+    lists = [row | {"n_options": "|".join("ABCDEFGH"[: row["n_options"]])} for row in rows]
+    votes, listed = (cw.Votes.from_records(some) for some in (rows, lists))
+    assert votes.n_options.tolist() == listed.n_options.tolist() == [8, 2] * 40
+    assert votes[[3, 0]].n_options.tolist() == [2, 8] and votes.only([0, 1]).n_options.tolist() == [8, 2] * 40
+    assert cw.Votes.from_frame(votes.to_frame()).n_options.tolist() == [8, 2] * 40
+    both = cw.Votes.concat([votes[np.arange(40)], votes[np.arange(40, 80)]])
+    assert dict(zip(both.items.tolist(), both.n_options.tolist(), strict=True)) == {
+        n: 2 if n % 2 else 8 for n in range(80)
+    }
+    wide = tmp_path / "wide.csv"
+    wide.write_text("item,number of options,ann,bob\nq1,4,A,B\nq2,2,A,A\n", encoding="utf-8")
+    assert cw.read_votes(wide, form="wide").n_options.tolist() == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[0].update(n_options=3), "one whole number for all rows"),
+        (lambda rows: [row.update(n_options=1) for row in rows if row["item"] == 0], "has 1 options"),
+        (lambda rows: [row.update(label="C") for row in rows[4:5]], "2 options and"),
+        (lambda rows: rows[0].update(n_options=None), "n_options"),
+    ],
+)
+def test_odd_numbers_of_options_are_named(change, message):
+    rows = quiz()[0]
+    rows[4:8] = [row | {"label": "A"} for row in rows[4:6]] + [row | {"label": "B"} for row in rows[6:8]]
+    change(rows)
+    with pytest.raises(cw.errors.InputError, match=message):
+        cw.Votes.from_records(rows)
+
+
+def test_fewer_options_than_labels_are_an_error():
+    """With four options and five labels on an item a vote would speak against its own label."""
+    votes = cw.Votes.from_records(quiz()[0]).with_options(None)
+    with pytest.raises(cw.errors.InputError, match="2 options and"):
+        cw.aggregate(votes, exchangeable=2)
+
+
 def test_exchangeable_options_need_all_votes():
     with pytest.raises(cw.errors.ParameterError, match="all votes at once"):
         cw.Auto(exchangeable=True).fit_in_parts(VoteParts.of([panel()[0]]))

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.em import Params, Stats
-from crowdwise.core.numerics import Floats, safe_log
+from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data.votes import Votes
 
 CrowdKind = Literal["people", "rules", "panel"]
@@ -61,10 +61,13 @@ def kind_of(sums: Floats, n_classes: int) -> CrowdKind:
     return "panel" if full else "people"
 
 
-def own_options(votes: Votes) -> int | None:
-    """The number of options of an item where most labels belong to one item each, as answers in free text do: the
-    different labels of the item that has most of them. ``None`` where labels are classes of all items."""
+def own_options(votes: Votes) -> Ints | int | None:
+    """The number of options of each item, where they are given; of an item where most labels belong to one item each,
+    as answers in free text do: the different labels of the item that has most of them. ``None`` where labels are
+    classes of all items."""
     K = votes.n_classes
+    if votes.n_options is not None:
+        return votes.n_options
     if K < OWN_LABELS * (np.diff(votes.indptr) > 0).sum():  # more items than labels of their own
         return None
     item, label = np.divmod(np.unique(votes.item.astype(np.int64) * K + votes.label), max(K, 1))

@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -277,23 +278,23 @@ def accuracies(
     if K < 2:  # nothing to be wrong about
         return per_annotator(votes), np.zeros(M)
     own = own_options(votes) if item_prior is None else None
-    if own or is_sparse(votes, item_prior):
+    if own is not None or is_sparse(votes, item_prior):
         coin = SparseCoin.fit(votes, gold, Rounds(PASSES, votes.n_votes), 0.0, own)
-        return expected_right(votes, coin.right, gold, has_item_prior=False, n_classes=coin.options)
+        return expected_right(votes, coin.right, gold, has_item_prior=False, n_classes=coin.options[votes.item])
     if not matrices_fit(votes):
         return expected_right(votes, one_coin_right(votes, q, gold, item_prior), gold, item_prior is not None)
     return LeaveOneOut.of(votes, q, gold, item_prior, dependence).expected_right()
 
 
 def expected_right(
-    votes: Votes, right: Floats, gold: Ints | None, has_item_prior: bool, n_classes: int | None = None
+    votes: Votes, right: Floats, gold: Ints | None, has_item_prior: bool, n_classes: Any = None
 ) -> tuple[Floats, Floats]:
     """With one accuracy w per annotator: sum_s p[s] and sum_s p (1 - p), from a[s].
 
     w maximises sum_s log( w a + (1 - w) (1 - a) / (K - 1) ), and p is w a over that. The only vote on an item has no
     others: a = 1/K, which carries no information about w.
     """
-    K, m, M = n_classes or votes.n_classes, votes.annotator, votes.n_annotators
+    K, m, M = votes.n_classes if n_classes is None else n_classes, votes.annotator, votes.n_annotators
     if not has_item_prior:
         single = np.diff(votes.indptr)[votes.item] < 2
         right = np.where(single if gold is None else single & (gold[votes.item] < 0), 1.0 / K, right)

@@ -2,7 +2,8 @@
 
 Memory is that of the votes: an item's class is one of the labels that it got. A vote of annotator m with accuracy w
 adds b[m] = log( w (K - 1) / (1 - w) ) to its label; classes are equally probable beforehand. K is the number of classes
-that an item can have (``options``): fewer than all labels where each item has options of its own.
+that an item can have (``options``): fewer than all labels where each item has options of its own, whose number may
+differ from item to item.
 
 =============  ===========  =========================================================================
 symbol         code         equation
@@ -18,6 +19,7 @@ a[s]           ``right``    the vote is right, by the others: exp(z - b) over th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,11 +42,13 @@ class SparseCoin:
     q: Floats
     skill: Floats
     right: Floats
-    options: int
+    options: Ints
+    """N: how many classes an item can have."""
 
     @classmethod
-    def fit(cls, votes: Votes, gold: Ints | None, rounds: Rounds, tol: float, options: int | None = None) -> SparseCoin:
-        """Alternate q and w until no accuracy moves by ``tol``. ``options``: all labels are classes of every item."""
+    def fit(cls, votes: Votes, gold: Ints | None, rounds: Rounds, tol: float, options: Any = None) -> SparseCoin:
+        """Alternate q and w until no accuracy moves by ``tol``. ``options``: how many classes an item can have,
+        one number or N; by default all labels."""
         K, M, m, weight = votes.n_classes, votes.n_annotators, votes.annotator, votes.weights
         key, pair = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
         item, label = key // K, key % K
@@ -52,15 +56,14 @@ class SparseCoin:
         n = np.bincount(m, weights=weight, minlength=M)
         start = np.flatnonzero(np.diff(item, prepend=-1))
         size = np.diff(np.append(start, len(key)))
-        K = options or K
+        of_item = np.broadcast_to(np.asarray(K if options is None else options), len(votes))
+        others_there, wrong = np.maximum(of_item[item] - np.repeat(size, size), 0), (of_item - 1.0)[votes.item]
 
         def within(logit: Floats, others: float) -> tuple[Floats, Floats, Floats]:
             """exp z, its sum over the item's labels (and other classes), and the largest z; for every pair."""
             top = np.repeat(np.maximum(np.maximum.reduceat(logit, start), 0.0), size)
             e = np.exp(logit - top)
-            total = np.repeat(np.add.reduceat(e, start), size) + others * np.maximum(
-                K - np.repeat(size, size), 0
-            ) * np.exp(-top)
+            total = np.repeat(np.add.reduceat(e, start), size) + others * others_there * np.exp(-top)
             return e, total, top
 
         def posterior(logit: Floats) -> Floats:
@@ -75,7 +78,7 @@ class SparseCoin:
             mean = hits.sum() / max(float(n.sum()), 1e-300)
             new = np.clip((hits + STRENGTH * mean) / (n + STRENGTH), 1e-6, 1.0 - 1e-6)
             moved, skill = float(np.abs(new - skill).max()), new
-            gain = (np.log(skill * (K - 1.0)) - np.log1p(-skill))[m] * weight
+            gain = (np.log(skill[m] * wrong) - np.log1p(-skill)[m]) * weight
             logit = np.bincount(pair, weights=gain).astype(np.float64)
             q = posterior(logit)
             rounds.reached(moved=moved, converged=moved <= tol)
@@ -84,15 +87,15 @@ class SparseCoin:
         rest = np.maximum((total - e)[pair], 0.0)
         right = mine / np.maximum(mine + rest, 1e-300)
         right = np.where(known[pair] >= 0, known[pair] == votes.label, right)
-        return cls(votes, item, label, q, skill, right, K)
+        return cls(votes, item, label, q, skill, right, of_item)
 
     def predict(self, votes: Votes) -> Floats:
         """N x K for votes in the codes of the fit; annotators after its last one have the mean accuracy."""
         unseen = np.full(max(votes.n_annotators - len(self.skill), 0), self.skill.mean())
         known = np.concatenate([self.skill, unseen])
-        K = votes.n_classes
+        K, options = votes.n_classes, self.options.max() if votes.n_options is None else votes.n_options[votes.item]
         key, pair = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
-        gain = (np.log(known * (self.options - 1.0)) - np.log1p(-known))[votes.annotator] * votes.weights
+        gain = ((np.log(known) - np.log1p(-known))[votes.annotator] + np.log(options - 1.0)) * votes.weights
         logit = np.bincount(pair, weights=gain)
         item = key // K
         top = np.full(len(votes), -np.inf)

@@ -61,4 +61,5 @@ def recode(votes: Votes, fitted: Consensus) -> Votes:
     who = np.where(new, len(fitted.annotators) + np.cumsum(new) - 1, who)
     names = np.concatenate([fitted.annotators.astype(object), votes.annotators[new].astype(object)])
     who, label = who[votes.annotator].astype(np.int32), encoding.recode(votes.label, place)
-    return Votes(votes.indptr, who, label, votes.items, names, fitted.classes, votes.weight)
+    known = (votes.items, names, fitted.classes, votes.weight)
+    return Votes(votes.indptr, who, label, *known, n_options=votes.n_options)

@@ -92,6 +92,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "tag": "tag, bio, iob, label, annotation, answer, class",
         "source": "source, from, left, head",
         "target": "target, to, right, tail",
+        "n_options": "n options, number of options, n choices, number of choices",
         "truth":
             "truth, gold, true label, gold label, ground truth, true class, gt, gold standard, goldstandard, wahrheit, "
             "vérité, verdad, verdade, 真值, 真实标签",

@@ -250,7 +250,12 @@ def pack(
     found = columns.resolve(names, {part: given.get(part) for part in PARTS})
     if truth is not None:
         found["truth"] = None
-    missing = [part for part in PARTS[:3] if found[part] is None]
+    missing, options = [part for part in PARTS[:3] if found[part] is None], columns.find(names, "n_options")
+    if options is not None:
+        raise ReadError(
+            f"Column {options!r} gives items options of their own, which need all votes at once: read the file with "
+            "read_votes, or leave the column out."
+        )
     if missing:
         raise ReadError(f"No column for {listing(missing)}: the files have {listing(names, 12)}. Name it, as item=...")
     used = {part: column for part in PARTS if (column := found[part]) is not None}

@@ -447,7 +447,7 @@ class Source:
         """The error about one cell."""
         column, (where, counted) = self[part], row_label(at, self.places)
         how = f", rows {counted}" if counted else ""
-        own = self.unpivoted and part not in ("item", "truth", "weight", "timestamp")
+        own = self.unpivoted and part not in ("item", "truth", "weight", "timestamp", "n_options")
         name = self["annotator"][at] if own else column.name
         return error(f"The {part} in {where} (column {name!r}{how}) is {column[at]!r}: expected {expected}.", **more)
 
@@ -610,7 +610,8 @@ def _unpivoted(
                 "them to text, or name the item and truth columns."
             )
     row = _free("row", table.columns)
-    keep = [*(name for part in ("item", "truth", "weight", "timestamp") if (name := parts[part]) is not None), row]
+    beside = ("item", "truth", "weight", "timestamp", "n_options")
+    keep = [*(name for part in beside if (name := parts.get(part)) is not None), row]
     names = {part: _free(part, [*keep, *cells]) for part in ("annotator", answer)}
     who, said = names["annotator"], names[answer]
     long = table.with_row_index(row).unpivot(on=cells, index=keep, variable_name=who, value_name=said)

@@ -9,6 +9,7 @@ field          shape                       meaning
 ``weight``     S or ``None``               how much a vote counts (1 where absent)
 ``timestamp``  S or ``None``               when it was given
 ``truth``      N or ``None``               code of the true class, -1 where unknown
+``n_options``  N or ``None``               how many options an item has, where each has its own
 ``items``, ``annotators``, ``classes``     the names behind the codes
 =============  ==========================  =====================================================
 
@@ -18,7 +19,7 @@ field          shape                       meaning
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
@@ -68,6 +69,7 @@ class Votes(ByItem):
     answer_type: ClassVar[str] = "votes"
     columns: ClassVar[tuple[Col, ...]] = (
         ITEM, ANNOTATOR, Col("label", "classes", needed=True), *COMMON, Col("truth", "classes", per="item"),
+        Col("n_options", per="item"),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
         schema.declared("classes", "classes", KIND), FORM, schema.ANNOTATOR_COLUMNS, schema.ANONYMOUS, schema.QUESTION,
@@ -77,6 +79,7 @@ class Votes(ByItem):
     )  # fmt: skip
     _rows: ClassVar[str] = "votes"
     _act: ClassVar[str] = "labels item"
+    _by_item: ClassVar[tuple[str, ...]] = ("truth", "n_options")
     _forms: ClassVar[str] = "Either in long form (one row per vote) or in wide form (one column per annotator)."
 
     indptr: Counts
@@ -89,6 +92,7 @@ class Votes(ByItem):
     timestamp: npt.NDArray[Any] | None = None
     truth: Codes | None = None
     kind: str = "polars"
+    n_options: Counts | None = None
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Votes:
@@ -110,14 +114,16 @@ class Votes(ByItem):
         item, items = source.coded("item") if has_truth else source.coded_lazily("item")
         annotator, annotators = source.coded("annotator")
         truth = classes_in(source, "truth", item, items) if has_truth else None
+        n_options = _options_in(source, item, items) if "n_options" in source else None
         if abstain is not None:
             voted = source.answered("label")
             item, annotator = item[voted], annotator[voted]
         label, classes = coded_labels(source, options["classes"], options["normalise_labels"], categories, abstain)
-        return cls.from_codes(
+        made = cls.from_codes(
             item, annotator, label, items=items, annotators=annotators, classes=classes,
             on_duplicate=options["on_duplicate"], truth=truth, **source.beside(),
         )  # fmt: skip
+        return made if n_options is None else made.with_options(n_options)
 
     @classmethod
     def from_dense(
@@ -168,7 +174,11 @@ class Votes(ByItem):
     @staticmethod
     def concat(tables: Sequence[Votes], *, on_duplicate: OnDuplicate = "error") -> Votes:
         """One table from several, matched by the names of items, annotators and classes."""
-        return Votes.from_codes(**_joined(tables), on_duplicate=on_duplicate)
+        options = {
+            name: n for t in tables if t.n_options is not None for name, n in zip(t.items, t.n_options, strict=True)
+        }
+        made = Votes.from_codes(**_joined(tables), on_duplicate=on_duplicate)
+        return made.with_options(options) if options else made
 
     @property
     def n_votes(self) -> int:
@@ -241,6 +251,30 @@ class Votes(ByItem):
         are left out."""
         return encode_classes(truth, self.items, self.classes, self._rows)
 
+    def with_options(self, n_options: Mapping[Any, int] | None) -> Votes:
+        """The same votes on items that have options of their own, as in a quiz: item -> how many it has.
+
+        >>> quiz = Votes.from_records([("q1", "ann", "A"), ("q1", "bob", "B"), ("q2", "ann", "A")])
+        >>> quiz.with_options({"q1": 4, "q2": 2}).n_options.tolist()
+        [4, 2]
+        """
+        if n_options is None:
+            return replace(self, n_options=None)
+        names = self.items.tolist()
+        lost = [name for name in names if name not in n_options]
+        if lost:
+            raise InputError(f"The number of options is missing for {listing(lost)}. Give it for every item.")
+        count = np.array([n_options[name] for name in names])
+        used = np.zeros(len(self), dtype=np.int64)
+        np.add.at(used, np.unique(self.item * self.n_classes + self.label) // self.n_classes, 1)
+        if count.dtype.kind not in "iu" or (count < np.maximum(used, 2)).any():
+            at = 0 if count.dtype.kind not in "iu" else int(np.argmax(count < np.maximum(used, 2)))
+            raise InputError(
+                f"Item {names[at]!r} has {count[at]} options and {used[at]} different labels: expected a whole number "
+                "of options, 2 or more, and at least as many as labels. Correct the number, or the labels."
+            )
+        return replace(self, n_options=count.astype(np.int64))
+
     def with_items(self, items: Sequence[Any]) -> Votes:
         """The same votes among all of these items, in this order: those that nobody voted on have none."""
         names = encoding.to_vocabulary(several_names(items, "items"))
@@ -250,6 +284,8 @@ class Votes(ByItem):
             raise InputError(
                 f"The votes are on {listing(lost)}, which the list of items does not have. Add them to it."
             )
+        if self.n_options is not None and len(names) > len(self):
+            raise InputError("The items have options of their own: give the number with votes on every item.")
         return spread_over(self, names)  # type: ignore[no-any-return]
 
     def _counted(self) -> dict[str, Any]:
@@ -317,6 +353,23 @@ def _joined(tables: Sequence[Any]) -> dict[str, Any]:
         "timestamp": every("timestamp"), "truth": truth if any(t.truth is not None for t in tables) else None,
         "kind": tables[0].kind,
     }  # fmt: skip
+
+
+def _options_in(source: Source, item: Codes, items: Any) -> dict[Any, int]:
+    """Item -> the number of its options, from a column of numbers or of options separated by ``|``."""
+    import polars as pl
+
+    column, names = source["n_options"], np.asarray(getattr(items, "array", items))
+    if column.dtype == pl.String and column.str.contains("|", literal=True).any():
+        values = column.str.count_matches("|", literal=True).cast(pl.Float64).to_numpy() + 1.0
+    else:
+        values = source.numbers("n_options", "a whole number of options, or options separated by |", InputError)
+    first = np.full(len(names), np.nan)
+    first[item[::-1]] = values[::-1]
+    odd = np.flatnonzero((values != first[item]) | (values != np.round(values)))
+    if len(odd):
+        raise source.odd("n_options", int(odd[0]), "one whole number for all rows of an item", InputError)
+    return dict(zip(names.tolist(), first.astype(np.int64).tolist(), strict=True))
 
 
 def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:

@@ -56,8 +56,11 @@ classes impossible: three equal votes on one item had the probability 1. So one 
 probability 1/K, counts in pi (and (1/K) sum_k log pi_k is a part of J). Among a hundred items it is not felt.
 
 **Gold.** Gold labels calibrate the posterior and take a shared bias of the crowd out of it
-(:mod:`crowdwise.core.gold_regression`); labels go by that. Where they show that the crowd is worse than chance, the
-anchor is dropped, and votes mean what the gold labels say they mean.
+(:mod:`crowdwise.core.gold_regression`); labels go by that. The fit itself is made without them: fifty gold labels of
+rare classes can pull these away from what labels mean. With ``TAUGHT_FROM`` labels people are fitted once more with
+them, and that is taken where the gold labels, each judged by what other items teach, are ten times as probable under
+it. Where most items have one vote, there is a fit with gold labels alone. Where these show that the crowd is worse than
+chance, the anchor is dropped, and votes mean what the gold labels say they mean.
 
 **Collusion.** The likelihood prefers a camp that agrees with itself, so that a ring with a third of the votes decides
 what all others are taken for. Rings are looked for first (:mod:`crowdwise.core.collusion`, which needs no truth), and
@@ -86,16 +89,16 @@ from crowdwise.core import em, priors
 from crowdwise.core.collusion import Ring, discounted, find_rings
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
 from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of, own_options, rates
-from crowdwise.core.dependence import SHARES, Setting, correct, votes_per_item
+from crowdwise.core.dependence import SHARES, USUAL, Setting, correct, corrected_logit, votes_per_item
 from crowdwise.core.em import EMFit, Engine, Family, Stats
-from crowdwise.core.gold_regression import without_own
+from crowdwise.core.gold_regression import CAUTION, regress, without_own
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import binomial_tail, clamp, normalise, winners
+from crowdwise.core.numerics import binomial_tail, clamp, normalise, safe_log, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.starts import shares
-from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
+from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, joined
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
 from crowdwise.errors import ParameterError, SizeError, listing
 from crowdwise.methods.bayes_mace import MACE
@@ -119,6 +122,9 @@ SEEN: dict[CrowdKind, str] = {
     "rules": "Annotators say one class or nothing, as rules do: how often each speaks is what was learned of it.",
     "panel": "Nearly everybody answered nearly every item, as panels do: each was taken to know the class or to guess.",
 }
+MOST, TAUGHT_FROM = 0.5, 100
+"""The share of items with several votes under which a fit needs gold labels; the fewest labels with which one is tried
+elsewhere."""
 WRONG_CROWD = 0.001
 """How unlikely it must be that a crowd at chance is wrong on as many gold items."""
 
@@ -137,7 +143,8 @@ class Auto(Anchored):
         Annotators are rules, or models that may decline: silence is their choice. Without it, this is looked for.
     exchangeable
         Each item has options of its own, as in a quiz: labels mean nothing across items. A number says how many
-        options an item has. Without it, this is looked for where labels are as many as items.
+        options an item has; a column ``n_options`` of the votes says it item by item. Without either, this is looked
+        for where labels are as many as items.
     collusion
         ``"discount"``: a ring of annotators who agree with each other and not with the rest counts as one vote.
         ``"ignore"``: not looked for. Of more than two million votes in parts a sample of the items is looked at; a
@@ -173,7 +180,7 @@ class Auto(Anchored):
 
     def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
         self.rings_ = []
-        sparse = self._options(votes, item_prior) or self._too_many_classes(votes, item_prior is not None)
+        sparse = self._options(votes, item_prior) is not None or self._too_many_classes(votes, item_prior is not None)
         if self.collusion == "ignore" or sparse:
             return votes, []
         self._crowd = self._kind(kind_of(crowd_sums(votes), votes.n_classes))
@@ -195,7 +202,7 @@ class Auto(Anchored):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         options = self._options(votes, item_prior)
-        if options or self._too_many_classes(votes, item_prior is not None):
+        if options is not None or self._too_many_classes(votes, item_prior is not None):
             return self._fit_sparse(votes, gold, callback, options)
         return super()._fit(votes, gold, item_prior, callback)
 
@@ -208,21 +215,25 @@ class Auto(Anchored):
             )
         self._sparse = None
         kind = self._crowd if self.rings_ else self._kind(parts.kind)  # members of a ring are annotators
-        fitted = self._people(parts, callback) if kind == "people" else self._plainer(kind, parts, callback)
-        params, fit, others, by_votes = fitted
-        others, known = others | {"kind": kind}, parts.gold_items()
-        if not known:
-            return params, fit, others
-        q, gold = (np.concatenate(rows) for rows in zip(*((by_votes(p), p.gold) for p in known), strict=True))
-        if not parts.has_item_prior and contradicted(q, gold):  # most are wrong: the gold labels, without the anchor
+        known, people = parts.gold_items(), kind == "people"
+        teach = people and parts.agreeing[0] < MOST * parts.n_items  # single votes say nothing by themselves
+        alone = parts.without_gold() if known and not teach else parts
+        params, fit, others, by_votes = (
+            self._people(alone, callback) if people else self._plainer(kind, alone, callback)
+        )
+        if known and not parts.has_item_prior and contradicted(known, by_votes):  # most are wrong: gold, and no anchor
             free = DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
             params, fit, _ = free._run(parts, callback)
             return params, fit, {"notes": [FREE]}
-        return params, fit, others | {"gold_by_votes": by_votes}
+        if parts.sizes[2] >= TAUGHT_FROM and people and not teach:
+            taught = self._people(parts, callback)
+            if gold_evidence(known, taught[3]) - gold_evidence(known, by_votes) > np.log(CAUTION):
+                params, fit, others, by_votes = taught
+        return params, fit, others | {"kind": kind, "gold_by_votes": by_votes if known else None}
 
     def _people(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any], Posterior]:
-        """The parameters for people, how the fit went, and the posterior of gold items that their labels taught
-        nothing of."""
+        """The parameters for people, how the fit went, what else is known, and the posterior of gold items that their
+        labels taught nothing of."""
         several = parts.where(lambda part: confirmed(part.votes, part.gold))
         several = several if several.n_items else parts
         family, fit = self._best_fit(several, callback)
@@ -248,7 +259,7 @@ class Auto(Anchored):
             own = others.maximise(stats), table.sum(axis=1), others.pseudo
             return without_own(part.votes, part.gold, *own, log_prior=part.item_prior)
 
-        return params, fit, {}, by_votes
+        return params, fit, {}, by_votes if parts.sizes[2] else partial(without_gold, params=params)
 
     def _kind(self, seen: CrowdKind) -> CrowdKind:
         """The kind of the crowd; people where something was asked for that only confusion matrices can use."""
@@ -280,21 +291,14 @@ class Auto(Anchored):
     ) -> tuple[Params, EMFit, dict[str, Any], Posterior]:
         """As :meth:`_people`, for rules or a panel."""
 
-        def fitted(parts: VoteParts) -> EMFit:
-            if kind == "panel":
-                mace = MACE(strategy_prior=1.0, max_iter=self.max_iter, tol=0.1 * self.tol, restarts=0)
-                return mace._best_fit(parts, callback)[1]
-            return EMFit(rates(parts.statistics(_smoothed)), np.empty(0), 1, True)
-
-        fit, free = fitted(parts), fitted(parts.without_gold()).params if parts.sizes[2] else None
+        if kind == "panel":
+            mace = MACE(strategy_prior=1.0, max_iter=self.max_iter, tol=0.1 * self.tol, restarts=0)
+            fit = mace._best_fit(parts, callback)[1]
+        else:
+            fit = EMFit(rates(parts.statistics(_smoothed)), np.empty(0), 1, True)
         labels = parts.statistics(lambda part: winners(part.posterior(fit.params)))
         others = {"confusion": matrices(labels, parts.expect(fit.params)), "notes": [SEEN[kind]]}
-
-        def by_votes(part: VotePart) -> Floats:
-            assert free is not None
-            return replace(part, gold=None).posterior(free)
-
-        return fit.params, fit, others, by_votes
+        return fit.params, fit, others, partial(without_gold, params=fit.params)
 
     def _family_of(self, parts: VoteParts) -> Family:
         family = super()._family_of(parts)
@@ -331,14 +335,14 @@ class Auto(Anchored):
         fit = EMFit(second.params, second.trace, passes, converged)
         return self._finish(part, again, second.params), fit
 
-    def _options(self, votes: Votes, item_prior: Floats | None) -> int | None:
-        """How many options an item has, where each has its own."""
+    def _options(self, votes: Votes, item_prior: Floats | None) -> Ints | int | None:
+        """How many options an item (each item) has, where each has its own."""
         if self.exchangeable and item_prior is not None:
             raise ParameterError("A prior of items speaks of classes, which exchangeable options are not: give one.")
         if self.exchangeable is not False and self.exchangeable is not True:
-            return int(self.exchangeable)
+            return votes.with_options(dict.fromkeys(votes.items.tolist(), int(self.exchangeable))).n_options
         seen = own_options(votes) if item_prior is None else None
-        return seen or (votes.n_classes if self.exchangeable else None)
+        return votes.n_classes if seen is None and self.exchangeable else seen
 
     def _too_many_classes(self, votes: Votes, item_prior: bool) -> bool:
         """Whether tables over pairs of classes are out of proportion, and nothing was asked for that needs them."""
@@ -346,14 +350,14 @@ class Auto(Anchored):
         K, cells = votes.n_classes, votes.n_annotators * votes.n_classes**2
         return plain and isinstance(self.prior, str) and cells > (MAX_CELLS // 4 if K >= MANY_CLASSES else MAX_CELLS)
 
-    def _fit_sparse(self, votes: Votes, gold: Ints | None, callback: Callback | None, options: int | None) -> Outcome:
+    def _fit_sparse(self, votes: Votes, gold: Ints | None, callback: Callback | None, options: Any) -> Outcome:
         """One accuracy per annotator, in the memory of the votes."""
         rounds = Rounds(self.max_iter, votes.n_votes, callback)
         self._sparse = SparseCoin.fit(votes, gold, rounds, float(self.tol), options)
         M, K = votes.n_annotators, votes.n_classes
         note = "Took one accuracy per annotator, and the labels that an item got for its classes: "
-        if options:
-            note += f"items have options of their own, {options:,} at most."
+        if options is not None:
+            note += f"items have options of their own, {np.max(options):,} at most."
         else:
             size = 8 * M * K * K / 2**30
             note += f"confusion matrices of {M:,} annotators over {K:,} classes would take {size:,.0f} GB."
@@ -418,10 +422,25 @@ def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:
     return np.asarray(several if gold is None else several | (voted & (gold >= 0)))
 
 
-def contradicted(q: Floats, gold: Ints) -> bool:
+def without_gold(part: VotePart, params: Params) -> Floats:
+    """The posterior of items with gold labels under parameters that were learned without these."""
+    return replace(part, gold=None).posterior(params)
+
+
+def contradicted(known: list[VotePart], by_votes: Posterior) -> bool:
     """Whether the votes on gold items point to their classes less often than chance would (one time in a thousand)."""
-    wrong, chance = (q.argmax(axis=1) != gold).sum(), 1.0 - 1.0 / q.shape[1]
-    return bool(binomial_tail(wrong, len(gold), chance) < WRONG_CROWD)
+    wrong = sum(int((by_votes(part).argmax(axis=1) != part.gold).sum()) for part in known)
+    K, size = known[0].votes.n_classes, sum(len(part.votes) for part in known)
+    return bool(binomial_tail(wrong, size, 1.0 - 1.0 / K) < WRONG_CROWD)
+
+
+def gold_evidence(known: list[VotePart], by_votes: Posterior) -> float:
+    """The log-likelihood of gold labels by the votes on their items and what all others teach, regressions included."""
+    votes, gold = joined([part.votes for part in known]), np.concatenate([np.asarray(part.gold) for part in known])
+    before = [part.item_prior for part in known if part.item_prior is not None]
+    q = safe_log(np.concatenate([by_votes(part) for part in known]))
+    logit = corrected_logit(q, votes_per_item(votes), USUAL, np.concatenate(before) if before else None)
+    return regress(logit, gold, votes).evidence
 
 
 def _gold_counts(votes: Votes, gold: Ints) -> Floats:
