@@ -261,7 +261,7 @@ class Ensemble(Learner):
         fold = self._folds(votes)
         found = self._best(data, data.gold, fold, turns)
         self._targets, self._trained, self._plain = None, [], []
-        return CrossFit(found.p, fold, self._said)
+        return CrossFit(found.p, fold, [*self._said, *self._cut(turns)])
 
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         gold = None if self.select == "gold" else data.gold
@@ -273,12 +273,15 @@ class Ensemble(Learner):
             self._targets, self._p = self._labelled(best, VoteList.of(data.votes), gold), best.p
             self.vote_power_ = best.power
             trainer = self._final(data, turns)
-        if turns.cut:
-            self._said.append(
-                f"The budget of {self.budget:g} s ended {turns.cut} of {len(turns.epochs)} trainings before their last "
-                "epoch."
-            )
+        self._said += self._cut(turns)
         return trainer
+
+    def _cut(self, turns: Turns) -> list[str]:
+        """What to say of trainings that the budget ended."""
+        if not turns.cut:
+            return []
+        ended = f"{turns.cut} of {len(turns.epochs)} trainings"
+        return [f"The budget of {self.budget:g} s ended {ended} before their last epoch."]
 
     def _best(self, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Scored:
         """The best candidate, or what the last round made of it; the networks of that round are kept."""

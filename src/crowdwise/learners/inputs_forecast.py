@@ -43,6 +43,8 @@ EPOCHS, MIN_EPOCHS, MAX_ROWS = 50, 10, 250_000
 """Epochs of a training: fewer where they would read more than so many rows."""
 CLEARLY = 3.0
 """By how many standard errors held-out votes must become more likely."""
+LEAST = 3
+"""Epochs of each training for which the time must suffice."""
 MIN_ITEMS = 50
 MAX_CELLS = 2**24
 """The most cells (annotators x classes x classes) with which it is tried."""
@@ -62,7 +64,7 @@ class TimeUp(CrowdwiseError):
 
 
 class Watch:
-    """A callback that says, after two epochs, how long all of it takes, and ends what takes longer than it may."""
+    """A callback that says, after two epochs, how long all of it takes, and ends what cannot do with the time."""
 
     def __init__(
         self,
@@ -79,13 +81,16 @@ class Watch:
         if epoch.epoch in (1, 2):
             self.last = min(self.last, epoch.seconds)
             total = elapsed + (epoch.epochs - epoch.epoch) * self.last
-            if total > self.max_seconds and (epoch.epoch == 2 or self.last > self.max_seconds / 10):
-                raise TimeUp(f"it would take about {spoken(total)}, more than the limit of {spoken(self.max_seconds)}")
+            least, limit = elapsed + (FOLDS * LEAST - epoch.epoch) * self.last, spoken(self.max_seconds)
+            if least > self.max_seconds and (epoch.epoch == 2 or self.last > self.max_seconds / 10):
+                raise TimeUp(
+                    f"{LEAST} epochs of each training would take about {spoken(least)}, more than the limit of {limit}"
+                )
             if epoch.epoch == 2 and self.progress is not None:
-                limit = spoken(self.max_seconds)
-                self.progress(f"{self.what}: {FOLDS} trainings, about {spoken(total)}, at most {limit}.")
-        if elapsed > self.max_seconds:
-            raise TimeUp(f"it took longer than the limit of {spoken(self.max_seconds)}")
+                cut = ": each ends after its share of that" if total > self.max_seconds else ""
+                self.progress(f"{self.what}: {FOLDS} trainings, about {spoken(total)}, at most {limit}{cut}.")
+        if elapsed > 2 * self.max_seconds:
+            raise TimeUp(f"it took longer than twice the limit of {spoken(self.max_seconds)}")
         if self.callback is not None and self.callback(epoch) is True:
             raise TimeUp("it was ended")
 
@@ -109,7 +114,11 @@ def forecast(
         few = f"{used} items with votes are too few to learn from, {MIN_ITEMS} the least"
         return _unused(few if used < MIN_ITEMS else f"{M:,} annotators x {K:,}² classes are too many")
     epochs = int(np.clip(MAX_ROWS // used, MIN_EPOCHS, EPOCHS))
-    learner = Ensemble(candidates=(LEARNER,), plain=False, folds=FOLDS, rounds=0, epochs=epochs, random_state=seed)
+    learner = Ensemble(
+        candidates=(LEARNER,), plain=False, folds=FOLDS, rounds=0, epochs=epochs, budget=max_seconds, random_state=seed
+    )
+    if progress is not None:
+        progress(f"Learning from the inputs of {used:,} items, for {spoken(max_seconds)} at most.")
     watch = Watch(max_seconds, callback, progress, f"Learning from the inputs of {used:,} items")
     try:
         p, fold, notes = learner.cross_fit(X, votes, gold, callback=watch)
