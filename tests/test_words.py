@@ -31,6 +31,10 @@ RETIRED = {
     r"95 ?% from": "95% CI low-high",
     r"what votes tell|votes can tell": "information",
     r"how(?==)": "strategy=",
+    r"Worded|worded\(spell\)|AS_USUAL|LiveRoll|hastened|hindrance|undoubted|counted_as": "what the thing is",
+    r"Not as the interface says|of no annotator|is no address|is no whole": "Invalid request; is truncated",
+    r"Hardly knows|Known half as well|Joins what does not": "Near-chance annotator; over-merges",
+    r"whichever door|without any pact": "in every way; without collusion",
 }
 """Pattern -> what to write."""
 

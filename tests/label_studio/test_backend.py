@@ -94,7 +94,7 @@ def test_a_project_without_choices_gets_no_predictions() -> None:
 def test_a_question_that_is_not_there_and_a_broken_configuration() -> None:
     with pytest.raises(ParameterError, match="no question 'x'"):
         Backend(question="x").predict(request())
-    with pytest.raises(ReadError, match="labelling configuration is no whole XML"):
+    with pytest.raises(ReadError, match="labelling configuration is truncated or damaged XML"):
         Backend().setup({"schema": "<View>"})
 
 

@@ -10,7 +10,7 @@ import torch
 
 import crowdwise as cw
 from crowdwise.learners import head as heads
-from crowdwise.learners.instance_embeddings import Mixed, Weighted
+from crowdwise.learners.instance_confusions import Mixed, Weighted
 from crowdwise.learners.vote_edges import Batch
 from learners.crowd import blobs, confusions, small, vote
 

@@ -181,7 +181,7 @@ class CellRows:
             with files.open_text() as file:
                 yield from csv.reader((line.replace("\0", "") for line in file), delimiter=separator)
         except csv.Error as error:
-            raise ReadError(f"{files.path} is no whole table: {error}.") from error
+            raise ReadError(f"{files.path} is not a readable table: {error}.") from error
         finally:
             csv.field_size_limit(before)
 
@@ -305,7 +305,7 @@ def parse_xml(text: str, name: str) -> ElementTree.Element:
     try:
         root = ElementTree.fromstring(text.encode(errors="replace"))
     except (ElementTree.ParseError, ValueError, RecursionError) as error:
-        raise ReadError(f"{name} is no whole XML ({error}).") from error
+        raise ReadError(f"{name} is truncated or damaged XML ({error}).") from error
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
     return root

@@ -8,7 +8,7 @@ wrong consensus counts against them. The test compares the mistakes that i and j
 
 The p-value is the tail of a scaled Poisson distribution with that mean and variance. Where there are at least 50 pairs
 they are shifted and scaled so that their middle is no wider than it should be. Then Benjamini and Hochberg's procedure
-finds pairs at a false discovery rate of ``level``: in a crowd without any pact, the probability of a single
+finds pairs at a false discovery rate of ``level``: in a crowd without collusion, the probability of a single
 pair being found. Groups grow from the pairs found by average linkage, so that one chance link does not join two.
 
 When it fails: with two votes per item a hard item looks like a pact. A ring that has captured the consensus
