@@ -8,6 +8,7 @@ import gzip
 import io
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import polars as pl
 import pytest
@@ -15,7 +16,9 @@ from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise.cli.main import app
+from crowdwise.cli.options import drawn_gold
 from crowdwise.data.sheets import FORMULA, safe_table
+from crowdwise.report.page import _sheet
 
 NAMES = ["=1+1", "+1", "-x", "@sum", "\t=1", "\uff1d1", "plain", "a=b"]
 
@@ -67,3 +70,18 @@ def test_numbers_stay_numbers() -> None:
         pl.DataFrame({"x": [-1.5, 2.0], "=y": ["-1", None], "z": pl.Series(["@a", "b"], dtype=pl.Categorical)})
     )
     assert table.to_dict(as_series=False) == {"x": [-1.5, 2.0], "'=y": ["'-1", None], "z": ["'@a", "b"]}
+
+
+@pytest.mark.parametrize("by", ["report", "command"])
+def test_a_sheet_of_gold_items_has_no_formulas_and_comes_back(votes: Path, tmp_path: Path, by: str) -> None:
+    """The sheet in the report's link ran them; a name with an apostrophe was no item."""
+    if by == "report":
+        text = unquote(_sheet({"proof": {"sheet": NAMES}}))
+        (tmp_path / "sheet.csv").write_text(text.replace("\r", ""), encoding="utf-8")
+    else:
+        words = ["certify", str(votes), "--ask", "8", "--out", str(tmp_path / "sheet.csv"), "--spreadsheet-safe"]
+        assert CliRunner().invoke(app, words).exit_code == 0
+    text = (tmp_path / "sheet.csv").read_text(encoding="utf-8")
+    assert text.count("\n") == 9 and not [cell for cell in cells(text) if cell[:1] and cell[0] in FORMULA]
+    (tmp_path / "sheet.csv").write_text(re.sub(r',(?:"")?(\n|$)', r",q\1", text), encoding="utf-8")
+    assert set(drawn_gold(cw.read_votes(votes), tmp_path / "sheet.csv")) == set(NAMES)

@@ -180,3 +180,9 @@ def test_lists_are_no_labels_of_a_column(tmp_path: Path, reader: Any) -> None:
     with pytest.raises(InputError) as raised:
         reader(tmp_path / "votes.json", form="wide")
     assert not isinstance(raised.value, InternalError)
+
+
+def test_lists_are_no_texts(tmp_path: Path) -> None:
+    (tmp_path / "texts.jsonl").write_text('{"item": 1, "annotator": "x", "text": ["a"]}\n')
+    with pytest.raises(InputError, match="a text"):
+        cw.read_texts(tmp_path / "texts.jsonl")

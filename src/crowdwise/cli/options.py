@@ -424,8 +424,10 @@ def note_columns(roles: Mapping[str, str]) -> None:
 
 
 def drawn_gold(table: Any, gold: Path) -> dict[Any, Any]:
-    """Item -> truth, from a sheet of items that were drawn; a row without a label is an error."""
+    """Item -> truth, from a sheet of items that were drawn; a row without a label is an error. Names that were made
+    text for spreadsheets are those of the items again."""
     from crowdwise.data.files import TableFile
+    from crowdwise.data.sheets import safe_cell
 
     known, rows = table.read_truth(gold), TableFile.of(gold).read()[0].height
     if len(known) < rows:
@@ -433,7 +435,9 @@ def drawn_gold(table: Any, gold: Path) -> dict[Any, Any]:
             f"{rows - len(known):,} of the {rows:,} rows of {gold} have no label. Labels that are left out, such as "
             "those of hard items, make the others no random draw: fill in all rows."
         )
-    return dict(known)
+    items = set(table.items.tolist())
+    made = {safe_cell(name): name for name in items if safe_cell(name) not in items}
+    return {made.get(name, name): label for name, label in known.items()}
 
 
 def chosen_inputs(source: Opened, features: Path | None, text: str | None, no_inputs: bool) -> Any:

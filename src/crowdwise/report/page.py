@@ -109,11 +109,7 @@ def _sheet(report: dict[str, Any]) -> str:
     from urllib.parse import quote
 
     names = (report.get("proof") or {}).get("sheet") or []
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["item", "label"])
-    rows.writerows([name, ""] for name in names)
-    return quote(file.getvalue())
+    return quote(_csv(["item", "label"], ([name, ""] for name in names)))
 
 
 def pct(x: float | None, digits: int = 0) -> str:
