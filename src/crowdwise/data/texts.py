@@ -31,7 +31,7 @@ from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, ITEM, Beside, Col,
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, reader
 from crowdwise.data.truth import encode_texts
-from crowdwise.errors import InputError, LabelError
+from crowdwise.errors import InputError
 
 Unit = Literal["auto", "word", "character"]
 NO_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -140,9 +140,8 @@ class Texts(ByItem):
         source.require(cls._needed())
         source.complete(cls._needed(), options["on_missing"])
         (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
-        text, texts = encoding.sort_vocabulary(
-            *encoding.encode(source.flat("text", "a text", LabelError).cast(pl.String))
-        )
+        column = source.flat("text", "a text").cast(pl.String)
+        text, texts = encoding.sort_vocabulary(*encoding.encode(column))
         beside = source.beside()
         beside["on_duplicate"] = options["on_duplicate"]
         made = cls.from_codes(item, annotator, text, items=items, annotators=annotators, texts=texts.tolist(), **beside)
