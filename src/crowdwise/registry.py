@@ -26,6 +26,7 @@ VOTES, NUMBERS, LINKED, SETS = "votes", "ratings", "graph", "label-sets"
 BY_GROUP = "group-conditional"
 """The method with a confusion matrix for every annotator and group of items."""
 ONE_CLASS, CLASSES, NUMBER, PAIR = "one class", "classes", "number", "pair"
+ORDER, TEXT, TOKENS, STRETCHES = "order", "text", "tokens", "stretches"
 """Forms of a question on the server."""
 
 
@@ -98,7 +99,7 @@ _TYPES = (
     ),
     AnswerType(
         "rankings", "several items in order", "data.rankings:Rankings", "answers.comparisons_leaderboard:Ranking",
-        "answer_types.comparisons:RankingRules", "plackett-luce", scores=True,
+        "answer_types.comparisons:RankingRules", "plackett-luce", scores=True, form=ORDER,
         simulated=("simulate:rankings",),
     ),
     AnswerType(
@@ -113,13 +114,13 @@ _TYPES = (
     ),
     AnswerType(
         "tags", "a tag for every token of a sequence", "data.tags:Tags", "answers.tags_result:TagConsensus",
-        "answer_types.tags:TagRules", "token-dawid-skene", column="tag",
+        "answer_types.tags:TagRules", "token-dawid-skene", column="tag", form=TOKENS,
         simulated=("simulate:tag_chain", "simulate:bio_tags"),
     ),
     AnswerType(
         "texts", "a text", "data.texts:Texts", "answers.texts_consensus:TextConsensus", "answer_types.texts:TextRules",
         "text-auto", ("transcriptions", "translations"), column="text",
-        guessed=("text",), simulated=("simulate:texts",),
+        guessed=("text",), form=TEXT, simulated=("simulate:texts",),
     ),
     AnswerType(
         "boxes", "boxes around objects", "data.boxes:Boxes", "answers.boxes_consensus:BoxConsensus",
@@ -133,7 +134,7 @@ _TYPES = (
     ),
     AnswerType(
         "spans", "stretches of a text with labels", "data.spans:Spans", "answers.spans_consensus:SpanConsensus",
-        "answer_types.spans:SpanRules", "span-detection", ("stretches",), simulated=("simulate:spans",),
+        "answer_types.spans:SpanRules", "span-detection", ("stretches",), form=STRETCHES, simulated=("simulate:spans",),
     ),
     AnswerType(
         "graph", "one class of a few, for linked items", "data.votes:Votes", "answers.graph_crowd:GraphConsensus",

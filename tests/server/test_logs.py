@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from crowdwise.server.structured_logs import JsonLines, TextLines, configure_logs
+from server_site import Site
 
 
 def record(message: str, level: int = logging.INFO, error: BaseException | None = None, **facts: object):
@@ -44,3 +47,14 @@ def test_text_is_for_terminals(kind: str, terminal: bool, expected: type, monkey
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     configure_logs(kind)
     assert [type(handler.formatter) for handler in logging.getLogger("crowdwise.server").handlers] == [expected]
+
+
+def test_the_dashboard_asks_for_measures_that_there_are(site: Site) -> None:
+    """Every measure and route of the Grafana dashboard is one that the server gives."""
+    site.votes(site.campaign(1), ("p0", "ann", "wren"))
+    site.call("GET", f"/campaigns/{site.campaign(1)}/next?annotator=ann")
+    there = site.client.get("/metrics").text
+    board = json.loads((Path(__file__).parents[2] / "deploy" / "grafana.json").read_text())
+    asked = " ".join(one["expr"] for panel in board["panels"] for one in panel["targets"])
+    assert {name for name in re.findall(r"crowdwise_\w+", asked) if name not in there} == set()
+    assert {route for route in re.findall(r'route="([^"]+)"', asked) if f'route="{route}"' not in there} == set()

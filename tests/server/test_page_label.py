@@ -193,7 +193,11 @@ def test_ratings_ordinal_classes_and_label_sets(site: Site, tab: Tab) -> None:
     answer = page.get_by_role("button", name="Answer")
     assert answer.is_disabled()  # the middle of a slider is no answer
     page.get_by_label("Your rating").focus()
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")  # from an end: the middle is not suggested
+    has_text(page, "output", "0")
+    page.keyboard.press("7")  # digits and arrows at once, and the number is shown
+    page.keyboard.press("ArrowLeft")
+    has_text(page, "output", "6.5")
     page.keyboard.press("Enter")
     saved(page, 1)
     page.get_by_label("Exact value").fill("99")
@@ -201,7 +205,7 @@ def test_ratings_ordinal_classes_and_label_sets(site: Site, tab: Tab) -> None:
     page.get_by_label("Exact value").fill("2.5")
     page.keyboard.press("Enter")
     saved(page, 2)
-    assert sorted(votes(site, campaign).values()) == [2.5, 5.5]
+    assert sorted(votes(site, campaign).values()) == [2.5, 6.5]
 
     campaign = asked(site, [{"text": "a"}], answer_type="ordinal", classes=["bad", "fair", "good"], max_votes=1)
     page = tab.join(site, campaign)

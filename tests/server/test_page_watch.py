@@ -87,10 +87,10 @@ def test_the_buttons(site: Site, watched: tuple[Tab, str]) -> None:
     page.locator("#order").select_option("votes")
     page.wait_for_function("document.querySelector('#review').dataset.key")
     assert chosen.input_value() == HOSTILE  # a list that is drawn again keeps what was chosen
-    page.get_by_role("button", name=f"Set as gold for {item}", exact=True).click()
-    has_text(page, "#said", f"{item} is gold now: {HOSTILE}.")
+    page.get_by_role("button", name=f"Correct for {item}", exact=True).click()
+    has_text(page, "#said", f"{item} is settled: {HOSTILE}.")
     rows = {row["item"]: row for row in site.call("GET", f"/campaigns/{campaign}/items?limit=100")["items"]}
-    assert rows[item]["gold"] == HOSTILE
+    assert rows[item]["settled"] == HOSTILE
 
     page.get_by_role("button", name="Pause w2").click()
     page.get_by_role("button", name="Resume w2").wait_for()
@@ -112,7 +112,7 @@ def test_the_buttons(site: Site, watched: tuple[Tab, str]) -> None:
 
     page.locator(".menu summary").click()
     with page.expect_download() as found:
-        page.get_by_role("link", name="Labels (CSV)").click()
+        page.get_by_role("link", name="Results (CSV)").click()
     assert found.value.path().read_text().count("\n") == 61
     with tab.context.expect_page() as opened:
         page.get_by_role("link", name="Open the report").click()

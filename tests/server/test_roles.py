@@ -17,7 +17,10 @@ from server_site import Site
 
 OPEN = {"/healthz", "/readyz", "/metrics"}
 """Routes that everybody may call."""
-PAGES = {"/", "/login", "/logout", "/join/{secret}", "/label/{campaign}", "/watch/{campaign}", "/sample"}
+PAGES = {
+    "/", "/login", "/logout", "/join/{secret}", "/label/{campaign}", "/watch/{campaign}", "/sample", "/start/{secret}",
+    "/new", "/campaign/{campaign}", "/api", "/media/{campaign}/{until}/{signature}/{name:path}",
+}  # fmt: skip
 """Pages check sessions themselves: test_pages_need_a_session."""
 
 
@@ -113,11 +116,12 @@ def test_a_route_lets_in_its_roles_alone(site: Site, tokens: dict[str, Any], met
 def test_pages_need_a_session(site: Site) -> None:
     campaign = site.campaign()
     site.client.cookies.clear()
-    for path in ("/", f"/label/{campaign}", f"/watch/{campaign}"):
+    for path in ("/", "/new", f"/label/{campaign}", f"/watch/{campaign}", f"/campaign/{campaign}"):
         answer = site.client.get(path, follow_redirects=False)
         assert answer.status_code == 303 and answer.headers["location"].startswith("/login"), path
     browser, csrf = site.browser(campaign)
-    assert browser.get(f"/watch/{campaign}").status_code == 403
+    for path in (f"/watch/{campaign}", f"/campaign/{campaign}", "/new"):
+        assert browser.get(path).status_code == 403
     assert browser.post("/sample", data={"csrf": csrf["x-csrf-token"]}).status_code == 403
     assert browser.get(f"/label/{site.campaign()}").status_code == 403
 

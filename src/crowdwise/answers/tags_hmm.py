@@ -286,6 +286,10 @@ class TokenDawidSkene(TagModel):
     def _inner(self) -> Any:
         return registry.create(self.base, **{"random_state": self.random_state} | (self.base_params or {}))
 
+    @property
+    def single_annotator(self) -> bool:
+        return bool(self._inner().single_annotator)
+
     def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred:
         self.inner_ = self._inner()
         found = self.inner_.fit(tags.votes, gold, callback=callback).consensus_

@@ -166,9 +166,14 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         finally:
             del self._gold
 
+    @property
+    def single_annotator(self) -> bool:
+        """Whether it takes the tags of one annotator."""
+        return False
+
     def _fit(self, answers: Tags, callback: Callback | None) -> dict[str, Any]:
         check_classes(answers.votes, "tags")
-        if self._gold is None or not (self._gold >= 0).any():
+        if not self.single_annotator and (self._gold is None or not (self._gold >= 0).any()):
             check_several(answers, self.key, "Give gold tags of some tokens, or take the tags as they are.")
         outcome, labels, transition = self._infer(answers, self._gold, callback)
         return {"transition": transition, **consensus_fields(answers.votes, outcome, labels)}

@@ -24,6 +24,7 @@ WorkersOption = Annotated[int | None, option("--workers", help="Processes that a
 CertificateOption = Annotated[str | None, option("--tls-certificate", help="PEM file of the certificate.")]
 KeyOption = Annotated[str | None, option("--tls-key", help="PEM file of its key.")]
 BaseOption = Annotated[str | None, option("--base-url", help="Address that people see, behind a proxy.")]
+MediaOption = Annotated[str | None, option("--media", help="Folder of images, recordings and texts to show.")]
 LogOption = Annotated[str | None, option("--log-format", help="json, text, or auto: text on a terminal.")]
 
 
@@ -32,7 +33,7 @@ def start(
     context: typer.Context, config: ConfigOption = None, data: DataOption = None, database: DatabaseOption = None,
     host: HostOption = None, port: PortOption = None, workers: WorkersOption = None,
     tls_certificate: CertificateOption = None, tls_key: KeyOption = None, base_url: BaseOption = None,
-    log_format: LogOption = None,
+    media: MediaOption = None, log_format: LogOption = None,
 ) -> None:  # fmt: skip
     """Serve campaigns: an API, a page to label on and a page to watch.
 
@@ -47,7 +48,8 @@ def start(
         raise ExtraError("The server needs more packages: pip install 'crowdwise[serve]'.") from error
     given = {
         "data": data, "database": database, "host": host, "port": port, "workers": workers,
-        "tls_certificate": tls_certificate, "tls_key": tls_key, "base_url": base_url, "log_format": log_format,
+        "tls_certificate": tls_certificate, "tls_key": tls_key, "base_url": base_url, "media": media,
+        "log_format": log_format,
     }  # fmt: skip
     context.obj = load_configuration(given, config)
     if context.invoked_subcommand is None:
@@ -83,9 +85,13 @@ def backup(context: typer.Context, file: FileArgument) -> None:
 
 @serve.command("restore")
 def restore(context: typer.Context, file: FileArgument) -> None:
-    """Fill an empty store from a backup, of SQLite or PostgreSQL alike.
+    """Fill an empty store from a backup, of SQLite or PostgreSQL alike. Say which store before the word restore.
 
-    Example: `crowdwise serve --database postgresql://... restore monday.zip`
+    Examples:
+
+    `crowdwise serve --data FOLDER restore monday.zip`
+
+    `crowdwise serve --database postgresql://... restore monday.zip`
     """
     from crowdwise.store.backups import restore as fill
 

@@ -125,10 +125,12 @@ def num(x: float | None, digits: int = 2) -> str:
     return (text.lstrip("-") if not text.strip("-0.") else text).replace("-", "\u2212")
 
 
-def ends(interval: tuple[float | None, float | None], digits: int = 3) -> str:
-    """Two ends of an interval: ``0.61-0.66``."""
-    if None in interval:
+def ends(interval: tuple[float | None, float | None], digits: int = 3, share: bool = False) -> str:
+    """Two ends of an interval: ``0.61-0.66``; of a share ``61-66%``."""
+    if interval[0] is None or interval[1] is None:
         return "–"
+    if share:
+        return interval_text(*interval, form=percent).partition("CI ")[2]
     low, high = (num(x, digits) for x in interval)
     return f"{low}-{high}" if low[0].isdigit() and high[0].isdigit() else f"{low} to {high}"
 

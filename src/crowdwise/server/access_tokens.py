@@ -27,7 +27,7 @@ from crowdwise.store.store_tables import ended_sessions, tokens
 
 Role = Literal["admin", "lead", "annotator", "reader"]
 ROLES: tuple[Role, ...] = ("admin", "lead", "annotator", "reader")
-PREFIX = {"token": "cw_", "invitation": "cwi_"}
+PREFIX = {"token": "cw_", "invitation": "cwi_", "signup": "cws_", "joined": "cwj_"}
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ Name = Annotated[StrictStr, Field(min_length=1, max_length=500), AfterValidator(
 Text = Annotated[Plain, Field(max_length=20_000)]
 Positive = Annotated[float, Field(ge=1e-9, lt=1e12, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-Answer = StrictStr | StrictInt | StrictFloat | StrictBool | list[StrictStr | StrictInt | StrictBool]
-"""A class, a number, left or right, or a list of classes."""
+Answer = StrictStr | StrictInt | StrictFloat | StrictBool | list[StrictStr | StrictInt | StrictBool | dict[str, Any]]
+"""A class, a number, left or right, a text, or a list of classes, places, tags or stretches."""
 
 
 class Message(BaseModel):
@@ -69,6 +69,17 @@ class Changeable(Message):
         None
     )
     instructions: Text | None = None
+    unsure: Annotated[bool, Field(description="Offer I don't know as an answer.")] | None = None
+    consent: Annotated[Text, Field(description="What people agree to when they sign up (Markdown).")] | None = None
+    practice: (
+        Annotated[int, Field(ge=0, le=100, description="Gold questions that come first, with feedback.")] | None
+    ) = None
+    screen: Annotated[float, Field(ge=0, le=1, description="Share of practice to be right, to go on.")] | None = None
+    quota: Annotated[int, Field(ge=1, lt=2**31, description="People who may sign up.")] | None = None
+    votes_each: Annotated[int, Field(ge=1, lt=2**31, description="Votes of each who signs up.")] | None = None
+    completion_code: Annotated[Plain, Field(max_length=500, description="Shown at the end; or an address.")] | None = (
+        None
+    )
 
 
 class CampaignMade(Changeable):
@@ -150,6 +161,16 @@ class ItemsChanged(Message):
     gold: Answer | None = None
 
 
+class SecondLook(Message):
+    """What a second look says of an item: it stands in all results, and nobody is measured by it. Without an answer the
+    item is open again."""
+
+    model_config = example(item="photo1", answer="wren", note="the tail decides")
+    item: Name
+    answer: Answer | None
+    note: Annotated[Plain, Field(max_length=500)] = ""
+
+
 class Annotator(Message):
     """An annotator, with the price of a vote where it is not that of the campaign."""
 
@@ -174,6 +195,20 @@ class Invitation(Message):
     annotator: Name
     price: Positive | None = None
     days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+
+
+class SignUp(Message):
+    """One link for many people, which holds for some days."""
+
+    model_config = example(days=30)
+    days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+
+
+class FolderItems(Message):
+    """Which files of the media folder become items."""
+
+    model_config = example(under="photos/")
+    under: Annotated[Plain, Field(max_length=500, description="The beginning of their names.")] = ""
 
 
 class VoteMessage(Message):
@@ -244,6 +279,7 @@ class Questions(BaseModel):
     questions: list[dict[str, Any]]
     state: str
     why_none: str | None = None
+    code: str | None = None
 
 
 class WebhookMade(Message):

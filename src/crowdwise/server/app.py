@@ -112,8 +112,7 @@ def create_app(configuration: Configuration, service: Service | None = None) -> 
         title="crowdwise", version=__version__, lifespan=lifespan, openapi_url="/api/v1/openapi.json", docs_url=None,
         redoc_url=None, description="Campaigns: questions go out, votes come in, labels come out.",
     )  # fmt: skip
-    add_handlers(app)
-    app.add_exception_handler(404, routes_pages.not_there)
+    add_handlers(app, routes_pages.problem_page)
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")

@@ -43,6 +43,11 @@ class Configuration:
     max_body: int = setting(8_000_000, "Bytes of a request, uploads of items aside.", minimum=1)
     max_upload: int = setting(512_000_000, "Bytes of an upload of items.", minimum=1)
     body_seconds: float = setting(30.0, "Seconds to wait for the next part of a request body.", minimum=0.01)
+    media: str = setting("", "Folder of images, recordings and texts that items name; they get links that expire.")
+    media_hours: float = setting(2.0, "Hours for which such a link holds, at least.", minimum=0.01)
+    media_origins: str = setting(
+        "", "Origins whose images and recordings items may show, comma-separated; empty: every https address."
+    )
     cors_origins: str = setting("", "Origins of other sites whose scripts may call the API, comma-separated.")
     private_webhooks: bool = setting(False, "Allow webhooks to private and loopback addresses.")
     sample: bool = setting(True, "Offer a sample campaign on the first page.")
@@ -79,6 +84,11 @@ class Configuration:
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
         host = f"[{host}]" if ":" in host else host
         return f"{'https' if self.tls_certificate else 'http'}://{host}:{self.port}"
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Origins whose images and recordings items may show; empty: every https address."""
+        return tuple(one.strip().rstrip("/") for one in self.media_origins.split(",") if one.strip())
 
     @property
     def secure(self) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
@@ -106,12 +107,29 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     return problem(500, "InternalError", "A mistake in crowdwise, not in your request: it is in the log of the server.")
 
 
-def add_handlers(app: FastAPI) -> None:
-    app.add_exception_handler(CrowdwiseError, _ours)
-    app.add_exception_handler(HTTPException, http_problem)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(sa.exc.SQLAlchemyError, store_problem)
-    app.add_exception_handler(Exception, _unexpected)
+Handler = Callable[[Request, Exception], Awaitable[Response]]
+
+
+def add_handlers(app: FastAPI, as_page: Callable[[Request, int, str], Awaitable[Response]]) -> None:
+    """Errors as problems; where a person opened the address in a browser, as pages (``as_page``: status and detail)."""
+
+    def shown(handler: Callable[[Request, Exception], Awaitable[JSONResponse]]) -> Handler:
+        async def run(request: Request, error: Exception) -> Response:
+            answer = await handler(request, error)
+            opened = "text/html" in request.headers.get("accept", "")
+            if request.url.path.startswith("/api/"):
+                opened &= request.headers.get("sec-fetch-dest") == "document"
+            if answer.status_code < 400 or not opened:
+                return answer
+            return await as_page(request, answer.status_code, json.loads(bytes(answer.body))["detail"])
+
+        return run
+
+    app.add_exception_handler(CrowdwiseError, shown(_ours))
+    app.add_exception_handler(HTTPException, shown(http_problem))
+    app.add_exception_handler(RequestValidationError, shown(_invalid))
+    app.add_exception_handler(sa.exc.SQLAlchemyError, shown(store_problem))
+    app.add_exception_handler(Exception, shown(_unexpected))
 
 
 EXPECTED = {

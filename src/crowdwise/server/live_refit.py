@@ -1,4 +1,4 @@
-"""The model of a campaign of grades, numbers, pairs or label sets: fitted again to all answers, in the background.
+"""The model of a campaign of other answers than classes: fitted again to all answers, in the background.
 
 Items with the fewest answers come first (those of higher priority before others), until each has ``max_votes`` or the
 budget is spent. The accuracy of such answers is not estimated without truth.
@@ -19,7 +19,8 @@ from crowdwise.active.end_state import People, Standing
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import NotFittedError
 from crowdwise.store import steady_clock
-from crowdwise.store.campaign_rows import CampaignRow, side_name
+from crowdwise.store.answer_forms import ALONE, OF_PAYLOAD, table_of
+from crowdwise.store.campaign_rows import CampaignRow
 from crowdwise.store.live_votes import NO_VOTES, LiveNames, mixed, read_open, read_votes
 from crowdwise.store.store_tables import items
 
@@ -35,8 +36,12 @@ class RefitView:
     closed: Any
     gold: dict[int, str]
     priority: Floats
-    answers: dict[tuple[int, int], str]
-    pairs: dict[int, tuple[Any, Any]]
+    settled: dict[Any, Any]
+    """Item -> what a second look says of it."""
+    answers: dict[tuple[int, int], tuple[str, str | None]]
+    """The text of each answer, and which side of a pair came first."""
+    payloads: dict[int, dict[str, Any]]
+    """What is shown of items, of forms whose answers need it."""
     asked: tuple[Ints, Ints]
     skipped: tuple[Ints, Ints]
     awaited: float
@@ -85,7 +90,7 @@ class RefitView:
             why = f"{len(self.asked[0])} questions are out, and no other can be asked"
             return Standing("waiting", why, "Add the answers, or release the questions.")
         why = f"every item is finished ({self.enough} answers each)"
-        return Standing("exhausted", why, "To go on, raise max_votes.")
+        return Standing("exhausted", why, "To go on, raise the most votes on an item (max_votes).")
 
     @cached_property
     def status(self) -> dict[str, Any]:
@@ -108,19 +113,25 @@ class RefitView:
         """The answers, as the library has them."""
         if not self.answers:
             raise NotFittedError(NO_VOTES)
-        kind = registry.ANSWER_TYPES[self.row.answer_type].load()
-        said = [(n, self.annotators[m], json.loads(text)) for (n, m), text in self.answers.items()]
-        if self.row.form == registry.PAIR:
-            return kind.from_records([(*self.pairs[n], who, answer) for n, who, answer in said])
-        records = [(self.items[n], who, answer) for n, who, answer in said]
-        if self.row.form == registry.NUMBER:
-            return kind.from_records(records)
-        return kind.from_records(records, classes=self.row.classes)
+        return table_of(
+            self.row,
+            (
+                (self.items[n], self.annotators[m], json.loads(text), self.payloads.get(n, {}), first)
+                for (n, m), (text, first) in self.answers.items()
+            ),
+        )
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether all answers are of one annotator, and nothing says how reliable they are."""
+        return self.row.form in ALONE and len({m for _, m in self.answers}) == 1
 
     @cached_property
     def consensus(self) -> Any:
-        settings = self.row.settings
-        return api.fit(self.table, settings["method"], settings["params"], answers=self.row.answer_type).result
+        method, params = self.row.settings["method"], self.row.settings["params"]
+        if self.single:
+            method, params = ALONE[self.row.form]
+        return api.fit(self.table, method, params, answers=self.row.answer_type).result
 
     def why_none(self, annotator: int) -> str | None:
         """Why an annotator (a code) gets no question now."""
@@ -151,9 +162,8 @@ class RefitView:
         free = np.flatnonzero(self._free(annotator))
         order = np.lexsort((rng.random(len(free)), self.counts[free], -self.priority[free]))
         found: list[int] = free[order][:n].tolist()
-        rate = self.row.settings["gold_rate"]
-        tests = [code for code in self.gold if (code, annotator) not in self.answers and not self.closed[code]]
-        return mixed(found, tests, rate, rng) if rate else found
+        done = {n for n, m in self.answers if m == annotator} if self.gold else set()
+        return mixed(self.row, found, self.gold, done, self.closed, rng)
 
 
 class LiveRefit:
@@ -164,20 +174,20 @@ class LiveRefit:
     def __init__(self) -> None:
         self.names = LiveNames()
         self.read = 0
-        self.answers: dict[tuple[int, int], str] = {}
-        self.pairs: dict[int, tuple[Any, Any]] = {}
+        self.answers: dict[tuple[int, int], tuple[str, str | None]] = {}
+        self.payloads: dict[int, dict[str, Any]] = {}
 
     def follow(self, conn: sa.Connection, row: CampaignRow) -> RefitView:
         """The campaign as it is now."""
         names, version = self.names, self.names.version
         names.follow(conn, row)
-        if row.form == registry.PAIR:
-            self._read_pairs(conn, row, version)
+        if row.form == registry.PAIR or row.form in OF_PAYLOAD:
+            self._read_payloads(conn, row, version)
         while self.read < row.last_vote:
             found = read_votes(conn, row.id, self.read, row.last_vote)
             for vote in found:
                 if vote.retracts is None:
-                    self.answers[vote.item, vote.annotator] = vote.answer
+                    self.answers[vote.item, vote.annotator] = vote.answer, vote.shown
                 else:
                     self.answers.pop((vote.item, vote.annotator), None)
             self.read = found[-1].seq
@@ -185,11 +195,11 @@ class LiveRefit:
         asked, skipped, cost = read_open(conn, row.id, now)
         return RefitView(
             row, list(names.items.names), list(names.annotators.names), names.people(conn, row.id), names.closed,
-            dict(names.gold), names.priority, dict(self.answers), dict(self.pairs), asked, skipped, cost, now,
+            dict(names.gold), names.priority, names.settled_answers(), dict(self.answers), dict(self.payloads), asked,
+            skipped, cost, now,
         )  # fmt: skip
 
-    def _read_pairs(self, conn: sa.Connection, row: CampaignRow, version: int) -> None:
+    def _read_payloads(self, conn: sa.Connection, row: CampaignRow, version: int) -> None:
         query = sa.select(items.c.number, items.c.payload).where(items.c.campaign == row.id, items.c.version > version)
         for number, payload in conn.execute(query):
-            sides = json.loads(payload)
-            self.pairs[number - 1] = (side_name(sides.get("left")), side_name(sides.get("right")))
+            self.payloads[number - 1] = json.loads(payload)

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from crowdwise.store.campaign_rows import blind
+from crowdwise.store.answer_forms import blind
 from crowdwise.store.lease_rows import Lease, LeaseAsked, lease_together
 from crowdwise.store.roster_rows import payload_of
 
@@ -107,6 +107,8 @@ class QuestionQueues:
     """The latest view that there is."""
     lease_now: Callable[[str, LeaseAsked], Awaitable[list[Shown]]]
     ticket: Callable[..., str]
+    show: Callable[[str, dict[str, Any]], dict[str, Any]]
+    """``show(campaign, payload)``: the payload with links for its files."""
     queues: dict[tuple[str, int], _Queue] = field(default_factory=dict)
     draws: int = 0
     choosing: InFlight[_Queue] = field(default_factory=InFlight)
@@ -151,7 +153,8 @@ class QuestionQueues:
     async def _lease(self, key: tuple[str, int], queue: _Queue, n: int, *, rest: bool = False) -> list[dict[str, Any]]:
         campaign, annotator = key
         now = time.monotonic()
-        free = [item for item in queue.items if self.taken.get((campaign, item), 0.0) < now]
+        tests = queue.view.gold  # in codes; they can be asked of many, and those of practice come first
+        free = [item for item in queue.items if item - 1 in tests or self.taken.get((campaign, item), 0.0) < now]
         wanted = queue.items if rest else (free or queue.items)[: n + AT_ONCE]
         found = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
         out = {one.lease.item for one in found}
@@ -162,7 +165,7 @@ class QuestionQueues:
         queue.items = [item for item in queue.items if item not in gone]
         return [
             {
-                "item": one.item, "payload": one.payload if one.lease.shown is None else blind(one.payload),
+                "item": one.item, "payload": self.show(campaign, blind(one.payload)),
                 "expires": one.lease.expires, "first": one.lease.shown,
                 "ticket": self.ticket(campaign, one.item, annotator, one.lease.shown),
             }

@@ -21,11 +21,11 @@ from crowdwise.server.configuration import Configuration
 from crowdwise.server.http_problems import http_problem, problem, store_problem
 
 CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; media-src 'self' https:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' {from_} data:; media-src 'self' {from_}; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "content-security-policy": CSP, "x-content-type-options": "nosniff", "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff", "x-frame-options": "DENY",
     "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }  # fmt: skip
@@ -81,6 +81,7 @@ class RequestLimits:
 
     def __init__(self, app: ASGIApp, configuration: Configuration) -> None:
         self.app, self.configuration = app, configuration
+        self.policy = CSP.format(from_=" ".join(configuration.origins) or "https:")
         self.rates = Buckets(configuration.rate_limit, max(1.0, 2.0 * configuration.rate_limit))
         self.unknown = Buckets(configuration.rate_limit, max(10.0, 2.0 * configuration.rate_limit))
         """Of addresses: callers that are not known yet share theirs, so that a new forged token with every request
@@ -108,7 +109,7 @@ class RequestLimits:
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
                 there = {name.lower() for name, _ in message["headers"]}
-                more = {**HEADERS, "x-request-id": request_id}
+                more = {**HEADERS, "content-security-policy": self.policy, "x-request-id": request_id}
                 if self.configuration.secure:
                     more["strict-transport-security"] = "max-age=31536000"
                 static = scope["path"].startswith("/static/")  # browsers ask whether it changed: no mix of old and new
@@ -163,7 +164,7 @@ class RequestLimits:
             wait = self.rates.take(caller.token.id) if caller is not None else 0.0
         if wait:
             return problem(429, "Too Many Requests", "Slow down, and try again.", {"Retry-After": f"{wait:.0f}"})
-        if scope["path"].startswith(("/login", "/join")):
+        if scope["path"].startswith(("/login", "/join", "/start")):
             wait = self.failures.wait(_address(scope))
             if wait:
                 return problem(429, "Too Many Requests", "Too many failed logins.", {"Retry-After": f"{wait:.0f}"})
@@ -176,7 +177,7 @@ class RequestLimits:
     def _most(self, scope: Scope) -> int:
         if scope.get(CALLER) is None:
             return min(TOKENLESS_BYTES, self.configuration.max_body)
-        upload = scope["method"] == "POST" and scope["path"].endswith("/items")
+        upload = scope["method"] == "POST" and scope["path"].endswith(("/items", "/media"))
         return self.configuration.max_upload if upload else self.configuration.max_body
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:

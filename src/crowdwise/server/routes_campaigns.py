@@ -17,6 +17,7 @@ from crowdwise.server.api_messages import (
     GoldOfDraw,
     Invitation,
     ItemsChanged,
+    SignUp,
     StateChanged,
 )  # fmt: skip
 from crowdwise.server.caller import Admin, Lead, Reader, ServiceOf
@@ -107,6 +108,7 @@ async def campaigns_delete(
 
     await service.write_now(delete, campaign)
     service.follower.forget(campaign)
+    service.media.forget(campaign)
     return {"deleted": campaign}
 
 
@@ -114,9 +116,10 @@ async def campaigns_delete(
 async def items_list(
     service: ServiceOf, caller: Lead, campaign: str, after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    search: Annotated[str, Query(max_length=200, description="Part of a name or of what is shown.")] = "",
 ) -> dict[str, Any]:  # fmt: skip
     """A page of items; the next begins after ``next``."""
-    found = await service.read_now(lambda conn: list_items(conn, campaign, after, limit), campaign)
+    found = await service.read_now(lambda conn: list_items(conn, campaign, after, limit, search), campaign)
     return {"items": found, "next": found[-1]["number"] if len(found) == limit else None}
 
 
@@ -195,6 +198,23 @@ async def annotators_change(
         return said
 
     return {"annotator": name, **(await service.write_now(change, campaign))}
+
+
+@router.post("/campaigns/{campaign}/signup", status_code=201, tags=["annotators"])
+async def signup_make(service: ServiceOf, caller: Lead, campaign: str, given: SignUp) -> dict[str, Any]:
+    """Make one link for many: who opens it agrees to ``consent``, becomes an annotator and labels. A worker id in the
+    query (``PROLIFIC_PID``, ``workerId``) is the name of the annotator. The link is shown once."""
+
+    def make(conn: Any) -> Any:
+        find_campaign(conn, campaign)
+        found = make_token(conn, "annotator", "sign-up", kind="signup", campaign=campaign, days=given.days)
+        caller.audit(conn, "make sign-up link", campaign, token=found[1].id)
+        return found
+
+    secret, token = await service.write_now(make, campaign)
+    address = f"{service.configuration.address}/start/{secret}"
+    prolific = f"{address}?PROLIFIC_PID={{{{%PROLIFIC_PID%}}}}"
+    return {"link": address, "prolific": prolific, "token": token.id, "expires": token.expires}
 
 
 @router.post("/campaigns/{campaign}/invitations", status_code=201, tags=["annotators"])

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import hmac
+import json
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Form, HTTPException, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
-from crowdwise.server.access_tokens import COOKIE, Token
+from crowdwise.server.access_tokens import COOKIE, Token, make_token
 from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
-from crowdwise.server.http_problems import http_problem
+from crowdwise.server.languages import COOKIE as LANGUAGE
+from crowdwise.server.languages import texts_of
+from crowdwise.server.media import TYPES
 from crowdwise.server.routes_votes import progress
-from crowdwise.server.service import Service
-from crowdwise.store.campaign_rows import CampaignRow, NotThere, create_campaign, find_campaign, list_campaigns
-from crowdwise.store.roster_rows import ItemGiven, add_annotators, add_items, checked_items, find_numbers
-from crowdwise.store.store_tables import annotators
+from crowdwise.server.service import Service, add_audit
+from crowdwise.store.campaign_rows import CampaignRow, create_campaign, find_campaign, list_campaigns
+from crowdwise.store.roster_rows import (
+    ItemGiven,
+    add_annotators,
+    add_items,
+    change_annotator,
+    checked_items,
+    find_numbers,
+    list_annotators,
+)
+from crowdwise.store.store_tables import annotators, items, points, tokens
 
 HERE = Path(__file__).parent
 templates = Jinja2Templates(directory=HERE / "templates")
 OWN_SITE = ("same-origin", "none")
-TITLES = {403: "Not for you", 404: "Not there"}
-"""Errors that people get as a page."""
+TITLES = {
+    401: "Sign in first", 403: "Not for you", 404: "Not there", 409: "Not yet", 422: "This did not work",
+    429: "Too many requests", 500: "This did not work", 503: "Not just now",
+}  # fmt: skip
+"""What pages say of errors."""
 
 
 def amount(x: float) -> str:
@@ -37,28 +51,13 @@ def amount(x: float) -> str:
 templates.env.filters["amount"] = amount
 
 
-class PageRoute(APIRoute):
-    """Errors of pages are pages."""
-
-    def get_route_handler(self) -> Any:
-        inner = super().get_route_handler()
-
-        async def handler(request: Request) -> Response:
-            try:
-                if request.method == "POST" and request.headers.get("sec-fetch-site", "none") not in OWN_SITE:
-                    raise HTTPException(403, "A page of another site sent this. Open the page here and try again.")
-                return await inner(request)
-            except (HTTPException, NotThere) as error:
-                status, detail = (404, str(error)) if isinstance(error, NotThere) else (error.status_code, error.detail)
-                if status not in TITLES:
-                    raise
-                caller = await find_caller(request)
-                return _page(request, "problem.html", caller, status, title=TITLES[status], detail=detail)
-
-        return handler
+async def check_origin(request: Request) -> None:
+    """Forms of other sites are refused."""
+    if request.method == "POST" and request.headers.get("sec-fetch-site", "none") not in OWN_SITE:
+        raise HTTPException(403, "A page of another site sent this. Open the page here and try again.")
 
 
-router = APIRouter(include_in_schema=False, route_class=PageRoute)
+router = APIRouter(include_in_schema=False, dependencies=[Depends(check_origin)])
 
 
 def _begin(service: Service, token: Token, where: str) -> RedirectResponse:
@@ -80,16 +79,19 @@ def _home(token: Token) -> str:
 
 
 def _page(request: Request, name: str, caller: Caller | None, status: int = 200, **facts: Any) -> HTMLResponse:
-    return templates.TemplateResponse(request, name, {"caller": caller, **facts}, status)
+    texts = texts_of(request)
+    made = templates.TemplateResponse(request, name, {"caller": caller, **texts, **facts}, status)
+    if request.query_params.get("lang") == texts["lang"]:
+        made.set_cookie(LANGUAGE, texts["lang"], max_age=31_536_000, samesite="lax", httponly=True, path="/")
+    return made
 
 
-async def not_there(request: Request, error: Exception) -> Response:
-    """An address of nothing: a page for people, else a problem as everywhere."""
-    path = request.url.path
-    if path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
-        return await http_problem(request, error)
+async def problem_page(request: Request, status: int, detail: str) -> Response:
+    """An error as a page."""
     caller = await find_caller(request)
-    return _page(request, "problem.html", caller, 404, title=TITLES[404], detail=f"There is nothing at {path}.")
+    if status == 404 and detail == HTTPStatus(404).phrase:
+        detail = f"There is nothing at {request.url.path}."
+    return _page(request, "problem.html", caller, status, title=TITLES.get(status, TITLES[500]), detail=detail)
 
 
 async def _allowed(request: Request, service: Service, campaign: str, *roles: str) -> tuple[Caller, CampaignRow]:
@@ -110,10 +112,33 @@ async def home(request: Request, service: ServiceOf) -> Response:
         return RedirectResponse("/login", 303)
     if caller.role == "annotator":
         return RedirectResponse(_home(caller.token), 303)
-    found = await service.read_now(list_campaigns)
-    mine = [row for row in found if caller.token.campaign in (None, row.id)]
+    found, counts = await service.read_now(lambda conn: (list_campaigns(conn), counted(conn)))
+    mine = [row for row in reversed(found) if caller.token.campaign in (None, row.id)]
     sample = service.configuration.sample and caller.role == "admin"
-    return _page(request, "home.html", caller, campaigns=mine, sample=sample)
+    return _page(request, "home.html", caller, campaigns=mine, counts=counts, sample=sample, kinds=KINDS)
+
+
+KINDS = {
+    "votes": "Classes", "ordinal": "Grades", "ratings": "Ratings", "comparisons": "Pairs", "rankings": "Rankings",
+    "label-sets": "Label sets", "texts": "Texts", "tags": "Token tags", "spans": "Spans",
+}  # fmt: skip
+"""What pages call the answer types."""
+
+
+def counted(conn: sa.Connection) -> dict[str, dict[str, Any]]:
+    """Campaign -> its items, annotators, and the latest point of its curve."""
+    out: dict[str, dict[str, Any]] = {}
+    for table in (items, annotators):
+        for id_, n in conn.execute(sa.select(table.c.campaign, sa.func.count()).group_by(table.c.campaign)):
+            out.setdefault(id_, {})[table.name] = n
+    last = sa.select(points.c.campaign, sa.func.max(points.c.seq).label("seq")).group_by(points.c.campaign).subquery()
+    for row in conn.execute(
+        sa.select(points.c.campaign, points.c.accuracy, points.c.state).join(
+            last, (last.c.campaign == points.c.campaign) & (last.c.seq == points.c.seq)
+        )
+    ):
+        out.setdefault(row.campaign, {}).update(accuracy=row.accuracy, standing=row.state)
+    return out
 
 
 @router.get("/login")
@@ -128,7 +153,7 @@ async def login_with_token(
 ) -> Response:  # fmt: skip
     """Begin a session with a token."""
     found = await service.token_now(token.strip())
-    if found is None:
+    if found is None or found.kind == "signup":
         request.app.state.limits.failed(request)
         return _page(request, "login.html", None, 401, next=next, wrong=True)
     inside = next.startswith("/") and not next.startswith(("//", "/\\"))
@@ -157,6 +182,111 @@ async def join(request: Request, service: ServiceOf, secret: str) -> Response:
     return _begin(service, found, _home(found))
 
 
+WORKER = ("PROLIFIC_PID", "workerId", "worker", "name")
+"""Where Prolific, MTurk and others say who comes."""
+
+
+async def _signup(request: Request, service: Service, secret: str) -> CampaignRow | None:
+    """The campaign of a sign-up link that holds."""
+    if is_embedded(request):
+        raise HTTPException(403, "Open the link in a window of its own.")
+    found = await service.token_now(secret)
+    if found is None or found.kind != "signup" or found.campaign is None:
+        request.app.state.limits.failed(request)
+        return None
+    return await service.read_now(lambda conn: find_campaign(conn, str(found.campaign)))
+
+
+@router.get("/start/{secret}")
+async def start(request: Request, service: ServiceOf, secret: str) -> Response:
+    """The first page of who comes by a sign-up link: what the campaign is about, and what is agreed to."""
+    row = await _signup(request, service, secret)
+    if row is None:
+        return _page(request, "login.html", None, 401, next="/", wrong=True)
+    name = next((value for key in WORKER if (value := request.query_params.get(key, "").strip()[:200])), "")
+    return _page(request, "start.html", None, campaign=row, secret=secret, worker=name, wrong="")
+
+
+@router.post("/start/{secret}")
+async def start_labelling(
+    request: Request, service: ServiceOf, secret: str, name: Annotated[str, Form(max_length=200)] = "",
+    agreed: Annotated[str, Form(max_length=10)] = "",
+) -> Response:  # fmt: skip
+    """Become an annotator and label. Who comes again in another browser needs a link of their own: a worker id is no
+    secret."""
+    row = await _signup(request, service, secret)
+    if row is None:
+        return _page(request, "login.html", None, 401, next="/", wrong=True)
+    name, caller = name.strip(), await find_caller(request)
+    if caller is not None and caller.token.campaign == row.id and caller.token.name == name:
+        return RedirectResponse(f"/label/{row.id}", 303)
+
+    def join(conn: sa.Connection) -> Token | str:
+        now = find_campaign(conn, row.id)
+        there = {one["annotator"] for one in list_annotators(conn, row.id)}
+        quota = now.settings["quota"]
+        joined = sa.select(sa.func.count()).where(tokens.c.campaign == row.id, tokens.c.kind == "joined")
+        if not name or (now.settings["consent"] and not agreed):
+            return "Give a name and agree, to begin."
+        if name in there:
+            return "This name is taken, or you began in another browser: go on there, or ask for a link of your own."
+        if now.state != "open" or (quota is not None and conn.execute(joined).scalar_one() >= quota):
+            return "There is no place left. Thank you for your interest."
+        number = add_annotators(conn, now, {name: None})[name]
+        if now.settings["votes_each"]:
+            change_annotator(conn, now, name, max_votes=now.settings["votes_each"])
+        _, token = make_token(conn, "annotator", name, kind="joined", campaign=row.id, annotator=number, days=90)
+        said = json.dumps({"agreed": bool(now.settings["consent"])})
+        add_audit(conn, "sign up", said, campaign=row.id, token=token.id, actor=name, address="")
+        return token
+
+    made = await service.write_now(join, row.id)
+    if isinstance(made, str):
+        return _page(request, "start.html", None, 409, campaign=row, secret=secret, worker=name, wrong=made)
+    return _begin(service, made, f"/label/{row.id}")
+
+
+@router.get("/media/{campaign}/{until}/{signature}/{name:path}")
+async def media(service: ServiceOf, campaign: str, until: int, signature: str, name: str) -> Response:
+    """A file that an item shows, by a signed link."""
+    path = await service.heavy_now(lambda: service.media.opened(campaign, until, signature, name))
+    if path is None:
+        raise HTTPException(404, "This link is not valid, or no longer: load the page again.")
+    headers = {"Content-Security-Policy": "sandbox; default-src 'none'", "Cache-Control": "private, max-age=3600"}
+    return FileResponse(path, media_type=TYPES[path.suffix.lower()], headers=headers)
+
+
+@router.get("/new")
+async def new(request: Request, service: ServiceOf) -> Response:
+    """The page to make a campaign."""
+    caller = await find_caller(request)
+    if caller is None:
+        return RedirectResponse("/login?next=/new", 303)
+    if caller.role != "admin":
+        raise HTTPException(403, "Sign in as an admin to make a campaign.")
+    return _page(request, "setup.html", caller, campaign=None, kinds=KINDS)
+
+
+@router.get("/campaign/{campaign}")
+async def campaign(request: Request, service: ServiceOf, campaign: str) -> Response:
+    """The page to set up and run a campaign: items, people, rules, tokens, webhooks, the end."""
+    caller, row = await _allowed(request, service, campaign, "admin", "lead")
+    return _page(request, "setup.html", caller, campaign=row, kinds=KINDS, media=service.configuration.media)
+
+
+@router.get("/api")
+async def reference(request: Request) -> Response:
+    """The reference of the API, from what the server itself says of it."""
+    spec = request.app.openapi()
+    parts: dict[str, list[Any]] = {}
+    for path, methods in spec["paths"].items():
+        for method, about in methods.items():
+            parts.setdefault(about.get("tags", ["other"])[0], []).append((method.upper(), path, about))
+    return _page(
+        request, "reference.html", await find_caller(request), parts=parts, schemas=spec["components"]["schemas"]
+    )
+
+
 @router.get("/label/{campaign}")
 async def label(
     request: Request, service: ServiceOf, campaign: str, annotator: Annotated[str | None, Query(max_length=500)] = None
@@ -172,7 +302,10 @@ async def label(
         return who, progress(conn, campaign, who)
 
     who, done = await service.read_now(read)
-    return _page(request, "label.html", caller, campaign=row, progress=done, annotator=who, label_as=annotator)
+    return _page(
+        request, "label.html", caller, campaign=row, progress=done, annotator=who, label_as=annotator,
+        practice=row.settings["practice"],
+    )  # fmt: skip
 
 
 @router.post("/label/{campaign}")

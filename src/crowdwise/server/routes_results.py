@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import polars as pl
 import sqlalchemy as sa
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse
@@ -17,14 +19,17 @@ from crowdwise import registry
 from crowdwise.data.sheets import safe_table
 from crowdwise.errors import NotFittedError, ParameterError
 from crowdwise.report.build import build_report
+from crowdwise.report.findings import diagnose_answers
 from crowdwise.report.page import check_extra, page
+from crowdwise.server.api_messages import SecondLook
 from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.store import steady_clock
+from crowdwise.store.campaign_rows import find_campaign
 from crowdwise.store.live_votes import NO_VOTES
 from crowdwise.store.point_rows import list_points, skill_history
-from crowdwise.store.roster_rows import find_numbers, items_since
-from crowdwise.store.store_tables import annotators, items, leases, votes
+from crowdwise.store.roster_rows import find_numbers, items_since, list_reviews, payload_of, settle
+from crowdwise.store.store_tables import annotators, items, leases, skips, votes
 from crowdwise.store.vote_rows import votes_of_item
 from crowdwise.trust.agreement import agreement as agreement_of
 from crowdwise.trust.annotators import assess_annotators
@@ -45,11 +50,34 @@ def plain_rows(frame: Any) -> list[dict[str, Any]]:
 def consensus_rows(view: Any, probabilities: bool = False) -> Any:
     """The consensus of a view as a table, one row for each item that was voted on; of classes with the probability of
     each, where that is asked for."""
-    if not probabilities:
-        return view.consensus.to_frame("items", kind="polars")
-    if view.row.form != registry.ONE_CLASS:
+    if probabilities and view.row.form != registry.ONE_CLASS:
         raise ParameterError(f"probabilities: of classes only; this campaign is of {view.row.answer_type}.")
-    return view.consensus.to_frame("items", kind="polars", probabilities=True)
+    options = {"probabilities": True} if probabilities else {}
+    frame = view.consensus.to_frame("items", kind="polars", **options)
+    if getattr(view, "single", False):  # nothing is known of how sure answers are that nobody else gave
+        unknown = [name for name in UNSURE if name in frame.columns and name != view.row.answer_column]
+        frame = frame.with_columns(pl.lit(None, frame[name].dtype).alias(name) for name in unknown)
+    return settled_rows(frame, view)
+
+
+UNSURE = ("probability", "entropy", "deviation", "low", "high")
+"""Columns that say how sure an answer is."""
+
+
+def settled_rows(frame: Any, view: Any) -> Any:
+    """A table of items with what second looks say of them, and a column that says which were settled."""
+    column = view.row.answer_column
+    if not view.settled or column not in frame.columns:
+        return frame
+    said = {item: "|".join(map(str, x)) if isinstance(x, list) else x for item, x in view.settled.items()}
+    there = pl.Series([item in said for item in frame["item"].to_list()])
+    new = [said.get(item, x) for item, x in zip(frame["item"].to_list(), frame[column].to_list(), strict=True)]
+    frame = frame.with_columns(pl.Series(column, new, dtype=frame[column].dtype), there.alias("settled"))
+    sure = [name for name in UNSURE if name in frame.columns]
+    return frame.with_columns(
+        pl.when(pl.col("settled")).then(1.0 if name == "probability" else None).otherwise(pl.col(name)).alias(name)
+        for name in sure
+    )
 
 
 def reliability_rows(view: Any) -> list[dict[str, Any]]:
@@ -65,12 +93,18 @@ async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str,
     )
 
 
-@router.get(
-    "/consensus", tags=["results"], responses={200: {"content": {"text/csv": {}, "application/vnd.apache.parquet": {}}}}
-)
+FILES = {
+    "csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson",
+}  # fmt: skip
+DOWNLOADS: dict[str, Any] = {media.partition(";")[0]: {} for media in FILES.values()}
+"""Media types of downloads, for OpenAPI."""
+Format = Annotated[Literal["json", "csv", "parquet", "jsonl"], Query(description="json: pages; else all as a file.")]
+
+
+@router.get("/consensus", tags=["results"], responses={200: {"content": DOWNLOADS}})
 async def consensus(
     service: ServiceOf, caller: Reader, campaign: str,
-    format: Literal["json", "csv", "parquet"] = "json",
+    format: Format = "json",
     offset: Annotated[int, Query(ge=0, lt=2**31)] = 0, limit: Annotated[int, Query(ge=1, le=100_000)] = 1000,
     label: Annotated[str | None, Query(max_length=500, description="Only items with this label.")] = None,
     min_probability: Annotated[float, Query(ge=0, le=1)] = 0.0,
@@ -102,19 +136,27 @@ async def consensus(
 
 def download(frame: Any, format: str, name: str) -> Response:
     """A table as a file; no cell of a CSV file is a formula."""
+    buffer = io.BytesIO()
     if format == "parquet":
-        buffer = io.BytesIO()
         frame.write_parquet(buffer)
-        body, media = buffer.getvalue(), "application/vnd.apache.parquet"
+    elif format == "jsonl":
+        frame.write_ndjson(buffer)
     else:
-        body, media = safe_table(frame).write_csv().encode(), "text/csv; charset=utf-8"
-    return Response(body, media_type=media, headers={"Content-Disposition": f'attachment; filename="{name}.{format}"'})
+        safe_table(frame).write_csv(buffer)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
+    return Response(buffer.getvalue(), media_type=FILES[format], headers=headers)
 
 
 @router.get("/reliability", tags=["results"])
-async def reliability(service: ServiceOf, caller: Reader, campaign: str) -> list[dict[str, Any]]:
+async def reliability(service: ServiceOf, caller: Reader, campaign: str, format: Format = "json") -> Any:
     """The reliability of each annotator, with intervals."""
-    return await service.compute_now(campaign, "reliability", reliability_rows)
+    if format == "json":
+        return await service.compute_now(campaign, "reliability", reliability_rows)
+
+    def make(view: Any) -> Response:
+        return download(view.consensus.to_frame("annotators", kind="polars"), format, "annotators")
+
+    return await service.compute_now(campaign, ("reliability", format), make)
 
 
 SANDBOX = (
@@ -144,7 +186,7 @@ async def annotator_history(service: ServiceOf, caller: Lead, campaign: str, nam
 @router.get("/flags", tags=["results"])
 async def flags(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
     """Annotators with accuracy, skill, speed and flags (no better than guessing, drifting, too fast, ...), the most
-    suspect first; of classes only."""
+    suspect first."""
     return await service.compute_now(
         campaign, "flags", lambda view: service.read(lambda conn: annotator_flags(conn, view))
     )
@@ -154,10 +196,40 @@ async def flags(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[st
 async def review(
     service: ServiceOf, caller: Lead, campaign: str, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[dict[str, Any]]:
-    """The items whose label is most in doubt, why, and their votes; of classes only."""
+    """The items whose label is most in doubt, why, and their votes."""
     return await service.compute_now(
-        campaign, ("review", limit), lambda view: service.read(lambda conn: items_to_review(conn, view, limit))
+        campaign,
+        ("review", limit),
+        lambda view: [
+            row | {"payload": service.media.signed(campaign, row["payload"])}
+            for row in service.read(lambda conn: items_to_review(conn, view, limit))
+        ],
     )
+
+
+@router.post("/reviews", status_code=201, tags=["results"])
+async def reviews_add(service: ServiceOf, caller: Lead, campaign: str, given: SecondLook) -> dict[str, Any]:
+    """Settle an item by a second look: accept its answer or correct it, or open it again (``null``). Annotators are not
+    measured by it, as the items that are looked at are not a random sample; for that there is gold."""
+
+    def run(conn: Any) -> Any:
+        row = find_campaign(conn, campaign)
+        if not row.answer_column:
+            raise ParameterError(f"A campaign of {row.answer_type} gives items no answer of their own to settle.")
+        found = settle(conn, row, given.item, given.answer, caller.token.name, given.note)
+        caller.audit(conn, "second look", campaign, **given.model_dump())
+        return found
+
+    return await service.write_now(run, campaign)
+
+
+@router.get("/reviews", tags=["results"])
+async def reviews_list(
+    service: ServiceOf, caller: Lead, campaign: str,
+    item: Annotated[str | None, Query(max_length=500)] = None, limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Second looks, the latest first: who settled what, with what stood before."""
+    return await service.read_now(lambda conn: list_reviews(conn, campaign, item, limit), campaign)
 
 
 @router.get("/throughput", tags=["results"])
@@ -180,6 +252,8 @@ async def report(service: ServiceOf, caller: Lead, campaign: str) -> HTMLRespons
 
     def make(view: Any) -> str:
         check_extra()
+        if view.row.form == registry.TOKENS and view.single:
+            raise NotFittedError("A report on tags needs the tags of two annotators: there is one so far.")
         return page(build_report(view.table, view.consensus, title=view.row.name, all_items=True))
 
     made = await service.compute_now(campaign, "report", make)
@@ -206,30 +280,34 @@ def _votes_with_times(conn: sa.Connection, view: Any) -> Any:
     return replace(table, timestamp=np.array([when[pair] for pair in pairs]))
 
 
-def _classes_only(view: Any, what: str) -> None:
-    if view.row.answer_type != registry.VOTES:
-        raise ParameterError(f"{what}: of campaigns of votes (classes) only; this one is of {view.row.answer_type}.")
-    if not view.row.n_answers:
-        raise NotFittedError(NO_VOTES)
-
-
 def annotator_flags(conn: sa.Connection, view: Any) -> list[dict[str, Any]]:
     """Annotators with their skill, speed and flags, the most suspect first."""
-    _classes_only(view, "flags")
-    table = _votes_with_times(conn, view)
-    found = assess_annotators(table, view.consensus)
     seconds = median_seconds(conn, view.row.id)
     usual = float(np.median(list(seconds.values()))) if seconds else 0.0
-    frame = found.to_frame(kind="polars").to_dicts()
     out = []
-    for row, flags in zip(frame, found.flags, strict=True):
-        words = [{"kind": flag.kind.value, "words": flag_words(flag)} for flag in flags]
+    for row, words in _flagged(conn, view):
         pace_ = seconds.get(row["annotator"])
         if pace_ is not None and len(seconds) > 2 and pace_ * FAST < usual:
             words.append({"kind": "too-fast", "words": f"answers in {pace_:.1f} s, others in {usual:.1f} s"})
         row |= {"seconds": pace_, "flags": words}
         out.append({name: None if isinstance(x, float) and not np.isfinite(x) else x for name, x in row.items()})
     return sorted(out, key=lambda row: -(row["suspicion"] or 0.0))
+
+
+def _flagged(conn: sa.Connection, view: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, str]]]]:
+    """Annotators as rows, each with its flags: of classes by their votes, of other answers what the report finds."""
+    if view.row.answer_type == registry.VOTES:
+        found = assess_annotators(_votes_with_times(conn, view), view.consensus)
+        for row, flags in zip(found.to_frame(kind="polars").to_dicts(), found.flags, strict=True):
+            yield row, [{"kind": flag.kind.value, "words": flag_words(flag)} for flag in flags]
+        return
+    rules, result = registry.ANSWER_TYPES[view.row.answer_type].rules, view.consensus
+    alone = getattr(view, "single", False)  # nobody to be compared with
+    findings = [] if alone else diagnose_answers(view.row.answer_type, result).findings
+    for row in plain_rows(result.to_frame("annotators", kind="polars")):
+        mine = [one.kind for one in findings if row["annotator"] in one.annotators]
+        words = [{"kind": kind, "words": rules.kinds[kind].title} for kind in mine]
+        yield row | {"suspicion": float(len(words))}, words
 
 
 def median_seconds(conn: sa.Connection, campaign: str) -> dict[Any, float]:
@@ -249,20 +327,50 @@ def median_seconds(conn: sa.Connection, campaign: str) -> dict[Any, float]:
 
 def items_to_review(conn: sa.Connection, view: Any, limit: int) -> list[dict[str, Any]]:
     """The items whose label is most in doubt, with what is shown of them and their votes."""
-    _classes_only(view, "review")
-    known = {view.online.item_names.names[n]: json.loads(text) for n, text in view.gold.items()}
-    found = assess_items(view.table, view.consensus)
-    rows = found.to_frame("items", kind="polars").head(limit + len(known)).to_dicts()
+    if not view.row.n_answers:
+        raise NotFittedError(NO_VOTES)
+    names = view.online.item_names.names if view.row.answer_type == registry.VOTES else view.items
+    known = {*view.settled, *(names[n] for n in view.gold)}
+    rows = _doubtful(view).head(limit + len(known)).to_dicts()
     rows = [row for row in rows if row["item"] not in known][:limit]
     numbers = find_numbers(conn, items, view.row.id, [row["item"] for row in rows])
-    kept = ("item", "label", "probability", "votes", "against", "review", "suggested", "why")
-    out = []
-    for row, number in zip(rows, numbers, strict=True):
-        query = sa.select(items.c.payload).where(items.c.campaign == view.row.id, items.c.number == number)
-        payload = json.loads(conn.execute(query).scalar_one())
-        given = votes_of_item(conn, view.row.id, number)
-        out.append({**{name: row[name] for name in kept}, "payload": payload, "given": given})
-    return out
+    kept = ("item", "label", "probability", "low", "high", "votes", "against", "review", "suggested", "why")
+    unknown = _not_known(conn, view.row.id, numbers)
+    shown = payload_of(conn, view.row.id, numbers)
+    return [
+        {
+            **{name: row[name] for name in kept if name in row}, "payload": shown[number][1],
+            "given": votes_of_item(conn, view.row.id, number), "unsure": unknown.get(number, 0),
+        }
+        for row, number in zip(rows, numbers, strict=True)
+    ]  # fmt: skip
+
+
+def _doubtful(view: Any) -> Any:
+    """Items with their answer as ``label``, the most doubtful first."""
+    if view.row.answer_type == registry.VOTES:
+        return assess_items(view.table, view.consensus).to_frame("items", kind="polars")
+    column = view.row.answer_column
+    if not column:
+        raise ParameterError(f"A campaign of {view.row.answer_type} gives items no answer of their own to look at.")
+    frame = view.consensus.to_frame("items", kind="polars").rename({column: "label"})
+    if column == "labels":
+        frame = frame.with_columns(pl.col("label").str.split("|").list.filter(pl.element() != ""))
+    if "probability" in frame.columns:
+        return frame.sort("probability", nulls_last=True)
+    return frame.sort(pl.col("high") - pl.col("low"), descending=True, nulls_last=True) if "low" in frame else frame
+
+
+def _not_known(conn: sa.Connection, campaign: str, numbers: list[int]) -> dict[int, int]:
+    """Item -> how many annotators answered that they do not know."""
+    query = sa.select(skips.c.item, sa.func.count()).where(
+        skips.c.campaign == campaign, skips.c.item.in_(numbers), skips.c.reason == DONT_KNOW
+    )
+    return {row[0]: row[1] for row in conn.execute(query.group_by(skips.c.item))}
+
+
+DONT_KNOW = "I don't know"
+"""The reason of a skip that is an answer."""
 
 
 def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:

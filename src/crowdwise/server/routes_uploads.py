@@ -9,26 +9,34 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from crowdwise.data.columns import find
 from crowdwise.data.files import read_table
 from crowdwise.data.parquet_footer import Claims, check_parquet
-from crowdwise.errors import ColumnError, InputError, ReadError, SizeError, listing
-from crowdwise.server.api_messages import Item
-from crowdwise.server.caller import Lead, ServiceOf
+from crowdwise.errors import ColumnError, CrowdwiseError, InputError, ReadError, SizeError, listing
+from crowdwise.file_check import check as check_file
+from crowdwise.server.api_messages import FolderItems, Item
+from crowdwise.server.caller import Caller, Lead, ServiceOf
 from crowdwise.server.http_problems import in_words, responses
+from crowdwise.server.media import kind_of
+from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
 from crowdwise.store.roster_rows import ItemGiven, add_items, checked_items
 
+SHEET = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 ENDINGS = {
     "application/json": ".json", "application/x-ndjson": ".jsonl", "application/jsonl": ".jsonl", "text/csv": ".csv",
-    "text/tab-separated-values": ".tsv", "application/vnd.apache.parquet": ".parquet",
+    SHEET: ".xlsx", "text/tab-separated-values": ".tsv", "application/vnd.apache.parquet": ".parquet",
 }  # fmt: skip
 """Media types of uploads; a form says by the name of its file what it is."""
 OWN = ("item", "gold", "group", "priority", "payload")
@@ -101,13 +109,27 @@ def _rows(path: Path, most: int) -> Iterator[dict[str, Any]]:
         table, _ = read_table(path)
     except ReadError as error:
         raise ReadError(str(error).replace(str(path), "The upload")) from None
-    if "item" not in table.columns:
+    names = named_columns(table.columns)
+    if "item" not in names.values():
         raise ColumnError(f"The upload has no column item: it has {listing(table.columns, 12)}.")
-    yield from table.iter_rows(named=True)
+    yield from table.rename(names).iter_rows(named=True)
+
+
+def named_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Column -> what it is called here, as the readers of answers know columns (task, unit, truth...), else as names
+    of items are often called."""
+    out = {}
+    for part, role, others in (("item", "item", ("id", "name", "file", "filename")), ("gold", "truth", ())):
+        found = next((one for one in columns if one.lower() in others), None) or find(columns, role)
+        if part not in columns and found is not None:
+            out[found] = part
+    return {column: out.get(column, column) for column in columns}
 
 
 def _check_size(path: Path, most: int) -> None:
     """An error where a table would take more memory than an upload may."""
+    if path.suffix == ".xlsx":
+        return  # the reader counts cells before it takes them
     if path.suffix == ".parquet":
         try:
             found = check_parquet(path.read_bytes())
@@ -238,6 +260,28 @@ _BODY: dict[str, Any] = {media: {"schema": _FILE} for media in ENDINGS if media 
     "multipart/form-data": {"schema": {"type": "object", "required": ["file"], "properties": {"file": _FILE}}},
 }
 
+
+def preview_of(path: Path, check: Callable[[], list[Any]]) -> dict[str, Any]:
+    """What is in an upload: columns and what they are taken for, the first rows, how many items, or what is wrong. A
+    file of answers is looked at as ``crowdwise check`` does."""
+    out: dict[str, Any] = {"columns": [], "rows": [], "items": 0, "problem": None, "answers": None}
+    try:
+        first = list(islice(_rows(path, 2**30), 5)) if path.suffix != ".json" else []
+        out["columns"] = list(first[0]) if first else ["item", "payload"]
+        out["rows"] = [{name: str(value)[:200] for name, value in row.items() if value is not None} for row in first]
+        found = check()
+        out["items"] = len(found)
+        if not first:
+            out["rows"] = [{"item": name, "payload": values["payload"][:200]} for name, values in found[:5]]
+    except CrowdwiseError as error:
+        out["problem"] = str(error)
+    if path.suffix not in (".json", ".jsonl"):
+        looked = check_file(path).to_dict()
+        if looked["readable"]:
+            out["answers"] = {name: looked.get(name) for name in ("answer_type", "answers", "items", "annotators")}
+    return out
+
+
 PART = 500
 """Items that are written in one transaction."""
 
@@ -247,7 +291,10 @@ router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(40
 @router.post(
     "/items", status_code=201, tags=["items"], openapi_extra={"requestBody": {"required": True, "content": _BODY}}
 )
-async def items_upload(service: ServiceOf, caller: Lead, campaign: str, request: Request) -> dict[str, int]:
+async def items_upload(
+    service: ServiceOf, caller: Lead, campaign: str, request: Request,
+    preview: Annotated[bool, Query(description="Say what is in the upload, and add nothing.")] = False,
+) -> dict[str, Any]:  # fmt: skip
     """Declare items: a JSON list, or a table (CSV, Parquet, JSON lines) with a column ``item`` and, where they are
     known, ``gold``, ``group`` and ``priority``. All other columns are what annotators are shown; an item that is there
     gets the new values. Where one is wrong, none is added. Large uploads are written in parts, between which others
@@ -258,10 +305,19 @@ async def items_upload(service: ServiceOf, caller: Lead, campaign: str, request:
 
         def check(conn: Any) -> Any:
             given = read_upload(path, service.configuration.max_upload)
-            return list(checked_items(conn, find_campaign(conn, campaign), given).items())
+            shown = (replace(one, payload=service.media.checked(campaign, one.item, one.payload)) for one in given)
+            return list(checked_items(conn, find_campaign(conn, campaign), shown).items())
+
+        if preview:
+            return await service.heavy_now(lambda: preview_of(path, lambda: service.read(check)))
 
         async with service.uploading:
             given = await service.heavy_now(lambda: service.read(check))
+    return await _written(service, caller, campaign, given)
+
+
+async def _written(service: Service, caller: Caller, campaign: str, given: list[Any]) -> dict[str, Any]:
+    """Write items in parts, between which others get their turn."""
     new = 0
     for lo in range(0, max(len(given), 1), PART):
         part = dict(given[lo : lo + PART])
@@ -273,3 +329,45 @@ async def items_upload(service: ServiceOf, caller: Lead, campaign: str, request:
 
         new += await service.write_now(add, campaign)
     return {"new": new, "changed": len(given) - new}
+
+
+@router.get("/media", tags=["items"])
+async def media_list(
+    service: ServiceOf, caller: Lead, campaign: str, under: Annotated[str, Query(max_length=500)] = "",
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> dict[str, Any]:  # fmt: skip
+    """The files that items of the campaign can show: of the media folder, and uploads."""
+    await service.read_now(lambda conn: find_campaign(conn, campaign))
+    names = await service.heavy_now(lambda: list(service.media.names(campaign, under)))
+    return {"files": names[:limit], "total": len(names)}
+
+
+@router.post("/media", status_code=201, tags=["items"])
+async def media_upload(service: ServiceOf, caller: Lead, campaign: str, request: Request) -> dict[str, Any]:
+    """Upload images, recordings and texts (a form with fields ``file``): items can name them from then on."""
+    await service.read_now(lambda conn: find_campaign(conn, campaign))
+    form = await request.form(max_files=1000, max_fields=10)
+    kept = []
+    for file in form.getlist("file"):
+        if isinstance(file, str):
+            raise InputError("The form has no file: send each as a field file.")
+        content = await file.read()
+        kept.append(await service.heavy_now(partial(service.media.save, campaign, file.filename or "", content)))
+    await service.write_now(lambda conn: caller.audit(conn, "upload media", campaign, n=len(kept)), campaign)
+    return {"files": kept}
+
+
+@router.post("/media/items", status_code=201, tags=["items"])
+async def media_items(service: ServiceOf, caller: Lead, campaign: str, chosen: FolderItems) -> dict[str, Any]:
+    """Make an item of each file of the media folder, or of those whose names begin so."""
+
+    def check(conn: Any) -> Any:
+        row = find_campaign(conn, campaign)
+        names = service.media.names(campaign, chosen.under)
+        given = (ItemGiven(name, {kind_of(name) or "image": f"media:{name}"}) for name in names)
+        return list(checked_items(conn, row, given).items())
+
+    given = await service.heavy_now(lambda: service.read(check))
+    if not given:
+        raise InputError("There is no such file: start the server with --media FOLDER, or upload some.")
+    return await _written(service, caller, campaign, given)

@@ -11,6 +11,7 @@ from crowdwise.active.end_state import ENDS
 from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, ReceiptMessage, Released, Undone, VoteMessage
 from crowdwise.server.caller import Caller, Lead, ServiceOf, Voter
 from crowdwise.server.http_problems import responses
+from crowdwise.server.routes_results import DOWNLOADS, Format, download
 from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
 from crowdwise.store.lease_rows import ask_again, release, skip
@@ -65,7 +66,20 @@ async def questions_next(
     if caller.role != "annotator" or found.questions:
         return Questions(questions=found.questions, state=found.state, why_none=found.why_none)
     state = found.state if found.state in ("paused", "closed") else "ended" if found.state in ENDS else "waiting"
-    return Questions(questions=[], state=state, why_none=FOR_ANNOTATORS[state])
+    code = await service.read_now(lambda conn: completion_code(conn, campaign, who, state))
+    return Questions(questions=[], state=state, why_none=FOR_ANNOTATORS[state], code=code)
+
+
+def completion_code(conn: sa.Connection, campaign: str, who: int, state: str) -> str | None:
+    """The code of an annotator who has answered something and has nothing more to do."""
+    code = find_campaign(conn, campaign).settings["completion_code"]
+    if not code:
+        return None
+    where = (annotators.c.campaign == campaign) & (annotators.c.number == who)
+    person = conn.execute(sa.select(annotators.c.max_votes, annotators.c.available).where(where)).one()
+    done = progress(conn, campaign, who)["done"]
+    full = person.max_votes is not None and done >= person.max_votes
+    return code if person.available and done and (full or state == "ended") else None
 
 
 @router.post("/votes", status_code=201, tags=["votes"])
@@ -164,12 +178,17 @@ def progress(conn: sa.Connection, campaign: str, annotator: int) -> dict[str, An
     return {"done": conn.execute(done).scalar_one(), "items": conn.execute(there).scalar_one()}
 
 
-@router.get("/votes", tags=["votes"])
+@router.get("/votes", tags=["votes"], responses={200: {"content": DOWNLOADS}})
 async def votes_list(
     service: ServiceOf, caller: Lead, campaign: str, after: Annotated[int, Query(ge=0, lt=2**62)] = 0,
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000,
-) -> dict[str, Any]:  # fmt: skip
-    """The votes that count, in the order in which they came; the next page begins after ``next``."""
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000, format: Format = "json",
+) -> Any:  # fmt: skip
+    """The votes that count, in the order in which they came; the next page begins after ``next``. As a download all of
+    them, in the columns that ``crowdwise aggregate`` and ``crowdwise rank`` read."""
+    if format != "json":
+        return await service.compute_now(
+            campaign, ("votes", format), lambda view: download(view.table.to_frame(kind="polars"), format, "votes")
+        )
     found = await service.read_now(lambda conn: list_votes(conn, campaign, after, limit), campaign)
     return {"votes": found, "next": found[-1]["seq"] if len(found) == limit else None}
 

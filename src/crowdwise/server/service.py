@@ -22,6 +22,7 @@ from crowdwise import registry
 from crowdwise.server.access_tokens import Session, Signer, Token, find_token, make_token, token_of_session
 from crowdwise.server.configuration import Configuration
 from crowdwise.server.follower import Follower
+from crowdwise.server.media import Media
 from crowdwise.server.question_queue import InFlight, QuestionQueues, Shown, hand_out
 from crowdwise.server.webhook_sender import WebhookSender
 from crowdwise.store import steady_clock
@@ -58,7 +59,10 @@ class Service:
         self.follower = Follower(self.database, folder / "snapshots", self._note)
         self.commit = GroupCommit(self.database, self.follower.poke)
         self.webhooks = WebhookSender(self.read, self.write, configuration.private_webhooks)
-        self.queues = QuestionQueues(self.view, self.follower.seen, self.lease_now, self.signer.ticket)
+        self.media = Media(configuration, self.signer)
+        self.queues = QuestionQueues(
+            self.view, self.follower.seen, self.lease_now, self.signer.ticket, self.media.signed
+        )
         self.started, self.closing = steady_clock.now(), False
         self._tokens: dict[str | Session, tuple[float, Token | None]] = {}
         self._looking: InFlight[Token | None] = InFlight()

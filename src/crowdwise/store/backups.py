@@ -27,7 +27,7 @@ FORMAT = 1
 CHUNK = 5_000
 MOST = 2**28
 """Characters of a line: a small file may unpack to more than the machine holds."""
-SERIAL = ("audit", "events")
+SERIAL = ("audit", "events", "reviews")
 """Tables whose ids the store counts."""
 
 
@@ -103,7 +103,10 @@ def restore(database: Database, path: Path) -> dict[str, int]:
     return dict(counts)
 
 
-JSON = {"classes", "settings", "gold", "grp", "payload", "answer", "skills", "data", "kinds", "body", "detail"}
+JSON = {
+    "classes", "settings", "gold", "grp", "payload", "answer", "before", "settled", "skills", "data", "kinds", "body",
+    "detail",
+}  # fmt: skip
 """Columns that hold JSON, beside the names of items and annotators."""
 PAIRS = ("votes", "answers", "leases", "skips")
 """Tables that name an item and an annotator by their numbers."""

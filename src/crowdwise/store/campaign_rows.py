@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ import sqlalchemy as sa
 from crowdwise import registry
 from crowdwise.active.stopping import Proof, StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
-from crowdwise.core.constraints import constraint_of, is_number
+from crowdwise.core.constraints import constraint_of
 from crowdwise.core.model import EMModel
-from crowdwise.errors import CrowdwiseError, InputError, LabelError, ParameterError, listing, suggestion
+from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing, suggestion
 from crowdwise.online.stream import Online
 from crowdwise.store import steady_clock
+from crowdwise.store.answer_forms import WITH_CLASSES
 from crowdwise.store.canonical import name_text
-from crowdwise.store.intake import VOTE, class_code
 from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, kept_params
 from crowdwise.store.store_tables import campaigns, events
 
@@ -31,11 +30,21 @@ RULE = StopRule().get_params()
 """Settings of the rule, and their defaults."""
 OWN: dict[str, Any] = {
     "price": 1.0, "patience": 600.0, "gap": None, "gold_rate": 0.0, "feedback": False, "instructions": "",
-    "unknown": "error", "seed": 0, "scale": None, "ties": False,
+    "unknown": "error", "seed": 0, "scale": None, "ties": False, "unsure": False, "consent": "", "practice": 0,
+    "screen": None, "quota": None, "votes_each": None, "completion_code": "",
 }  # fmt: skip
 """Settings that are not those of the rule, and their defaults."""
-LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback", "instructions", "name")
+PEOPLE = ("unsure", "consent", "practice", "screen", "quota", "votes_each", "completion_code")
+"""Settings of who labels: "I don't know" as an answer, what is agreed to, practice questions and the share of them that
+must be right, the most people who sign up, votes of each of them, and the code that they get at the end."""
+LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback", "instructions", "name", *PEOPLE)
 """What may be changed while a campaign runs."""
+
+
+ANSWER_COLUMNS = {
+    registry.ONE_CLASS: "label", registry.CLASSES: "labels", registry.NUMBER: "value", registry.TEXT: "text",
+}  # fmt: skip
+"""Form -> the column of results with the answer."""
 
 
 class NotThere(InputError):
@@ -62,6 +71,11 @@ class CampaignRow:
     def form(self) -> str:
         """How questions are asked: a form of ``registry``. Votes are followed by a stream, other answers refitted."""
         return registry.ANSWER_TYPES[self.answer_type].form
+
+    @property
+    def answer_column(self) -> str:
+        """What a table of results calls the answer on an item; empty where it has none of its own."""
+        return ANSWER_COLUMNS.get(self.form, "")
 
     @cached_property
     def rule(self) -> StopRule:
@@ -93,7 +107,7 @@ class CampaignRow:
 
 def _row(found: Any) -> CampaignRow:
     facts = dict(found._mapping)
-    return CampaignRow(**facts | {"classes": _parsed(found.classes), "settings": _parsed(found.settings)})
+    return CampaignRow(**facts | {"classes": _parsed(found.classes), "settings": OWN | _parsed(found.settings)})
 
 
 @lru_cache(maxsize=256)
@@ -148,7 +162,10 @@ def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | No
 
 
 def _check_classes(kind: str, classes: list[Any]) -> None:
-    if registry.ANSWER_TYPES[kind].form in (registry.ONE_CLASS, registry.CLASSES):
+    form = registry.ANSWER_TYPES[kind].form
+    if form == registry.STRETCHES and len(classes) == 1:  # one class can be marked, or not
+        name_text(classes[0], "class")
+    elif form in WITH_CLASSES:
         found = constraint_of(Classes)
         assert found is not None
         found.check("classes", classes)
@@ -278,43 +295,3 @@ class CampaignClosed(CrowdwiseError):
 def unknown_names(what: str, names: list[Any]) -> NotThere:
     """The error about items or annotators that a campaign does not have."""
     return NotThere(f"Unknown {what}: {listing(names)}. Nothing was changed. Declare them first: POST .../{what}.")
-
-
-SIDES = ("left", "right")
-TIE = "tie"
-
-
-def side_name(side: Any) -> str | None:
-    """What a side of a pair is called: text, or an object with a name under ``item``; ``None`` where it has none."""
-    name = side.get("item") if isinstance(side, dict) else side
-    return name if isinstance(name, str) and name else None
-
-
-def blind(payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload of a pair without the names of its sides (which model wrote it), unless they are all there is."""
-    sides = {side: payload[side] for side in SIDES if isinstance(payload.get(side), dict)}
-    without = {side: {name: x for name, x in value.items() if name != "item"} for side, value in sides.items()}
-    return payload | {side: value for side, value in without.items() if value}
-
-
-def answer_text(row: CampaignRow, answer: Any, item: Any, about: str = VOTE) -> str:
-    """The JSON text of an answer on an item; an error where it is none that the campaign takes."""
-    if row.form == registry.ONE_CLASS:
-        return json.dumps(row.classes[class_code(answer, item, row.classes, about)])
-    if row.form == registry.CLASSES:
-        if not isinstance(answer, (list, tuple)):
-            raise LabelError(f"{about.format(item)} {answer!r}: expected a list of classes. Nothing was added.")
-        codes = sorted({class_code(one, item, row.classes, about) for one in answer})
-        return json.dumps([row.classes[k] for k in codes])
-    if row.form == registry.NUMBER:
-        scale = row.settings["scale"]
-        if not (is_number(answer) and math.isfinite(answer) and scale["min"] <= answer <= scale["max"]):
-            raise LabelError(
-                f"{about.format(item)} {answer!r}: expected a number from {scale['min']:g} to {scale['max']:g}. "
-                "Nothing was added."
-            )
-        return json.dumps(float(answer))
-    sides = (*SIDES, TIE) if row.settings["ties"] else SIDES
-    if answer not in sides:
-        raise LabelError(f"{about.format(item)} {answer!r}: expected {' or '.join(sides)}. Nothing was added.")
-    return json.dumps(answer)

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from crowdwise import registry
 from crowdwise.store import steady_clock
-from crowdwise.store.campaign_rows import SIDES, CampaignRow, find_campaign
+from crowdwise.store.answer_forms import SIDES
+from crowdwise.store.campaign_rows import CampaignRow, find_campaign
 from crowdwise.store.store_tables import annotators, answers, items, leases, skips
 
 

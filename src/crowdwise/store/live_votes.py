@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -43,6 +43,7 @@ class CodedVote(NamedTuple):
     annotator: int
     answer: str
     retracts: int | None
+    shown: str | None = None
 
 
 class LiveNames:
@@ -53,6 +54,8 @@ class LiveNames:
         self.version = 0
         self.gold: dict[int, str] = {}
         """Code of an item -> its known answer."""
+        self.settled: dict[int, str] = {}
+        """Code of an item -> what a second look says of it: no model learns from that."""
         self._closed = np.zeros(0, dtype=bool)
         self._priority = np.ones(0)
         self._people = np.zeros((0, 3))
@@ -67,10 +70,10 @@ class LiveNames:
         return golden
 
     def _read_items(self, conn: sa.Connection, row: CampaignRow) -> bool:
-        columns = (items.c.number, items.c.name, items.c.gold, items.c.closed, items.c.priority)
+        columns = (items.c.number, items.c.name, items.c.gold, items.c.closed, items.c.priority, items.c.settled)
         query = sa.select(*columns).where(items.c.campaign == row.id, items.c.version > self.version)
         golden = False
-        for number, name, gold, closed, priority in conn.execute(query.order_by(items.c.number)):
+        for number, name, gold, closed, priority, settled in conn.execute(query.order_by(items.c.number)):
             code = number - 1
             if code == len(self.items):
                 self.items.extend([json.loads(name)])
@@ -79,10 +82,11 @@ class LiveNames:
             elif code > len(self.items):
                 raise ReadError(f"The items of campaign {row.id} are not numbered one after the other.")
             golden |= self.gold.get(code) != gold
-            if gold is None:
-                self.gold.pop(code, None)
-            else:
-                self.gold[code] = gold
+            for known, text in ((self.gold, gold), (self.settled, settled)):
+                if text is None:
+                    known.pop(code, None)
+                else:
+                    known[code] = text
             self._closed[code], self._priority[code] = closed, priority
         return golden
 
@@ -101,7 +105,14 @@ class LiveNames:
 
     @property
     def closed(self) -> npt.NDArray[np.bool_]:
-        return self._closed[: len(self.items)].copy()
+        """N: items that nothing more is asked about: they were closed, or settled by a second look."""
+        out = self._closed[: len(self.items)].copy()
+        out[list(self.settled)] = True
+        return out
+
+    def settled_answers(self) -> dict[Any, Any]:
+        """Item -> what a second look says of it."""
+        return {self.items.names[n]: json.loads(text) for n, text in self.settled.items()}
 
     @property
     def priority(self) -> npt.NDArray[np.float64]:
@@ -135,7 +146,7 @@ def read_open(conn: sa.Connection, campaign: str, now: float) -> tuple[tuple[Int
 
 def read_votes(conn: sa.Connection, campaign: str, after: int, upto: int) -> list[CodedVote]:
     """The next votes in their order; a number that is missing is an error, since followers must not skip a vote."""
-    columns = (votes.c.seq, votes.c.item - 1, votes.c.annotator - 1, votes.c.answer, votes.c.retracts)
+    columns = (votes.c.seq, votes.c.item - 1, votes.c.annotator - 1, votes.c.answer, votes.c.retracts, votes.c.shown)
     query = sa.select(*columns).where(votes.c.campaign == campaign, votes.c.seq > after, votes.c.seq <= upto)
     found = [CodedVote(*row) for row in conn.execute(query.order_by(votes.c.seq).limit(CHUNK))]
     if found and (found[0].seq != after + 1 or found[-1].seq != after + len(found)):
@@ -159,6 +170,8 @@ class VotesView:
     situation: Situation
     priority: Floats
     gold: dict[int, str]
+    settled: dict[Any, Any]
+    """Item -> what a second look says of it."""
     made: float
 
     @property
@@ -208,20 +221,24 @@ class VotesView:
         only = np.arange(len(state.available)) == annotator
         weight = self.priority if (self.priority != 1.0).any() else None
         found = self.strategy.propose(state.replace(available=only, weight=weight), n, rng).item.tolist()
-        rate = self.row.settings["gold_rate"]
-        return mixed(found, self._tests(annotator, n), rate, rng) if rate else found
-
-    def _tests(self, annotator: int, n: int) -> list[int]:
-        """Items with a known class that the annotator was not asked about."""
         voted = self.situation.state.voted
         done = set(voted.item[voted.annotator == annotator].tolist()) if self.gold else set()
-        return [code for code in self.gold if code not in done and not self.situation.shut[code]]
+        return mixed(self.row, found, self.gold, done, self.situation.shut, rng)
 
 
-def mixed(found: list[int], tests: list[int], rate: float, rng: np.random.Generator) -> list[int]:
-    """Questions with tests among them: each place is a test with probability ``rate``."""
+def mixed(
+    row: CampaignRow, found: list[int], gold: Mapping[int, str], done: Container[int], shut: Any,
+    rng: np.random.Generator,
+) -> list[int]:  # fmt: skip
+    """Questions with tests (items with a known answer that were not ``done``) among them: those of practice come first,
+    then each place is a test with probability ``gold_rate``."""
+    rate, practice = row.settings["gold_rate"], row.settings["practice"]
+    if not gold or not (rate or practice):
+        return found
+    tests = [code for code in gold if code not in done and not shut[code]]
     rng.shuffle(tests)
-    out: list[int] = []
+    first = max(0, practice - sum(code in done for code in gold))
+    out, tests = tests[:first], tests[first:]
     for code in found:
         while tests and rng.random() < rate:
             out.append(tests.pop())
@@ -272,7 +289,7 @@ class LiveVotes:
             online, row.rule, names.people(conn, row.id), names.closed, known, asked, skipped, (row.spent, cost),
             Proof.of(row.settings.get("proof")), row.last_vote,
         )  # fmt: skip
-        return VotesView(row, online, situation, names.priority, dict(names.gold), now)
+        return VotesView(row, online, situation, names.priority, dict(names.gold), names.settled_answers(), now)
 
     def _take(
         self, found: list[CodedVote], code: dict[str, int], gold: dict[int, int], gone: frozenset[int] | None

@@ -12,24 +12,16 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from crowdwise import registry
 from crowdwise.active.stopping import Proof
 from crowdwise.core.constraints import is_count, is_number
 from crowdwise.errors import InputError, ParameterError, SizeError
-from crowdwise.store.campaign_rows import (
-    SIDES,
-    CampaignRow,
-    add_event,
-    answer_text,
-    bump,
-    set_proof,
-    side_name,
-    unknown_names,
-)  # fmt: skip
+from crowdwise.store import steady_clock
+from crowdwise.store.answer_forms import OF_PAYLOAD, SIDES, answer_text, check_payload, check_with_payload
+from crowdwise.store.campaign_rows import CampaignRow, add_event, bump, set_proof, unknown_names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
 from crowdwise.store.database import AT_ONCE
 from crowdwise.store.intake import GOLD, class_codes
-from crowdwise.store.store_tables import annotators, answers, items, votes
+from crowdwise.store.store_tables import annotators, answers, items, reviews, votes
 
 CHUNK = 10_000
 """Rows that are written at once."""
@@ -161,7 +153,7 @@ def list_annotators(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
 
 MOST_PAYLOAD = 1_000_000
 """Bytes of what is shown of an item: it goes to every annotator who is asked about it."""
-MEDIA = {"image": ("https", "data"), "audio": ("https",)}
+MEDIA = {"image": ("https", "data", "media"), "audio": ("https", "media"), "file": ("https", "media")}
 """Parts of a payload that are loaded by their address, and its schemes; an address without one is of the server."""
 
 
@@ -215,13 +207,7 @@ def _checked_priority(priority: Any) -> float:
 
 
 def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
-    if row.form == registry.PAIR:
-        names = [side_name(one.payload.get(side)) for side in SIDES]
-        if None in names or names[0] == names[1]:
-            raise InputError(
-                f"The item {one.item!r} is a pair: its payload needs left and right, each text or an object with a "
-                "name under item, and the names differ. Nothing was added."
-            )
+    check_payload(row.form, one.item, one.payload)
     payload = json.dumps(one.payload, separators=(",", ":"))
     if len(payload) > MOST_PAYLOAD:
         raise SizeError(
@@ -230,9 +216,12 @@ def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
         )
     for where in (one.payload, *(one.payload.get(side) for side in SIDES)):
         _check_addresses(one.item, where)
+    gold = None if one.gold is None else answer_text(row, one.gold, one.item, GOLD)
+    if gold is not None and row.form in OF_PAYLOAD:
+        check_with_payload(row.form, one.item, json.loads(gold), one.payload)
     return {
         "payload": payload,
-        "gold": None if one.gold is None else answer_text(row, one.gold, one.item, GOLD),
+        "gold": gold,
         "grp": None if one.group is None else name_text(one.group, "group", booleans=True),
         "priority": _checked_priority(one.priority),
     }
@@ -272,19 +261,60 @@ def change_items(
     return len(numbers)
 
 
-def list_items(conn: sa.Connection, campaign: str, after: int, limit: int) -> list[dict[str, Any]]:
-    """A page of items with the number of their votes."""
+def settle(conn: sa.Connection, row: CampaignRow, item: Any, answer: Any, actor: str, note: str = "") -> dict[str, Any]:
+    """Write what a second look says of an item, or open it again (``None``). The answer stands in all results, and
+    nobody is measured by it: doubtful items are no random sample of all."""
+    (number,) = find_numbers(conn, items, row.id, [item])
+    where = (items.c.campaign == row.id) & (items.c.number == number)
+    found = conn.execute(sa.select(items.c.gold, items.c.settled, items.c.payload).where(where)).one()
+    if found.gold is not None:
+        raise InputError(f"The answer on {item!r} is known (gold): change that. Nothing was changed.")
+    text = None if answer is None else answer_text(row, answer, item, "The second look at item {!r} says")
+    if text is not None and row.form in OF_PAYLOAD:
+        check_with_payload(row.form, item, json.loads(text), json.loads(found.payload))
+    conn.execute(items.update().where(where).values(settled=text, version=bump(conn, row.id)))
+    entry = {"time": steady_clock.now(), "actor": actor, "answer": text, "before": found.settled, "note": note}
+    conn.execute(reviews.insert(), {"campaign": row.id, "item": number, **entry})
+    add_event(conn, row.id, "items", {"new": 0, "changed": 1})
+    return {"item": item, **_decoded(entry)}
+
+
+def _decoded(entry: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: None if entry[name] is None else json.loads(entry[name]) for name in ("answer", "before")}
+    return {name: entry[name] for name in ("time", "actor", "note")} | texts
+
+
+def list_reviews(conn: sa.Connection, campaign: str, item: Any = None, limit: int = 200) -> list[dict[str, Any]]:
+    """Second looks, the latest first: at all items, or at one."""
+    query = sa.select(reviews, items.c.name).join(
+        items, (items.c.campaign == reviews.c.campaign) & (items.c.number == reviews.c.item)
+    )
+    query = query.where(reviews.c.campaign == campaign)
+    if item is not None:
+        query = query.where(reviews.c.item == find_numbers(conn, items, campaign, [item])[0])
+    found = conn.execute(query.order_by(reviews.c.id.desc()).limit(limit))
+    return [{"item": json.loads(row.name), **_decoded(row._asdict())} for row in found]
+
+
+def list_items(conn: sa.Connection, campaign: str, after: int, limit: int, search: str = "") -> list[dict[str, Any]]:
+    """A page of items with the number of their votes; ``search``: part of a name or of what is shown."""
     counted = (
         sa.select(sa.func.count())
         .where(answers.c.campaign == items.c.campaign, answers.c.item == items.c.number)
         .scalar_subquery()
     )
     query = sa.select(items, counted.label("votes")).where(items.c.campaign == campaign, items.c.number > after)
+    if search:
+        text = json.dumps(search)[1:-1]  # as names and payloads are written
+        query = query.where(
+            items.c.name.icontains(text, autoescape=True) | items.c.payload.icontains(text, autoescape=True)
+        )
     found = conn.execute(query.order_by(items.c.number).limit(limit))
     return [
         {
             "number": row.number, "item": json.loads(row.name), "payload": json.loads(row.payload),
             "gold": None if row.gold is None else json.loads(row.gold),
+            "settled": None if row.settled is None else json.loads(row.settled),
             "group": None if row.grp is None else json.loads(row.grp), "closed": row.closed,
             "priority": row.priority, "votes": row.votes,
         }

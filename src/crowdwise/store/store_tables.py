@@ -44,9 +44,10 @@ campaigns = _table(
 )  # fmt: skip
 items = _table(
     "items", "campaign number",
-    Unique("campaign", "name", name="items_name"), Index("items_version", "campaign", "version"), optional="grp gold",
+    Unique("campaign", "name", name="items_name"), Index("items_version", "campaign", "version"),
+    optional="grp gold settled",
     campaign=ID, number=Integer, name=Text, payload=Text, grp=Text, gold=Text, closed=(Boolean, False),
-    priority=(Float, 1.0), version=(BigInteger, 0),
+    priority=(Float, 1.0), version=(BigInteger, 0), settled=Text,
 )  # fmt: skip
 annotators = _table(
     "annotators", "campaign number",
@@ -77,6 +78,11 @@ tokens = _table(
     id=ID, hash=DIGEST, kind=KIND, role=KIND, name=Text, campaign=ID, annotator=Integer, created=Float, expires=Float,
     revoked=Float,
 )  # fmt: skip
+reviews = _table(
+    "reviews", "id", Index("reviews_item", "campaign", "item"), optional="answer before",
+    id=Integer, campaign=ID, item=Integer, time=Float, actor=Text, answer=Text, before=Text, note=Text,
+)  # fmt: skip
+"""Second looks: what each said of an item and what stood before; without an answer it was opened again."""
 points = _table(
     "points", "campaign seq", optional="accuracy low high skills",
     campaign=ID, seq=BigInteger, time=Float, votes=BigInteger, spent=Float, state=String(16), accuracy=Float, low=Float,

@@ -17,12 +17,12 @@ import sqlalchemy as sa
 from crowdwise.active.end_state import ENDS
 from crowdwise.errors import CrowdwiseError, InputError
 from crowdwise.store import steady_clock
+from crowdwise.store.answer_forms import OF_PAYLOAD, answer_text, check_with_payload
 from crowdwise.store.campaign_rows import (
     CampaignClosed,
     CampaignRow,
     NotThere,
     add_event,
-    answer_text,
     bump,
     check_open,
     find_campaign,
@@ -32,7 +32,7 @@ from crowdwise.store.canonical import id_text
 from crowdwise.store.database import AT_ONCE
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
-from crowdwise.store.roster_rows import add_names, first_name, known_numbers, texts_of_kind
+from crowdwise.store.roster_rows import add_names, first_name, known_numbers, payload_of, texts_of_kind
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 
 UNDO_SECONDS = 3600.0
@@ -96,6 +96,7 @@ def add_together(
         rows += new
         out.append(receipt)
     _write(conn, row, rows)
+    _screen(conn, row, {vote["annotator"] for vote in rows})
     return out
 
 
@@ -201,6 +202,11 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
     read = [vote._replace(pair=(known.item[vote.item], known.annotator[vote.annotator])) for vote in read]
     by_id, pairs, late = dict(known.by_id), dict(known.pairs), 0.0
     new = [(id_, read[i]) for i, id_ in new_among(read, by_id, pairs, known.closed)]
+    if known.row.form in OF_PAYLOAD:
+        shown = payload_of(conn, known.row.id, [vote.pair[0] for _, vote in new])
+        for _, vote in new:
+            name, payload = shown[vote.pair[0]]
+            check_with_payload(known.row.form, name, json.loads(vote.answer), payload)
     for before, (_, vote) in enumerate(new):
         if vote.given.own:
             late += _late(conn, known, *vote.pair, late, before)
@@ -215,13 +221,40 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
         for id_, vote in new
     ]  # fmt: skip
     receipt: dict[str, Any] = {"added": len(new), "repeated": len(read) - len(new)}
-    if known.row.settings["feedback"]:
+    if known.row.settings["feedback"] or any(_practises(conn, known, vote.pair[1]) for _, vote in new):
         tested = [(vote, known.gold[vote.pair[0]]) for vote in read if vote.pair[0] in known.gold]
         receipt["feedback"] = [
             {"item": json.loads(vote.item), "correct": vote.answer == gold, "expected": json.loads(gold)}
             for vote, gold in tested
         ]
     return rows, receipt
+
+
+def _on_gold(conn: sa.Connection, campaign: str, who: int) -> list[bool]:
+    """Whether each answer of an annotator on an item with a known answer was right."""
+    query = (
+        sa.select(votes.c.answer, items.c.gold)
+        .join(answers, (answers.c.campaign == votes.c.campaign) & (answers.c.seq == votes.c.seq))
+        .join(items, (items.c.campaign == votes.c.campaign) & (items.c.number == votes.c.item))
+        .where(votes.c.campaign == campaign, answers.c.annotator == who, items.c.gold.is_not(None))
+    )
+    return [answer == gold for answer, gold in conn.execute(query)]
+
+
+def _practises(conn: sa.Connection, known: _Known, who: int) -> bool:
+    """Whether an annotator still practises, and so is told what was right."""
+    practice = known.row.settings["practice"]
+    return bool(practice > 0 and len(_on_gold(conn, known.row.id, who)) < practice)
+
+
+def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
+    """Pause annotators who have practised and got too little of it right."""
+    practice, least = row.settings["practice"], row.settings["screen"]
+    for who in people if practice and least is not None else ():
+        right = _on_gold(conn, row.id, who)
+        if len(right) == practice and sum(right) < least * practice:
+            where = annotators.update().where(annotators.c.campaign == row.id, annotators.c.number == who)
+            conn.execute(where.values(available=False, version=bump(conn, row.id)))
 
 
 def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: int) -> float:

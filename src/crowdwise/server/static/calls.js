@@ -18,10 +18,18 @@ export class Failure extends Error {
   }
 }
 
+// Files as a form, each in a field "file".
+export function upload(path, ...files) {
+  const form = new FormData();
+  for (const file of files) form.append("file", file, file.name);
+  return call(path, form);
+}
+
 export async function call(path, body, method) {
   const csrf = document.querySelector("meta[name=csrf]");
   const options = { method: method || (body === undefined ? "GET" : "POST"), headers: { "x-csrf-token": csrf ? csrf.content : "" } };
-  if (body !== undefined) {
+  if (body instanceof FormData) options.body = body;
+  else if (body !== undefined) {
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);
   }

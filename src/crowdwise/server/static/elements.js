@@ -1,13 +1,16 @@
 // Elements made from text, never from HTML: what people wrote cannot become markup.
+import { t } from "/static/messages.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function filled(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
-    if (value === null || value === undefined || value === false) continue;
+    if (value === null || value === undefined || value === false || name === "dir") continue;
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
   made.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : String(child))));
+  if (attributes && attributes.dir) made.setAttribute("dir", attributes.dir); // last: a browser looks at all there is after each child
   return made;
 }
 
@@ -23,7 +26,7 @@ export const find = (selector) => document.querySelector(selector);
 
 // A name or an answer in words: lists are joined, an empty set has a word.
 export function words(value) {
-  if (Array.isArray(value)) return value.length ? value.map(String).join(", ") : "none of them";
+  if (Array.isArray(value)) return value.length ? value.map(String).join(", ") : t("none of them");
   return String(value);
 }
 

@@ -4,6 +4,7 @@ import { answerForm } from "/static/answer_forms.js";
 import { call } from "/static/calls.js";
 import { element, find, words } from "/static/elements.js";
 import { markdown } from "/static/markdown.js";
+import { count, t } from "/static/messages.js";
 import { newId, Outbox } from "/static/outbox.js";
 import { excerpt, shown } from "/static/payloads.js";
 
@@ -14,7 +15,7 @@ const REMEMBERED = 50; // actions that can be undone
 const page = find("#label");
 const { campaign, type: kind, annotator } = page.dataset;
 const api = `/api/v1/campaigns/${campaign}`;
-const settings = Object.fromEntries(["classes", "scale", "ties"].map((name) => [name, JSON.parse(page.dataset[name])]));
+const settings = Object.fromEntries(["classes", "scale", "ties", "unsure"].map((name) => [name, JSON.parse(page.dataset[name])]));
 const as = page.dataset.as ? { annotator: page.dataset.as } : {}; // a lead labels under a name
 const heading = find("#heading");
 const outbox = new Outbox(`crowdwise:${campaign}:${annotator}`, send, happened);
@@ -48,7 +49,7 @@ function happened(what, entry, result) {
     }
     past = past.filter((action) => action.id !== entry.id);
     over.delete(String(entry.body.item));
-    say(`An answer was not taken: ${result.message}`);
+    say(t("An answer was not taken: {why}", { why: result.message }));
   }
   if (what === "signed-out") endSession();
   drawLine();
@@ -66,21 +67,22 @@ async function recount() {
   } catch {
     behind = true;
   }
-  if (queue.length && form) heading.textContent = `Question ${done + 1}`;
+  if (queue.length && form) heading.textContent = t("Question {n}", { n: done + 1 });
   drawLine();
 }
 
 // Whether the answer to a question with a known answer was right.
 function tellFeedback(feedback, entry) {
   const of = entry.about ? `“${entry.about}”` : String(feedback.item);
-  const text = feedback.correct ? `Correct: ${of} is ${words(feedback.expected)}.` : `You chose ${words(entry.body.label)} for ${of}. The known answer is ${words(feedback.expected)}.`;
+  const facts = { of, said: inWords(entry.body.label), known: inWords(feedback.expected) };
+  const text = feedback.correct ? t("Correct: {of} is {known}.", facts) : t("You chose {said} for {of}. The known answer is {known}.", facts);
   find("#feedback").replaceChildren(element("p", { class: feedback.correct ? "notice good" : "notice bad" }, text));
 }
 
 function drawLine() {
   const waiting = outbox.length;
   const line = find("#line");
-  line.textContent = waiting ? `${waiting} ${waiting === 1 ? "answer waits" : "answers wait"} in this browser` : "All answers are saved";
+  line.textContent = waiting ? count(waiting, "{n} answer waits in this browser", "{n} answers wait in this browser") : t("All answers are saved");
   line.classList.toggle("waits", waiting > 0);
   find("#done").textContent = done;
   const bar = find("#bar");
@@ -102,18 +104,20 @@ function state(title, text, ...buttons) {
 
 function draw() {
   const now = queue[0];
-  heading.textContent = `Question ${done + 1}`;
+  heading.textContent = t("Question {n}", { n: done + 1 });
   page.dataset.state = "question";
   if (kind === "comparisons") {
     const order = now.first === "right" ? ["right", "left"] : ["left", "right"];
-    const sides = order.map((side, i) => element("section", { class: "side", "aria-labelledby": `side${i}` }, element("h3", { id: `side${i}` }, i ? "The second" : "The first"), ...shown(now.payload[side])));
+    const sides = order.map((side, i) => element("section", { class: "side", "aria-labelledby": `side${i}` }, element("h3", { id: `side${i}` }, t(i ? "The second" : "The first")), ...shown(now.payload[side])));
     const rest = Object.fromEntries(Object.entries(now.payload).filter(([name]) => name !== "left" && name !== "right"));
     find("#question").replaceChildren(...(Object.keys(rest).length ? shown(rest) : []), element("div", { class: "sides" }, ...sides));
   } else {
-    find("#question").replaceChildren(...shown(now.payload, now.item));
+    const rest = kind === "spans" || kind === "tags" ? { ...now.payload, text: null, tokens: [] } : now.payload;
+    find("#question").replaceChildren(...shown(rest, now.item));
   }
-  if (now.given !== undefined) find("#question").append(element("p", { class: "hint" }, `Your answer was: ${words(now.given)}`));
-  form = answerForm(kind, settings, now, answer);
+  if (now.given !== undefined) find("#question").append(element("p", { class: "hint" }, t("Your answer was: {said}", { said: inWords(now.given) })));
+  form = answerForm(kind, settings, now, answer, settings.unsure ? unsure : null);
+  if (form.instead) find("#question").append(form.instead);
   find("#answers").replaceChildren(...form.shown);
   find("#skip").hidden = false;
   since = performance.now();
@@ -124,8 +128,8 @@ function endSession() {
   queue = [];
   clearTimeout(again);
   const waiting = outbox.length;
-  const kept = waiting ? ` ${waiting === 1 ? "One answer is" : `${waiting} answers are`} kept in this browser and sent when you are back.` : "";
-  state("Your session has ended", `Open your invitation link again to go on.${kept}`, element("a", { class: "button", href: location.href }, "Load the page again"));
+  const kept = waiting ? ` ${count(waiting, "One answer is kept in this browser and sent when you are back.", "{n} answers are kept in this browser and sent when you are back.")}` : "";
+  state(t("Your session has ended"), `${t("Open your invitation link again to go on.")}${kept}`, element("a", { class: "button", href: location.href }, t("Load the page again")));
 }
 
 // ---------------------------------------------------------------- what is asked
@@ -139,8 +143,16 @@ async function ask() {
   queue.push(...found.questions.filter((question) => !there.has(String(question.item))));
   if (!empty) return;
   if (queue.length) return draw();
-  const why = found.why_none || found.state;
-  state("Nothing left for you now", `${why.charAt(0).toUpperCase()}${why.slice(1)}. You have answered ${done}. Thank you.`, element("button", { type: "button", onclick: () => fill() }, "Look again"));
+  const why = t(found.why_none || found.state);
+  const thanks = `${why.charAt(0).toUpperCase()}${why.slice(1)}. ${t("You have answered {n}. Thank you.", { n: done })}`;
+  if (found.code) {
+    const code = element("input", { id: "code", readonly: true, value: found.code, onfocus: () => code.select() });
+    const back = /^https:/.test(found.code) ? [element("a", { class: "button primary", href: found.code }, t("Finish"))] : [];
+    state(t("Done"), thanks, ...back);
+    find("#question").append(element("label", { for: "code" }, t("Your completion code")), code);
+    return undefined;
+  }
+  state(t("Nothing left for you now"), thanks, element("button", { type: "button", onclick: () => fill() }, t("Look again")));
   again = setTimeout(fill, AGAIN);
 }
 
@@ -152,9 +164,9 @@ function fill() {
       if (error.signedOut) return endSession();
       if (queue.length) return undefined; // there is something to do meanwhile
       const waiting = outbox.length;
-      const kept = waiting ? ` ${waiting === 1 ? "One answer is" : `${waiting} answers are`} kept in this browser until then.` : "";
-      if (error.passing) state("No connection", `The next question comes when the server can be reached.${kept}`, element("button", { type: "button", onclick: resume }, "Try again"));
-      else state("This did not work", error.message, element("button", { type: "button", onclick: () => fill() }, "Try again"));
+      const kept = waiting ? ` ${count(waiting, "One answer is kept in this browser until then.", "{n} answers are kept in this browser until then.")}` : "";
+      if (error.passing) state(t("No connection"), `${t("The next question comes when the server can be reached.")}${kept}`, element("button", { type: "button", onclick: resume }, t("Try again")));
+      else state(t("This did not work"), error.message, element("button", { type: "button", onclick: () => fill() }, t("Try again")));
       again = setTimeout(resume, error.passing ? 3000 : AGAIN);
       return undefined;
     })
@@ -180,6 +192,7 @@ function next(path, body, text) {
   past = [...past, { id: entry.id, path, question, label: body.label }].slice(-REMEMBERED);
   if (path === "votes") done += 1;
   find("#feedback").replaceChildren();
+  if (find("#guide") && done === 1) find("#guide").open = false;
   outbox.add(entry);
   say(text);
   if (queue.length) draw();
@@ -194,12 +207,24 @@ function next(path, body, text) {
 }
 
 function answer(label) {
-  if (form) next("votes", { label }, `Answered: ${chosenWords(label)}.`);
+  if (form) next("votes", { label }, t("Answered: {said}.", { said: chosenWords(label) }));
+}
+
+// An answer with a meaning: the item is not asked of this annotator again, and the lead sees who did not know.
+function unsure() {
+  if (form) next("skip", { reason: "I don't know" }, t("Answered: {said}.", { said: t("I don't know") }));
+}
+
+// An answer in words; of an order or stretches, what is shown of them.
+function inWords(label) {
+  if (kind === "spans" && Array.isArray(label)) return label.length ? label.map((one) => one.label).join(", ") : t("nothing");
+  if (kind === "rankings" && Array.isArray(label)) return label.map((one) => (typeof one === "number" ? one + 1 : one)).join(" > ");
+  return words(label);
 }
 
 function chosenWords(label) {
-  if (kind !== "comparisons") return words(label);
-  return label === "tie" ? "equal" : label === (queue[0].first || "left") ? "the first" : "the second";
+  if (kind !== "comparisons") return inWords(label);
+  return t(label === "tie" ? "equal" : label === (queue[0].first || "left") ? "the first" : "the second");
 }
 
 function showAgain(question, given) {
@@ -220,25 +245,25 @@ async function undo() {
       if (!last) {
         done -= 1;
         over.delete(String(found.item));
-        say(`Your answer was taken back: ${words(found.label)}.`);
+        say(t("Your answer was taken back: {said}.", { said: inWords(found.label) }));
         drawLine();
         return fill();
       }
     }
   } catch (error) {
-    return error.signedOut ? endSession() : say(`The answer was not taken back. ${error.message}`);
+    return error.signedOut ? endSession() : say(t("The answer was not taken back. {why}", { why: error.message }));
   }
   past = past.slice(0, -1);
   if (last.path === "votes") done -= 1;
   find("#feedback").replaceChildren();
-  showAgain(last.question, last.path === "votes" ? chosenIn(last) : "skipped");
-  say("Your last answer was taken back.");
+  showAgain(last.question, last.path === "votes" ? chosenIn(last) : t("skipped"));
+  say(t("Your last answer was taken back."));
   return drawLine();
 }
 
 function chosenIn({ question, label }) {
   if (kind !== "comparisons") return label;
-  return label === "tie" ? "equal" : label === (question.first || "left") ? "the first" : "the second";
+  return t(label === "tie" ? "equal" : label === (question.first || "left") ? "the first" : "the second");
 }
 
 const dialog = find("#skipping");
@@ -250,7 +275,7 @@ dialog.querySelector("form").addEventListener("submit", (event) => {
   if (event.submitter.value !== "skip" || !form) return;
   const { reason, more } = event.target.elements;
   const text = more.value.trim();
-  next("skip", { reason: reason.value === "other" ? text : text ? `${reason.value}: ${text}` : reason.value }, "Skipped.");
+  next("skip", { reason: reason.value === "other" ? text : text ? `${reason.value}: ${text}` : reason.value }, t("Skipped."));
 });
 dialog.addEventListener("close", () => acted && (form && form.focus ? form.focus : heading).focus());
 find("#undo").addEventListener("click", undo);
@@ -273,12 +298,22 @@ keys.addEventListener("change", () => {
     // kept for this page only
   }
 });
+// Keys of recordings and images.
+function mediaKey(key) {
+  const player = find("#question audio");
+  const zoom = find(`#question [data-zoom="${key === "+" ? "in" : "out"}"]`);
+  if (zoom && (key === "+" || key === "-")) return () => zoom.click();
+  if (!player) return null;
+  if (key === "p") return () => (player.paused ? player.play().catch(() => {}) : player.pause());
+  return key === "b" ? () => (player.currentTime = Math.max(0, player.currentTime - 3)) : null;
+}
+
 document.addEventListener("keydown", (event) => {
   const gone = dialog.contains(event.target) && !dialog.open; // a browser takes the focus away a moment after it closed
   const typing = !gone && event.target.matches("input:not([type=checkbox]), textarea, select");
   const own = event.key === "Enter" && event.target.matches("button, a, summary, input");
   if (!keys.checked || typing || own || dialog.open || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
-  const run = event.key === "u" ? undo : event.key === "s" && form ? () => find("#skip").click() : form && form.keys.get(event.key);
+  const run = event.key === "u" ? undo : event.key === "s" && form ? () => find("#skip").click() : (form && form.keys.get(event.key)) || mediaKey(event.key);
   if (!run) return;
   event.preventDefault();
   run();
@@ -289,6 +324,9 @@ addEventListener("beforeunload", (event) => {
   if (outbox.memory.length) event.preventDefault(); // answers that only this page has
 });
 const instructions = find("#instructions");
-if (instructions) instructions.replaceChildren(...markdown(instructions.textContent));
+if (instructions) {
+  instructions.replaceChildren(...markdown(instructions.textContent));
+  find("#guide").open = done === 0; // read once; after that they are a click away
+}
 drawLine();
 resume();

@@ -1,7 +1,7 @@
 // The watching page: how a campaign stands, drawn again when the server says that something happened.
 import { call } from "/static/calls.js";
 import { accuracyChart, paceChart } from "/static/charts.js";
-import { amount, element, find, percent } from "/static/elements.js";
+import { amount, element, find, percent, words } from "/static/elements.js";
 import { peopleList, reviewList } from "/static/watch_lists.js";
 
 const SOON = 700; // milliseconds from an event to what is quick to read
@@ -81,27 +81,48 @@ function tile(name, value, more, share) {
   return element("div", { class: "tile" }, element("dt", {}, name), element("dd", {}, element("strong", {}, value), more ? element("span", { class: "hint" }, more) : null, bar));
 }
 
+// How much annotators agree, by the first coefficient that suits the answers.
+function agreementTile() {
+  const first = (seen.agreement || []).find((row) => typeof row.value === "number");
+  const interval = first && typeof first.low === "number" ? `, 95% CI ${first.low.toFixed(2)}-${first.high.toFixed(2)}` : "";
+  return tile("Agreement", first ? first.value.toFixed(2) : "not known", first ? `${first.coefficient ?? first.measure ?? first.name}${interval}` : "no item has two answers yet");
+}
+
+const NUMBERS = { probability: "Probability", low: "95% from", high: "to", rank: "Rank", score: "Score", value: "Value", votes: "Votes", ratings: "Ratings", answers: "Answers", comparisons: "Pairs", wins: "Wins", labels: "Classes", label: "Label", text: "Text", item: "Item", settled: "Settled" };
+const ORDER = ["rank", "item", "label", "labels", "value", "text", "score", "low", "high", "probability", "votes", "ratings", "answers", "comparisons", "wins", "settled"];
+
+// The results of a campaign without an accuracy: the first rows, the best first where they have a rank.
+function drawResults() {
+  const place = find("#results");
+  if (!place || !seen.consensus) return;
+  const rows = seen.consensus.items;
+  if (rows.length && "rank" in rows[0]) rows.sort((a, b) => a.rank - b.rank);
+  const columns = ORDER.filter((name) => rows.length && rows.some((row) => row[name] !== null && row[name] !== undefined));
+  const cell = (value, name) => (typeof value === "number" ? (name === "probability" ? percent(value, 1) : amount(value)) : typeof value === "boolean" ? (value ? "yes" : "") : value === "" ? "none of them" : String(value ?? ""));
+  const head = element("tr", {}, ...columns.map((name) => element("th", { scope: "col" }, NUMBERS[name])));
+  put(place, () => [element("table", { class: "leaders" }, element("thead", {}, head), element("tbody", {}, ...rows.map((row) => element("tr", {}, ...columns.map((name) => element("td", { dir: "auto" }, cell(row[name], name)))))))], JSON.stringify(rows));
+}
+
 function drawStatus() {
   const s = seen.status;
   if (!s) return;
-  find("#open").textContent = s.open;
-  find("#open").className = `tag ${s.open === "open" ? "good" : "bad"}`;
-  find("#standing").textContent = s.state.replaceAll("-", " ");
-  find("#standing").className = `tag ${s.stop ? "warn" : ""}`;
+  const running = s.open === "open";
+  find("#open").textContent = (running ? s.state : s.open).replaceAll("-", " ");
+  find("#open").className = `tag ${running ? (s.stop ? "warn" : "good") : "bad"}`;
   const stop = [s.stop, s.advice].filter(Boolean).join(". ");
   if (!over) put(find("#stop"), () => (stop ? [element("p", { class: "notice warn" }, `${stop.charAt(0).toUpperCase()}${stop.slice(1)}${/[.!?]$/.test(stop) ? "" : "."}`)] : []), stop);
   const target = s.target === null ? "no target" : `target ${percent(s.target, 1)}`;
-  const accuracy = s.accuracy_known ? `95% CI ${percent(s.accuracy_low, 1)}-${percent(s.accuracy_high, 1)}, ${target}` : type === "votes" ? `too few votes to say; ${target}` : "estimated for classes only";
+  const accuracy = s.accuracy_known ? `95% CI ${percent(s.accuracy_low, 1)}-${percent(s.accuracy_high, 1)}, ${target}` : type === "votes" ? `too few votes to say; ${target}` : "";
   const pace = seen.throughput;
   const tiles = [
-    tile("Accuracy", s.accuracy_known ? percent(s.accuracy, 1) : "not known", accuracy),
+    type === "votes" ? tile("Accuracy", s.accuracy_known ? percent(s.accuracy, 1) : "not known", accuracy) : agreementTile(),
     tile("Spent", amount(s.spent), s.budget === null ? "no budget set" : `of ${amount(s.budget)}`, s.budget === null ? undefined : s.spent / s.budget),
     tile("Items finished", amount(s.finished), `of ${amount(s.items)}, ${amount(s.voted_on)} with votes`, s.items ? s.finished / s.items : 0),
     tile("Votes", amount(s.votes), `by ${amount(s.annotators)} ${s.annotators === 1 ? "annotator" : "annotators"}`),
     tile("Pace", pace ? `${amount(pace.hour)} / hour` : "–", pace ? `${amount(pace.minute)} in the last minute` : ""),
     tile("Queue", amount(s.asked), "questions with annotators now"),
   ];
-  put(find("#facts"), () => tiles, JSON.stringify([s, pace]));
+  put(find("#facts"), () => tiles, JSON.stringify([s, pace, seen.agreement]));
   if (!lead) return;
   find("#pause").textContent = s.open === "open" ? "Pause the campaign" : "Open the campaign";
   find("#close").textContent = "Close it";
@@ -109,20 +130,22 @@ function drawStatus() {
 }
 
 function drawCharts() {
+  drawResults();
   const points = seen.history || [];
   const known = points.filter((point) => point.accuracy !== null);
   const s = seen.status || {};
   const wide = (place) => Math.max(240, Math.floor(place.clientWidth));
-  const curve = find("#curve");
-  const none = type === "votes" ? "The curve begins when there are enough votes to estimate the accuracy." : "Accuracy is estimated for classes only.";
-  const options = { axis, target: s.target, budget: s.budget, width: wide(curve) };
-  put(curve, () => [known.length ? accuracyChart(points, options) : element("p", { class: "hint" }, none)], JSON.stringify([options, known]));
-  const rows = known.slice(-20).reverse().map((point) => element("tr", {}, ...[new Date(1000 * point.time).toLocaleTimeString("en-GB"), amount(point.votes), amount(point.spent), percent(point.accuracy, 1), `${percent(point.low, 1)}-${percent(point.high, 1)}`].map((text) => element("td", {}, text))));
-  put(find("#curve-table"), () => [element("table", {}, element("thead", {}, element("tr", {}, ...["Time", "Votes", "Spent", "Accuracy", "95% CI"].map((text) => element("th", { scope: "col" }, text)))), element("tbody", {}, ...rows))], JSON.stringify(known.slice(-20)));
   const pace = seen.throughput;
   const place = find("#pace");
   if (pace) put(place, () => [paceChart(pace.minutes, wide(place))], JSON.stringify([pace.minutes, wide(place)]));
   if (pace) find("#pace-words").textContent = `${amount(pace.minute)} in the last minute, ${amount(pace.hour)} in the last hour, ${amount(pace.day)} in the last day.`;
+  const curve = find("#curve");
+  if (!curve) return;
+  const none = "The curve begins when there are enough votes to estimate the accuracy.";
+  const options = { axis, target: s.target, budget: s.budget, width: wide(curve) };
+  put(curve, () => [known.length ? accuracyChart(points, options) : element("p", { class: "hint" }, none)], JSON.stringify([options, known]));
+  const rows = known.slice(-20).reverse().map((point) => element("tr", {}, ...[new Date(1000 * point.time).toLocaleTimeString("en-GB"), amount(point.votes), amount(point.spent), percent(point.accuracy, 1), `${percent(point.low, 1)}-${percent(point.high, 1)}`].map((text) => element("td", {}, text))));
+  put(find("#curve-table"), () => [element("table", {}, element("thead", {}, element("tr", {}, ...["Time", "Votes", "Spent", "Accuracy", "95% CI"].map((text) => element("th", { scope: "col" }, text)))), element("tbody", {}, ...rows))], JSON.stringify(known.slice(-20)));
 }
 
 // ---------------------------------------------------------------- annotators and items
@@ -135,8 +158,12 @@ function drawLists() {
   const options = { order, chance: classes.length ? 1 / classes.length : 0, all: showAll, pause: lead ? pausePerson : null, showAll: () => { showAll = true; drawLists(); } };
   put(find("#people"), () => peopleList([...rows.values()], options), JSON.stringify([[...rows.values()], order, showAll]));
   if (!lead) return;
-  const none = type === "votes" ? "Nothing yet: there are no votes." : `Items of ${type} are not ranked for review; the report shows them.`;
-  put(find("#review"), () => (seen.review ? reviewList(seen.review, { classes, adjudicate }) : [element("p", { class: "hint" }, none)]), JSON.stringify(seen.review));
+  if (!find("#review")) return;
+  put(find("#review"), () => (seen.review ? reviewList(seen.review, { classes, type, settle }) : [element("p", { class: "hint" }, "Nothing yet: there are no votes.")]), JSON.stringify(seen.review));
+  const looks = seen.reviews || [];
+  const line = (look) => [new Date(1000 * look.time).toLocaleString("en-GB"), String(look.item), look.actor, look.answer === null ? "opened again" : words(look.answer), look.before === null ? "" : words(look.before)];
+  const head = element("tr", {}, ...["Time", "Item", "By", "Answer", "Before", ""].map((text) => element("th", { scope: "col" }, text)));
+  put(find("#looks"), () => [looks.length ? element("table", {}, element("thead", {}, head), element("tbody", {}, ...looks.map((look) => element("tr", {}, ...line(look).map((text) => element("td", {}, text)), element("td", {}, look.answer === null ? null : element("button", { type: "button", class: "small", onclick: () => settle(look.item, null) }, "Open again")))))) : element("p", { class: "hint" }, "None yet.")], JSON.stringify(looks));
 }
 
 async function act(text, path, body, method) {
@@ -154,11 +181,11 @@ async function act(text, path, body, method) {
 
 const pausePerson = (row) => act(`${row.annotator} is ${row.available ? "paused" : "asked again"}.`, `${api}/annotators?name=${encodeURIComponent(row.annotator)}`, { available: !row.available }, "PATCH");
 
-function adjudicate(item, label) {
+function settle(item, label) {
   seen.review = (seen.review || []).filter((row) => row.item !== item);
   find("#review-head").tabIndex = -1;
   find("#review-head").focus();
-  return act(`${item} is gold now: ${label}.`, `${api}/items`, { items: [item], gold: label }, "PATCH");
+  return act(`${item} is ${label === null ? "open again" : `settled: ${words(label)}`}.`, `${api}/reviews`, { item, answer: label });
 }
 
 // ---------------------------------------------------------------- reading
@@ -177,10 +204,14 @@ async function readQuick() {
 
 async function readSlow() {
   slowWas = performance.now();
-  const parts = lead ? [read("annotators"), ...(type === "votes" ? [read("flags"), read("review", "?limit=12")] : [read("reliability")])] : [read("reliability")];
+  const parts = lead ? [read("annotators"), read("flags"), ...(find("#review") ? [read("review", "?limit=12"), read("reviews", "?limit=50")] : [])] : [read("reliability")];
+  if (type !== "votes") parts.push(read("agreement"), read("consensus", "?limit=50"));
   await Promise.all(parts);
   slow = 0;
-  if (!over) drawLists();
+  if (over) return;
+  drawLists();
+  if (type !== "votes") drawStatus();
+  drawResults();
 }
 
 function refresh(now = false) {
@@ -271,7 +302,7 @@ for (const button of document.querySelectorAll("[data-axis]")) {
     drawCharts();
   });
 }
-new ResizeObserver(drawCharts).observe(find("#curve"));
+new ResizeObserver(drawCharts).observe(find("#pace"));
 document.addEventListener("visibilitychange", () => refresh());
 refresh(true);
 listen();

@@ -45,18 +45,42 @@ export function peopleList(rows, { order, chance, pause, all, showAll }) {
   return [element("ul", { class: "people" }, ...made), ...more];
 }
 
-// adjudicate(item, label) makes an item gold.
-export function reviewList(rows, { classes, adjudicate }) {
+// A control for the right answer, and what it says.
+function rightAnswer(row, { classes, type }, attributes) {
+  if (type === "label-sets") {
+    const boxes = classes.map((name) => element("input", { type: "checkbox", checked: (row.label || []).map(String).includes(String(name)) }));
+    return [element("div", { role: "group", "aria-labelledby": `${attributes.id}-name`, ...attributes }, ...classes.map((name, i) => element("label", { class: "inline" }, boxes[i], String(name)))), () => classes.filter((_, i) => boxes[i].checked)];
+  }
+  if (!classes.length) {
+    const box = element(type === "texts" ? "textarea" : "input", { ...attributes, ...(type === "texts" ? {} : { type: "number", step: "any" }) });
+    box.value = row.label ?? "";
+    return [box, () => (type === "texts" ? box.value : Number(box.value))];
+  }
+  const select = element("select", attributes, ...classes.map((name) => element("option", { selected: String(name) === String(row.label) }, String(name))));
+  return [select, () => classes[select.selectedIndex]];
+}
+
+function surely(row) {
+  if (typeof row.probability === "number") return ` with probability ${percent(row.probability)}. `;
+  return typeof row.low === "number" ? ` (95% CI ${amount(row.low)} to ${amount(row.high)}). ` : ". ";
+}
+
+// settle(item, label) writes a second look; nobody is measured by it.
+export function reviewList(rows, { classes, type, settle }) {
   if (!rows.length) return [element("p", { class: "hint" }, "Nothing is in doubt.")];
   const made = rows.map((row) => {
-    const id = `gold-${encodeURIComponent(row.item)}`;
-        const select = element("select", { id, "data-focus": `gold ${row.item}` }, ...classes.map((name) => element("option", { selected: String(name) === String(row.label) }, String(name))));
-    const give = element("button", { type: "button", onclick: () => adjudicate(row.item, classes[select.selectedIndex]) }, "Set as gold", element("span", { class: "hidden" }, ` for ${row.item}`));
-    const votes = row.given.map((vote) => element("li", { class: String(vote.label) === String(row.label) ? "" : "against" }, element("span", { class: "hint" }, `${vote.annotator} `), words(vote.label)));
+    const id = `settle-${encodeURIComponent(row.item)}`;
+    const [control, right] = rightAnswer(row, { classes, type }, { id, "data-focus": `settle ${row.item}` });
+    const of = () => element("span", { class: "hidden" }, ` for ${row.item}`);
+    const accept = element("button", { type: "button", class: "primary", onclick: () => settle(row.item, row.label) }, "Accept", of());
+    const give = element("button", { type: "button", onclick: () => settle(row.item, right()) }, "Correct", of());
+    const votes = row.given.map((vote) => element("li", { class: words(vote.label) === words(row.label) ? "" : "against" }, element("span", { class: "hint" }, `${vote.annotator} `), words(vote.label)));
+    if (row.unsure) votes.push(element("li", { class: "against" }, `${row.unsure} did not know`));
+    const said = typeof row.label === "number" ? amount(row.label) : words(row.label);
     return element("li", { class: "doubt" },
       element("div", { class: "about" }, element("h3", {}, String(row.item)), element("div", { class: "question small" }, ...shown(row.payload, row.item))),
-      element("div", {}, element("p", {}, "Label ", element("strong", {}, words(row.label)), ` with probability ${percent(row.probability)}. `, element("span", { class: "hint" }, row.why || "")), element("ul", { class: "given", "aria-label": `Votes on ${row.item}` }, ...votes)),
-      element("div", { class: "adjudicate" }, element("label", { for: id }, "The right label"), element("div", { class: "actions" }, select, give)),
+      element("div", {}, element("p", {}, "Answer ", element("strong", { dir: "auto" }, said), surely(row), element("span", { class: "hint" }, row.why || "")), element("ul", { class: "given", "aria-label": `Votes on ${row.item}` }, ...votes)),
+      element("div", { class: "adjudicate" }, element(type === "label-sets" ? "span" : "label", { for: type === "label-sets" ? null : id, id: `${id}-name` }, "The right answer"), element("div", { class: "actions" }, accept, control, give)),
     );
   });
   return [element("ul", { class: "doubts" }, ...made)];

@@ -1,0 +1,158 @@
+"""Images, recordings and texts of items: files of the media folder and uploads of a campaign, served by signed links
+that expire. Other files, and what a link in the folder leads out of it to, are not served.
+
+An item names a file (``photos/1.jpg``); the store keeps ``media:photos/1.jpg``, pages get a link. Addresses are checked
+when items are uploaded: of a file that is not there, or of an origin that is not allowed, nothing would be shown.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from crowdwise.errors import InputError, suggestion
+from crowdwise.server.access_tokens import Signer
+from crowdwise.server.configuration import Configuration
+from crowdwise.store import steady_clock
+from crowdwise.store.answer_forms import SIDES
+from crowdwise.store.database import private_file
+
+KINDS = {
+    "image": {
+        ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+        ".avif": "image/avif",
+    },
+    "audio": {
+        ".mp3": "audio/mpeg", ".wav": "audio/wav", ".ogg": "audio/ogg", ".m4a": "audio/mp4", ".flac": "audio/flac",
+        ".opus": "audio/ogg",
+    },
+    "file": {".txt": "text/plain; charset=utf-8"},
+}  # fmt: skip
+"""Part of a payload -> endings of its files, and their media types. SVG is not among them: it may hold scripts."""
+MEDIA = "media:"
+TYPES = {ending: media for kinds in KINDS.values() for ending, media in kinds.items()}
+MOST_NAMES = 200_000
+"""Files of the folder that are listed."""
+
+
+def kind_of(name: str) -> str | None:
+    """The part of a payload that shows a file, by its ending."""
+    ending = PurePosixPath(name).suffix.lower()
+    return next((kind for kind, endings in KINDS.items() if ending in endings), None)
+
+
+class Media:
+    """The files of a server."""
+
+    def __init__(self, configuration: Configuration, signer: Signer) -> None:
+        self.folder = Path(configuration.media).resolve() if configuration.media else None
+        if self.folder is not None and not self.folder.is_dir():
+            raise InputError(f"media={configuration.media!r} is not a folder.")
+        self.uploads, self.signer = Path(configuration.data).resolve() / "media", signer
+        self.seconds = 3600.0 * configuration.media_hours
+        self.origins = configuration.origins
+
+    def find(self, campaign: str, name: str) -> Path | None:
+        """The file with a name, of the uploads of the campaign or of the folder; nothing where it may not be shown."""
+        if PurePosixPath(name).suffix.lower() not in TYPES or "\0" in name:
+            return None
+        for root in (self.uploads / campaign, self.folder):
+            try:
+                found = None if root is None else (root / name).resolve()
+                if found is not None and root is not None and found.is_relative_to(root) and found.is_file():
+                    return found
+            except (OSError, ValueError):
+                continue
+        return None
+
+    def names(self, campaign: str, under: str = "") -> Iterator[str]:
+        """The names of files that items can show, in order."""
+        seen = set()
+        for root in (self.uploads / campaign, self.folder):
+            for folder, folders, files in os.walk(root or ""):
+                folders.sort()
+                for file in sorted(files):
+                    name = (Path(folder) / file).relative_to(root or "").as_posix()
+                    if name.startswith(under) and name not in seen and self.find(campaign, name) is not None:
+                        seen.add(name)
+                        yield name
+                    if len(seen) >= MOST_NAMES:
+                        return
+
+    def save(self, campaign: str, name: str, content: bytes) -> str:
+        """Keep an uploaded file; its name, which has no folders."""
+        name = PurePosixPath(name.replace("\\", "/")).name
+        if kind_of(name) is None or name.startswith("."):
+            raise InputError(f"The file {name!r} is none of {', '.join(sorted(TYPES))}. It was not kept.")
+        private_file(self.uploads / campaign / name).write_bytes(content)
+        return name
+
+    def forget(self, campaign: str) -> None:
+        """Remove the uploads of a campaign that was deleted."""
+        shutil.rmtree(self.uploads / campaign, ignore_errors=True)
+
+    def link(self, campaign: str, name: str) -> str:
+        """An address of a file that holds for a while. It stays the same for some time, so that browsers keep it."""
+        step = self.seconds / 2.0
+        until = int((steady_clock.now() // step + 3.0) * step)
+        return f"/media/{campaign}/{until}/{self._signature(campaign, until, name)}/{quote(name)}"
+
+    def _signature(self, campaign: str, until: int, name: str) -> str:
+        return self.signer.sign("media", f"{campaign}/{until}/{name}")
+
+    def opened(self, campaign: str, until: int, signature: str, name: str) -> Path | None:
+        """The file that a link leads to; nothing where the link is not ours, or no longer."""
+        good = hmac.compare_digest(signature.encode(), self._signature(campaign, until, name).encode())
+        return self.find(campaign, name) if good and until > steady_clock.now() else None
+
+    def signed(self, campaign: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """A payload with links for its files."""
+
+        def sign(_: str, value: Any) -> Any:
+            mine = isinstance(value, str) and value.startswith(MEDIA)
+            return self.link(campaign, value.removeprefix(MEDIA)) if mine else value
+
+        return _each(payload, sign)
+
+    def checked(self, campaign: str, item: Any, payload: dict[str, Any]) -> dict[str, Any]:
+        """A payload whose files are there and whose addresses pages can load; else an error."""
+
+        def check(kind: str, value: Any) -> Any:
+            if not isinstance(value, str) or not value or value.startswith(("/static/", "data:")):
+                return value
+            parts = urlsplit(value) if "://" in value else None
+            if parts is not None:
+                if self.origins and f"{parts.scheme}://{parts.netloc}" not in self.origins:
+                    allowed = ", ".join(self.origins)
+                    raise InputError(
+                        f"The {kind} of item {item!r} is at {parts.scheme}://{parts.netloc}, and this server shows "
+                        f"those of {allowed} alone (setting media_origins). Nothing was added."
+                    )
+                return value
+            name = value.removeprefix(MEDIA)
+            if self.find(campaign, name) is None or kind_of(name) != kind:
+                near = suggestion(name, list(self.names(campaign))[:10_000])
+                where = f"in {self.folder}" if self.folder else "(there is no media folder: crowdwise serve --media)"
+                raise InputError(
+                    f"The {kind} of item {item!r} is {name!r}, and there is no such file {where}, nor among the "
+                    f"uploads.{near} Nothing was added."
+                )
+            return f"{MEDIA}{name}"
+
+        return _each(payload, check)
+
+
+def _each(payload: dict[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """A payload, with its sides and options, where all that is loaded by an address is changed."""
+    out = {name: change(name, value) if name in KINDS else value for name, value in payload.items()}
+    for side in SIDES:
+        if isinstance(out.get(side), dict):
+            out[side] = _each(out[side], change)
+    if isinstance(out.get("options"), list):
+        out["options"] = [_each(one, change) if isinstance(one, dict) else one for one in out["options"]]
+    return out

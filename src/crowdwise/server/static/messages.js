@@ -1,0 +1,9 @@
+// Texts in the language of the page: t("Question {n}", { n }). The catalogue is in the page.
+const catalogue = JSON.parse(document.getElementById("messages")?.textContent || "{}");
+
+export function t(text, values = {}) {
+  return Object.entries(values).reduce((said, [name, value]) => said.replaceAll(`{${name}}`, String(value)), catalogue[text] ?? text);
+}
+
+// The form for one, or for several.
+export const count = (n, one, several) => t(n === 1 ? one : several, { n });
