@@ -135,6 +135,64 @@ def draw(browser: Any, client: httpx.Client, made: str, folder: Path) -> None:
         context.close()
 
 
+TEXT = "Anna met Bob in Rome.\nThey spoke of the weather for a while."
+TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "label-sets": ({"classes": ["politics", "sport", "culture", "weather"]}, {"text": TEXT}),
+    "ordinal": ({"classes": ["none", "mild", "moderate", "severe"]}, {"text": TEXT}),
+    "ratings": ({"scale": {"min": 1, "max": 7}}, {"text": TEXT}),
+    "comparisons": (
+        {"ties": True},
+        {
+            "prompt": "Say something\nabout rain.", "left": {"item": "a", "text": "Rain falls on the roof."},
+            "right": {"item": "b", "markdown": "Rain falls on **the roof**."},
+        },
+    ),
+    "rankings": (
+        {}, {"prompt": "Which answer is best?", "options": [{"item": x, "text": f"The answer of {x}."} for x in "abc"]}
+    ),
+    "texts": ({}, {"text": TEXT}),
+    "tags": ({"classes": ["O", "B-person", "I-person", "B-place", "I-place"]}, {"text": TEXT}),
+    "spans": ({"classes": ["person", "place"]}, {"text": TEXT}),
+}  # fmt: skip
+"""Answer type -> settings and what is shown of an item."""
+
+
+def draw_types(browser: Any, client: httpx.Client, folder: Path) -> None:
+    """The form of each answer type on a phone, four in a row."""
+    pictures = []
+    for kind, (settings, payload) in TYPES.items():
+        given = {"name": kind.capitalize(), "answer_type": kind, **settings}
+        made = client.post("/api/v1/campaigns", json=given).raise_for_status().json()["id"]
+        client.post(f"/api/v1/campaigns/{made}/items", json=[{"item": "1", "payload": payload}]).raise_for_status()
+        link = client.post(f"/api/v1/campaigns/{made}/invitations", json={"annotator": "you"}).json()["link"]
+        context = browser.new_context(viewport={"width": 360, "height": 620}, reduced_motion="reduce")
+        tab = context.new_page()
+        tab.goto(link)
+        tab.wait_for_selector("#answers button")
+        tab.wait_for_timeout(200)
+        pictures.append(Image.open(io.BytesIO(tab.screenshot())))
+        context.close()
+    whole = Image.new("RGB", (4 * 370 - 10, 2 * 630 - 10), "#8a9099")
+    for i, picture in enumerate(pictures):
+        whole.paste(picture, (i % 4 * 370, i // 4 * 630))
+    whole.save(folder / "serve-types.webp", quality=82, method=6)
+
+
+def draw_setup(browser: Any, client: httpx.Client, made: str, folder: Path) -> None:
+    """The first page, and the page to set up a campaign."""
+    for page, path in (("home", "/"), ("setup", f"/campaign/{made}")):
+        context = browser.new_context(viewport={"width": 900, "height": 900}, reduced_motion="reduce")
+        tab = context.new_page()
+        tab.goto(f"{client.base_url}/login?next={path}")
+        tab.fill("#token", client.headers["Authorization"].split()[1])
+        tab.keyboard.press("Enter")
+        tab.wait_for_selector("h1")
+        tab.wait_for_timeout(500)
+        image = Image.open(io.BytesIO(tab.screenshot()))
+        image.convert("RGB").save(folder / f"serve-{page}.webp", quality=82, method=6)
+        context.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw the pages of crowdwise serve for the documentation.")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/assets", help="folder for the pictures")
@@ -144,6 +202,8 @@ def main() -> None:
         made = campaign(client)
         browser = engine.chromium.launch(executable_path=program, args=["--no-sandbox"])
         draw(browser, client, made, folder)
+        draw_types(browser, client, folder)
+        draw_setup(browser, client, made, folder)
         browser.close()
     print(f"written: {', '.join(sorted(path.name for path in folder.glob('serve-*.webp')))}")
 

@@ -116,7 +116,7 @@ def test_items_come_in_as_tables(site: Site, kind: str, form: bool) -> None:
 @pytest.mark.parametrize(
     ("media", "body", "why"),
     [
-        ("text/csv", b"name\na\n", "no column item"),
+        ("text/csv", b"colour\na\n", "no column item"),
         ("application/json", b"[{", "not a list of items"),
         ("application/json", b'[{"item": "a"}, {"item": "a"}]', "given twice"),
         ("application/json", b'[{"item": "a", "gold": "hawk"}]', "is 'hawk'"),
@@ -157,7 +157,8 @@ def test_an_annotator_learns_nothing_of_money(site: Site) -> None:
     assert len(browser.get(f"/api/v1/campaigns/{campaign}/next?n=3").json()["questions"]) == 1
     other, _ = site.browser(campaign, "bob")
     none = other.get(f"/api/v1/campaigns/{campaign}/next").json()
-    assert none == {"questions": [], "state": "waiting", "why_none": "there is no question for you right now"}
+    why = "there is no question for you right now"
+    assert none == {"questions": [], "state": "waiting", "why_none": why, "code": None}
 
 
 def test_the_process_says_how_it_is(site: Site) -> None:

@@ -79,7 +79,7 @@ def test_an_address_that_no_page_loads_is_refused(site: Site, address: str) -> N
         "browsers do not load"
         in site.call("POST", path, 422, json=[{"item": 1, "payload": {"image": address}}])["detail"]
     )
-    for good in ("https://example.org/1.jpg", "data:image/png;base64,AA==", "/static/icon.svg", "1.jpg"):
+    for good in ("https://example.org/1.jpg", "data:image/png;base64,AA==", "/static/icon.svg"):
         site.call("POST", path, 201, json=[{"item": 1, "payload": {"image": good}}])
 
 

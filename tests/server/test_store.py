@@ -395,7 +395,7 @@ def test_other_answers_are_taken_and_refitted(site: Site, kind: str) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"answer_type": "tags"}, "Campaigns of tags cannot be served yet"),
+        ({"answer_type": "boxes"}, "Campaigns of boxes cannot be served yet"),
         ({"answer_type": "ratings", "target": 0.9}, "not estimated without truth"),
         ({"classes": ["a"]}, "two or more different classes"),
         ({"classes": ["a", "b"], "method": "glad"}, "stream"),

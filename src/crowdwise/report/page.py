@@ -130,7 +130,7 @@ def ends(interval: tuple[float | None, float | None], digits: int = 3, share: bo
     if interval[0] is None or interval[1] is None:
         return "–"
     if share:
-        return interval_text(*interval, form=percent).partition("CI ")[2]
+        return interval_text(interval[0], interval[1], form=percent).partition("CI ")[2]
     low, high = (num(x, digits) for x in interval)
     return f"{low}-{high}" if low[0].isdigit() and high[0].isdigit() else f"{low} to {high}"
 

@@ -125,13 +125,13 @@ class Media:
         def check(kind: str, value: Any) -> Any:
             if not isinstance(value, str) or not value or value.startswith(("/static/", "data:")):
                 return value
-            parts = urlsplit(value) if "://" in value else None
-            if parts is not None:
-                if self.origins and f"{parts.scheme}://{parts.netloc}" not in self.origins:
-                    allowed = ", ".join(self.origins)
+            scheme = value.partition(":")[0].lower() if ":" in value else "media"
+            if scheme != "media":  # which schemes pages load is checked with the item
+                origin = "{0.scheme}://{0.netloc}".format(urlsplit(value))
+                if self.origins and scheme == "https" and origin not in self.origins:
                     raise InputError(
-                        f"The {kind} of item {item!r} is at {parts.scheme}://{parts.netloc}, and this server shows "
-                        f"those of {allowed} alone (setting media_origins). Nothing was added."
+                        f"The {kind} of item {item!r} is at {origin}, and this server shows those of "
+                        f"{', '.join(self.origins)} alone (setting media_origins). Nothing was added."
                     )
                 return value
             name = value.removeprefix(MEDIA)

@@ -147,7 +147,7 @@ def download(frame: Any, format: str, name: str) -> Response:
     return Response(buffer.getvalue(), media_type=FILES[format], headers=headers)
 
 
-@router.get("/reliability", tags=["results"])
+@router.get("/reliability", tags=["results"], responses={200: {"content": DOWNLOADS}})
 async def reliability(service: ServiceOf, caller: Reader, campaign: str, format: Format = "json") -> Any:
     """The reliability of each annotator, with intervals."""
     if format == "json":
