@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from crowdwise import registry
 from crowdwise.active.stopping import Proof
 from crowdwise.core.constraints import is_count, is_number
 from crowdwise.errors import InputError, ParameterError, SizeError
