@@ -278,7 +278,7 @@ def campaign(case: int, seed: int, how: str, first: int = 3, batches: int = 9, s
     return out
 
 
-def assignment(seeds: int = 4) -> list[dict[str, Any]]:
+def assignment(seeds: int = 8) -> list[dict[str, Any]]:
     """Accuracy of both groups after 8 votes per item on average, by how the last 3 were asked for."""
     warnings.simplefilter("ignore")
     out = []
