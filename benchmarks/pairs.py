@@ -3,11 +3,14 @@
     python benchmarks/pairs.py speed
     python benchmarks/pairs.py simulated
     python benchmarks/pairs.py judges
+    python benchmarks/pairs.py lengths
     python benchmarks/pairs.py heldout --data DIR
     python benchmarks/pairs.py real --data DIR
+    python benchmarks/pairs.py page
 
 Each prints tables in Markdown (those of docs/answers-comparisons.md) and writes its figures to
-benchmarks/results/pairs.json. Nothing is chosen by these figures: defaults were fixed before the real sets were run.
+benchmarks/results/pairs.json; the last writes docs/benchmarks/judges.md from these. Nothing is chosen by these
+figures but the usual spread of judges, by ``judges``: defaults were fixed before the real sets were run.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ import polars as pl
 import crowdwise as cw
 
 RESULTS = Path(__file__).parent / "results" / "pairs.json"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "judges.md"
+ORDER = ("bradley-terry", "position-bt", "crowd-bt", "judge-bt")
 KEYS = ("bradley-terry", "crowd-bt", "position-bt", "judge-bt")
 SIZES = ((10_000, 20, 5, 9), (300_000, 100, 8, 5), (1_000_000, 1000, 1000, 2))
 
@@ -125,52 +130,122 @@ def coverage_of_rankings(seeds: int = 200) -> float:
 
 # -------------------------------------------------------------------- judges
 
+UNEQUAL, FIVE = (1.4, 1.2, 1.0, 0.8, 0.6), np.linspace(-1.0, 1.0, 5)
 CROWDS: dict[str, dict[str, Any]] = {
-    "5 equal judges, 10 items, 1,200 comparisons": {"n_items": 10, "n_annotators": 5, "n_comparisons": 1200},
-    "with ties, 3,000": {"n_items": 10, "n_annotators": 5, "n_comparisons": 3000, "tie": 0.0},
-    "4 equal judges, position 1.25, 4,000": {
-        "n_items": 10, "n_annotators": 4, "n_comparisons": 4000, "position": 1.25,
+    "plain, 1,200": {"n": 1200},
+    "plain, 4,000": {"n": 4000},
+    "ties, 3,000": {"n": 3000, "tie": 0.0},
+    "position 0.5": {"position": 0.5},
+    "position 1": {"position": 1.0},
+    "position 1.5": {"position": 1.5},
+    "positions 0.5 ± 0.5": {"position": 0.5, "position_spread": 0.5},
+    "judges 1.4, 1.2, 1, .8, .6": {"slopes": UNEQUAL, "n": 3000},
+    "4 judges 1, .6, .3, .1, position 1.25, 4,000": {
+        "judges": 4, "slopes": (1, 0.6, 0.3, 0.1), "position": 1.25, "n": 4000,
     },
-    "judges who see 1, .6, .3, .1 of the differences, position 1.25": {
-        "n_items": 10, "n_annotators": 4, "n_comparisons": 4000, "position": 1.25, "slopes": (1, 0.6, 0.3, 0.1),
+    "8 judges 1.5 to .2, positions 0.5 ± 0.5, 15 models, 4,000": {
+        "n_items": 15, "judges": 8, "slopes": (1.5, 1.3, 1, 1, 1, 0.8, 0.6, 0.2), "position": 0.5,
+        "position_spread": 0.5, "n": 4000,
     },
-    "8 unequal judges, 15 items, positions .5 ± .5, 4,000": {
-        "n_items": 15, "n_annotators": 8, "n_comparisons": 4000, "position": 0.5, "position_spread": 0.5,
-        "slopes": (1.5, 1.3, 1, 1, 1, 0.8, 0.6, 0.2),
+    "judges 1.15 to .85, positions ± 0.12, 3,000": {
+        "slopes": (1.15, 1.07, 1, 0.93, 0.85), "position_spread": 0.12, "n": 3000,
     },
-    "2 of 10 reverse, 30 items, 4,000": {
-        "n_items": 30, "n_annotators": 10, "n_comparisons": 4000, "slopes": (1, 1, 1, 1, 1, 1, 1, 1, -1, -1),
+    "sparse: 30 models, 60 pairs, 1,500": {"n_items": 30, "pairs": 60, "n": 1500},
+    "sparse: 100 models, 250 pairs, 6,000": {"n_items": 100, "pairs": 250, "n": 6000},
+    "sparse: 30 models, unequal judges, positions 0.5 ± 0.3": {
+        "n_items": 30, "pairs": 60, "n": 1500, "slopes": UNEQUAL, "position": 0.5, "position_spread": 0.3,
     },
-    "100 items, 6 judges, 8,000": {
-        "n_items": 100, "n_annotators": 6, "n_comparisons": 8000, "slopes": (1.4, 1.2, 1, 0.8, 0.6, 1),
-    },
-    "40 equal annotators, 30 items, 2,000": {"n_items": 30, "n_annotators": 40, "n_comparisons": 2000},
-    "40 annotators who see 0 to 2, 30 items, 2,000": {
-        "n_items": 30, "n_annotators": 40, "n_comparisons": 2000, "slopes": np.linspace(0, 2, 40), "position": 0.4,
+    **{f"{n} prompts, 5 models, 3 judges": {"n_items": 5, "prompts": n, "judges": 3, "scores": FIVE}
+       for n in (5, 10, 20, 80)},
+    "20 prompts, 4 judges 1.5 to .5": {
+        "n_items": 5, "prompts": 20, "judges": 4, "scores": FIVE, "slopes": (1.5, 1.2, 0.8, 0.5), "effect": 0.7,
     },
 }  # fmt: skip
+"""5 judges, 10 models and 2,000 comparisons where nothing else is said."""
 
 
-def judges(seeds: int = 40) -> dict[str, Any]:
+def court(
+    seed: int, n_items: int = 10, judges: int = 5, n: int = 2000, tie: float | None = None, position: float = 0.0,
+    position_spread: float = 0.0, slopes: Any = None, pairs: int = 0, prompts: int = 0, effect: float = 1.0,
+    scores: Any = None,
+) -> tuple[cw.Comparisons, dict[str, Any]]:  # fmt: skip
+    """Verdicts of judges, and what is true; on a prompt models differ from their scores by ``effect``."""
+    rng = np.random.default_rng(seed)
+    s = rng.normal(0.0, 1.0, n_items) if scores is None else np.asarray(scores)
+    s = s - s.mean()
+    a = np.ones(judges) if slopes is None else np.asarray(slopes, dtype=float)
+    b = position + position_spread * rng.standard_normal(judges)
+    if prompts:
+        every = np.stack(np.triu_indices(n_items, 1), axis=1)
+        grid = np.meshgrid(np.arange(prompts), np.arange(len(every)), np.arange(judges), indexing="ij")
+        question, at, m = (x.ravel() for x in grid)
+        pair = every[at]
+        here = (s + effect * rng.standard_normal((prompts, n_items)))[question]
+    else:
+        m, question = rng.integers(0, judges, n), None
+        one = rng.integers(0, n_items, max(n, pairs))
+        every = np.stack([one, (one + rng.integers(1, n_items, len(one))) % n_items], axis=1)
+        if pairs:  # a circle, and pairs at random
+            ring = np.stack([np.arange(n_items), (np.arange(n_items) + 1) % n_items], axis=1)
+            every = np.concatenate([ring, every])[:pairs][rng.integers(0, pairs, n)]
+        pair, here = every[:n], np.broadcast_to(s, (n, n_items))
+    pair = np.where((rng.random(len(m)) < 0.5)[:, None], pair, pair[:, ::-1])
+    gap = here[np.arange(len(m)), pair[:, 0]] - here[np.arange(len(m)), pair[:, 1]]
+    z = a[m] * gap + b[m]
+    logit = np.stack([z / 2.0, -z / 2.0, np.full(len(z), -np.inf if tie is None else tie)], axis=1)
+    p = np.exp(logit - logit.max(axis=1, keepdims=True))
+    said = (rng.random(len(z))[:, None] > np.cumsum(p / p.sum(axis=1, keepdims=True), axis=1)[:, :2]).sum(axis=1)
+    table = cw.Comparisons.from_codes(
+        pair[:, 0], pair[:, 1], m, said, items=np.arange(n_items), annotators=np.arange(judges), question=question,
+        questions=np.arange(prompts) if prompts else None,
+    )  # fmt: skip
+    unit = np.abs(a).mean()
+    return table, {"scores": s * unit, "slope": a / unit, "position": b}
+
+
+def judges(seeds: int = 120) -> dict[str, Any]:
     """The slope of estimated on true scores, and how often 95 % intervals hold the truth."""
     found = {}
-    for name, crowd_of in CROWDS.items():
-        spread, inside = [], {"scores": [], "position": [], "slope": []}
-        for seed in range(seeds if crowd_of["n_items"] < 100 else seeds // 4):
-            crowd = cw.simulate.comparisons(random_state=seed, **crowd_of)
-            ranking = cw.aggregate(crowd.comparisons)
-            a = np.asarray(crowd_of.get("slopes", np.ones(crowd_of["n_annotators"])), dtype=float)
-            unit = np.abs(a).mean()
-            true = {"scores": crowd.scores * unit, "slope": a / unit, "position": crowd.position}
+    for name, about in CROWDS.items():
+        spread, inside, limit = [], {"scores": [], "position": [], "slope": []}, {}
+        if "prompts" in about:  # what many prompts would give
+            many = cw.aggregate(court(10**6, **about | {"prompts": 4000})[0], errors="independent")
+            limit = {"scores": many.scores, "slope": many.slope}
+        for seed in range(seeds if about.get("n_items", 10) < 100 else seeds // 4):
+            pairs, true = court(seed, **about)
+            true |= limit
+            ranking = cw.aggregate(pairs)
+            items, who = (ranking.to_frame(part, kind="dict") for part in ("items", "annotators"))
             spread.append(float(ranking.scores @ true["scores"] / (true["scores"] @ true["scores"])))
-            errors = {"scores": ranking.errors, "slope": ranking.slope_error, "position": ranking.position_error}
-            for part, value in true.items():
-                if errors[part] is not None:
-                    near = np.abs(getattr(ranking, part) - value) < 1.96 * errors[part]
-                    inside[part].append(near[np.isfinite(errors[part])].mean())
+            inside["scores"].append(((items["low"] <= true["scores"]) & (true["scores"] <= items["high"])).mean())
+            for part in ("slope", "position"):
+                if part in who:
+                    low, high = who[f"{part}_low"], who[f"{part}_high"]
+                    inside[part].append(((low <= true[part]) & (true[part] <= high))[np.isfinite(low)].mean())
         found[name] = {"spread": float(np.mean(spread))} | {k: float(np.mean(v)) for k, v in inside.items() if v}
         print(name, found[name], flush=True)
     return found
+
+
+def lengths(seeds: int = 120) -> dict[str, float]:
+    """How often 95 % intervals hold the planted effect of an answer twice as long (0.5), and of style (0.8)."""
+    inside = []
+    for seed in range(seeds):
+        rng, scores, n = np.random.default_rng(seed), np.linspace(-1.0, 1.0, 6), 1500
+        a = rng.integers(0, 6, n)
+        b = (a + rng.integers(1, 6, n)) % 6
+        words, style = np.exp(rng.normal(5 + 0.4 * scores[np.stack([a, b])], 0.5)), rng.random((2, n)) < 0.3
+        z = scores[a] - scores[b] + 0.5 * np.log2(words[0] / words[1]) + 0.8 * (style[0] * 1.0 - style[1])
+        named = np.where(style, "markdown", "plain")
+        frame = {"left": a, "right": b, "winner": np.where(rng.random(n) < 1 / (1 + np.exp(-z)), "left", "right"),
+                 "judge": rng.integers(0, 3, n), "prompt": rng.integers(0, 60, n), "words_a": words[0],
+                 "words_b": words[1], "style_a": named[0], "style_b": named[1]}  # fmt: skip
+        pairs = cw.Comparisons.from_frame(frame, keep=["words", "style"])
+        found = cw.aggregate(pairs, control=["words", "style"]).to_frame("effects", kind="dict")
+        inside.append((found["log_odds_low"] <= [0.5, 0.8]) & ([0.5, 0.8] <= found["log_odds_high"]))
+    share = dict(zip(("length", "style"), np.mean(inside, axis=0).tolist(), strict=True))
+    print(share)
+    return share
 
 
 def heldout(data: Path, splits: int = 2) -> dict[str, Any]:
@@ -333,15 +408,71 @@ def convarg(folder: Path) -> dict[str, Any]:
     return facts
 
 
+def page() -> str:
+    """docs/benchmarks/judges.md, from the figures that are kept."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = [
+        [name, f"{row['spread']:.2f}", *(f"{row[k]:.1%}" if k in row else "" for k in ("scores", "position", "slope"))]
+        for name, row in kept["judges"].items()
+    ]
+    parts = ["# Judges and leaderboards\n"]
+    parts.append(
+        "Figures behind [comparisons](../answers-comparisons.md). `python benchmarks/pairs.py judges` (and `lengths`, "
+        "`heldout`, `speed`) computes them, `page` writes this page. `judge-bt`, the default, with its defaults.\n"
+    )
+    parts.append(
+        "## Simulated judges\n\nThe slope of estimated on true scores (1 is right), and how often 95 % intervals hold "
+        "the true score of a model, position of a judge and slope (reliability) of a judge: 120 tables each, 30 of 100 "
+        "models; 5 judges, 10 models and 2,000 comparisons where nothing else is said. With prompts, the truth is what "
+        "4,000 prompts give; models differ by prompt with a standard deviation of 1.\n"
+    )
+    parts.append(table(["", "slope of scores", "scores", "positions", "slopes of judges"], rows))
+    parts.append(
+        "The usual spread of judges (0.7, worth one judge) was chosen on these simulations: with 0.3 intervals of "
+        "judges who do not differ hold the truth in 97 to 99 %, with 0.1 those of judges who differ a little in 89 %. "
+        "Scores do not depend on it. With prompts, slopes of equal judges stay too wide (98 to 100 %): they may not "
+        "be narrower than those of independent comparisons, and verdicts on one prompt err alike.\n"
+    )
+    share = kept["lengths"]
+    parts.append(
+        "## A planted effect\n\n`control`: of 120 tables of 1,500 comparisons on 60 prompts, in which better models "
+        f"write more, 95 % intervals hold the effect of an answer twice as long in {share['length']:.1%}, of its style "
+        f"in {share['style']:.1%}.\n"
+    )
+    rows = [[name, *(f"{np.mean(row[key]):.4f}" for key in ORDER)] for name, row in kept["heldout"].items()]
+    parts.append(
+        "## Held-out verdicts\n\nMean log loss of a fifth of the verdicts (two splits, one of `llmbar_judges`).\n"
+    )
+    parts.append(table(["", *(f"`{key}`" for key in ORDER)], rows))
+    parts.append(
+        "## Speed\n\nSeconds of the processor in one run, the fastest of several rounds; evalica fits no annotators.\n"
+    )
+    rows = []
+    for run in kept["speed"]:
+        first, *others = (run["seconds"][key] for key in ("evalica", *ORDER))
+        what = f"{run['comparisons']:,} comparisons, {run['items']:,} models, {run['annotators']:,} judges"
+        rows.append([what, f"{first:.4f}", *(f"{seconds / first:.1f} times" for seconds in others)])
+    parts.append(table(["", "evalica", *(f"`{key}`" for key in ORDER)], rows))
+    return "\n".join(parts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["speed", "simulated", "judges", "real", "heldout"])
+    parser.add_argument("part", choices=["speed", "simulated", "judges", "lengths", "real", "heldout", "page"])
     parser.add_argument("--data", type=Path, help="the folder of data sets, for real and heldout")
     given = parser.parse_args()
+    if given.part == "page":
+        PAGE.write_text(page(), encoding="utf-8")
+        return
     with_data: dict[str, Callable[[Path], Any]] = {"real": real, "heldout": heldout}
     if given.part in with_data and given.data is None:
         parser.error(f"{given.part} needs --data")
-    without: dict[str, Callable[[], Any]] = {"speed": speed, "simulated": simulated, "judges": judges}
+    without: dict[str, Callable[[], Any]] = {
+        "speed": speed,
+        "simulated": simulated,
+        "judges": judges,
+        "lengths": lengths,
+    }
     found = with_data[given.part](given.data) if given.part in with_data else without[given.part]()
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**kept, given.part: found}, indent=1) + "\n", encoding="utf-8")

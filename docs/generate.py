@@ -336,8 +336,30 @@ def draw_demo() -> None:
     (ROOT / "docs/assets/demo.svg").write_text(svg, encoding="utf-8")
 
 
-def draw_report(page: Path) -> None:
-    """The first screen of a report, where a browser is installed."""
+def draw_judges() -> None:
+    """The page of judges and a board by category, of the made-up panel of ``examples/judge_panel.py``."""
+    import runpy
+
+    import polars as pl
+    from typer.testing import CliRunner
+
+    from crowdwise.cli.main import app
+
+    panel = runpy.run_path(str(ROOT / "examples/judge_panel.py"))["made_up"]().to_frame("polars")
+    even = pl.col("question").str.tail(1).is_in(list("02468"))
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        panel.with_columns(category=pl.when(even).then(pl.lit("code")).otherwise(pl.lit("prose"))).write_csv(
+            "panel.csv"
+        )
+        board = str(ROOT / "docs/assets/board-by-category.svg")
+        for words in (["judges", "panel.csv", "--people", "ann,bob", "--html", "judges.html"],
+                      ["rank", "panel.csv", "--by", "category", "--plot", board, "--out", "board.csv"]):  # fmt: skip
+            CliRunner().invoke(app, words, catch_exceptions=False)
+        draw_report(Path(folder) / "judges.html", "judges", 820)
+
+
+def draw_report(page: Path, name: str = "report", height: int = 980) -> None:
+    """The first screen of a page, where a browser is installed."""
     browser = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := which(name))), None)
     if browser is None or find_spec("playwright") is None:
         return
@@ -346,11 +368,11 @@ def draw_report(page: Path) -> None:
 
     with sync_playwright() as engine:
         window = engine.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        tab = window.new_page(viewport={"width": 1180, "height": 980})
+        tab = window.new_page(viewport={"width": 1180, "height": height})
         tab.goto(page.as_uri())
         image = Image.open(io.BytesIO(tab.screenshot()))
         window.close()
-    image.convert("RGB").quantize(160).save(ROOT / "docs/assets/report.png", optimize=True)
+    image.convert("RGB").quantize(160).save(ROOT / f"docs/assets/{name}.png", optimize=True)
 
 
 def main() -> int:
@@ -358,7 +380,7 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 and name the files that are out of date"
     )
-    parser.add_argument("--pictures", action="store_true", help="draw the demonstration and its report, too")
+    parser.add_argument("--pictures", action="store_true", help="draw the demonstration, its report and judges, too")
     options = parser.parse_args()
     check = options.check
     stale = []
@@ -374,7 +396,8 @@ def main() -> int:
         return 1 if stale else 0
     if options.pictures:
         draw_demo()
-        stale += ["docs/assets/demo.svg", "docs/assets/report.png"]
+        draw_judges()
+        stale += [f"docs/assets/{name}" for name in ("demo.svg", "report.png", "judges.png", "board-by-category.svg")]
     print(f"written: {', '.join(stale) or 'nothing, all is up to date'}")
     return 0
 

@@ -27,6 +27,7 @@ from crowdwise.api import aggregate as aggregate
 from crowdwise.api import compare as compare
 from crowdwise.api import estimate as estimate
 from crowdwise.api import fit as fit
+from crowdwise.api import score_board as score_board
 from crowdwise.client import Client as Client
 from crowdwise.core.consensus import Consensus as Consensus
 from crowdwise.core.consensus_in_parts import ConsensusInParts as ConsensusInParts

@@ -24,6 +24,7 @@ from crowdwise.core.constraints import fixed_seed, is_number
 from crowdwise.core.em import check_engine
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result
+from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.vote_files import is_large, several
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, either, listing, suggestion, warn
@@ -31,6 +32,7 @@ from crowdwise.item_inputs import check_inputs, column_of, inputs_of, is_auto, o
 from crowdwise.reading import AUTO, Answers, Opened, was_read
 
 if TYPE_CHECKING:
+    from crowdwise.answers.comparisons_leaderboard import Ranking
     from crowdwise.core.loop import Callback
     from crowdwise.metrics import Estimate
     from crowdwise.trust.estimates import PopulationEstimates, What
@@ -401,7 +403,7 @@ def compare(
     Parameters
     ----------
     votes
-        As in :func:`aggregate`; they must be votes.
+        As in :func:`aggregate`: votes, or comparisons (then methods for these; truth, checks and samples are of votes).
     methods
         Keys of ``crowdwise methods``, or ``"all"`` for every method that needs no known truth. With their defaults.
     truth, repeats, share, replicates, max_votes, random_state, progress
@@ -423,6 +425,13 @@ def compare(
     if rest:
         raise ParameterError(f"compare has no option {next(iter(rest))!r}.")
     table = opened.answers.table
+    if isinstance(table, Comparisons):
+        asked = registry.COMPARED_PAIRS if methods in (registry.COMPARED, "all") else methods
+        keys = [asked] if isinstance(asked, str) else list(asked)
+        pair_models = {key: registry.create(key, "comparisons", random_state=random_state) for key in keys}
+        return method_comparison.compare_pairs(
+            table, pair_models, repeats=repeats, share=share, random_state=random_state, progress=progress
+        )
     if not isinstance(table, Votes):
         found = type(table).__name__
         raise InputError(f"Expected Votes and found {found}: methods for {table.answer_type} are not compared.")
@@ -431,6 +440,35 @@ def compare(
         table, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
         progress=progress, **({} if max_votes is None else {"max_votes": max_votes}),
     )  # fmt: skip
+
+
+def score_board(
+    scores: Any, *, model: str | None = None, prompt: str | None = None, judge: str | None = None,
+    score: str | None = None, gold: Any = None, random_state: int | None = 0,
+) -> Ranking:  # fmt: skip
+    """A leaderboard from scores, or pass and fail, of judges for the answers of models to prompts.
+
+    Parameters
+    ----------
+    scores
+        A dataframe (or dict of columns) or a file: a row for each score.
+    model, prompt, judge, score
+        The columns, where they are not found by their names. Without judges all scores are by one, ``everyone``.
+    gold
+        Of pass and fail: (model, prompt) -> what people say, of answers that were drawn at random. Rates are then
+        those of people (:func:`crowdwise.estimate`).
+    random_state
+        Seed of the draws behind the intervals of ranks.
+
+    >>> import crowdwise as cw
+    >>> rows = [(m, p, j, 5 + (m == "x") + (j == "b")) for m in "xyz" for p in range(8) for j in "ab"]
+    >>> board = cw.score_board(dict(zip(("model", "prompt", "judge", "score"), zip(*rows))))
+    >>> board.leaderboard["item"].to_list()[0], board.unit
+    ('x', 'points')
+    """
+    from crowdwise.answers.scores_board import board_of
+
+    return board_of(scores, model, prompt, judge, score, gold, random_state, estimate)
 
 
 def estimate(

@@ -19,6 +19,7 @@ DEFAULT = "auto"
 DEFAULT_LEARNER = "ensemble"
 MAX_SECONDS = 300.0
 """How long a method for votes may learn from inputs, by default."""
+COMPARED_PAIRS = ("judge-bt", "bradley-terry", "position-bt", "crowd-bt")
 COMPARED = ("auto", "anchored", "majority", "wawa", "one-coin", "dawid-skene", "ibcc", "mace", "glad")
 """The methods that are compared by default: the default method, and a quick one of each family."""
 VOTES, NUMBERS, LINKED, SETS = "votes", "ratings", "graph", "label-sets"
@@ -209,7 +210,7 @@ _IMPORTERS = (
     Importer("superannotate", "image_tools", "SuperAnnotate"),
     Importer("sagemaker", "crowd_platforms", "SageMaker Ground Truth"),
     Importer("arena", "evaluations", "Chatbot Arena, MT-bench"),
-    Importer("evaluations", "evaluations", "AlpacaEval, Arena-Hard, Inspect, promptfoo, DeepEval, Langfuse"),
+    Importer("evaluations", "evaluations", "AlpacaEval, Arena-Hard, Inspect, promptfoo, DeepEval, MLflow, Langfuse"),
     Importer("qualtrics", "crowd_platforms", "Qualtrics, Prolific"),
     Importer("zooniverse", "crowd_platforms", "Zooniverse"),
     Importer("brat", "text_tools", "brat"),

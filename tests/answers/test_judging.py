@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.optimize import approx_fprime
 
@@ -590,3 +591,236 @@ def test_panels() -> None:
     assert panels["best"].sum() == 1 and (np.diff(panels["agreement"]) <= 0).all() and panels["units"].min() >= 20
     found = cw.judge_table(table, people=[n for n in table.annotators.tolist() if "gpt" not in n], kind="dict")
     assert found["kappa_low"][0] < found["kappa"][0] < found["kappa_high"][0]
+
+
+# -- graded verdicts and probabilities ---------------------------------------------------------------------------------
+
+
+def verdicts(words: list[Any], name: str = "winner", **more: Any) -> cw.Comparisons:
+    n = len(words)
+    return cw.Comparisons.from_frame({"left": ["a"] * n, "right": ["b"] * n, "judge": range(n), name: words}, **more)
+
+
+def test_graded_verdicts_are_read() -> None:
+    """Grades lie at equal distances between a tie and a certain verdict; the strongest is a plain one."""
+    for words in (["A>>B", "A>B", "B>A", "A=B"], ["[[A>>B]]", "[[A>B]]", "[[B>A]]", "[[A=B]]"],
+                  ["model_a is much better", "A slightly better", "response_b is slightly better", "tie"]):  # fmt: skip
+        table = verdicts(words)
+        assert table.outcome.tolist() == [0, 0, 1, 2]
+        assert np.array_equal(table.left_probability, [np.nan, 0.75, 0.25, np.nan], equal_nan=True)
+    table = verdicts([1.23, 2, 1.5, 1], "preference", outcomes="1=left,2=right")
+    assert table.outcome.tolist() == [0, 1, 2, 0]
+    assert np.allclose(table.left_probability, [0.77, np.nan, np.nan, np.nan], equal_nan=True)
+    assert verdicts(["left", "b", "tie"]).left_probability is None
+    with pytest.raises(InputError, match="expected one of the outcomes that were given"):
+        verdicts([1.5, 3], outcomes="1=left,2=right")
+
+
+def test_probabilities_of_verdicts_are_read() -> None:
+    table = verdicts([0.2, 0.9, 0.5], "probability_a")
+    assert table.outcome.tolist() == [1, 0, 2] and table.placed
+    names = {"left": ["a", "a"], "right": ["b", "b"], "judge": ["m", "n"]}
+    logs = cw.Comparisons.from_frame(names | {"logprob_a": [-0.1, -3.0], "logprob_b": [-2.4, -0.05]})
+    assert np.allclose(logs.left_probability, 1 / (1 + np.exp([-2.3, 2.95])))
+    both = cw.Comparisons.from_frame(names | {"probability_a": [0.6, 0.1], "probability_b": [0.2, 0.7]})
+    assert np.allclose(both.left_probability, [0.7, 0.2])  # what is missing to 1 is a tie
+    with pytest.warns(UserWarning, match="probability of each verdict"):
+        sure = cw.Comparisons.from_frame(names | {"winner": ["a", "b"], "probability": [0.9, 0.8]})
+    assert np.allclose(sure.left_probability, [0.9, 0.2])
+    again = cw.Comparisons.from_frame(sure.to_frame("polars"))
+    assert np.array_equal(again.left_probability, sure.left_probability)
+    with pytest.raises(InputError, match="a probability, from 0 to 1"):
+        verdicts([0.2, 1.9], "probability_a")
+
+
+def test_a_probability_counts_as_so_many_verdicts() -> None:
+    """Of ten verdicts seven for the left one are as much as ten with a probability of .7."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for a, b in (("x", "y"), ("y", "z"), ("x", "z")):
+        rows += [(a, b, "m", float(p)) for p in rng.choice([0.3, 0.7, 0.9], 20)]
+    soft = cw.Comparisons.from_frame(
+        dict(zip(("left", "right", "judge", "left_probability"), zip(*rows, strict=True), strict=True))
+    )
+    hard = [(a, b, m, "left" if n < 10 * p else "right") for a, b, m, p in rows for n in range(10)]
+    one = fit(soft).scores
+    many = fit(cw.Comparisons.from_records([(*row, 0.1) for row in hard]))
+    assert np.allclose(one, many.scores, atol=1e-6)
+
+
+def sure_judges(seed: int, n: int = 3000) -> tuple[Any, cw.Comparisons]:
+    """Judges who say how probable the left one is, by log-odds that are too large, right, or too small."""
+    rng, scores = np.random.default_rng(seed), np.linspace(-1.0, 1.0, 6)
+    a = rng.integers(0, 6, n)
+    b, m = (a + rng.integers(1, 6, n)) % 6, rng.integers(0, 3, n)
+    z = np.array([2.0, 1.0, 0.5])[m] * (scores[a] - scores[b] + rng.normal(0, 1.0, n))
+    names, p = ["bold", "fair", "shy"], 1 / (1 + np.exp(-z))
+    return scores, cw.Comparisons.from_codes(
+        a, b, m, (z < 0).astype(int), items=range(6), annotators=names, left_probability=p
+    )
+
+
+def test_judges_have_a_scale_of_probabilities() -> None:
+    scores, table = sure_judges(0)
+    ranking = fit(table, "judge-bt")
+    bold, fair, shy = ranking.slope.tolist()
+    assert bold > 1.3 * fair > 1.3 * 1.3 * shy
+    assert np.corrcoef(ranking.scores, scores)[0, 1] > 0.99
+    hard = replace(table, left_probability=None)
+    error = [np.abs(r.scores / r.scores.std() - scores / scores.std()).mean() for r in (ranking, fit(hard, "judge-bt"))]
+    assert error[0] < error[1] * 1.1
+
+
+# -- scores and pass rates ---------------------------------------------------------------------------------------------
+
+SCALES = (1.4, 1.0, 0.6)
+
+
+def scored(seed: int, n_prompts: int, missing: float = 0.0) -> tuple[Any, dict[str, Any]]:
+    """Three judges with levels and scales of their own on five models; prompts differ in difficulty."""
+    rng, s = np.random.default_rng(seed), np.linspace(-1.0, 1.0, 5)
+    hard, here = rng.normal(0, 1.5, n_prompts), s + rng.standard_normal((n_prompts, 5))
+    p, i, j = (x.ravel() for x in np.meshgrid(np.arange(n_prompts), np.arange(5), np.arange(3), indexing="ij"))
+    y = 5 + 0.7 * j + np.array(SCALES)[j] * (hard[p] + here[p, i]) + 0.8 * rng.standard_normal(len(p))
+    kept = rng.random(len(p)) >= missing
+    names = [f"m{k}" for k in range(5)]
+    return s, {
+        "model": [names[k] for k in i[kept]],
+        "prompt": p[kept],
+        "judge": [f"j{k}" for k in j[kept]],
+        "score": y[kept],
+    }
+
+
+@pytest.mark.parametrize(("n_prompts", "missing"), [(5, 0.0), (10, 0.3), (20, 0.0)])
+def test_scores_make_a_board_with_scales_of_judges(n_prompts: int, missing: float) -> None:
+    inside, scale, spread = [], [], []
+    for seed in range(30):
+        s, frame = scored(seed, n_prompts, missing)
+        board = cw.score_board(frame)
+        rows, judges = board.to_frame("items", kind="dict"), board.to_frame("annotators", kind="dict")
+        mean = rows["score"].mean()
+        inside.append((rows["low"] - mean <= s) & (s <= rows["high"] - mean))
+        scale.append((judges["slope_low"] <= SCALES) & (judges["slope_high"] >= SCALES))
+        spread.append((rows["score"] - mean) @ s / (s @ s))
+    assert 0.88 <= np.mean(inside) <= 0.995 and np.mean(scale) >= 0.87 and 0.9 < np.mean(spread) < 1.1
+    assert board.unit == "points" and board.n_groups == n_prompts and np.allclose(board.slope.mean(), 1.0)
+    two = board.versus("m4", "m0")
+    assert two["low"] > 0.0 and two["more"] == 0.0 and "probability" not in two
+    with pytest.raises(InputError, match="scores are in points"):
+        board.on_scale("elo")
+    with pytest.raises(InputError, match="scores are in points"):
+        board.probability("m4", "m0")
+
+
+def test_few_prompts_of_scores_have_a_caveat(tmp_path: Any) -> None:
+    _, frame = scored(0, 4)
+    board = cw.score_board(frame)
+    assert "there are 4 prompts, and 5 are needed" in board.caveat and "caveat" in board.leaderboard.columns
+    board.save(tmp_path / "board")
+    again = cw.Ranking.load(tmp_path / "board")
+    assert again.unit == "points" and np.array_equal(again.scores, board.scores)
+    assert "points" in board.plot().svg and "log odds" not in board.plot().svg
+
+
+def graded(seed: int, n_prompts: int = 60) -> tuple[Any, dict[Any, str], dict[str, Any]]:
+    """Three models that pass in 80, 70 and 50 %; judges who let bad answers of the last one pass."""
+    rng, rows, truth = np.random.default_rng(seed), [], {}
+    for i, rate in enumerate((0.8, 0.7, 0.5)):
+        for p in range(n_prompts):
+            good = rng.random() < rate
+            truth[f"m{i}", p] = "pass" if good else "fail"
+            fooled = good or (i == 2 and rng.random() < 0.5)
+            rows += [(f"m{i}", p, f"j{k}", "pass" if fooled == (rng.random() < 0.9) else "fail") for k in range(3)]
+    shares = np.array([np.mean([truth[f"m{i}", p] == "pass" for p in range(n_prompts)]) for i in range(3)])
+    return shares, truth, dict(zip(("model", "prompt", "judge", "verdict"), zip(*rows, strict=True), strict=True))
+
+
+def test_pass_and_fail_make_pass_rates() -> None:
+    fooled, right = [], []
+    for seed in range(6):
+        shares, truth, frame = graded(seed)
+        board = cw.score_board(frame)
+        rows = board.to_frame("items", kind="dict")
+        assert board.unit == "pass rate" and np.isfinite(rows["error"]).all()
+        assert ((rows["low"][:2] <= shares[:2]) & (shares[:2] <= rows["high"][:2])).all()
+        fooled.append(rows["score"][2] - shares[2])
+        drawn = np.random.default_rng(seed).permutation(len(truth))[:90]
+        keys = list(truth)
+        gold = cw.score_board(frame, gold={keys[k]: truth[keys[k]] for k in drawn}).to_frame("items", kind="dict")
+        right.append((gold["low"] <= shares) & (shares <= gold["high"]))
+    assert np.mean(fooled) > 0.1 and np.mean(right) >= 0.85  # gold takes off what judges let pass
+    with pytest.raises(ParameterError, match="gold is for pass and fail"):
+        cw.score_board(scored(0, 5)[1], gold={("m0", 0): "pass"})
+    with pytest.raises(InputError, match="no column of the score"):
+        cw.score_board({"model": ["a", "b"], "prompt": [1, 1]})
+
+
+def test_probabilities_of_judges_are_soft_votes() -> None:
+    """Judges who are too sure, right or too shy: probabilities on a learned scale are better than labels."""
+    right = {"labels": [], "probabilities": []}
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        good, rows = rng.random(300) < 0.5, []
+        for j, (sure, skill) in enumerate(((3, 0.8), (1, 1.2), (0.4, 1.5), (1, 1.0), (3, 0.5), (1, 1.3))):
+            logit = 2 * skill * sure * (skill * (2 * good - 1) + rng.standard_normal(300))
+            rows += [(n, f"j{j}", 1 / (1 + np.exp(-z))) for n, z in enumerate(logit.tolist())]
+        frame = pl.DataFrame(rows, schema=["item", "judge", "probability_yes"], orient="row")
+        frame = frame.with_columns(probability_no=1 - pl.col("probability_yes"))
+        truth = {n: "yes" if good[n] else "no" for n in range(300)}
+        soft = cw.Votes.from_frame(frame, probability="probability")
+        label = pl.when(pl.col("probability_yes") > 0.5).then(pl.lit("yes")).otherwise(pl.lit("no"))
+        hard = cw.Votes.from_frame(frame.select("item", "judge", label=label))
+        for name, votes in (("labels", hard), ("probabilities", soft)):
+            right[name].append(cw.aggregate(votes, "dawid-skene").score(truth))
+    assert np.mean(right["probabilities"]) > np.mean(right["labels"]) + 0.005
+    total = np.bincount(soft.item * soft.n_annotators + soft.annotator, soft.weight)
+    assert np.allclose(total, 1.0, atol=1e-3)
+    logs = frame.with_columns(pl.col("^probability_.*$").log()).rename(
+        lambda name: name.replace("probability", "logprob")
+    )
+    again = cw.Votes.from_frame(logs, probability="logprob")
+    assert np.allclose(again.weight, soft.weight)
+    long = cw.Votes.from_records([{"item": i, "judge": j, "label": y, "p": p} for i, j, y, p in
+                                  (("a", "m", "yes", 0.8), ("b", "m", "no", 0.6))], probability="p")  # fmt: skip
+    assert sorted(long.weight.round(2).tolist()) == [0.2, 0.4, 0.6, 0.8]
+    with pytest.raises(InputError, match="There is no column 'chance'"):
+        cw.Votes.from_frame(frame, probability="chance")
+
+
+def test_judges_beside_people_in_votes_and_with_probabilities() -> None:
+    rng, rows = np.random.default_rng(0), []
+    good = rng.random(200) < 0.6
+    for who, skill in (("ann", 0.9), ("bob", 0.85), ("gpt-x", 0.88), ("gpt-y", 0.6)):
+        rows += [(n, who, "pass" if good[n] == (rng.random() < skill) else "fail") for n in range(200)]
+    votes = cw.Votes.from_records(rows)
+    table = cw.judge_table(votes, people=["ann", "bob"], kind="dict")
+    assert table["annotator"].tolist() == ["gpt-x", "gpt-y"] and (table["kappa_low"] < table["kappa_high"]).all()
+    assert table["alpha"][0] > 0.4 > table["alpha"][1] and table["pairs"].tolist() == [200, 200]
+    alpha = cw.trust.krippendorff_alpha(votes.only(["gpt-x", "ann"])).value
+    one = cw.judge_table(votes, ["gpt-x"], people=["ann"], kind="dict")
+    assert one["alpha"][0] == pytest.approx(alpha, abs=1e-9)
+    panels = cw.judge_panels(votes, people=["ann", "bob"], kind="dict")
+    assert panels["panel"][0] == "gpt-x" and len(panels["panel"]) == 3
+    scores, sure = sure_judges(0)
+    people = cw.Comparisons.from_codes(
+        sure.left, sure.right, np.zeros(sure.n_answers, int),
+        (rng.random(sure.n_answers) > 1 / (1 + np.exp(scores[sure.right] - scores[sure.left]))).astype(int),
+        items=range(6), annotators=["ann"],
+    )  # fmt: skip
+    frames = [t.to_frame("polars").with_row_index("question") for t in (sure, people)]
+    both = cw.Comparisons.from_frame(pl.concat(frames, how="diagonal"))
+    found = cw.judge_table(both, people=["ann"], kind="dict")
+    slope = dict(zip(found["annotator"].tolist(), found["calibration"].tolist(), strict=True))
+    assert slope["bold"] < slope["fair"] < slope["shy"] and slope["bold"] < 0.5
+    assert np.isnan(slope["people"])
+
+
+def test_methods_for_comparisons_are_compared() -> None:
+    crowd = cw.simulate.comparisons(8, n_annotators=4, n_comparisons=1500, position=1.0, random_state=0)
+    found = cw.compare(crowd.comparisons, repeats=2)
+    assert set(found.methods) == {"judge-bt", "bradley-terry", "position-bt", "crowd-bt"}
+    assert found.methods[-1] != "judge-bt" and found.low[found.methods.index("bradley-terry")] > 0.0
+    assert found.agreement.shape == (4, 4) and (found.score < 0).all()
+    with pytest.raises(ParameterError, match="is for"):
+        cw.compare(crowd.comparisons, ["majority"])

@@ -265,3 +265,84 @@ def test_outcomes_of_report_and_aggregate(tmp_path: Path) -> None:
     for words in (["aggregate", str(file)], ["report", str(file), "--out", str(tmp_path / "r.html")]):
         result = CliRunner().invoke(app, [*words, "--answers", "comparisons", "--outcomes", "1=left,2=right,0=tie"])
         assert result.exit_code == 0, result.stderr
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    """Scores of two judges, one of whom uses half of the scale, on three models and 12 prompts."""
+    rng, rows = np.random.default_rng(0), []
+    for prompt in range(12):
+        for n, model in enumerate(("low", "mid", "top")):
+            quality = 4 + 1.5 * n + rng.normal(0, 0.5)
+            for judge, scale in (("gpt-4", 1.0), ("mini", 0.5)):
+                rows.append(
+                    (model, prompt, judge, round(scale * quality + rng.normal(0, 0.2), 2), ["a", "b"][prompt % 2])
+                )
+    file = tmp_path / "scores.csv"
+    pl.DataFrame(rows, schema=["model", "prompt", "judge", "score", "kind"], orient="row").write_csv(file)
+    return file
+
+
+def test_scores_are_ranked(scores: Path, tmp_path: Path) -> None:
+    out, plot, judges = tmp_path / "board.csv", tmp_path / "board.svg", tmp_path / "judges.csv"
+    code, _, stderr = run(scores, "--by", "kind", "--versus", "top", "low", "--out", out, "--plot", plot,
+                          "--annotators", judges)  # fmt: skip
+    assert code == 0, stderr
+    board = pl.read_csv(out)
+    assert board.filter(pl.col("category") == "all")["item"].to_list() == ["top", "mid", "low"] and board.height == 9
+    assert "Leaderboard: points" in stderr and "Errors allow for 12 prompts" in stderr and "They are parted" in stderr
+    assert "in points" in plot.read_text(encoding="utf-8")
+    scale = dict(pl.read_csv(judges)["annotator", "slope"].rows())
+    assert 1.7 < scale["gpt-4"] / scale["mini"] < 2.3
+    code, stdout, _ = run(scores, "--json", "--anchor", "low=0")
+    facts = json.loads(stdout)
+    assert code == 0 and facts["unit"] == "points" and facts["groups"] == 12
+    assert facts["leaderboard"][-1]["score"] == pytest.approx(0.0)
+    for words, message in ((("--control", "x"), "--control is for comparisons"), (("--scale", "elo"), "--scale is for"),
+                           (("--by", "mood"), "There is no column 'mood'")):  # fmt: skip
+        code, _, stderr = run(scores, *words)
+        assert code in (1, 2) and message in stderr
+
+
+def test_pass_and_fail_are_ranked_with_gold(tmp_path: Path) -> None:
+    rng, rows, gold = np.random.default_rng(0), [], []
+    for model, rate in (("new", 0.8), ("old", 0.5)):
+        for prompt in range(60):
+            good = rng.random() < rate
+            rows += [(model, prompt, f"gpt-{k}", "pass" if good == (rng.random() < 0.9) else "fail") for k in range(3)]
+            gold += [(model, prompt, "pass" if good else "fail")] if rng.random() < 0.6 else []
+    file, known = tmp_path / "verdicts.csv", tmp_path / "gold.csv"
+    pl.DataFrame(rows, schema=["model", "prompt", "judge", "verdict"], orient="row").write_csv(file)
+    pl.DataFrame(gold, schema=["model", "prompt", "label"], orient="row").write_csv(known)
+    for words in ((), ("--gold", str(known))):
+        code, stdout, _ = run(file, "--json", *words)
+        facts = json.loads(stdout)
+        assert code == 0 and facts["unit"] == "pass rate" and facts["leaderboard"][0]["item"] == "new"
+        assert all(row["low"] < row["score"] < row["high"] for row in facts["leaderboard"])
+    assert "gold labels" in facts["notes"][0]
+
+
+def test_who_is_who_is_printed_and_votes_have_judges(judgments: Path, tmp_path: Path) -> None:
+    code, _, stderr = run(judgments, "--people", "ann,bob,eva", "--out", tmp_path / "board.csv")
+    assert code == 0 and "Judges: 'claude-3', 'gpt-4'; people: 'ann', 'bob', 'eva'." in stderr
+    rng, file, page = np.random.default_rng(0), tmp_path / "votes.csv", tmp_path / "page.html"
+    good = rng.random(120) < 0.5
+    rows = [(n, who, "pass" if good[n] == (rng.random() < 0.9) else "fail") for n in range(120)
+            for who in ("ann", "bob", "cem", "gpt-4", "mini")]  # fmt: skip
+    pl.DataFrame(rows, schema=["item", "annotator", "label"], orient="row").write_csv(file)
+    result = CliRunner().invoke(app, ["judges", str(file), "--judges", "gpt-4,mini", "--html", str(page), "--json"])
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert [row["annotator"] for row in found["judges"]] == ["gpt-4", "mini"]
+    assert all(row["may_replace_people"] is True and row["kappa"] > 0.4 for row in found["judges"])
+    assert "may replace people" in page.read_text(encoding="utf-8") and "ann, bob, cem" in page.read_text(
+        encoding="utf-8"
+    )
+
+
+def test_methods_for_comparisons_are_compared(judgments: Path) -> None:
+    result = CliRunner().invoke(app, ["compare", str(judgments), "--repeats", "1"])
+    assert result.exit_code == 0, result.stderr
+    assert "predict held-out comparisons" in result.stdout and "judge-bt" in result.stdout
+    result = CliRunner().invoke(app, ["compare", str(judgments), "--truth", str(judgments)])
+    assert result.exit_code == 2 and "leave it out" in result.stderr

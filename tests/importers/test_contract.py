@@ -56,6 +56,8 @@ SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "evaluations/promptfoo.json": ("evaluations", {"verdict": "votes"}),
     "evaluations/deepeval.json": ("evaluations", {"verdict": "votes"}),
     "evaluations/harness_samples.jsonl": ("evaluations", {"verdict": "votes"}),
+    "evaluations/mlflow_traces.jsonl": ("evaluations", {"correctness": "votes"}),
+    "evaluations/mlflow_eval_results_table.json": ("evaluations", {"answer_correctness": "ratings"}),
     "evaluations/langfuse_scores.jsonl": ("evaluations", {"helpful": "votes"}),
     "qualtrics.csv": ("qualtrics", {"Q1": "votes"}),
     "brat": ("brat", {"entities": "tags"}),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import conftest
@@ -290,6 +291,22 @@ def test_evaluation_logs() -> None:
         answers = cw.read_export(folder / name).answers["verdict"]
         assert set(answers["annotator"]) == judges and set(answers["label"]) == {"pass", "fail"}
     assert set(cw.read_export(folder / "langfuse_scores.jsonl").answers["helpful"]["annotator"]) == {"ann", "eval"}
+    soft = cw.read_export(folder / "alpaca_eval.json").table().left_probability
+    assert np.nanmin(soft) > 0.0 and np.isnan(soft).any()  # preferences between 1 and 2 stay what they are
+    traces = cw.read_export(folder / "mlflow_traces.jsonl")
+    assert traces.answers["correctness"].rows()[:2] == [
+        ("tr-0", "openai:/gpt-4o", "pass", 1746093600.0), ("tr-0", "ann@example.com", "pass", 1746093600.0)
+    ]  # fmt: skip
+    assert traces.left_out == {"expectations, which are no verdicts": 3}
+
+
+def test_arena_battles_in_parquet(tmp_path):
+    """The published battles are a parquet file: the same answers as from JSON, which may be ranked as they are."""
+    file, json_file = tmp_path / "train.parquet", conftest.ROOT / "tests" / "exports" / "arena_battles.json"
+    pl.DataFrame(json.loads(json_file.read_text(encoding="utf-8")), infer_schema_length=None).write_parquet(file)
+    one, other = cw.read_export(file), cw.read_export(json_file)
+    assert one.tool == "arena" and one.answers["winner"].equals(other.answers["winner"])
+    assert one.left_out == other.left_out
 
 
 # -------------------------------------------------------------------- shapes

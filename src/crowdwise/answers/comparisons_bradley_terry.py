@@ -216,7 +216,7 @@ FIRST_SPREAD, SPREADS, SPREAD_ROUNDS = 0.5, (0.02, 3.0), 30
 """The spread of slopes and positions that a fit starts from, the least and the largest, and how often it is learned."""
 STEPS = 2
 """Newton steps between two of these."""
-USUAL, USUAL_WEIGHT = 0.3, 1.0
+USUAL, USUAL_WEIGHT = 0.7, 1.0
 """The usual spread of slopes and of positions, and for how many annotators it counts."""
 
 

@@ -11,7 +11,10 @@ first and the other; of all other annotators where there are no people) and by w
 ``self_preference`` log odds in favour of answers that the judge, or a model of the same name, gave itself
 ==================  =============================================================================================
 
-``agreement``, ``kappa`` and ``drift`` are those of a judge's verdicts with the people's on the same items and question.
+``agreement``, ``kappa``, ``alpha`` and ``drift`` are those of a judge's verdicts with the people's on the same items
+and question; ``calibration`` is by how much the log odds that a judge gives (of a verdict with a probability) must be
+multiplied to be those of the people: 1 where they are right, below 1 where the judge is too sure. Votes (pass and fail,
+classes) have all of these but the biases.
 A panel of judges is worth M / (1 + (M - 1) r) independent ones, r the mean correlation of their mistakes.
 
 Errors are clustered by question where there are questions, and allow for those of the scores. A bias is empty where the
@@ -38,7 +41,8 @@ from crowdwise.data import encoding
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.data.encoding import Mask
 from crowdwise.data.frames import make_frame
-from crowdwise.errors import ConnectionWarning, InputError, Option, Remedy, listing, warn
+from crowdwise.data.votes import Votes
+from crowdwise.errors import ConnectionWarning, InputError, Option, ParameterError, Remedy, listing, warn
 
 FAMILIES = (
     "gpt|claude|gemini|gemma|llama|vicuna|alpaca|mistral|mixtral|ministral|qwen|deepseek|command|grok|palm|bard|phi|o1|o3|o4|"
@@ -61,7 +65,7 @@ BIASES = ("position", "verbosity", "self_preference")
 
 @checked
 def judge_table(
-    comparisons: Comparisons,
+    comparisons: Comparisons | Votes,
     judges: Sequence[Any] | None = None,
     *,
     people: Sequence[Any] | None = None,
@@ -76,7 +80,7 @@ def judge_table(
     ----------
     comparisons
         Of judges and of people (or of judges alone: then agreement is empty). Agreement is that of two decided answers
-        on the same two items and question.
+        on the same two items and question; or votes, of which it is that of two on an item.
     judges, people
         Which annotators are judges, and which are people; with one of both, all others are the other. By default those
         with the name of a language model are judges, and a warning says who was taken for what.
@@ -93,25 +97,34 @@ def judge_table(
     Returns
     -------
     Columns ``annotator``, ``comparisons``, ``tie_rate``, ``agreement`` (and how many ``pairs`` of answers it is of),
-    ``kappa`` (Cohen's, of the same verdicts with ties), ``drift`` (log odds of agreeing, per standard deviation of
-    time),
-    ``first_rate`` (empty where the order never varies), ``flip_rate`` (of items and questions that were judged in both
+    ``kappa`` (Cohen's, of the same verdicts with ties) and ``alpha`` (Krippendorff's), ``drift`` (log odds of agreeing,
+    per standard deviation of time), ``calibration``, ``first_rate`` (empty where the order never
+    varies), ``flip_rate`` (of items and questions that were judged in both
     orders, the share in which the same side won twice), ``position``, ``verbosity`` and ``self_preference``, each of
     these and the agreement with its ends.
     """
     is_judge, is_person = who_judges(comparisons, judges, people, column)
-    by_people = comparisons.select(is_person[comparisons.annotator])
     columns: dict[str, list[Any]] = {}
+    if isinstance(comparisons, Votes):
+        persons = comparisons.select(is_person[comparisons.annotator])
+        for m in np.flatnonzero(is_judge).tolist():
+            own_votes = comparisons.select(comparisons.annotator == m)
+            row = {"annotator": str(comparisons.annotators[m]), "votes": own_votes.n_votes}
+            _add(columns, row | _kappa(own_votes, persons, level, True) | _drift(own_votes, persons, level))
+        return make_frame({name: np.array(values) for name, values in columns.items()}, kind or comparisons.kind)
+    by_people = comparisons.select(is_person[comparisons.annotator])
     for m in np.flatnonzero(is_judge).tolist():
         mine = comparisons.select(comparisons.annotator == m)
         others = by_people if by_people.n_answers else comparisons.select(comparisons.annotator != m)
         made = _own_items(comparisons, comparisons.annotators[m], own)
         row = _counts(mine) | _agreement(mine, by_people, level) | _kappa(mine, by_people, level)
-        row |= _drift(mine, by_people, level) | _biases(mine, others, made, level)
+        row |= _drift(mine, by_people, level) | _calibration(mine, by_people, level)
+        row |= _biases(mine, others, made, level)
         _add(columns, {"annotator": str(comparisons.annotators[m])} | row)
     if by_people.n_answers:
         row = _counts(by_people) | _agreement(by_people, by_people, level)
-        row |= {f"{name}{end}": np.nan for name in ("kappa", "drift") for end in ("", "_low", "_high")}
+        empty = ("kappa", "alpha", "drift", "calibration")
+        row |= {f"{name}{end}": np.nan for name in empty for end in ("", "_low", "_high")}
         made = np.zeros(comparisons.n_items, bool)
         _add(columns, {"annotator": "people"} | row | _biases(by_people, by_people, made, level))
     return make_frame({name: np.array(values) for name, values in columns.items()}, kind or comparisons.kind)
@@ -123,11 +136,16 @@ def _add(columns: dict[str, list[Any]], row: dict[str, Any]) -> None:
 
 
 def who_judges(
-    table: Comparisons, judges: Sequence[Any] | None, people: Sequence[Any] | None = None, column: str | None = None
+    table: Comparisons | Votes,
+    judges: Sequence[Any] | None,
+    people: Sequence[Any] | None = None,
+    column: str | None = None,
 ) -> tuple[Mask, Mask]:
     """M and M: who is a judge, and who is a person; a warning where that was guessed by names."""
     M = table.n_annotators
     if column is not None:
+        if isinstance(table, Votes):
+            raise ParameterError("column is for comparisons; of votes say judges or people.")
         word = np.array([str(v).strip().lower() for v in table.kept(column)], dtype=object)
         human = np.array([any(w.startswith(p) for p in PEOPLE) for w in word.tolist()])
         by, n = np.bincount(table.annotator, human, M), np.bincount(table.annotator, minlength=M)
@@ -164,7 +182,7 @@ def who_judges(
     return found, ~found
 
 
-def _named(table: Comparisons, names: Sequence[Any]) -> Mask:
+def _named(table: Comparisons | Votes, names: Sequence[Any]) -> Mask:
     names = [names] if isinstance(names, str) else list(names)
     at = encoding.locate(encoding.to_vocabulary(names), table.annotators)
     if (at < 0).any() or not len(at):
@@ -258,28 +276,36 @@ def _agreement(one: Comparisons, people: Comparisons, level: float) -> dict[str,
     return {"agreement": rate, "agreement_low": low, "agreement_high": high, "pairs": round(n)}
 
 
-def _units(one: Comparisons, people: Comparisons) -> tuple[Ints, Ints, Floats]:
-    """Of the items and questions that a judge and people judged: which, the judge's verdict (first, second, tie), and
-    the shares of the people's verdicts."""
-    mine, theirs = one.votes(), people.votes()
+def _as_votes(table: Comparisons | Votes) -> Votes:
+    return table if isinstance(table, Votes) else table.votes()
+
+
+def _units(one: Comparisons | Votes, people: Comparisons | Votes) -> tuple[Ints, Ints, Floats]:
+    """Of the items (and questions) that a judge and people judged: which, the judge's verdict (first, second, tie; a
+    class), and the shares of the people's verdicts."""
+    mine, theirs = _as_votes(one), _as_votes(people)
     at = encoding.locate(mine.items, theirs.items)
-    share = np.zeros((len(theirs), 3))
+    share = np.zeros((len(theirs), theirs.n_classes))
     np.add.at(share, (theirs.item, theirs.label), 1.0)
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
     rows = np.flatnonzero(at[mine.item] >= 0)
+    rows = rows[share[at[mine.item[rows]]].sum(axis=1) > 0.0]
     return mine.item[rows], mine.label[rows], share[at[mine.item[rows]]]
 
 
-def _kappa(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
-    """Cohen's kappa of a judge with a person drawn at random on each unit, by a jackknife of units."""
-    nothing = {"kappa": np.nan, "kappa_low": np.nan, "kappa_high": np.nan}
+def _kappa(one: Comparisons | Votes, people: Comparisons | Votes, level: float, rate: bool = False) -> dict[str, Any]:
+    """Cohen's kappa and Krippendorff's alpha of a judge with a person drawn at random on each unit (and their rate of
+    agreement), by a jackknife of units."""
+    names = ("agreement", "kappa", "alpha") if rate else ("kappa", "alpha")
+    nothing: dict[str, Any] = {f"{name}{end}": np.nan for name in names for end in ("", "_low", "_high")}
+    nothing |= {"pairs": 0} if rate else {}
     if not people.n_answers:
         return nothing
     _, said, share = _units(one, people)
-    n = len(said)
+    n, K = len(said), share.shape[1] if len(said) else 0
     if n < MIN_DECIDED:
         return nothing
-    cells = np.zeros((n, 3, 3))
+    cells = np.zeros((n, K, K))
     cells[np.arange(n), said] = share
     total = cells.sum(axis=0)
 
@@ -288,12 +314,48 @@ def _kappa(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any
         chance = (p.sum(axis=-1) * p.sum(axis=-2)).sum(axis=-1)
         return np.asarray((np.trace(p, axis1=-2, axis2=-1) - chance) / np.maximum(1.0 - chance, 1e-12))
 
-    value, without = float(kappa(total)), kappa(total - cells)
-    reach = quantile(level) * float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
-    return {"kappa": value, "kappa_low": max(-1.0, value - reach), "kappa_high": min(1.0, value + reach)}
+    def alpha(tables: Floats) -> Floats:
+        size = tables.sum(axis=(-2, -1))
+        p = tables / size[..., None, None]
+        both = 0.5 * (p.sum(axis=-1) + p.sum(axis=-2))
+        apart = (1.0 - (both**2).sum(axis=-1)) * 2.0 * size / (2.0 * size - 1.0)
+        return np.asarray(1.0 - (1.0 - np.trace(p, axis1=-2, axis2=-1)) / np.maximum(apart, 1e-12))
+
+    def agreed(tables: Floats) -> Floats:
+        return np.asarray(np.trace(tables, axis1=-2, axis2=-1) / tables.sum(axis=(-2, -1)))
+
+    out: dict[str, Any] = {"pairs": n} if rate else {}
+    for name, of, least in (("agreement", agreed, 0.0), ("kappa", kappa, -1.0), ("alpha", alpha, -1.0)):
+        if name in names:
+            value, without = float(of(total)), of(total - cells)
+            reach = quantile(level) * float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
+            out |= {name: value, f"{name}_low": max(least, value - reach), f"{name}_high": min(1.0, value + reach)}
+    return out
 
 
-def _drift(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
+def _calibration(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
+    """The log odds of a person's verdict for one of a judge's log odds, on the same items and question."""
+    nothing = {"calibration": np.nan, "calibration_low": np.nan, "calibration_high": np.nan}
+    if one.left_probability is None or not people.n_answers:
+        return nothing
+    theirs = _Cells.of(people)
+    a, b, N = one.left.astype(np.int64), one.right.astype(np.int64), one.n_items
+    cell = _question(one) * N**2 + _pair(a, b, N)
+    at = np.searchsorted(theirs.cell, cell).clip(max=max(len(theirs.cell) - 1, 0))
+    both = np.isfinite(one.left_probability) & (theirs.cell[at] == cell) if len(theirs.cell) else np.zeros(len(a), bool)
+    if both.sum() < MIN_DECIDED:
+        return nothing
+    share = (theirs.low / (theirs.low + theirs.high))[at[both]]
+    y = np.where((a < b)[both], share, 1.0 - share)
+    p = one.left_probability[both].clip(1e-6, 1.0 - 1e-6)
+    X = np.stack([np.ones(len(y)), np.log(p / (1.0 - p))], axis=1)
+    group = np.unique((cell if one.question is None else one.question)[both], return_inverse=True)[1]
+    beta, error = _logistic(X, y, np.ones(len(y)), group)
+    reach = quantile(level) * float(error[1])
+    return {"calibration": float(beta[1]), "calibration_low": beta[1] - reach, "calibration_high": beta[1] + reach}
+
+
+def _drift(one: Comparisons | Votes, people: Comparisons | Votes, level: float) -> dict[str, Any]:
     """Log odds of agreeing with the people's most frequent verdict, per standard deviation of time."""
     nothing = {"drift": np.nan, "drift_low": np.nan, "drift_high": np.nan}
     if one.timestamp is None or not people.n_answers:
@@ -301,12 +363,12 @@ def _drift(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any
     when = np.asarray(one.timestamp)
     when = when.astype("datetime64[us]").astype(np.float64) if when.dtype.kind == "M" else when.astype(np.float64)
     unit, said, share = _units(one, people)
-    N = one.n_items
-    key = (
-        np.minimum(one.left, one.right).astype(np.int64) * N + np.maximum(one.left, one.right) + _question(one) * N * N
-    )
-    _, at = np.unique(key, return_inverse=True)
-    time = np.bincount(at, when) / np.bincount(at)
+    if isinstance(one, Votes):
+        at = one.item
+    else:
+        at = np.unique(_pair(one.left.astype(np.int64), one.right.astype(np.int64), one.n_items)
+                       + _question(one) * one.n_items**2, return_inverse=True)[1]  # fmt: skip
+    time = np.bincount(at, when) / np.maximum(np.bincount(at), 1)
     time = time[unit]
     if len(said) < MIN_DECIDED or not np.isfinite(time).all() or time.std() == 0.0:
         return nothing
@@ -319,7 +381,7 @@ def _drift(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any
 
 @checked
 def judge_panels(
-    comparisons: Comparisons,
+    comparisons: Comparisons | Votes,
     judges: Sequence[Any] | None = None,
     *,
     people: Sequence[Any] | None = None,
@@ -328,7 +390,7 @@ def judge_panels(
     most: Count = 3,
     kind: str | None = None,
 ) -> Any:
-    """Panels of up to ``most`` judges, by how often the verdict of most of their members is the people's.
+    """Panels of up to ``most`` judges, and of all, by how often the verdict of most of their members is the people's.
 
     Verdicts are on the items and questions that all judges and people judged. ``effective`` is how many independent
     judges a panel is worth; ``cost`` the sum of its members' (1 each by default). ``best`` is the cheapest panel whose
@@ -340,7 +402,8 @@ def judge_panels(
         raise InputError("There are no people: name them, people=[...].")
     who = np.flatnonzero(is_judge)
     said = [_units(comparisons.select(comparisons.annotator == m), by_people) for m in who.tolist()]
-    names = [comparisons.select(comparisons.annotator == m).votes().items[u[0]] for m, u in zip(who, said, strict=True)]
+    names = [_as_votes(comparisons.select(comparisons.annotator == m)).items[u[0]]
+             for m, u in zip(who, said, strict=True)]  # fmt: skip
     common = set(names[0].tolist()).intersection(*(n.tolist() for n in names[1:]))
     if len(common) < MIN_DECIDED:
         raise InputError(
@@ -350,11 +413,11 @@ def judge_panels(
     place = [dict(zip(n.tolist(), range(len(n)), strict=True)) for n in names]
     verdict = np.array([[u[1][p[x]] for x in order] for u, p in zip(said, place, strict=True)])
     true = np.array([said[0][2][place[0][x]] for x in order]).argmax(axis=1)
-    wrong = verdict != true
+    wrong, K = verdict != true, said[0][2].shape[1]
     rows: dict[str, list[Any]] = {}
-    for size in range(1, min(most, len(who)) + 1):
+    for size in sorted({*range(1, min(most, len(who)) + 1), len(who)}):
         for some in combinations(range(len(who)), size):
-            votes = np.stack([(verdict[list(some)] == k).sum(axis=0) for k in range(3)], axis=1).astype(float)
+            votes = np.stack([(verdict[list(some)] == k).sum(axis=0) for k in range(K)], axis=1).astype(float)
             votes[np.arange(len(order)), verdict[some[0]]] += 0.1  # the first decides where others are split
             right = votes.argmax(axis=1) == true
             shared = np.corrcoef(wrong[list(some)]) if size > 1 else np.ones((1, 1))
@@ -394,6 +457,8 @@ def _biases(mine: Comparisons, others: Comparisons, made: Mask, level: float) ->
     out = {f"{name}{end}": np.nan for name in BIASES for end in ("", "_low", "_high")}
     d = mine.outcome != TIE
     y = (mine.outcome[d] == 0).astype(np.float64)
+    if mine.left_probability is not None:
+        y = np.where(np.isfinite(mine.left_probability[d]), mine.left_probability[d], y)
     if len(y) < MIN_DECIDED or not others.n_answers:
         return out
     with warnings.catch_warnings():  # parts of the items that nothing joins: the ranking says so

@@ -89,6 +89,8 @@ class Ranking(Result):
     components: npt.NDArray[np.int32]
     counts: Mapping[str, Floats]
     annotator_counts: Mapping[str, Floats]
+    unit: str = "log odds"
+    """What scores are in: log odds, or points or pass rates (:func:`crowdwise.score_board`)."""
     tie: float | None = None
     tie_error: float | None = None
     placed: bool = False
@@ -146,6 +148,8 @@ class Ranking(Result):
         anchor
             An item and its value, such as ``{"gpt-4": 1000}``: all values (and ends) are moved by the same amount.
         """
+        if scale != "score":
+            self._need_odds(f"scale={scale!r}")
         rows = self.to_frame(table, kind="dict", level=level)
         values = {f"{scale}{end}": to_scale(rows[name], scale)
                   for end, name in (("", "score"), ("_low", "low"), ("_high", "high"))}  # fmt: skip
@@ -160,6 +164,7 @@ class Ranking(Result):
     def win_probabilities(self, kind: str | None = None) -> Any:
         """P(the item of the row is found better than that of the column), a tie left aside, by the scores; the best
         first. What was observed: ``comparisons.win_rates()``."""
+        self._need_odds("win_probabilities")
         order = np.argsort(-self.scores, kind="stable")
         z = self.scores[order]
         p = 1.0 / (1.0 + np.exp(-np.clip(z[:, None] - z[None, :], -500, 500)))
@@ -192,7 +197,8 @@ class Ranking(Result):
         rows = self.on_scale(scale, level=level, kind="dict")
         shown = {name: column[:limit] for name, column in rows.items()}
         title = f"{len(self.scores):,} items, {self.n_answers:,} answers, {self.method}" if title is None else title
-        figure = Figure(draw_leaderboard(shown, scale, level, title, max(0, len(self.scores) - limit)))
+        unit = MEANINGS[scale] if self.unit == "log odds" else self.unit
+        figure = Figure(draw_leaderboard(shown, scale, level, title, max(0, len(self.scores) - limit), unit))
         if path is not None:
             figure.save(path)
         return figure
@@ -211,11 +217,13 @@ class Ranking(Result):
 
     def probability(self, i: Any, j: Any) -> float:
         """P(item i is found better than item j by a reliable annotator), given that it is no tie."""
+        self._need_odds("probability")
         a, b = self._at(i), self._at(j)
         return float(1.0 / (1.0 + np.exp(np.clip(self.scores[b] - self.scores[a], -500, 500))))
 
     def outcomes(self, i: Any, j: Any) -> dict[str, float]:
         """P(i better), P(j better), P(tie) for a reliable annotator, as ``left``, ``right`` and ``tie``."""
+        self._need_odds("outcomes")
         z = float(self.scores[self._at(i)] - self.scores[self._at(j)])
         logit = np.array([z / 2.0, -z / 2.0, -np.inf if self.tie is None else self.tie])
         p = np.exp(logit - logit.max())
@@ -224,6 +232,7 @@ class Ranking(Result):
     def predict(self, comparisons: Any) -> Floats:
         """S x 3: P(left better), P(right better), P(tie) for every comparison of a table, by its annotator: their
         reliability, slope and position count, and one who was not seen is as the mean of the others."""
+        self._need_odds("predict")
         place = encoding.locate(comparisons.items, self.items)
         if (place < 0).any():
             raise InputError(f"The ranking has no score for {listing(comparisons.items[place < 0])}.")
@@ -252,14 +261,20 @@ class Ranking(Result):
     def versus(self, i: Any, j: Any, *, level: Fraction = 0.95) -> dict[str, float]:
         """Two items: the ``difference`` of their scores with its interval (``low``, ``high``), the ``probability`` that
         i is found better, how ``sure`` it is that i has the higher score, and how many ``more`` verdicts on these two
-        would part them at this level, if the difference stays (0: they are parted; infinite: no difference)."""
+        would part them at this level, if the difference stays (0: they are parted; infinite: no difference). Of points
+        and pass rates there is no probability, and ``more`` are prompts."""
         a, b = self._at(i), self._at(j)
         gap = float(self.scores[a] - self.scores[b])
         draws = self.draws[:, a].astype(np.float64) - self.draws[:, b]
         tail = (1.0 - level) / 2.0
         low, high = (gap + float(np.quantile(draws - draws.mean(), q)) for q in (tail, 1.0 - tail))
-        p, error = self.probability(i, j), max(float(draws.std()), 1e-12)
-        more = 0.0
+        error, more = max(float(draws.std()), 1e-12), 0.0
+        if self.unit != "log odds":
+            if low <= 0.0 <= high:
+                share = (quantile(level) * error / gap) ** 2 - 1.0 if gap else np.inf
+                more = float(max(np.ceil(share * (self.n_groups or self.n_answers)), 1.0))
+            return {"difference": gap, "low": low, "high": high, "sure": self.better(i, j), "more": more}
+        p = self.probability(i, j)
         if low <= 0.0 <= high:
             apart = (
                 1.0
@@ -275,6 +290,7 @@ class Ranking(Result):
     def next_pairs(self, n: Count = 10, kind: str | None = None) -> Any:
         """The pairs to ask about next: those whose verdict tells most about an order that is open. ``gain`` is the
         expected gain in information on their difference (nats) times how open their order is, 0 to 1."""
+        self._need_odds("next_pairs")
         if len(self.items) > MOST_PAIRED:
             raise InputError(f"There are {len(self.items):,} items, and pairs are proposed for up to {MOST_PAIRED:,}.")
         i, j = np.triu_indices(len(self.items), 1)
@@ -292,6 +308,10 @@ class Ranking(Result):
         true = encode_numbers(truth, self.items)
         known = some_known(~np.isnan(true))
         return kendall_tau(self.scores[known], true[known])
+
+    def _need_odds(self, what: str) -> None:
+        if self.unit != "log odds":
+            raise InputError(f"{what} is of comparisons, and these scores are in {self.unit}.")
 
     def _at(self, name: Any) -> int:
         at = int(encoding.locate(encoding.to_vocabulary([name]), self.items)[0])
@@ -329,8 +349,9 @@ class Ranking(Result):
 
     def _annotators(self, level: float) -> dict[str, Any]:
         n = self.annotator_counts
-        columns: dict[str, Any] = {"annotator": self.annotators, "comparisons": n["comparisons"]}
-        columns |= _rate("agreement", n["agreed"], n["decided"], level)
+        columns: dict[str, Any] = {"annotator": self.annotators, **({} if "decided" in n else n)}
+        if "decided" in n:
+            columns |= {"comparisons": n["comparisons"]} | _rate("agreement", n["agreed"], n["decided"], level)
         if "ties" in n:
             columns |= _rate("tie_rate", n["ties"], n["comparisons"], level)
         if self.placed:
@@ -393,7 +414,9 @@ LETTER, MAX_LETTERS = 7.4, 30
 """The width of a letter, and how many of a name are shown."""
 
 
-def draw_leaderboard(rows: dict[str, Sequence[Any]], scale: Scale, level: float, title: str, left_out: int) -> str:
+def draw_leaderboard(
+    rows: dict[str, Sequence[Any]], scale: Scale, level: float, title: str, left_out: int, unit: str
+) -> str:
     """An SVG of a leaderboard: ``item``, ``rank``, ``rank_low``, ``rank_high`` and the scale with its ``low`` and
     ``high``, the best first; ``left_out`` items are not drawn."""
     names = [_short(str(name)) for name in rows["item"]]
@@ -436,32 +459,34 @@ def draw_leaderboard(rows: dict[str, Sequence[Any]], scale: Scale, level: float,
             _text(shown, WIDTH - 12, y + 4, anchor="end"),
         ]
     out.append(f'<line class="axis" stroke="#555" x1="{left}" x2="{WIDTH - RIGHT}" y1="{foot}" y2="{foot}"/>')
-    out.append(_text(MEANINGS[scale], (left + WIDTH - RIGHT) / 2, foot + 38, anchor="middle"))
+    out.append(_text(unit, (left + WIDTH - RIGHT) / 2, foot + 38, anchor="middle"))
     if left_out:
         out.append(_text(f"{left_out:,} more items are not shown", 16, height - 10, size=12))
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str) -> str:
+def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str, unit: str = "log odds") -> str:
     """An SVG of scores by item and category (rows with ``item``, ``category``, ``score``, ``rank``, ``rank_low``,
-    ``rank_high``): blue above 0, orange below it."""
+    ``rank_high``): blue above 0 (the mean, of points and rates), orange below it."""
+    zero = 0.0 if unit == "log odds" else float(np.mean([row["score"] for row in rows]))
     names = list(dict.fromkeys(row["category"] for row in rows))
     best = sorted({row["item"] for row in rows}, key=lambda x: -max(r["score"] for r in rows if r["item"] == x))
     left, wide, high = 24 + LETTER * max(len(_short(str(x))) for x in best), 118, 34
-    width, height = left + wide * len(names) + 16, 92 + high * len(best)
-    most = max(abs(row["score"]) for row in rows) or 1.0
+    width, height = max(left + wide * len(names) + 16, 320), 92 + high * len(best)
+    most = max(abs(row["score"] - zero) for row in rows) or 1.0
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" font-family="sans-serif">',
-           f"<style>{STYLE}</style>", _text(f"Scores by {what}, in log odds", 16, 26, size=15, weight=600),
+           STYLE, f'<rect class="ground" fill="#fff" width="{width:g}" height="{height:g}" rx="6"/>',
+           _text(f"Scores by {what}, in {unit}", 16, 26, size=15, weight=600),
            _text("below: the rank and its 95% interval", 16, 47, size=12)]  # fmt: skip
     out += [_text(_short(str(name))[:15], left + wide * (k + 0.5), 74, anchor="middle") for k, name in enumerate(names)]
     out += [_text(_short(str(x)), left - 12, 105 + high * n, anchor="end") for n, x in enumerate(best)]
     for row in rows:
         x, y = left + wide * names.index(row["category"]), 84 + high * best.index(row["item"])
-        share = min(abs(row["score"]) / most, 1.0)
+        share = min(abs(row["score"] - zero) / most, 1.0)
         out += [
             f'<rect x="{x + 2:g}" y="{y:g}" width="{wide - 4}" height="{high - 4}" rx="3" '
-            f'fill="{"#0072B2" if row["score"] > 0 else "#D55E00"}" fill-opacity="{0.08 + 0.5 * share:.2f}"/>',
-            _text(f"{row['score']:+.2f}", x + wide / 2, y + 14, anchor="middle", size=12),
+            f'fill="{"#0072B2" if row["score"] > zero else "#D55E00"}" fill-opacity="{0.08 + 0.5 * share:.2f}"/>',
+            _text(f"{row['score']:{'+' if zero == 0.0 else ''}.2f}", x + wide / 2, y + 14, anchor="middle", size=12),
             _text(f"{row['rank']} ({row['rank_low']}–{row['rank_high']})", x + wide / 2, y + 26, anchor="middle",
                   size=10),
         ]  # fmt: skip

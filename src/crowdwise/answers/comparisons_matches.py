@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data.comparisons import LEFT, TIE, Comparisons
+from crowdwise.data.comparisons import LEFT, RIGHT, TIE, Comparisons
 
 NATIVE_ROWS = 300_000
 """From so many rows on a pass is worth compiled code."""
@@ -49,7 +49,18 @@ class Matches:
         m = table.annotator.astype(np.int64) if by_annotator else np.zeros(len(a), np.int64)
         M = table.n_annotators if by_annotator else 1
         group = None if not grouped or table.question is None else table.question.astype(np.int64)
-        tie, extra = y == TIE, covariates
+        extra = covariates
+        if table.left_probability is not None:  # a verdict with a probability counts in part for either side
+            soft, p = np.flatnonzero(np.isfinite(table.left_probability)), table.left_probability
+            rows = np.concatenate([np.arange(len(a)), soft])
+            w = np.append(np.where(np.isfinite(p), p, 1.0) * w, ((1.0 - p) * w)[soft])
+            y = np.append(np.where(np.isfinite(p), LEFT, y), np.full(len(soft), RIGHT))
+            kept = w > 0.0
+            rows, w, y = rows[kept], w[kept], y[kept]
+            a, b, m = a[rows], b[rows], m[rows]
+            group = None if group is None else group[rows]
+            extra = None if extra is None else extra[rows]
+        tie = y == TIE
         if ties != "davidson" and tie.any():
             twice = np.flatnonzero(tie) if ties == "half" else np.empty(0, np.int64)
             rows = np.concatenate([np.flatnonzero(~tie), twice, twice])

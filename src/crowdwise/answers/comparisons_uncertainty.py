@@ -259,12 +259,12 @@ def clustered(
     short = np.maximum(alone**2 - own**2, 0.0)[:N] * narrow[:N]
     far = (np.eye(N) - 1.0 / N)[:, short > 0.0] * np.sqrt(short[short > 0.0]) / (1.0 - 1.0 / N)
     usual = float(np.median(freedom[:N]))
-    draws = _draws(V[:N, :N] + far @ far.T, scores, len(plain.draws), rng, usual)
+    draws = student_draws(V[:N, :N] + far @ far.T, scores, len(plain.draws), rng, usual)
     error, freedom = np.where(narrow, alone, own), np.where(narrow, np.inf, freedom)
     return Clustered(Spread(error[:N], error[N:n_x], error[n_x:], draws, freedom), G)
 
 
-def _draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, freedom: float) -> Any:
+def student_draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, freedom: float) -> Any:
     """Scores from Student's t distribution, drawn in their order so that names do not matter."""
     N, order = len(scores), np.argsort(-scores, kind="stable")
     L = np.linalg.cholesky(V[np.ix_(order, order)] + np.eye(N) * 1e-9 * float(np.trace(V)) / N)

@@ -10,12 +10,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from crowdwise.answers.comparisons_judges import BIASES
 from crowdwise.cli import cmd_rank
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
 from crowdwise.cli.show import console, written
 from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 
 CostOption = Annotated[str | None, option("--cost", help="What a verdict of each judge costs: gpt-4=10,mini=1.")]
@@ -26,7 +28,9 @@ OutOption = Annotated[
 PanelsOption = Annotated[Path | None, option("--panels", help="Write the table of panels here.")]
 HtmlOption = Annotated[Path | None, option("--html", help="Write one page here: .html.")]
 MEASURES = {
-    "agreement": ("agreement with people", "{:.0%}"), "kappa": ("Cohen's kappa with people", "{:.2f}"),
+    "agreement": ("agreement with people", "{:.0%}"), "kappa": ("Cohen's kappa", "{:.2f}"),
+    "alpha": ("Krippendorff's alpha", "{:.2f}"),
+    "calibration": ("scale of its log odds (1: right, less: too sure)", "{:.2f}"),
     "position": ("for the first answer, log odds", "{:+.2f}"), "verbosity": ("for twice the length", "{:+.2f}"),
     "self_preference": ("for its own answers", "{:+.2f}"), "drift": ("drift of agreement", "{:+.2f}"),
 }  # fmt: skip
@@ -42,6 +46,8 @@ def judges(
 ) -> None:  # fmt: skip
     """Compare LLM judges with people: agreement, biases, drift, the best small panel.
 
+    The file has comparisons (two items and the better one), or votes: verdicts such as pass and fail, or classes.
+
     Examples:
 
     `crowdwise judges judgments.csv --people ann,bob --out judges.csv --html judges.html`
@@ -54,9 +60,13 @@ def judges(
     given = {"left": left, "right": right, "outcome": outcome, "question": group, "outcomes": outcomes,
              "keep": judge_column}  # fmt: skip
     named = [f"{name}={value}" for name, value in given.items() if value is not None]
-    table = cmd_rank.open_answers(path, None, opt.Reading(annotator=annotator, column=named), True).answers.table
-    if not isinstance(table, Comparisons):
-        raise InputError("crowdwise judges is about comparisons: two items and the better one on each line.")
+    asked = "comparisons" if left or right or outcome else None
+    table = opt.opened(path, opt.Reading(annotator=annotator, column=named, answers=asked)).answers.table
+    if not isinstance(table, (Comparisons, Votes)):
+        raise InputError(
+            f"crowdwise judges is about comparisons and votes, and {path} holds {table.answer_type}. Of scores make a "
+            "leaderboard: crowdwise rank."
+        )
     found = cmd_rank.judged(table, judges, people, judge_column, own)
     who = {str(name): name for name in table.annotators.tolist()}
     chosen = [who[name] for name in found["annotator"].to_list() if name in who]
@@ -66,7 +76,9 @@ def judges(
         small = panel_table(table, chosen, others, prices(cost, who), most)
     except InputError as error:
         why_not = str(error)
-    tests = alternative_tests(table, chosen, others)
+    tests, columns = alternative_tests(table, chosen, others)
+    if columns is not None:
+        found = found.join(columns, "annotator", "left", maintain_order="left")
     paths = [place for place in (out, panels, html) if place is not None]
     if out is not None:
         write_table(found, out)
@@ -77,7 +89,10 @@ def judges(
     if html is not None:
         from crowdwise.data.folders import write_text
 
-        write_text(page(found.to_dicts(), None if small is None else small.to_dicts(), why_not, tests, str(path)), html)
+        rest = [str(name) for name in (others if others is not None else who.values()) if name not in chosen]
+        write_text(
+            page(found.to_dicts(), None if small is None else small.to_dicts(), why_not, tests, str(path), rest), html
+        )
     if as_json:
         rows = {"judges": cmd_rank.rows_of(found), "panels": None if small is None else cmd_rank.rows_of(small)}
         emit(json.dumps(rows | {"alternative_test": tests}))
@@ -113,22 +128,30 @@ def panel_table(table: Any, judges: Any, people: Any, cost: Any, most: int) -> A
     return judge_panels(table, judges, people=people, cost=cost, most=min(most, len(judges)), kind="polars")
 
 
-def alternative_tests(table: Any, judges: list[Any], people: list[Any] | None) -> list[str]:
-    """The alternative annotator test in sentences, or why there is none."""
+def alternative_tests(table: Any, judges: list[Any], people: list[Any] | None) -> tuple[list[str], Any]:
+    """The alternative annotator test in sentences and as columns of the table, or why there is none."""
+    import polars as pl
+
     from crowdwise.trust.alternative_test import alternative_test
 
     try:
-        return list(alternative_test(table.votes(), judges, people=people).sentences())
+        votes = table if isinstance(table, Votes) else table.votes()
+        test = alternative_test(votes, judges, people=people)
     except InputError as error:
-        return [str(error)]
+        return [str(error)], None
+    names = pl.Series("annotator", [str(name) for name in test.candidates], dtype=pl.String)
+    return list(test.sentences()), pl.DataFrame({"annotator": names, "winning_rate": test.winning_rate,
+                                                 "may_replace_people": test.passes})  # fmt: skip
 
 
-def page(rows: list[dict[str, Any]], panels: Any, why_not: str, tests: list[str], name: str) -> str:
+def page(rows: list[dict[str, Any]], panels: Any, why_not: str, tests: list[str], name: str, people: list[str]) -> str:
     """One page: a card for each judge, the panels, the test. It loads nothing."""
     from crowdwise.report.page import TEMPLATES
 
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     cards = "".join(card(row) for row in rows)
+    more = f" and {len(people) - 12} more" if len(people) > 12 else ""
+    who = f"People: {escape(', '.join(people[:12]))}{more}." if people else "There are no people among the annotators."
     if panels is None:
         small = f"<p>{escape(why_not)}</p>"
     else:
@@ -146,7 +169,8 @@ def page(rows: list[dict[str, Any]], panels: Any, why_not: str, tests: list[str]
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>Judges: {escape(name)}</title><style>{style}{STYLE}</style></head><body><div class=frame>"
-        f"<header class=top><div><p class=eyebrow>{escape(name)}</p><h1>Judges and people</h1></div></header>"
+        f"<header class=top><div><p class=eyebrow>{escape(name)}</p><h1>Judges and people</h1>"
+        f"<p class=quiet>{who}</p></div></header>"
         f"<div class=judges>{cards}</div>{test}<section><h2>Panels</h2>{small}</section></div></body></html>\n"
     )
 
@@ -167,16 +191,18 @@ table { border-collapse: collapse; } th, td { text-align: left; padding: .3rem .
 
 def card(row: dict[str, Any]) -> str:
     """A judge, or all people."""
-    facts = [("verdicts", f"{row['comparisons']:,}"), ("ties", f"{row['tie_rate']:.0%}")]
-    facts += [(words, f"{row[key]:.0%}") for key, words in (("first_rate", "chooses the first"),)
-              if not np.isnan(row[key])]  # fmt: skip
-    if not np.isnan(row["flip_rate"]):
+    facts = [("verdicts", f"{row.get('comparisons', row.get('votes')):,}")]
+    if row.get("may_replace_people") is not None:
+        facts.append(("may replace people", "yes" if row["may_replace_people"] else "no"))
+    facts += [(words, f"{row[key]:.0%}") for key, words in (("tie_rate", "ties"), ("first_rate", "chooses the first"))
+              if key in row and not np.isnan(row[key])]  # fmt: skip
+    if not np.isnan(row.get("flip_rate", np.nan)):
         facts.append(("same answer in both orders", f"{1.0 - row['flip_rate']:.0%}"))
     body = "".join(f"<dt>{words}</dt><dd>{value}</dd>" for words, value in facts)
     for key, (words, form) in MEASURES.items():
-        value, low, high = (row[f"{key}{end}"] for end in ("", "_low", "_high"))
+        value, low, high = (row.get(f"{key}{end}", np.nan) for end in ("", "_low", "_high"))
         if np.isnan(value):
             continue
-        sure = " class=sure" if key not in ("agreement", "kappa") and (low > 0.0 or high < 0.0) else ""
+        sure = " class=sure" if key in BIASES and (low > 0.0 or high < 0.0) else ""
         body += f"<dt>{words}</dt><dd{sure}>{form.format(value)} ({form.format(low)} to {form.format(high)})</dd>"
     return f"<article class=judge><h3>{escape(row['annotator'])}</h3><dl>{body}</dl></article>"

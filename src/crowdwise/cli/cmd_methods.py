@@ -14,12 +14,13 @@ from crowdwise.cli.options import (
     JsonOption,
     PathArgument,
     Reading,
-    load_votes,
+    opened,
     option,
     reads,
     words_in,
 )
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
+from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import ExtraError, ParameterError
 
 LabelsOption = Annotated[bool, typer.Option("--labels", help="Only those that look at votes alone (aggregate).")]
@@ -120,7 +121,7 @@ def compare(
 
     The score is the mean log probability of a held-out vote, so nearer to 0 is better; the interval of how far a method
     is behind the best is paired, over items. Truth, where given, adds a column. Of very many votes a sample is taken;
-    the errors shown allow for it.
+    the errors shown allow for it. Of comparisons, methods for these predict held-out outcomes.
 
     Examples:
 
@@ -135,8 +136,20 @@ def compare(
     check_outputs(out)
     check_apart([path, truth], [out])
     asked = words_in(methods) or registry.COMPARED
+    source = opened(path, reading, also="comparisons")
+    table = source.answers.table
+    if isinstance(table, Comparisons):
+        if truth is not None:
+            raise ParameterError("--truth is the true class of items, and these are comparisons: leave it out.")
+        names = words_in(methods) or list(registry.COMPARED_PAIRS)
+        with show.steps(len(names) * ((repeats or 5) + 1)) as progress:
+            pairs = api.compare(table, names, repeats=repeats, share=share, random_state=seed, progress=progress)
+        if out is not None:
+            write_table(pairs.to_frame("methods", kind="polars"), out)
+        emit(json.dumps(pairs.to_dict())) if as_json else show.show_comparison(pairs, "comparisons")
+        return
     keys = api.compared("all" if list(asked) == ["all"] else asked)
-    votes = load_votes(path, reading).votes
+    votes = table
     known = None if truth is None else votes.encode_truth(votes.read_truth(truth))
     more = {} if max_votes is None else {"max_votes": max_votes}
     with show.steps(len(keys) * (how_many(votes, repeats, **more) + 1)) as progress:

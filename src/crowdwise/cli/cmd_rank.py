@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +14,10 @@ import typer
 from crowdwise.answers.comparisons_leaderboard import Scale
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, piped, write_results, write_table
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, piped, say, write_results, write_table
 from crowdwise.data.comparisons import Comparisons, OnSelf
 from crowdwise.data.folders import check_target
-from crowdwise.errors import InputError, ParameterError, listing, suggestion
+from crowdwise.errors import InputError, ParameterError, ReadError, listing, suggestion
 
 if TYPE_CHECKING:
     from crowdwise.reading import Opened
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 PathArgument = Annotated[
     Path,
     typer.Argument(
-        help="A file of comparisons: two items and the better one on each line (or chosen and rejected). Or of "
-        "rankings: item and rank. - is standard input.",
+        help="A file of comparisons: two items and the better one on each line (or chosen and rejected). Of rankings: "
+        "item and rank. Or of scores: model, prompt, judge, and a score or pass and fail. - is standard input.",
         show_default=False,
         callback=piped,
     ),
@@ -96,6 +97,12 @@ VersusOption = Annotated[
 AnchorOption = Annotated[
     str | None, option("--anchor", help="An item and its value on the scale of --scale, such as gpt-4=1000.")
 ]
+GoldOption = Annotated[
+    Path | None,
+    option(
+        "--gold", help="Of pass and fail: what people say about some answers, drawn at random (model, prompt, label)."
+    ),
+]
 NextOption = Annotated[int, typer.Option("--next", min=0, help="Propose so many pairs to ask about next.")]
 
 
@@ -109,6 +116,7 @@ def rank(
     judges: JudgesOption = None, people: PeopleOption = None, judge_column: JudgeColumnOption = None,
     own: OwnOption = None, control: ControlOption = None, control_by_judge: ControlByOption = False,
     by: ByOption = None, versus: VersusOption = None, anchor: AnchorOption = None, next_: NextOption = 0,
+    gold: GoldOption = None,
     save: opt.SaveOption = None, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Turn comparisons into a leaderboard: scores and ranks, with intervals.
@@ -127,6 +135,8 @@ def rank(
     `crowdwise rank judgments.csv --group prompt_id --without gpt-4 --people ann,bob`
 
     `crowdwise rank judgments.csv --control length,style --by category --versus gpt-4 claude --anchor gpt-4=1000`
+
+    `crowdwise rank scores.csv --versus gpt-4 claude --plot board.svg`
     """
     from crowdwise.cli import show_aggregate
 
@@ -146,6 +156,17 @@ def rank(
     params |= {"control": control} if control else {}
     params |= {"control_by_judge": True} if control_by_judge else {}
     opened = open_answers(path, method, reading, bool(named))
+    if opened is None:
+        wrong = {"--control": control, "--judges": judges, "--people": people, "--next": next_ or None, "--own": own,
+                 "--scale": None if scale == "score" else scale, "--win-rates": win_rates, "--set": set_,
+                 "--only": only, "--without": without}  # fmt: skip
+        if unfit := [flag for flag, value in wrong.items() if value is not None]:
+            raise ParameterError(f"{unfit[0]} is for comparisons, and this file has scores.")
+        how = {"prompt": question or group, "judge": annotator, "gold": gold, "random_state": seed or 0}
+        rank_scores(path, how, by, versus, anchor, out, annotators, plot, save, as_json)
+        return
+    if gold is not None:
+        raise ParameterError("--gold is for pass and fail; comparisons have no known truth.")
     whole = opened.answers.table
     found = opt.fitted(opened, params, select=lambda table: of_annotators(table, only, without))
     table = found.table
@@ -192,10 +213,67 @@ def rank(
         show_aggregate.show_more(facts, parts)
 
 
-def open_answers(path: Path, method: str | None, reading: opt.Reading, named: bool) -> Opened:
-    """A file of comparisons; of rankings where the method is for these, or it has no columns of comparisons."""
+def rank_scores(
+    path: Path, how: dict[str, Any], by: str | None, versus: tuple[str, str] | None, anchor: str | None,
+    out: Path | None, annotators: Path | None, plot: Path | None, save: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """A leaderboard from scores, or from pass and fail."""
+    import polars as pl
+
+    from crowdwise.api import score_board
+    from crowdwise.cli import show_aggregate
+    from crowdwise.data.files import TableFile
+
+    if how["gold"] is not None:
+        rows = TableFile.of(how["gold"]).read()[0]
+        if rows.width < 3:
+            raise InputError(f"{how['gold']} has {rows.width} columns: expected model, prompt and label.")
+        how["gold"] = {(a, b): str(v).strip().lower() for a, b, v in rows.select(rows.columns[:3]).rows()}
+    frame = TableFile.of(path).read()[0]
+    ranking = score_board(frame, **how)
+    fixed = anchored(ranking, anchor)
+    board = ranking.to_frame("leaderboard", kind="polars")
+    if fixed:
+        moved = ranking.on_scale("score", anchor=fixed, kind="polars")
+        board = board.with_columns(moved["score"], low=moved["score_low"], high=moved["score_high"])
+    parts = None
+    if by is not None:
+        if by not in frame.columns:
+            raise InputError(f"There is no column {by!r}: there are {listing(frame.columns, 12)}.")
+        of = frame[by].cast(pl.String).drop_nulls().unique().sort().to_list()
+        each = [score_board(frame.filter(pl.col(by).cast(pl.String) == name), **how) for name in of]
+        rows_of_parts = [row | {"category": name} for name, one in zip(of, each, strict=True)
+                         for row in one.to_frame("leaderboard", kind="polars").to_dicts()]  # fmt: skip
+        parts = stacked(rows_of_parts)
+        board = stacked(board.to_dicts(), rows_of_parts)
+    paths = write_results(board, ranking, out, annotators, save, as_json)
+    if plot is not None:
+        (ranking.plot() if parts is None else heat_map(parts, by or "", ranking.unit)).save(plot)
+        paths.append(plot)
+    facts = dict[str, Any]()
+    if versus is not None:
+        a, b = (at_item(ranking, name) for name in versus)
+        facts["versus"] = {"left": str(a), "right": str(b)} | ranking.versus(a, b)
+    if as_json:
+        about = {"unit": ranking.unit, "groups": ranking.n_groups, "notes": ranking.notes, "answers": ranking.n_answers}
+        emit(json.dumps(about | {"leaderboard": rows_of(board)} | facts))
+        return
+    show_aggregate.show_board(ranking, paths, fixed)
+    show_aggregate.show_more(facts, parts)
+
+
+def open_answers(path: Path, method: str | None, reading: opt.Reading, named: bool) -> Opened | None:
+    """A file of comparisons; of rankings where the method is for these, or it has no columns of comparisons; nothing
+    where it has columns of scores instead."""
+    from crowdwise.answers.scores_board import has_scores
+    from crowdwise.data.files import TableFile
+
     asked = "rankings" if method == "plackett-luce" else "comparisons"
     opened = opt.opened(path, replace(reading, answers=asked), method)
+    if method is None and not opened.has_columns:
+        with suppress(ReadError):
+            if has_scores(TableFile.of(path).read()[0].columns):
+                return None
     if method is not None or named or opened.has_columns:
         return opened
     rankings = opened.as_type("rankings")
@@ -229,11 +307,16 @@ def named_annotators(table: Any, text: str, flag: str) -> list[Any]:
 
 def judged(table: Any, judges: str | None, people: str | None, column: str | None, own: list[str] | None) -> Any:
     """The table of judges."""
-    from crowdwise.answers.comparisons_judges import judge_table
+    from crowdwise.answers.comparisons_judges import judge_table, who_judges
 
     auto = judges is None or judges.strip().lower() == "auto"
     names = None if auto else named_annotators(table, judges or "", "--judges")
     persons = None if people is None else named_annotators(table, people, "--people")
+    if names is not None or persons is not None or column is not None:  # a guess has a note of its own
+        is_judge, is_person = who_judges(table, names, persons, column)
+        who = [f"{words}: {listing(table.annotators[some], 8)}" if some.any() else f"{words}: none"
+               for words, some in (("Judges", is_judge), ("people", is_person))]  # fmt: skip
+        say(f"{'; '.join(who)}.")
     return judge_table(table, names, people=persons, column=column, own=own_items(table, own), kind="polars")
 
 
@@ -300,11 +383,11 @@ def stacked(*parts: list[dict[str, Any]]) -> Any:
     return pl.DataFrame([{"category": "all"} | row for part in parts for row in part], infer_schema_length=None)
 
 
-def heat_map(parts: Any, column: str) -> Any:
+def heat_map(parts: Any, column: str, unit: str = "log odds") -> Any:
     from crowdwise.answers.comparisons_leaderboard import draw_heat_map
     from crowdwise.core.figures import Figure
 
-    return Figure(draw_heat_map(parts.to_dicts(), column))
+    return Figure(draw_heat_map(parts.to_dicts(), column, unit))
 
 
 def rows_of(frame: Any) -> list[dict[str, Any]]:

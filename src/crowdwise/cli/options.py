@@ -355,16 +355,19 @@ def words_in(text: str | None) -> list[str] | None:
 
 
 def opened(
-    path: Path, reading: Reading = DEFAULT_READING, method: str | None = None, *, votes_alone: bool = False
-) -> Opened:
-    """A file or a dataset folder, with a note on what it was taken for. ``votes_alone``: anything else is an error."""
+    path: Path, reading: Reading = DEFAULT_READING, method: str | None = None, *, votes_alone: bool = False,
+    also: str = "",
+) -> Opened:  # fmt: skip
+    """A file or a dataset folder, with a note on what it was taken for. ``votes_alone``: anything else is an error,
+    ``also``: but for answers of this type."""
+    votes_alone = votes_alone or bool(also)
     from crowdwise.reading import Opened
 
     found = Opened(path, reading.answers, None if votes_alone else method, reading.options())
     if found.export is not None:
         tool = registry.IMPORTERS[found.export.tool].title
         say(f"Note: {path.name} is an export of {tool}. {' '.join(found.export.lines())}")
-    if votes_alone and found.answer_type != registry.VOTES:
+    if votes_alone and found.answer_type not in (registry.VOTES, also):
         raise other_answers(path, found.answer_type, "" if found.guess is None else f", since {found.guess.reason}")
     note_guess(found.guess)
     found.method = method or found.method

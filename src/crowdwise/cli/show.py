@@ -468,24 +468,24 @@ MEANINGS = {
 }
 
 
-def show_comparison(found: Comparison) -> None:
+def show_comparison(found: Comparison, what: str = "votes") -> None:
     """The table of methods, the agreement between them, and the checks of the best."""
     screen = console(stderr=False)
     splits = f"{found.repeats} split{'s' if found.repeats != 1 else ''}"
     screen.print(
         strong(
             f"{len(found.methods)} methods",
-            f" predict held-out votes: {splits}, {found.n_held_out:,.0f} of {found.n_votes:,} votes held out in each",
+            f" predict held-out {what}: {splits}, {found.n_held_out:,.0f} of {found.n_votes:,} {what} held out in each",
         ),
         soft_wrap=True,
     )
     screen.print()
     screen.print(method_table(found, screen.width))
-    screen.print(verdict(found), soft_wrap=True)
+    screen.print(verdict(found, what), soft_wrap=True)
     screen.print(certainty(found), soft_wrap=True)
     if len(found.methods) > 1:
         screen.print()
-        screen.print(agreement_table(found, screen.width))
+        screen.print(agreement_table(found, screen.width, "Items labelled" if what == "votes" else "Pairs ordered"))
     if found.checks and found.checks[0]:
         screen.print()
         screen.print(check_table(found.methods[0], found.checks[0]))
@@ -493,12 +493,12 @@ def show_comparison(found: Comparison) -> None:
         screen.print(f"{name} was left out: {why}")
 
 
-def verdict(found: Comparison) -> str:
+def verdict(found: Comparison, what: str = "votes") -> str:
     """The best, and the methods within noise of it, in a sentence."""
     best, *others = found.close
     if not others:
-        return f"{best} predicts votes best, beyond noise."
-    return f"{best} predicts votes best; within noise, so do {', '.join(others)}."
+        return f"{best} predicts {what} best, beyond noise."
+    return f"{best} predicts {what} best; within noise, so do {', '.join(others)}."
 
 
 def certainty(found: Comparison) -> str:
@@ -528,11 +528,11 @@ def method_table(found: Comparison, width: int) -> Table:
     return table
 
 
-def agreement_table(found: Comparison, width: int) -> Table:
+def agreement_table(found: Comparison, width: int, what: str = "Items labelled") -> Table:
     """Items labelled alike, in percent; as many methods as the terminal is wide enough for."""
     longest = max(map(len, found.methods))
     shown = max(2, min(len(found.methods), (width - longest - 2) // 9))
-    table = new_table("", *(f">{name[:8]}" for name in found.methods[:shown]), title="Items labelled alike, %")
+    table = new_table("", *(f">{name[:8]}" for name in found.methods[:shown]), title=f"{what} alike, %")
     for j, name in enumerate(found.methods[:shown]):
         table.add_row(name, *(f"{100 * x:.1f}" for x in found.agreement[j, :shown]))
     if shown < len(found.methods):

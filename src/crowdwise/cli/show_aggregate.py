@@ -284,6 +284,21 @@ DIGITS: dict[Scale, str] = {"score": "+.2f", "elo": ",.0f", "probability": ".1%"
 """How a score is written, by its scale."""
 
 
+def show_board(ranking: Any, paths: list[Any], anchor: Any = None) -> None:
+    """A leaderboard from scores: models, and the judges' levels, scales and noise."""
+    what = {"points": "scores", "pass rate": "verdicts"}[ranking.unit]
+    sizes = f"{len(ranking.items):,} models, {len(ranking.annotators):,} judges, {ranking.n_answers:,} {what}"
+    screen = _begun(strong(sizes))
+    _say(screen, *ranking.notes)
+    tables = [leaderboard(ranking, anchor=anchor)]
+    if len(ranking.annotators) > 1:
+        tables.append(frame_table("Judges", ranking.to_frame("annotators", kind="polars")))
+    for table in tables:
+        screen.print()
+        screen.print(table)
+    written(screen, paths)
+
+
 def show_more(facts: dict[str, Any], boards: Any) -> None:
     """Effects of covariates, two items against each other, pairs to ask about next, boards of categories."""
     screen = console()
@@ -314,12 +329,13 @@ def show_more(facts: dict[str, Any], boards: Any) -> None:
         screen.print(table)
     if "versus" in facts:
         v = facts["versus"]
-        more = (
-            f"About {v['more']:,.0f} more verdicts on these two would part them." if v["more"] else "They are parted."
-        )
+        what, chance = "prompts", ""
+        if "probability" in v:
+            what, chance = "verdicts on these two", f"found better with a probability of {v['probability']:.0%}, "
+        more = f"About {v['more']:,.0f} more {what} would part them." if v["more"] else "They are parted."
         screen.print(
-            f"\n{v['left']} against {v['right']}: {v['difference']:+.2f} ({v['low']:+.2f} to {v['high']:+.2f}), found "
-            f"better with a probability of {v['probability']:.0%}, higher score with {v['sure']:.1%}. {more}",
+            f"\n{v['left']} against {v['right']}: {v['difference']:+.2f} ({v['low']:+.2f} to {v['high']:+.2f}), "
+            f"{chance}higher score with {v['sure']:.1%}. {more}",
             soft_wrap=True,
         )
 
@@ -334,7 +350,8 @@ def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20, anchor: A
     ends = [f"{end:{DIGITS[scale].replace('+', '').replace('.2f', '.1f')}}" for end in (low, high)]
     from crowdwise.answers.comparisons_leaderboard import MEANINGS
 
-    title = f"Leaderboard: {MEANINGS[scale]}, with a 95% interval"
+    unit = MEANINGS[scale] if ranking.unit == "log odds" else ranking.unit
+    title = f"Leaderboard: {unit}, with a 95% interval"
     table = new_table(">rank", "ranks", "item", f">{scale}", ends_cell(ends[0], ends[1], WIDTH), title=title)
     for n in shown:
         if n < 0:
@@ -342,25 +359,33 @@ def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20, anchor: A
             continue
         table.add_row(
             f"{rows['rank'][n]}", f"{rows['rank_low'][n]}–{rows['rank_high'][n]}", str(rows["item"][n])[:40],
-            f"{rows['score'][n]:{DIGITS[scale]}}",
+            f"{rows['score'][n]:{DIGITS[scale] if ranking.unit == 'log odds' else '.2f'}}",
             whisker_cell(rows["low"][n], rows["score"][n], rows["high"][n], WIDTH, low, high),
         )  # fmt: skip
     return table
 
 
 def judge_table(judges: Any) -> Table:
-    """Judges beside people: agreement, and what each favours."""
-    names = (">answers", ">agreement", ">kappa", ">first", ">flips", ">position", ">length", ">own")
+    """Judges beside people: agreement, and what each favours; columns that are empty throughout are left out."""
     title = "Judges: agreement with people; log odds in favour of the first, the longer, their own (* 95% CI without 0)"
-    table = new_table("annotator", *names, title=title)
-    for row in judges.to_dicts():
-        rate, *shares = (row[name] for name in ("agreement", "first_rate", "flip_rate"))
-        kappa = row["kappa"]
-        biases = [_marked(row, name) for name in ("position", "verbosity", "self_preference")]
-        table.add_row(
-            row["annotator"], f"{row['comparisons']:,}", "" if rate != rate else f"{rate:.0%}",
-            "" if kappa != kappa else f"{kappa:.2f}", *("" if x != x else f"{x:.0%}" for x in shares), *biases,
-        )  # fmt: skip
+    rows = judges.to_dicts()
+
+    def plain(name: str, form: str) -> list[str]:
+        values = [row.get(name) for row in rows]
+        return ["" if x is None or x != x else format(x, form) for x in values]
+
+    cells = {">answers": plain("comparisons" if "comparisons" in judges.columns else "votes", ",")}
+    cells |= {">agreement": plain("agreement", ".0%"), ">kappa": plain("kappa", ".2f"), ">alpha": plain("alpha", ".2f")}
+    cells |= {">first": plain("first_rate", ".0%"), ">flips": plain("flip_rate", ".0%")}
+    for head, name in ((">position", "position"), (">length", "verbosity"), (">own", "self_preference")):
+        cells[head] = [_marked(row, name) if name in row else "" for row in rows]
+    cells |= {">calibration": plain("calibration", ".2f")}
+    replaces = [row.get("may_replace_people") for row in rows]
+    cells["may replace"] = ["" if x is None else "yes" if x else "no" for x in replaces]
+    cells = {head: column for head, column in cells.items() if any(column)}
+    table = new_table("annotator", *cells, title=title if ">position" in cells else "Judges: agreement with people")
+    for n, row in enumerate(rows):
+        table.add_row(row["annotator"], *(column[n] for column in cells.values()))
     return table
 
 

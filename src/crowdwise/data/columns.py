@@ -107,6 +107,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "right_length":
             "right length, length b, length right, length 2, second length, right tokens, tokens b, right words, "
             "words b, right chars, chars b, len b",
+        "left_probability":
+            "left probability, probability a, probability left, probability 1, prob a, prob left, p a, p left",
+        "right_probability":
+            "right probability, probability b, probability right, probability 2, prob b, prob right, p b, p right",
+        "left_logprob": "left logprob, logprob a, log prob a, logprob left, logprob 1",
+        "right_logprob": "right logprob, logprob b, log prob b, logprob right, logprob 2",
+        "probability": "probability, prob",
         "chosen": "chosen, winning item, better",
         "rejected": "rejected, loser, losing item, worse",
         "question": "question, prompt, context, instruction, topic, group, ballot",

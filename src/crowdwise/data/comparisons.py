@@ -12,6 +12,8 @@ field           shape          meaning
 ``timestamp``   S or ``None``  when it was made
 ``truth``       S or ``None``  the true outcome, -1 where unknown; to measure with, no method looks at it
 ``left_length`` S or ``None``  how long the answer of the left item is, NaN where unknown; so ``right_length``
+``left_probability`` S or ``None``  how probable it is that left is better, of a graded verdict or one with a
+                               probability; NaN where the verdict is plain
 ``extra``       S x columns    what else was to be kept of each comparison (``keep``), with ``extra_names``
 ``items``, ``annotators``, ``questions``  the names behind the codes, sorted
 ==============  =============  =======================================================================
@@ -40,7 +42,7 @@ from crowdwise.data.source import Source
 from crowdwise.data.table import Table, alike, reader, renumbered
 from crowdwise.data.truth import numbers_in
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
+from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing, warn
 
 LEFT, RIGHT, TIE = 0, 1, 2
 OUTCOMES = ("left", "right", "tie")
@@ -57,6 +59,11 @@ MEANING = Remedy(
 )
 OnSelf = Literal["error", "drop"]
 LENGTHS = ("left_length", "right_length")
+SOFT = ("left_probability", "right_probability", "left_logprob", "right_logprob")
+GRADES = {"slightly": 1, "somewhat": 1, "marginally": 1, "barely": 1, "little": 1,
+          "much": 3, "significantly": 3, "clearly": 3, "strongly": 3, "far": 3}  # fmt: skip
+"""Words for how much better an item is; 2 without any."""
+FILLING = re.compile(r"\b(is|the|a bit|better|preferred|prefer|wins?|than|by|bit)\b|[^a-z0-9<>=_ ]")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,13 +84,16 @@ class Comparisons(Table):
     columns: ClassVar[tuple[Col, ...]] = (
         Col("left", "items", needed=True), Col("right", "items", needed=True), Col("annotator", "annotators"),
         Col("outcome", "outcomes", needed=True), Col("question", "questions"), *COMMON, Col("truth", "outcomes"),
-        Col("left_length"), Col("right_length"), Col("chosen", per=""), Col("rejected", per=""),
+        Col("left_length"), Col("right_length"), Col("left_probability"), Col("right_probability", per=""),
+        Col("left_logprob", per=""), Col("right_logprob", per=""), Col("probability", per=""), Col("chosen", per=""),
+        Col("rejected", per=""),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
         Opt("outcomes", None,
             'What the outcomes mean, such as ``{1: "left", 2: "right", 0: "tie"}``. By default the name of the better '
-            "item, or words: left, a, model_a...; right, b, model_b...; tie, draw, equal, both... Also as text: "
-            "``1=left,2=right,0=tie``.",
+            "item, or words: left, a, model_a...; right, b, model_b...; tie, draw, equal, both...; slightly, much, "
+            "``A>>B``. Also as text: ``1=left,2=right,0=tie``; a number between those of left and right (1.23) is a "
+            "graded verdict.",
             Mapping[Any, str] | str | None),
         Opt("placed", True, "Whether the left item was shown first; not known of chosen/rejected tables.", bool),
         schema.on_duplicate(
@@ -122,6 +132,7 @@ class Comparisons(Table):
     truth: Codes | None = None
     left_length: npt.NDArray[np.float64] | None = None
     right_length: npt.NDArray[np.float64] | None = None
+    left_probability: npt.NDArray[np.float64] | None = None
     extra: npt.NDArray[np.object_] | None = None
     extra_names: tuple[str, ...] = ()
     placed: bool = True
@@ -134,8 +145,9 @@ class Comparisons(Table):
         if both and (source.given["chosen"] is not None or any(part not in source for part in cls._needed())):
             first, second, *said = ["chosen", "rejected"]
         else:
-            source.require(cls._needed(), also="; nor both of chosen and rejected")
-            first, second, *said = ["left", "right", "outcome"]
+            soft = "outcome" not in source and ("left_probability" in source or "left_logprob" in source)
+            source.require(cls._needed()[: 2 if soft else 3], also="; nor both of chosen and rejected")
+            first, second, *said = ["left", "right"] if soft else ["left", "right", "outcome"]
         also = [part for part in ("annotator", "question") if part in source]
         source.complete([first, second, *said, *also], options["on_missing"])
         meaning = _meanings(options["outcomes"])
@@ -143,13 +155,17 @@ class Comparisons(Table):
         a, b = np.split(code, 2)
         m, annotators = source.coded_or("annotator")
         q, questions = source.coded("question") if "question" in source else (None, None)
-        y, truth = (
-            _outcome(source, part, a, b, items, meaning) if part in source else None
-            for part in ("outcome" if said else "", "truth")
-        )
+        y, graded = _outcome(source, "outcome", a, b, items, meaning) if said else (None, None)
+        truth = _outcome(source, "truth", a, b, items, meaning)[0] if "truth" in source else None
         long: dict[str, Any] = {
             part: source.numbers(part, "a length, 0 or more", empty=True) for part in LENGTHS if part in source
         }
+        p = _probability(source, y) if first == "left" else None
+        if p is not None:
+            graded = p if graded is None else np.where(np.isnan(p), graded, p)
+        if graded is not None:
+            y = _nearest(graded) if y is None else np.where(np.isnan(graded), y, _nearest(graded))
+            long["left_probability"] = graded
         keep = options["keep"]
         kept = [name.strip() for name in keep.split(",")] if isinstance(keep, str) else list(keep or ())
         for name in kept:
@@ -163,7 +179,7 @@ class Comparisons(Table):
             long |= {"extra": cells, "extra_names": tuple(kept)}
         return cls.from_codes(
             a, b, m, np.zeros(len(a), np.int32) if y is None else y, items=items, annotators=annotators, question=q,
-            questions=questions, truth=truth, placed=options["placed"] and bool(said),
+            questions=questions, truth=truth, placed=options["placed"] and first == "left",
             on_self=options["on_self"], on_duplicate=options["on_duplicate"], **long, **source.beside(),
         )  # fmt: skip
 
@@ -171,7 +187,8 @@ class Comparisons(Table):
     def from_codes(
         cls, left: npt.ArrayLike, right: npt.ArrayLike, annotator: npt.ArrayLike, outcome: npt.ArrayLike, *,
         items: Any, annotators: Any, question: npt.ArrayLike | None = None, questions: Any = None,
-        left_length: npt.ArrayLike | None = None, right_length: npt.ArrayLike | None = None, placed: bool = True,
+        left_length: npt.ArrayLike | None = None, right_length: npt.ArrayLike | None = None,
+        left_probability: npt.ArrayLike | None = None, placed: bool = True,
         on_self: OnSelf = "error", extra: npt.NDArray[np.object_] | None = None, extra_names: tuple[str, ...] = (),
         **beside: Unpack[Beside],
     ) -> Comparisons:  # fmt: skip
@@ -190,6 +207,7 @@ class Comparisons(Table):
         fields["truth"] = None if truth is None else _checked_truth(truth, S)
         for name, given_length in (("left_length", left_length), ("right_length", right_length)):
             fields[name] = None if given_length is None else _checked_length(given_length, S, name)
+        fields["left_probability"] = None if left_probability is None else _checked_share(left_probability, S)
         fields["extra"] = extra
         keep = _distinct_pairs(code["left"], code["right"], names, on_self, repeats.rows)
         both, names = encoding.sort_vocabulary(np.concatenate([code["left"], code["right"]]), names)
@@ -199,8 +217,8 @@ class Comparisons(Table):
             code["question"], about = encoding.sort_vocabulary(code["question"], about)
         order = _order(code, len(names), len(who), max(len(about), 1))
         order = _once(order[keep[order]], code, names, who, repeats)
-        fields |= {name: None if (array := {**code, **fields}[name]) is None else array[order]
-                   for name in (*code, "weight", "timestamp", "truth", *LENGTHS, "extra")}  # fmt: skip
+        by_row = (*code, "weight", "timestamp", "truth", *LENGTHS, "left_probability", "extra")
+        fields |= {name: None if (array := {**code, **fields}[name]) is None else array[order] for name in by_row}
         return cls(items=names, annotators=who, questions=None if question is None else about, placed=placed,
                    extra_names=extra_names, **fields)  # fmt: skip
 
@@ -259,9 +277,10 @@ class Comparisons(Table):
     @classmethod
     def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
         found = super().answer_columns(answers)
-        left, right, outcome = (list(part) for part in zip(*(a.said for a in answers), strict=True))
+        left, right, outcome, *p = (list(part) for part in zip(*(a.said for a in answers), strict=True))
         both = alike([*left, *right])
         found |= {"left": both[: len(left)], "right": both[len(left) :], "outcome": outcome}
+        found |= {"left_probability": [np.nan if v is None else v for v in p[0]]} if p and any(p[0]) else {}
         return found | {"question": found.pop("item")}
 
     def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -316,8 +335,9 @@ def pair_of(name: str, columns: Sequence[str]) -> tuple[str, ...]:
 
 def _outcome(
     source: Source, part: str, a: Codes, b: Codes, items: Vocabulary, outcomes: Mapping[Any, str] | None
-) -> Codes:
-    """0, 1, 2 (-1 where empty): by the caller's words, by the name of the better item, or by the usual words."""
+) -> tuple[Codes, npt.NDArray[np.float64] | None]:
+    """0, 1, 2 (-1 where empty): by the caller's words, by the name of the better item, or by the usual words; and how
+    probable left is, where verdicts are graded."""
     import polars as pl
 
     column = source[part]
@@ -330,19 +350,98 @@ def _outcome(
     if outcomes is not None:
         side = {str(word).strip(): _side(meaning) for word, meaning in outcomes.items()}
         found = encoding.recode(code, np.array([side.get(str(v).strip(), -1) for v in words.tolist()], dtype=np.int32))
+        between = _between(words.tolist(), side)
+        share = np.full(len(code), np.nan) if between is None else np.append(between, np.nan)[code]
+        if (graded := (found < 0) & np.isfinite(share)).any() and not ((found < 0) & (code >= 0) & ~graded).any():
+            return np.where(graded, _nearest(share), found).astype(np.int32), _between_ends(graded, share)
     else:
         name = encoding.recode(code, encoding.locate(words, items))
         by_name = np.where(name == a, 0, np.where(name == b, 1, -1)).astype(np.int32)
         named = ((by_name >= 0) | (by_word == TIE) | (code < 0)).all() and (by_name >= 0).any()
         found = np.where((by_name < 0) & (by_word == TIE), TIE, by_name).astype(np.int32) if named else by_word
     bad = np.flatnonzero((found < 0) & (code >= 0))
+    if len(bad) and outcomes is None and (grades := _grades(said)) is not None:
+        share = np.append(grades, np.nan)[code]
+        return _nearest(share), _between_ends(code >= 0, share)
     if len(bad) and outcomes is not None:
         raise source.odd(part, int(bad[0]), f"one of the outcomes that were given, {listing(outcomes, 10)}")
     if len(bad):
         bad = bad[np.argsort(by_name[bad] >= 0, kind="stable")]  # first those that name no item either
         words_for = "the name of one of the two items, or left, right or tie (also a, b, model_a, model_b, draw, equal)"
         raise source.odd(part, int(bad[0]), words_for, remedy=MEANING)
-    return found
+    return found, None
+
+
+def _nearest(share: npt.NDArray[np.float64]) -> Codes:
+    return np.where(share == 0.5, TIE, share < 0.5).astype(np.int32)
+
+
+def _between_ends(rows: Mask, share: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+    """How probable left is where a verdict is neither plain nor a tie; ``None`` where none is so."""
+    found = np.where(rows & (share != 0.5) & (share > 0.0) & (share < 1.0), share, np.nan)
+    return found if np.isfinite(found).any() else None
+
+
+def number_of(word: Any) -> float:
+    """A word as a number, NaN where it is none."""
+    try:
+        return float(str(word).strip().replace(",", "."))
+    except ValueError:
+        return float("nan")
+
+
+def _between(words: Sequence[Any], side: Mapping[str, int]) -> npt.NDArray[np.float64] | None:
+    """Of words that are numbers between the ones that mean left and right: how near to left they are, 0 to 1."""
+    ends = [number_of(word) for at in (LEFT, RIGHT) for word, means in side.items() if means == at]
+    if len(ends) != 2 or ends[0] == ends[1]:
+        return None
+    share = (np.array([number_of(word) for word in words]) - ends[1]) / (ends[0] - ends[1])
+    return np.where((share >= 0.0) & (share <= 1.0), share, np.nan)
+
+
+def _grades(said: Sequence[str]) -> npt.NDArray[np.float64] | None:
+    """How probable left is, by words with grades (slightly, much, ``a>>b``): the grades that are used lie at equal
+    distances between a tie and a certain verdict. ``None`` where a word has no side."""
+    signs, grade = [], []
+    for word in said:
+        plain = re.sub(r"\s*[\[\]]\s*", "", word)
+        if found := re.fullmatch(r"a\s*(=|[<>]{1,2})\s*b|b\s*(=|[<>]{1,2})\s*a", plain):
+            mark = found.group(1) or found.group(2)
+            towards = 0 if mark == "=" else (1 if mark[0] == ">" else -1) * (1 if plain[0] == "a" else -1)
+            signs.append(towards)
+            grade.append(2 if len(mark) == 1 else 3)
+            continue
+        words = FILLING.sub(" ", word.replace("_", " ")).split()
+        rest = WORDS.sub("", " ".join(w for w in words if w not in GRADES))
+        side = TIE if rest.startswith(TIES) else SIDES.get({"1": "a", "2": "b"}.get(rest, rest), -1)
+        if side < 0:
+            return None
+        signs.append(0 if side == TIE else 1 - 2 * side)
+        grade.append(next((GRADES[w] for w in words if w in GRADES), 2))
+    used = sorted({g for g, s in zip(grade, signs, strict=True) if s})
+    return np.array([0.5 + 0.5 * s * (used.index(g) + 1) / len(used) if s else 0.5
+                     for g, s in zip(grade, signs, strict=True)])  # fmt: skip
+
+
+def _probability(source: Source, y: Codes | None) -> npt.NDArray[np.float64] | None:
+    """How probable left is, by columns of probabilities: of both answers (what is missing to 1 is a tie), their
+    logarithms, of the left one, or of the verdict; ``None`` without any."""
+    both = [source.numbers(part, "a number", empty=True) if part in source else None for part in SOFT]
+    if both[2] is not None and both[3] is not None:
+        return np.asarray(1.0 / (1.0 + np.exp(np.clip(both[3] - both[2], -700, 700))))
+    left, right = both[0], both[1]
+    if left is None and "probability" in source and y is not None:
+        sure = source.numbers("probability", "a probability", empty=True)
+        left = np.where(y == TIE, 0.5, np.where(y == LEFT, sure, 1.0 - sure))
+        warn(f"Column {source.parts['probability']!r} is taken for the probability of each verdict: a vote counts so "
+             "much for it, the rest against it.")  # fmt: skip
+    for share, part in ((left, "left_probability" if both[0] is not None else "probability"),
+                        (right, "right_probability")):  # fmt: skip
+        if share is not None and len(bad := np.flatnonzero((share < 0.0) | (share > 1.0))):
+            raise source.odd(part, int(bad[0]), "a probability, from 0 to 1")
+    if left is None or right is None:
+        return left
+    return np.clip(left + 0.5 * (1.0 - left - right), 0.0, 1.0)
 
 
 def _meanings(outcomes: Any) -> Mapping[Any, str] | None:
@@ -376,6 +475,13 @@ def _checked_length(given: npt.ArrayLike, S: int, name: str) -> npt.NDArray[np.f
     if length.shape != (S,) or (length < 0.0).any() or np.isinf(length).any():
         raise InputError(f"{name} must hold, for each of the {S} comparisons, a number of 0 or more, or NaN.")
     return length
+
+
+def _checked_share(given: npt.ArrayLike, S: int) -> npt.NDArray[np.float64]:
+    share = np.asarray(given, dtype=np.float64)
+    if share.shape != (S,) or (share < 0.0).any() or (share > 1.0).any():
+        raise InputError(f"left_probability must hold, for each of the {S} comparisons, a number from 0 to 1, or NaN.")
+    return share
 
 
 def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: Rows) -> Mask:

@@ -201,7 +201,7 @@ def guess(
         same = _any(names, ALIASES["same"])
         if same:
             return Guess("similarities", f"{both}, and {same!r} says whether they are the same")
-        won = _any(names, WON)
+        won = _any(names, (*WON, *ALIASES["left_probability"], *ALIASES["left_logprob"]))
         if won:
             return Guess("comparisons", f"{both}, and {won!r} says which is better")
         said = _words(rows, label)

@@ -232,6 +232,31 @@ class Source:
             "(--column null_values=)."
         )
 
+    def unpivot_classes(self, answer: str, name: str) -> None:
+        """The part ``probability``: a column of this name, or one for each class whose names begin so, which become
+        rows with the class as the answer."""
+        import polars as pl
+
+        if name in self.table.columns:
+            self.parts["probability"] = name
+            return
+        of = {column: column[len(name) :].strip("_-. ") for column in self.table.columns if column.startswith(name)}
+        of = {column: rest for column, rest in of.items() if rest}
+        if len(of) < 2:
+            raise ColumnError(
+                f"There is no column {name!r}, and no two whose names begin so: the table has "
+                f"{listing(self.table.columns, 12)}."
+            )
+        rest = [column for column in self.table.columns if column not in of and column != self.parts.get(answer)]
+        if answer in rest:
+            raise ColumnError(f"The table has a column {answer!r} beside {listing(of)}: name one of them.")
+        rows = np.tile(np.arange(len(self)), len(of))
+        self._codes.clear()
+        self.table = self.table.unpivot(list(of), index=rest, variable_name=answer, value_name="probability")
+        self.table = self.table.with_columns(pl.col(answer).replace(of))
+        self.parts |= {answer: answer, "probability": "probability"}
+        self.rows = rows if self.rows is None else self.rows[rows]
+
     def pick_question(self, asked: str | None) -> None:
         """Go on with the rows of one question, where a column says which a row answers. Where it is not named and an
         annotator has rows about an item that differ in it alone, that is an error."""

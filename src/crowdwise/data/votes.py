@@ -76,6 +76,11 @@ class Votes(ByItem):
         schema.ABSTAIN,
         schema.on_duplicate("labelled an item", *CHOICES), schema.on_missing("a label"), spellings.NORMALISE,
         label_proposals.LABEL_MAP,
+        Opt("probability", None,
+            "The column of how probable annotators (judges) find their label, or the beginning of the names of such "
+            "columns, one for each class (``probability`` for ``probability_yes`` and ``probability_no``); also of "
+            "logarithms. A vote then counts in parts, on a scale that is learned for each annotator.",
+            str | None),
     )  # fmt: skip
     _rows: ClassVar[str] = "votes"
     _act: ClassVar[str] = "labels item"
@@ -99,6 +104,10 @@ class Votes(ByItem):
         abstain = options["abstain"]
         if options["anonymous"]:
             source.number_votes()
+        if options["probability"] is not None:
+            if abstain is not None:
+                raise ParameterError("probability and abstain do not go together: leave one of them out.")
+            source.unpivot_classes("label", options["probability"])
         wide = source.lengthen(
             options["form"], "label", alike=True, keep_empty=abstain is not None, named=options["annotator_columns"]
         )
@@ -119,10 +128,12 @@ class Votes(ByItem):
             voted = source.answered("label")
             item, annotator = item[voted], annotator[voted]
         label, classes = coded_labels(source, options["classes"], options["normalise_labels"], categories, abstain)
-        made = cls.from_codes(
-            item, annotator, label, items=items, annotators=annotators, classes=classes,
-            on_duplicate=options["on_duplicate"], truth=truth, **source.beside(),
-        )  # fmt: skip
+        beside: dict[str, Any] = source.beside() | {"truth": truth, "on_duplicate": options["on_duplicate"]}
+        if "probability" in source:
+            p = source.numbers("probability", "a probability, or its logarithm")
+            item, annotator, label, weight = soft_votes(item, annotator, label, p, len(classes), len(annotators))
+            beside |= {"weight": weight, "timestamp": None, "rows": None, "on_duplicate": "all"}
+        made = cls.from_codes(item, annotator, label, items=items, annotators=annotators, classes=classes, **beside)
         return made if n_options is None else made.with_options(n_options)
 
     @classmethod
@@ -379,6 +390,55 @@ def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
             "another. Convert one of them first."
         )
     return encoding.to_vocabulary(list(dict.fromkeys(name for v in vocabularies for name in v.tolist())))
+
+
+SCALES, SCALE_ROUNDS = np.exp(np.linspace(np.log(0.05), np.log(5.0), 47)), 10
+"""By what log-odds of an annotator may be multiplied, and how often that is estimated."""
+
+
+def soft_votes(
+    item: Codes, annotator: Codes, label: Codes, p: npt.NDArray[np.float64], K: int, M: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]]:
+    """Votes with probabilities as votes with weights: items, annotators, labels, weights.
+
+    What an annotator leaves open is shared by the other classes. Their log-probabilities are multiplied by a scale c,
+    below 1 of one who is too sure: that at which they best predict what the others, on their scales, say together
+    (the product of these is what the items' classes are by all others, if annotators err independently).
+    """
+    if (p < 0.0).any():
+        p = np.exp(np.minimum(p, 0.0))
+    elif (p > 1.0).any():
+        raise InputError(f"The largest probability is {p.max():g}: expected numbers from 0 to 1, or logarithms.")
+    cell, at = np.unique(item.astype(np.int64) * M + annotator, return_inverse=True)
+    table, filled = np.zeros((len(cell), K)), np.zeros((len(cell), K), dtype=bool)
+    np.add.at(table, (at, label), p)
+    filled[at, label] = True
+    open_ = (K - filled.sum(axis=1, keepdims=True)).clip(1)
+    table = np.where(filled, table, (1.0 - table.sum(axis=1, keepdims=True)).clip(0.0) / open_).clip(1e-6)
+    of, who, log = cell // M, cell % M, np.log(table)
+    scale, N = np.ones(M), int(item.max()) + 1 if len(item) else 0
+
+    def scaled(log: npt.NDArray[np.float64], by: Any) -> npt.NDArray[np.float64]:
+        z = log * by
+        z = np.exp(z - z.max(axis=1, keepdims=True))
+        return np.asarray(z / z.sum(axis=1, keepdims=True))
+
+    for _ in range(SCALE_ROUNDS):
+        mine = log * scale[who, None]
+        every = np.stack([np.bincount(of, column, N) for column in mine.T], axis=1)
+        others = scaled(every[of] - mine, 1.0)
+        seen = np.bincount(of, minlength=N)[of] > 1
+        loss = np.stack([
+            np.bincount(who, -(others * np.log(scaled(log, c).clip(1e-12))).sum(axis=1) * seen, M) for c in SCALES
+        ])  # fmt: skip
+        enough = np.bincount(who, seen, M) >= 10
+        new = np.where(enough, SCALES[loss.argmin(axis=0)], 1.0)
+        if np.array_equal(new, scale):
+            break
+        scale = new
+    weight = scaled(log, scale[who, None])
+    row, k = np.nonzero(weight > 1e-4)
+    return of[row], who[row], k, weight[row, k]
 
 
 def coded_labels(

@@ -128,6 +128,8 @@ class Pair(NamedTuple):
     left: Any
     right: Any
     outcome: str
+    probability: float | None = None
+    """How probable left is, where that was said."""
 
 
 class Answer(NamedTuple):
@@ -224,14 +226,14 @@ class Collector:
 
     def pair(
         self, question: str, on: Any, annotator: Any, left: Any, right: Any, outcome: str, time: Any = None,
-        duration: Any = None,
+        duration: Any = None, probability: float | None = None,
     ) -> None:  # fmt: skip
-        """Which of two is better: left, right or tie. ``on`` is what they were compared on."""
+        """Which of two is better: left, right or tie, or how probable left is. ``on``: what they were compared on."""
         first, second = named(left), named(right)
         if first is None or second is None or first == second:
             self.leave_out("without two items to compare")
         else:
-            self._add(question, PAIRS, on, annotator, Pair(first, second, outcome), time, duration)
+            self._add(question, PAIRS, on, annotator, Pair(first, second, outcome, probability), time, duration)
 
     def ranking(
         self, question: str, on: Any, annotator: Any, items: Sequence[Any], time: Any = None, duration: Any = None

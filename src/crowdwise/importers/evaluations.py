@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ HARNESS = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps"}
 
 def recognises_evaluations(peek: Peek) -> bool:
     """Keys that only such logs have."""
-    return _kind(peek.first) != "" or _kind(peek.whole("eval", "results", "testCases")) != ""
+    return _kind(peek.first) != "" or _kind(peek.whole("eval", "results", "testCases", "columns")) != ""
 
 
 def read_evaluations(files: ExportFiles, into: Collector) -> None:
@@ -31,6 +32,7 @@ def read_evaluations(files: ExportFiles, into: Collector) -> None:
     promptfoo                ``results.results`` with ``gradingResult`` by assertion; ``provider``
     DeepEval                 ``testCases`` with ``metricsData`` by metric and ``evaluationModel``
     lm-evaluation-harness    lines with ``doc_id`` and a number for each metric
+    MLflow                   traces with ``info.assessments`` (``feedback`` by ``source``), ``eval_results_table.json``
     Langfuse                 scores with ``traceId``, ``name``, ``value``, ``source`` and ``authorUserId``
     item                     the model and the sample (``gpt-4 | 12``); of the first two the models
     annotator                the judge, scorer, assertion, metric or author
@@ -62,11 +64,19 @@ def _kind(first: dict[str, Any]) -> str:
         return "deepeval"
     if HARNESS <= keys:
         return "harness"
+    if isinstance(_dict(first.get("info", first)).get("assessments"), list):
+        return "mlflow"
+    if isinstance(first.get("data"), list) and any(_metric(name) for name in _list(first.get("columns"))):
+        return "mlflow-table"
     return "langfuse" if {"traceId", "name", "value", "source"} <= keys else ""
 
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
@@ -78,11 +88,10 @@ def _alpaca(row: dict[str, Any], into: Collector) -> None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 1.0 <= value <= 2.0:
         into.leave_out("without a preference")
         return
-    if value not in (1, 1.5, 2):
-        into.note("Preferences between 1 and 2 are read as the nearer one of the two.")
     side = "tie" if value == 1.5 else "left" if value < 1.5 else "right"
     on = row.get("instruction") or row.get("dataset")
-    into.pair("preference", on, row.get("annotator") or "judge", row["generator_1"], row["generator_2"], side)
+    into.pair("preference", on, row.get("annotator") or "judge", row["generator_1"], row["generator_2"], side,
+              probability=None if value in (1, 1.5, 2) else 2.0 - value)  # fmt: skip
 
 
 def _hard(row: dict[str, Any], into: Collector) -> None:
@@ -152,6 +161,40 @@ def _langfuse(row: dict[str, Any], into: Collector) -> None:
     _verdict(row["traceId"], who, value, into, str(row["name"]), row.get("timestamp"))
 
 
+def _metric(name: Any) -> str | None:
+    """``correctness/v1/score``, ``correctness/value`` -> correctness."""
+    found = re.fullmatch(r"(.+?)(/v\d+)?/(score|value)", name) if isinstance(name, str) else None
+    return found.group(1) if found else None
+
+
+def _mlflow(row: dict[str, Any], into: Collector) -> None:
+    """A trace: what judges, people and code said about it."""
+    info = _dict(row.get("info", row))
+    item = info.get("trace_id") or info.get("request_id") or row.get("trace_id")
+    for said in _dicts(info.get("assessments")):
+        feedback, source = said.get("feedback"), _dict(said.get("source"))
+        if not isinstance(feedback, dict):
+            into.leave_out("expectations, which are no verdicts")
+            continue
+        who = source.get("source_id") or str(source.get("source_type", "judge")).lower()
+        value = feedback.get("value")
+        value = {"yes": "pass", "no": "fail"}.get(value, value) if isinstance(value, str) else value
+        name = said.get("assessment_name") or said.get("name") or "verdict"
+        _verdict(item, who, value, into, str(name), said.get("create_time"))
+
+
+def _mlflow_table(log: dict[str, Any], into: Collector) -> None:
+    """A table of results: a column for each metric."""
+    names = [str(name) for name in log["columns"]]
+    for n, cells in enumerate(log["data"]):
+        row = dict(zip(names, _list(cells), strict=False))
+        item = row.get("trace_id") or row.get("request_id") or f"row {n}"
+        into.about_item(item, input=str(row.get("inputs", row.get("request", ""))))
+        for name, value in row.items():
+            if metric := _metric(name):
+                _verdict(item, metric, value, into, metric)
+
+
 def _verdict(item: Any, who: Any, value: Any, into: Collector, question: str = "verdict", time: Any = None) -> None:
     """A class or a number, as the value is."""
     if value is None:
@@ -167,6 +210,7 @@ def _verdict(item: Any, who: Any, value: Any, into: Collector, question: str = "
 READERS = {
     "alpaca-eval": _alpaca, "arena-hard": _hard, "inspect": _inspect, "promptfoo": _promptfoo, "deepeval": _deepeval,
     "harness": _harness, "langfuse": _langfuse,
+    "mlflow": _mlflow, "mlflow-table": _mlflow_table,
 }  # fmt: skip
 
 

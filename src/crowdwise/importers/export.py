@@ -37,7 +37,15 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import CrowdwiseError, InputError, Option, ParameterError, ReadError, Remedy, listing, suggestion
 from crowdwise.importers import collect
 from crowdwise.importers.collect import Collector, ExportQuestion, bio
-from crowdwise.importers.export_files import ExportFiles, LoadedDataset, LoadedObjects, LoadedPeek, Peek, is_dataset
+from crowdwise.importers.export_files import (
+    ExportFiles,
+    LoadedDataset,
+    LoadedObjects,
+    LoadedPeek,
+    Peek,
+    is_dataset,
+    parquet_rows,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -279,6 +287,8 @@ def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, que
 def _opened(source: Any) -> ExportFiles:
     if is_dataset(source):
         return LoadedDataset(source)
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".parquet"):
+        return parquet_rows(source)
     return LoadedObjects(source) if isinstance(source, list) else ExportFiles(source)
 
 

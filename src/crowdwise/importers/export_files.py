@@ -334,6 +334,17 @@ class LoadedObjects(ExportFiles):
         raise InputError("Data that was loaded is no text.")
 
 
+def parquet_rows(path: PathLike) -> ExportFiles:
+    """The rows of a parquet file as objects; conversations are left out, which are most of it."""
+    frame = TableFile.of(path).read()[0]
+    heavy = [name for name in frame.columns if "conversation" in name]
+    light = frame.drop(heavy)
+    rows = [row | dict.fromkeys(heavy) for row in light.iter_rows(named=True)]
+    found = LoadedObjects(rows)
+    found.path = Path(path)
+    return found
+
+
 class LoadedDataset(LoadedObjects):
     """The rows of a data set. Classes (``ClassLabel``) are written out."""
 

@@ -47,8 +47,9 @@ from crowdwise.core.constraints import Count, CountFromZero, Fraction, RandomSta
 from crowdwise.core.intervals import Z
 from crowdwise.core.model import Model
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ConvergenceWarning, CrowdwiseError, InputError, ParameterError
+from crowdwise.errors import ConnectionWarning, ConvergenceWarning, CrowdwiseError, InputError, ParameterError
 from crowdwise.trust.evidence import sample_items
 from crowdwise.trust.posterior_checks import PosteriorCheck, predictive_checks
 from crowdwise.trust.result_tables import Tables
@@ -231,6 +232,61 @@ def compare(
     )  # fmt: skip
 
 
+def compare_pairs(
+    table: Comparisons, models: Mapping[str, Any], *, repeats: Count | None = None, share: Fraction = 0.2,
+    random_state: RandomState = 0, progress: Progress | None = None,
+) -> Comparison:  # fmt: skip
+    """Compare models of comparisons by how well they predict held-out ones: the log probability of left, right or tie.
+
+    ``agreement`` is the share of pairs of items that two methods order alike. Intervals are over questions, where there
+    are any, else over pairs of items.
+    """
+    rng, S = np.random.default_rng(random_state), table.n_answers
+    repeats, say = repeats or MOST_REPEATS, progress or (lambda *_: None)
+    if S < 10:
+        raise InputError(f"There are {S} comparisons, and 10 are needed to hold some out.")
+    masks = [rng.random(S) < share for _ in range(repeats)]
+    pair = np.minimum(table.left, table.right).astype(np.int64) * table.n_items + np.maximum(table.left, table.right)
+    unit = np.unique(pair if table.question is None else table.question, return_inverse=True)[1]
+    U = int(unit.max()) + 1
+    found, problems = list[tuple[str, Any, Floats, Floats, Floats]](), dict[str, str]()
+    for name, model in models.items():
+        try:
+            say("fit", name)
+            whole = _copy_fitted(model, table)
+            gain, weight, sums = np.zeros(U), np.zeros(U), np.zeros((BINS, 3))
+            for number, mask in enumerate(masks, start=1):
+                say(f"split {number}", name)
+                hidden = table.select(mask)
+                p = _copy_fitted(model, table.select(~mask)).predict(hidden)
+                hit = np.maximum(p[np.arange(len(p)), hidden.outcome], 1e-12)
+                gain += np.bincount(unit[mask], hidden.weights * np.log(hit), U)
+                weight += np.bincount(unit[mask], hidden.weights, U)
+                sums += reliability_sums(p, hidden.outcome, hidden.weights)
+            found.append((name, whole, gain / repeats, weight / repeats, shares_of(sums)))
+        except CrowdwiseError as problem:
+            problems[name] = str(problem)
+    if not found:
+        raise InputError("None of the methods could be fitted: " + "; ".join(f"{k}: {v}" for k, v in problems.items()))
+    found.sort(key=lambda row: -float(row[2].sum() / row[3].sum()))
+    pairs = [predictive.paired(found[0][2] - row[2], row[3]) for row in found]
+    behind, error = (np.array(x) for x in zip(*pairs, strict=True))
+    error[0] = 0.0
+    i, j = np.triu_indices(table.n_items, 1) if table.n_items <= 2000 else rng.integers(0, table.n_items, (2, 100_000))
+    order = np.stack([np.sign(row[1].scores[i] - row[1].scores[j]) for row in found])
+    return Comparison(
+        methods=tuple(row[0] for row in found), score=np.array([row[2].sum() / row[3].sum() for row in found]),
+        behind=behind, low=behind - Z * error, high=behind + Z * error,
+        seconds=np.array([row[1].seconds for row in found]),
+        agreement=np.stack([(order == mine).mean(axis=1) for mine in order]),
+        reliability=np.stack([row[4] for row in found]),
+        calibration=np.array([calibration_error(row[4]) for row in found]), checks=tuple(() for _ in found),
+        accuracy=None, problems=problems, n_votes=S, n_held_out=float(np.mean([mask.sum() for mask in masks])),
+        repeats=repeats, share=share, seed=seed_of(random_state), n_items=table.n_items, of_items=table.n_items,
+        error=np.array([Z * predictive.paired(row[2], row[3])[1] for row in found]), kind=table.kind,
+    )  # fmt: skip
+
+
 def how_many(votes: Votes, repeats: int | None, max_votes: int = MOST_VOTES) -> int:
     """How many splits there are: those asked for, or as many as it takes."""
     if repeats is not None:
@@ -279,10 +335,11 @@ def _row(
     return _Row(name, consensus, gain / len(masks), weight / len(masks), shares_of(table), checks)
 
 
-def _copy_fitted(model: Model, votes: Votes) -> Consensus:
-    """The consensus of an unfitted copy; fits that did not converge are compared as they are."""
+def _copy_fitted(model: Any, votes: Any) -> Any:
+    """The result of an unfitted copy; fits that did not converge are compared as they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", ConnectionWarning)
         return type(model)(**model.get_params()).fit(votes).consensus_
 
 
