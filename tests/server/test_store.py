@@ -396,7 +396,7 @@ def test_other_answers_are_taken_and_refitted(site: Site, kind: str) -> None:
     ("given", "why"),
     [
         ({"answer_type": "boxes"}, "Campaigns of boxes cannot be served yet"),
-        ({"answer_type": "ratings", "target": 0.9}, "not estimated without truth"),
+        ({"answer_type": "ratings", "target": 0.9}, "neither estimated nor proven"),
         ({"classes": ["a"]}, "two or more different classes"),
         ({"classes": ["a", "b"], "method": "glad"}, "stream"),
         ({"classes": ["a", "b"], "strategy": "best"}, "Unknown strategy 'best'"),

@@ -88,7 +88,7 @@ function agreementTile() {
   return tile("Agreement", first ? first.value.toFixed(2) : "not known", first ? `${first.coefficient ?? first.measure ?? first.name}${interval}` : "no item has two answers yet");
 }
 
-const NUMBERS = { probability: "Probability", low: "95% from", high: "to", rank: "Rank", score: "Score", value: "Value", votes: "Votes", ratings: "Ratings", answers: "Answers", comparisons: "Pairs", wins: "Wins", labels: "Classes", label: "Label", text: "Text", item: "Item", settled: "Settled" };
+const NUMBERS = { probability: "Probability", low: "95% CI, low", high: "high", rank: "Rank", score: "Score", value: "Value", votes: "Votes", ratings: "Ratings", answers: "Answers", comparisons: "Pairs", wins: "Wins", labels: "Classes", label: "Label", text: "Text", item: "Item", settled: "Settled" };
 const ORDER = ["rank", "item", "label", "labels", "value", "text", "score", "low", "high", "probability", "votes", "ratings", "answers", "comparisons", "wins", "settled"];
 
 // The results of a campaign without an accuracy: the first rows, the best first where they have a rank.
