@@ -129,7 +129,7 @@ def covariance(
             variance[:N] += alone * scores**2
         error = np.sqrt(variance)
         return Spread(error[:N], error[N:], np.sqrt(theta), (scores + draws).astype(np.float32))
-    return _sparse_covariance(d, S, scores, R, rng, mix)
+    return _sparse_covariance(d, S, scores, R, rng, mix, slope)
 
 
 def n_draws(N: int) -> int:
@@ -155,8 +155,9 @@ def _within(D: Floats, mix: Floats | None, direction: Floats) -> Floats:
 
 
 def _sparse_covariance(
-    d: Derivatives, S: Eliminated, scores: Floats, R: int, rng: np.random.Generator, mix: Floats | None
-) -> Spread:
+    d: Derivatives, S: Eliminated, scores: Floats, R: int, rng: np.random.Generator, mix: Floats | None,
+    slope: Floats | None = None,
+) -> Spread:  # fmt: skip
     """The same for many items: the diagonal of the inverse from products with random signs (Bekas et al. 2007).
 
     The mean of z * (S^-1 z) over vectors z of random signs is the diagonal, since the rest of S^-1 cancels out; with
@@ -174,12 +175,22 @@ def _sparse_covariance(
         out[:N] -= u[:N].mean()
         return out
 
+    own, alone = np.zeros(n), 0.0  # what moves the mean slope, by which scores are multiplied
+    if slope is not None and d.C is not None:
+        sign = np.append(np.sign(slope) / len(slope), np.zeros(len(d.D) - len(slope)))
+        alone = float(sign @ _within(d.D, mix, sign))
+        if mix is not None:
+            sign[len(slope) :] = -mix * sign[: len(slope)]
+        own = -np.asarray(d.C @ (sign / d.D))
+    along = np.append(scores - scores.mean(), np.zeros(n - N))
+
     variance = np.zeros(n)
     theta = np.zeros(len(d.D))
     for _ in range(PROBES):
         z = rng.choice([-1.0, 1.0], size=n)
         z[N:] = 0.0
-        variance += z * centred(solved(centred(z))) / PROBES
+        moved = solved(centred(z) + own * float(along @ z))
+        variance += z * (centred(moved) + along * float(own @ moved)) / PROBES
         if d.C is not None:
             u = rng.choice([-1.0, 1.0], size=len(d.D))
             theta += u * ((d.C.T @ solved(d.C @ (u / d.D))) / d.D) / PROBES  # two numbers of one: taken as independent
@@ -187,13 +198,14 @@ def _sparse_covariance(
         unit = np.zeros(n)
         unit[at] = 1.0
         variance[at] = solved(unit)[at]
+    variance += alone * along**2
     least = 1.0 / (2.0 * np.maximum(diagonal, 1e-12))  # the inverse has at least 1 / S_ii there; centring takes little
     error = np.sqrt(np.maximum(variance, least))
     order = np.argsort(-scores, kind="stable")
     draws = np.empty((R, N), dtype=np.float32)
     draws[:, order] = scores[order] + error[:N][order] * rng.standard_normal((R, N))
-    own = np.empty(0) if d.C is None else np.sqrt(own_variance(d.D, mix) + np.maximum(theta, 0.0))
-    return Spread(error[:N], error[N:], own, draws)
+    each = np.empty(0) if d.C is None else np.sqrt(own_variance(d.D, mix) + np.maximum(theta, 0.0))
+    return Spread(error[:N], error[N:], each, draws)
 
 
 MIN_GROUPS = 5
