@@ -21,6 +21,7 @@ from crowdwise.data.source import ONE_ANNOTATOR, UNUSED, collected_roles
 from crowdwise.data.spellings import counted_codes, folded
 from crowdwise.errors import CrowdwiseError, DuplicateError, InputWarning, Option, Remedy, UserFacingError, listing
 from crowdwise.reading import Opened, was_read
+from crowdwise.registry import VOTES
 
 __all__ = ["FileCheck", "check"]
 MENDS = ("on_duplicate", "on_missing", "question", "answer_type", "anonymous")
@@ -171,7 +172,8 @@ def checked(opened: Opened) -> FileCheck:
         }  # fmt: skip
         proposals = propose(counts, opened.reading.get("classes"))
         found.findings += _no_answers(counts, found)
-        if opened.asked is None and found.opened.answer_type == "votes" and (hint := ordered(table)) is not None:
+        plain = opened.asked is None and found.opened.answer_type == VOTES
+        if plain and (hint := ordered(table)) is not None:
             found.findings.append(hint)
         if any(p.sure for p in proposals):
             found.options["normalise_labels"] = True
