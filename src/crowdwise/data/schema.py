@@ -69,12 +69,11 @@ def on_duplicate(act: str, *choices: str, default: str = "error") -> Opt:
     return Opt("on_duplicate", default, f"{doc}{counts}.", str, choices)
 
 
-def on_missing(what: str) -> Opt:
-    doc = (
-        f'``"drop"`` leaves out rows without {what} instead of raising; ``"fill"`` takes empty names of items and '
-        "annotators from the row above first, as merged cells of a spreadsheet mean them."
-    )
-    return Opt("on_missing", "error", doc, OnMissing, ("error", "drop", "fill"))
+def on_missing(what: str, fills: bool = True) -> Opt:
+    doc = f'``"drop"`` leaves out rows without {what} instead of raising'
+    if fills:
+        doc += '; ``"fill"`` takes empty names of items and annotators from the row above, as merged cells mean them'
+    return Opt("on_missing", "error", f"{doc}.", OnMissing, ("error", "drop", "fill")[: 2 + fills])
 
 
 def declared(name: str, what: str, more: str = "") -> Opt:

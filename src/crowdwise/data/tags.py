@@ -193,7 +193,7 @@ class Tags(Table):
         schema.declared("classes", "tags", " By default those that occur, sorted. ``I-x`` also needs ``B-x``."),
         Opt("scheme", "auto", '``"bio"``, ``"plain"``, or ``"auto"``: BIO where all tags look like it.', str, SCHEMES),
         schema.on_duplicate("tagged a token", "error", "first", "last"),
-        schema.on_missing("a tag (their tokens stay)"),
+        schema.on_missing("a tag (their tokens stay)", fills=False),
         Opt("on_invalid", "error",
             'An annotator\'s ``I-x`` with no span to go on with is an ``"error"``, becomes ``B-x`` (``"repair"``), or '
             'is left as it is (``"keep"``).',
