@@ -150,5 +150,5 @@ def test_votes_named_in_another_order():
         votes.item, votes.annotator, votes.label, items=[f"t{n}" for n in range(300)], annotators=range(6),
         classes=range(3),
     )  # fmt: skip
-    a, b = (CCEM(epochs=2, random_state=0).fit(X, v).predict_proba(X) for v in (votes, named))
+    a, b = (CCEM(epochs=2, random_state=0).fit(X, v, items=v.items).predict_proba(X) for v in (votes, named))
     assert np.array_equal(a, b)
