@@ -268,7 +268,7 @@ def fit(key, settings, seed, x, votes, others):
             seen.append([probabilities(learner._trainer.log_probs(other)) for other in inputs])
         return False
 
-    learner.fit(x, votes, callback=note)
+    learner.fit(x, votes, items=votes.items, callback=note)
     seen[-1:] = [[learner.predict_proba(other) for other in others]]
     return learner, seen
 
@@ -338,7 +338,9 @@ def cross_fit(inputs, data, name, seed, predictions):
 def whole(x, votes, x_test, y_test, seed, data):
     """The default learner: one fit, which splits the items itself."""
     began = time.time()
-    learner = learner_of("ensemble", {"scale": False} if data.endswith("-grams") else {}, seed).fit(x, votes)
+    learner = learner_of("ensemble", {"scale": False} if data.endswith("-grams") else {}, seed).fit(
+        x, votes, items=votes.items
+    )
     right, known = learner.predict_proba(x_test).argmax(1) == y_test, votes.truth >= 0
     q = learner.consensus_.posterior
     return {

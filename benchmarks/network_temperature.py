@@ -29,7 +29,8 @@ def compared(inputs, data, seed):
     settings = vote_power.PATCHES if data.endswith("-patches") or data in sets.IMAGES else {}
     settings = settings | ({"scale": False} if data.endswith("-grams") else {})
     learner = cw.Ensemble(random_state=seed, **settings)
-    learner.fit(x[mine], votes[np.flatnonzero(mine)])
+    part = votes[np.flatnonzero(mine)]
+    learner.fit(x[mine], part, items=part.items)
     others = votes[np.flatnonzero(~mine)]
     network = learner._trainer.network
     found = {"set": data, "seed": seed, "temperature": learner.temperature_, "power": learner.vote_power_}

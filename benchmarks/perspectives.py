@@ -103,7 +103,7 @@ def split(texts: list[str], votes: Votes, seed: int, epochs: int) -> dict[str, A
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            learner.fit([texts[n] for n in rest], train)
+            learner.fit([texts[n] for n in rest], train, items=train.items)
             new = [texts[n] for n in out]
             each = learner.predict_annotators(new, test.annotators)
             shares = learner.predict_proba(new) if key == "two-stage" else of_item(each, test)
