@@ -96,7 +96,7 @@ def test_a_campaign(tmp_path: Path, column: str, value: int) -> None:
     ("table", "old", "new"),
     [
         ("votes", '"wren"', '"owl"'), ("votes", ", 1, 1, ", ", 99, 1, "), ("votes", ", 1, 1, ", ", 0, 1, "),
-        ("items", ", 2, ", ", 9, "), ("items", ", 2, ", ", null, "), ("campaigns", "birds", "\\u0000"),
+        ("items", ', 2, "', ', 9, "'), ("items", ', 2, "', ', null, "'), ("campaigns", "birds", "\\u0000"),
         ("annotators", ', 1, "', ', "x", "'), ("items", '"p0', '{"'),
     ],
 )  # fmt: skip

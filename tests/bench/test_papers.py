@@ -341,7 +341,7 @@ class TestListOfFigures:
             listed = {item.partition(":")[0] for name, item in items if name == text}
             assert listed == {f"{kind} {n}" for kind, count in kinds.items() for n in range(1, count + 1)}
         assert {text for text, _ in items} == set(papers_page.TEXTS)
-        assert {row["status"] for row in rows} == {"reproduced", "replaced", "not to be had", "not done", "drawing"}
+        assert {row["status"] for row in rows} == {"reproduced", "replaced", "not to be had", "drawing"}
         assert all(None not in row and row["shown"] for row in rows if row["status"] != "drawing")
 
     def test_the_counts_are_those_of_the_texts(self):
