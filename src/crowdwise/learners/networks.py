@@ -372,7 +372,7 @@ def tried(module: nn.Module, shape: Shape, n_outputs: int) -> nn.Module:
     if found != (2, n_outputs):
         raise ParameterError(
             f"network: this {name} gave {found} for 2 inputs of the shape {shape}: expected (2, {n_outputs}), one row "
-            "per input and one column for each class."
+            "per input and one column for each class (one score for each input, where there are no classes)."
         )
     if n_outputs > 1 and bool((made >= 0).all()) and bool(((made.sum(dim=1) - 1).abs() < 1e-4).all()):
         raise ParameterError(
