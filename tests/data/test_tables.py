@@ -164,12 +164,14 @@ def test_errors_use_the_words_of_the_table(table, tmp_path):
         kind.from_records([])
     with pytest.raises(ColumnError, match="No column found for: "):
         kind.from_frame(frame.rename({name: f"x{n}" for n, name in enumerate(frame.columns)}))
-    if not weighted(table):
-        return
+
+
+@pytest.mark.parametrize("table", [table for table in MADE.values() if weighted(table)], ids=lambda t: t.answer_type)
+def test_weights_are_positive(table):
     with pytest.raises(InputError) as raised:
-        kind.from_frame(frame.with_columns(pl.lit(-1.0).alias("weight")))
+        type(table).from_frame(table.to_frame("polars").with_columns(pl.lit(-1.0).alias("weight")))
     assert "Weights must be positive numbers: found -1.0 in row 0" in str(raised.value)
-    if rows not in ("votes", "tags"):
+    if table._rows not in ("votes", "tags"):
         assert "vote" not in str(raised.value)
 
 
