@@ -279,7 +279,8 @@ def clustered(
 def student_draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, freedom: float) -> Any:
     """Scores from Student's t distribution, drawn in their order so that names do not matter."""
     N, order = len(scores), np.argsort(-scores, kind="stable")
-    L = np.linalg.cholesky(V[np.ix_(order, order)] + np.eye(N) * 1e-9 * float(np.trace(V)) / N)
+    least = max(1e-9 * float(np.trace(V)) / N, 1e-18)  # where nothing varies, the draws are the scores
+    L = np.linalg.cholesky(V[np.ix_(order, order)] + np.eye(N) * least)
     far = np.sqrt(freedom / rng.chisquare(freedom, (R, 1)))
     draws = np.empty((R, N), dtype=np.float32)
     draws[:, order] = scores[order] + far * (rng.standard_normal((R, N)) @ L.T)
