@@ -85,7 +85,7 @@ def test_what_cannot_be_written(tmp_path: Path, consensus: cw.Consensus) -> None
     with pytest.raises(InputError, match="What was found in ratings cannot be written"):
         cw.write_labels(cw.aggregate(ratings, "mean"), tmp_path / "a.json", "doccano")
     tags = cw.Tags.from_records([("s", 0, "a", "B-X"), ("s", 0, "b", "B-X"), ("s", 1, "a", "O"), ("s", 1, "b", "O")])
-    with pytest.raises(InputError, match="not TagConsensus"):
+    with pytest.raises(InputError, match="What was found in tags cannot be written"):
         cw.write_labels(cw.aggregate(tags), tmp_path / "a.json", "doccano")
     with pytest.raises(InputError, match="no item column"):
         cw.write_labels(consensus, tmp_path / "a.json", "doccano", items={"x": [1]})
