@@ -61,3 +61,54 @@ def test_without_a_home_or_a_place_for_temporary_files(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | missing, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "Traceback" not in done.stderr
     assert (tmp_path / "out.csv").read_text().startswith("item,label,probability")
+
+
+WITHOUT_RIGHTS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from command_line import run
+from pathlib import Path
+
+for words, code, says in (
+    ("aggregate labels.csv --out own/out.csv", 0, "written"),
+    ("report labels.csv --out own/report.html", 0, "written"),
+    ("campaign init own/campaign --classes 0,1", 0, "a campaign"),
+    ("campaign status campaign", 0, ""),
+    ("aggregate private.csv", 2, "not readable"),
+    ("aggregate labels.csv --out closed/out.csv", 1, "closed cannot be written to"),
+    ("aggregate labels.csv --save closed/result", 1, "Permission denied"),
+    ("aggregate labels.csv --save result", 1, "Permission denied"),
+    ("report labels.csv --out closed/report.html", 1, "closed cannot be written to"),
+    ("campaign init closed/campaign --classes 0,1", 1, "Permission denied"),
+    ("campaign add campaign labels.csv", 1, "the folder is not yours"),
+    ("serve --data closed/server --port 0", 1, "Permission denied"),
+):
+    done = run(*words.split())
+    seen = " ".join(done.stderr.split())
+    assert done.returncode == code and says in seen and "Traceback" not in seen, (words, done.returncode, seen)
+assert sorted(p.name for p in Path("closed").iterdir()) == []
+"""
+
+
+def test_as_a_user_without_rights(tmp_path):
+    """As somebody who may read the program and little else: root gives up its rights, others have none to give up."""
+    import os
+    import subprocess
+    import sys
+
+    (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\na,y,1\nb,x,0\nb,y,1\n")
+    (tmp_path / "private.csv").write_text("item,annotator,label\na,x,1\n")
+    assert run("aggregate", "labels.csv", "--save", "result", cwd=tmp_path).returncode == 0
+    assert run("campaign", "init", "campaign", "--classes", "0,1", cwd=tmp_path).returncode == 0
+    for name in ("own", "closed", "home"):
+        (tmp_path / name).mkdir()
+    kept = contents(tmp_path / "result") | contents(tmp_path / "campaign")
+    for path in (*tmp_path.glob("result/**"), *tmp_path.glob("campaign/**"), tmp_path / "closed", tmp_path / "home"):
+        path.chmod(path.stat().st_mode & 0o555)
+    (tmp_path / "private.csv").chmod(0)
+    drop = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    command = [*drop, sys.executable, "-c", WITHOUT_RIGHTS, str(Path(__file__).parents[1])]
+    env = os.environ | {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": ""}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert contents(tmp_path / "result") | contents(tmp_path / "campaign") == kept

@@ -111,6 +111,8 @@ def check_target(folder: str | os.PathLike[str] | None, kind: str | None) -> Non
         return
     if not target.is_dir():
         raise OutputError(f"{folder} is a file, not a folder. Choose another name.")
+    if not os.access(target, os.W_OK | os.X_OK):  # it could be swapped for a new one, and then not be removed
+        raise OutputError(f"{folder} may not be changed by you: Permission denied. Choose another folder.")
     try:
         if not any(not name.startswith(PREFIX) for name in os.listdir(target)) and not (target / NEW).exists():
             return
