@@ -1,6 +1,6 @@
 """What known answers bring: accuracy and log loss of ``auto`` by the number of gold labels, on real crowds.
 
-    python benchmarks/gold.py [--draws 3] [--data DIR]     docs/benchmarks/gold.md and its picture, in half an hour
+    python benchmarks/gold.py [--draws 3] [--data DIR] [--jobs N]    docs/benchmarks/gold.md, in an hour of one core
 
 Items are drawn evenly, or as ``crowdwise gold`` draws them, and the others measure. The prior odds of the model against
 a regression (``CAUTION`` of :mod:`crowdwise.core.gold_regression`) are a choice among ``GRID``; each set is measured
@@ -10,9 +10,12 @@ with the choice that is best for the *other* sets (leave one set out), and with 
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -90,30 +93,41 @@ def measured(votes: cw.Votes, truth: Any, known: Any, items: Any, before: Any) -
     }
 
 
-def run(data: Path, draws: int) -> Rows:
-    """(Way of drawing, number of labels) -> set -> a row per draw."""
-    out: Rows = defaultdict(lambda: defaultdict(list))
-    for name in runs.find_sets(data):
-        votes = cw.read_dataset(data / name, on_duplicate="all").votes
-        if votes.n_classes < 2 or votes.truth is None:
+def of_set(data: Path, draws: int, name: str) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """(Way of drawing, number of labels) -> a row per draw, of one set; nothing of a set without truth."""
+    warnings.simplefilter("ignore")
+    votes = cw.read_dataset(data / name, on_duplicate="all").votes
+    out: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    if votes.n_classes < 2 or votes.truth is None:
+        return out
+    truth = np.asarray(votes.truth)
+    known = np.flatnonzero((truth >= 0) & (np.diff(votes.indptr) > 0))
+    if votes.n_votes > MOST_VOTES:
+        votes, truth, known = votes[known], truth[known], np.arange(len(known))
+    alone = cw.aggregate(votes)
+    part = cw.aggregate(votes[known])
+    place = {item: n for n, item in enumerate(votes.items.tolist())}
+    for g, seed in product(NUMBERS, range(2 * draws)):
+        if g > 0.6 * len(known) or (seed >= draws and g != SHOWN):
             continue
-        truth = np.asarray(votes.truth)
-        known = np.flatnonzero((truth >= 0) & (np.diff(votes.indptr) > 0))
-        if votes.n_votes > MOST_VOTES:
-            votes, truth, known = votes[known], truth[known], np.arange(len(known))
-        alone = cw.aggregate(votes)
-        part = cw.aggregate(votes[known])
-        place = {item: n for n, item in enumerate(votes.items.tolist())}
-        for g, seed in product(NUMBERS, range(2 * draws)):
-            if g > 0.6 * len(known) or (seed >= draws and g != SHOWN):
-                continue
-            evenly = np.random.default_rng(1000 * seed + g).choice(known, g, replace=False)
-            out[EVENLY, g][name].append(measured(votes, truth, known, evenly, alone.posterior))
-            if g >= gold_regression.MIN_LABELS and seed < draws:
-                asked = cw.trust.ask_for_gold(part, g, random_state=seed).items.tolist()
-                items = np.array([place[item] for item in asked])
-                out[ASKED, g][name].append(measured(votes, truth, known, items, alone.posterior))
-        print(name, flush=True)
+        evenly = np.random.default_rng(1000 * seed + g).choice(known, g, replace=False)
+        out[EVENLY, g].append(measured(votes, truth, known, evenly, alone.posterior))
+        if g >= gold_regression.MIN_LABELS and seed < draws:
+            asked = cw.trust.ask_for_gold(part, g, random_state=seed).items.tolist()
+            items = np.array([place[item] for item in asked])
+            out[ASKED, g].append(measured(votes, truth, known, items, alone.posterior))
+    print(name, flush=True)
+    return out
+
+
+def run(data: Path, draws: int, jobs: int) -> Rows:
+    """(Way of drawing, number of labels) -> set -> a row per draw."""
+    out: Rows = defaultdict(dict)
+    names = runs.find_sets(data)
+    with ProcessPoolExecutor(jobs) as pool:
+        for name, found in zip(names, pool.map(partial(of_set, data, draws), names), strict=True):
+            for key, rows in found.items():
+                out[key][name] = rows
     return out
 
 
@@ -278,10 +292,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=runs.data_folder())
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     panel = judges(given.data, 7 * given.draws)
-    PAGE.write_text(page(run(given.data, given.draws), panel, given.draws, 7 * given.draws), encoding="utf-8")
+    PAGE.write_text(
+        page(run(given.data, given.draws, given.jobs), panel, given.draws, 7 * given.draws), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":
