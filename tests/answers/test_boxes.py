@@ -124,6 +124,34 @@ def test_probabilities_are_those_of_the_formula():
     assert isinstance(clusters, BoxClusters)
 
 
+@pytest.mark.parametrize("people", ["a", "ab", "abc"])
+@pytest.mark.parametrize("images", [1, 3])
+def test_what_all_annotators_drew_is_an_object(people, images):
+    """With little data too; what one of two drew is not certain."""
+    rows = [(n, m, k, x, 0, x + 6, 5) for n in range(images) for m in people for x, k in ((0, "cat"), (20, "dog"))]
+    found = cw.aggregate(cw.Boxes.from_records(rows))
+    assert found.accepted.all() and found.probability.min() > (0.85 if len(people) == 1 else 0.99)
+    more = cw.aggregate(cw.Boxes.from_records([*rows, (0, "a", "cat", 70, 70, 80, 80)] if people != "a" else rows))
+    assert more.probability[more.box_annotators == len(people)].min() > 0.85
+
+
+def test_images_with_one_annotator_have_the_share_of_objects_that_one_draws():
+    """An annotator alone draws fewer objects and far fewer false boxes than five: their boxes are not judged as those
+    on images that five looked at."""
+    rng, rows = np.random.default_rng(0), []
+    for n in range(60):
+        for m in range(5) if n < 30 else [int(rng.integers(5))]:
+            real = [(x, 20.0 * n) for x in (0.0, 20.0, 40.0) if rng.random() < 0.8]
+            false = rng.uniform(100, 900, (rng.poisson(2.0), 2)).tolist()
+            rows += [(n, f"a{m}", "cat", x, y, x + 10, y + 10) for x, y in (*real, *false)]
+    found = cw.aggregate(cw.Boxes.from_records(rows))
+    alone = found.items[found.box_item] >= 30
+    true = found.boxes[:, 0] < 90
+    assert found.probability[alone].mean() == pytest.approx(true[alone].mean(), abs=0.1)
+    assert found.probability[~alone].mean() == pytest.approx(true[~alone].mean(), abs=0.1)
+    assert true[alone].mean() > true[~alone].mean() + 0.2
+
+
 @pytest.fixture(scope="module")
 def crowd():
     return cw.simulate.boxes(200, n_annotators=15, annotators_per_item=5, random_state=0)

@@ -132,6 +132,19 @@ def test_rates_are_recovered_and_majorities_beaten():
     assert measured["f1_overlap"].low < measured["f1_overlap"].value < measured["f1_overlap"].high
 
 
+@pytest.mark.parametrize("length", [None, 30, 1000])
+@pytest.mark.parametrize("people", ["a", "ab", "abc"])
+@pytest.mark.parametrize("documents", [1, 3])
+@pytest.mark.parametrize("labels", ["P", "PQ", "PPQ"])
+def test_what_all_annotators_marked_is_a_span(length, people, documents, labels):
+    """With little data too: one document, one annotator, no other spans to learn from."""
+    true = [(k, 10 * n, 10 * n + 6) for n, k in enumerate(labels)]
+    table = cw.Spans.from_records([(n, m, *span) for n in range(documents) for m in people for span in true])
+    found = cw.aggregate(table if length is None else table.within(dict.fromkeys(range(documents), length)))
+    assert found.spans() == [true] * documents
+    assert found.probability.min() > (0.9 if len(people) == 1 else 0.99)
+
+
 def test_an_item_without_marks_and_nested_spans():
     rows = [("s", m, k, a, b) for m in "abc" for k, a, b in (("P", 0, 30), ("P", 10, 14), ("Q", 10, 14))]
     rows += [("empty", m, None, None, None) for m in "abc"]

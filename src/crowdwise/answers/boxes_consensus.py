@@ -19,7 +19,9 @@ P(d | false)    ``nothing``       the same with s = kappa f[m]: a cluster withou
 q[c]            ``probability``   pi P(d | real) / (pi P(d | real) + (1 - pi) P(d | false))
 ==============  ================  ============================================================================
 
-The parameters are fitted by EM, with a Newton step for a and sigma; objects nobody found are counted by 1 - E_z...
+The parameters are fitted by EM, with a Newton step for a and sigma; objects nobody found are counted by 1 - E_z... The
+odds of pi are those of items that several annotators looked at. One annotator alone finds s of r objects and f false
+ones where n find 1 - E_z... of r and n f: their odds differ by that ratio. Where no item has two, pi is .9.
 
 **Which class**: a vote model of the registry, the clusters being its items.
 
@@ -30,7 +32,8 @@ far it may reach is in the intervals. The spread is t[m] times the deviation of 
 between two boxes of an object.
 
 When it fails: errors that annotators share (two people in one box) look like objects. Objects that overlap by more than
-``min_iou`` and that different annotators miss are joined. With one annotator every box is as likely as any other.
+``min_iou`` and that different annotators miss are joined. With one annotator every box is as likely as any other, and
+taken.
 
 References: S. Branson, G. Van Horn and P. Perona, Lean crowdsourcing, CVPR 2017. R. Solovyev, W. Wang and T. Gabruseva,
 Weighted boxes fusion, Image and Vision Computing 107 (2021).
@@ -327,8 +330,10 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
     z, w = hermegauss(NODES)
     log_w = np.log(w / w.sum())
     size = np.bincount(clusters.cluster, minlength=C)
-    q = np.where(size > 1, 0.9, 0.3)
-    ability, mean, variance, sigma, pi = np.full(M, 0.5), 0.5, 0.5, 1.0, float(q.mean())
+    team = np.bincount(of, minlength=C)
+    told = (team > 1) | (team.max() == 1)  # where others looked too, it can be told how many are real
+    q = np.where((size > 1) | (team == 1), 0.9, 0.3)  # nothing speaks against the only annotator of an item
+    ability, mean, variance, sigma, pi = np.full(M, 0.5), 0.5, 0.5, 1.0, float(q[told].mean())
     false = np.full(M, 0.5)
     for _ in rounds:
         eta = ability[who][:, None] + sigma * z
@@ -341,7 +346,9 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
         none = np.bincount(of, np.log1p(-rate), C)
         nothing = np.bincount(of, d * np.log(rate) + (1.0 - d) * np.log1p(-rate), C) - np.log(-np.expm1(none))
         pi = min(max(pi, 1e-6), 1.0 - 1e-6)
-        before, q = q, expit(np.log(pi) - np.log1p(-pi) + total - np.log(seen) - nothing)
+        # One annotator alone draws fewer of both; the others' evidence outweighs that where there are any.
+        fewer = np.where(team > 1, 1.0, seen / (seen / team)[told].mean())
+        before, q = q, expit(np.log(pi * fewer) - np.log1p(-pi) + total - np.log(seen) - nothing)
         # Every object that was seen stands for (1 - seen) / seen more.
         here = q[:, None] * np.exp(at_node - total[:, None])
         gone = q[:, None] * np.exp(unseen) / seen[:, None]
@@ -355,7 +362,7 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
         variance = max(float(((ability - mean) ** 2 + 1.0 / information).mean()), 1e-3)
         by_sigma = float((slope * z).sum()) / max(float((bend * z * z).sum()), 1e-9)
         sigma = min(max(sigma + min(max(by_sigma, -0.5), 0.5), 0.01), 5.0)
-        pi = float(q.mean())
+        pi = float(q[told].mean())
         alarms = np.bincount(clusters.who, 1.0 - q[clusters.cluster], M)
         crowd = float(alarms.sum() / looked.sum())
         false = (alarms + OF_FALSE * crowd) / (looked + OF_FALSE)
