@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +45,9 @@ def is_auto(inputs: Any) -> bool:
     return isinstance(inputs, str) and inputs == AUTO
 
 
-def texts_of(source: Opened, column: str, features: Any = None) -> Features:
+def texts_of(source: Opened, column: str, features: Any = None, embed: Any = None) -> Features:
     """The texts to learn from, by item: from a column of the file of votes, of the table of items in a folder, or of a
-    file of features."""
+    file of features; with ``embed``, their vectors by that model."""
     from crowdwise.data.dataset import find_table
     from crowdwise.data.features import read_texts
 
@@ -56,7 +57,12 @@ def texts_of(source: Opened, column: str, features: Any = None) -> Features:
         file = find_table(place, "items") or find_table(place, "votes")
         if file is None:
             raise ReadError(f"{place} has no table of items to read texts from: expected items.csv or texts.csv in it.")
-    return read_texts(file, column, source.reading.get("item") if features is None else None)
+    found = read_texts(file, column, source.reading.get("item") if features is None else None)
+    if embed is None:
+        return found
+    from crowdwise.learners.text_features import fit_texts
+
+    return replace(found, x=fit_texts(found.x, embed)[1].array, columns=None)
 
 
 def column_of(source: Opened | str | os.PathLike[str], column: str, numbers: bool = False) -> dict[Any, Any]:

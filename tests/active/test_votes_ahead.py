@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdwise as cw
-from crowdwise.active.votes_ahead import gold_for, more_votes, present, promise_accuracy, votes_for
+from crowdwise.active.votes_ahead import gold_for, present, promise_accuracy, votes_for
 from crowdwise.cli.main import app
-from crowdwise.core.dependence import Dependence
+from crowdwise.core.dependence import Dependence, more_votes
 from crowdwise.errors import InputError
 
 

@@ -136,6 +136,9 @@ def test_one_is_singular(tmp_path: Path) -> None:
     assert "1 label from 2 votes by 2 annotators, 2 classes (auto)" in shown
     assert "Ties: 1 of 1 label; another class is as probable." in shown
     diagnosis = run("diagnose", path).stdout
-    assert "2 votes by 2 annotators on 1 item, 2 classes;" in diagnosis and "1 of 1 label is in doubt" in diagnosis
+    assert (
+        "2 votes by 2 annotators on 1 item, 2 classes;" in diagnosis
+        and "1 of 1 item (100%) holds 100% of the expected errors" in diagnosis
+    )
     text = page(cw.build_report(cw.read_votes(path)))
     assert "0 of 1 label has a probability" in text and "A single one." in text and "The first 1" not in text

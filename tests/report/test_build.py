@@ -20,7 +20,7 @@ from crowdwise.report.votes import histogram, layout, png, review, thumbnail
 
 KEYS = [
     "format", "answer_type", "says", "title", "date", "version", "level", "summary", "findings", "data", "truth",
-    "proof", "annotators", "confusion", "groups", "items", "pairs", "fairness", "agreement",
+    "proof", "more", "annotators", "matrix", "confusion", "groups", "items", "pairs", "fairness", "agreement",
     "candidates", "method", "notes",
 ]  # fmt: skip
 
@@ -332,3 +332,59 @@ def test_a_printed_diagnosis_shows_its_findings():
     assert first == repr(found) and 0 < len(lines) <= len(found.findings)
     assert all(line.startswith("- ") for line in lines)
     assert all(str(name) in str(found) for name in found.names("spammer"))
+
+
+def test_more_labels_are_worth_what_they_cost(report, crowd):
+    more, n = report["more"], report["summary"]["review"]
+    review, three, gold, every, _ = more["rows"]
+    assert review["items"] == gold["items"] == n == sum(x == "yes" for x in report["item_table"]["suggested"])
+    assert (review["answers"], three["answers"], every["answers"], gold["what"]) == (n, 3 * n, 300, "gold")
+    assert more["now"] == pytest.approx(report["summary"]["expected"], abs=1e-3)
+    assert more["now"] < review["accuracy"] < three["accuracy"] < gold["accuracy"] <= 1.0
+    assert review["per_100"] > every["per_100"] > 0  # which is why these items come first
+    sure = cw.Votes.from_dense(np.zeros((4, 3), dtype=int), classes=[0, 1])
+    assert cw.build_report(sure)["more"] is None or cw.build_report(sure)["summary"]["review"]
+
+
+def test_annotators_agree_two_by_two():
+    said = {"a": "0011", "b": "0010", "c": "1"}
+    crowd = cw.Votes.from_records([(i, m, k) for m, labels in said.items() for i, k in enumerate(labels)])
+    found = cw.build_report(crowd, cw.aggregate(crowd, "majority"))["matrix"]
+    assert found["annotators"] == ["a", "b", "c"] and found["of"] == 3
+    assert found["share"] == [[None, 75, 0], [75, None, 0], [0, 0, None]]
+    assert found["common"] == [[0, 4, 1], [4, 0, 1], [1, 1, 0]]
+    apart = cw.Votes.from_records([(0, "a", 0), (1, "b", 1)])
+    assert votes.agreement_matrix(apart) is None
+
+
+def test_votes_over_time():
+    start = np.datetime64("2024-03-01T09:00")
+    rows = [(n, m, n % 2, str(start + np.timedelta64(10 * (n + 48 * m), "m"))) for m in range(2) for n in range(48)]
+    frame = pl.DataFrame(rows, schema=["item", "annotator", "label", "timestamp"], orient="row")
+    crowd = cw.Votes.from_frame(frame)
+    steps = cw.build_report(crowd, cw.aggregate(crowd, "majority"))["data"]["over_time"]
+    assert len(steps) == votes.MOST_TIMES and sum(step["votes"] for step in steps) == 96
+    assert steps[0]["from"] == "2024-03-01 09:00" and {step["agrees"] for step in steps} == {1.0}
+    same = cw.Votes.from_frame(frame.with_columns(pl.lit(str(start)).alias("timestamp")))
+    assert votes.over_time(same, np.arange(48) % 2) is None
+    numbers = cw.Votes.from_frame(frame.with_columns(pl.Series("timestamp", np.arange(96) * 1000.0)))
+    assert votes.over_time(numbers, np.arange(48) % 2)[1]["from"] == "3,958"
+
+
+def test_one_number_of_items_to_review(report, crowd):
+    """The headline, the tile, the finding, the table and the list say the same."""
+    n = report["summary"]["review"]
+    (finding,) = [f for f in report["findings"] if f["kind"] == "items"]
+    assert f"review {n} item" in report["summary"]["headline"]
+    assert finding["sentence"].startswith(f"{n} of 300 items (") and "in doubt" not in finding["sentence"]
+    assert finding["numbers"]["suggested"] == n and "in_doubt" not in finding["numbers"]
+    assert report["more"]["rows"][0]["items"] == n
+    table = cw.diagnose(crowd.votes, cw.aggregate(crowd.votes, "dawid-skene")).review("dict")
+    assert [str(item) for item in table["item"][:40]] == [row["item"] for row in report["items"]][: len(table["item"])]
+    assert len(table["item"]) == n and all(table["why"])
+
+
+def test_ties_that_were_decided_do_not_differ_from_the_majority():
+    votes = cw.Votes.from_dense([[0, 1], [0, 1], [1, 1], [0, 0]])
+    found = cw.build_report(votes, cw.aggregate(votes, "majority"))["summary"]["majority"]
+    assert (found["differs"], found["ties"], found["items"]) == (0, 2, 4)

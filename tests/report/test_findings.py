@@ -44,7 +44,7 @@ def test_everybody_planted_is_named_and_nobody_else(seed):
         "make the same mistakes",
         "drifter got worse over time: accuracy fell by ",
         "Class 3 and class 8 are confused in ",
-        "labels are in doubt",
+        " of the expected errors; first ",
     ):
         assert words in said
     assert re.search(r"of \d+ votes \(95% CI \d+-\d+%\)", said)

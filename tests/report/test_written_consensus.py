@@ -51,7 +51,7 @@ def test_the_report_says_what_the_files_say(written):
     facts = json.loads(done.stdout)
     p = whole.item_table["probability"].to_numpy()
     assert sum(bar["count"] for bar in facts["summary"]["picture"]["bars"]) == 400
-    assert facts["summary"]["headline"].endswith(f"{int((p < 0.9).sum())} in doubt.")
+    assert facts["summary"]["headline"].endswith(f"{int((p < 0.9).sum())} with a probability under 90%.")
     review, labels, people = facts["tables"]
     assert review["total"] == 400 and review["rows"][0][0]["v"] == str(whole.items[p.argmin()])
     counts = {row[0]["v"]: row[1]["v"] for row in labels["rows"]}

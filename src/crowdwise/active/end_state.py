@@ -23,8 +23,7 @@ import numpy.typing as npt
 from crowdwise.active import acquisition
 from crowdwise.active.state import AskablePairs, State
 from crowdwise.active.stopping import AccuracyEstimate, Proof, StopRule, estimate_accuracy
-from crowdwise.active.votes_ahead import more_votes
-from crowdwise.core.dependence import Dependence
+from crowdwise.core.dependence import Dependence, more_votes
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
 

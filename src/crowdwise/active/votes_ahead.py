@@ -27,13 +27,11 @@ import numpy as np
 
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, RandomState, checked
-from crowdwise.core.dependence import CROWD_SD, Dependence, crowd_spread
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
+from crowdwise.core.dependence import CROWD_SD, crowd_spread, more_votes
+from crowdwise.core.numerics import Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
-DRAWS = 20_000
-"""Simulated items, several of each real one where there are fewer."""
 AHEAD = 0.3
 """How much less is known, in log-odds, at twice or half as many votes; chosen with the replays in view."""
 MOST = 1_000
@@ -114,35 +112,6 @@ def gold_for(consensus: Consensus, target: float) -> int:
     q = consensus.stated_posterior[free, consensus.label_codes[free]]
     gain = np.append(0.0, np.cumsum(np.sort(1.0 - q)[::-1]))
     return int(np.argmax(q.sum() + gain >= target * len(q) - 1e-9))
-
-
-def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, found: Dependence, rng: Any) -> Floats:
-    """N: the probability that each label is right once its item has ``after`` votes."""
-    N, K = q.shape
-    rho = found.rho
-    further = _independent(after, rho) - _independent(before, rho)
-    w = np.where(after > 0, found.doubt * K / max(K - 1, 1), 0.0)[:, None]
-    known = np.where(before[:, None] > 0, w, 0.0)  # q has its doubt where there were votes
-    sure = normalise(np.maximum(q - known / K, 1e-12), axis=1)
-    log, logit = np.log(np.maximum(normalise(confusion, axis=1), 1e-12)), safe_log(sure)
-    total = np.zeros(N)
-    turns = max(1, DRAWS // max(N, 1))
-    steps = np.cumsum(np.exp(log), axis=1)
-    for _ in range(turns):
-        truth = (rng.random(N)[:, None] > np.cumsum(sure, axis=1)).sum(axis=1).clip(max=K - 1)
-        extra = np.floor(further + rng.random(N)).astype(int)
-        z = logit.copy()
-        for turn in range(int(extra.max(initial=0))):
-            at = np.flatnonzero(extra > turn)
-            label = (rng.random(len(at))[:, None] > steps[truth[at]]).sum(axis=1).clip(max=K - 1)
-            z[at] += log[:, label].T
-        total += softmax(z).max(axis=1)
-    return np.asarray((1.0 - w[:, 0]) * total / turns + w[:, 0] / K)
-
-
-def _independent(n: Ints, rho: float) -> Floats:
-    """The number of independent votes that n are worth."""
-    return np.asarray(n / (1.0 + rho * np.maximum(n - 1.0, 0.0)))
 
 
 def fewer_votes(votes: Votes, each: int, rng: Any) -> Votes:

@@ -49,8 +49,9 @@ def aggregate(
     path: opt.PathArgument, out: opt.LabelsOption = None, annotators: opt.AnnotatorsOption = None,
     report: ReportOption = None, probabilities: opt.ProbabilitiesOption = False, method: opt.MethodOption = None,
     truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.DEFAULT_READING,
-    features: FeaturesOption = None, text: opt.TextOption = None, no_inputs: opt.NoInputsOption = False,
-    max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS, graph: GraphOption = None, set_: opt.SetOption = None,
+    features: FeaturesOption = None, text: opt.TextOption = None, embed: opt.EmbedOption = None,
+    no_inputs: opt.NoInputsOption = False, max_seconds: opt.MaxSecondsOption = registry.MAX_SECONDS,
+    graph: GraphOption = None, set_: opt.SetOption = None,
     seed: opt.SeedOption = None, engine: EngineOption = "auto", memory: MemoryOption = None,
     scratch: ScratchOption = None, save: opt.SaveOption = None, names: opt.NamesOption = None,
     as_json: opt.JsonOption = False, verbose: opt.VerboseOption = False,
@@ -92,7 +93,13 @@ def aggregate(
 
         check_extra()
     if engine == "stream" or (engine == "auto" and _streams(path, memory)):
-        others: dict[str, Any] = {"--graph": graph, "--features": features, "--text": text, "--names": names}
+        others: dict[str, Any] = {
+            "--graph": graph,
+            "--features": features,
+            "--text": text,
+            "--embed": embed,
+            "--names": names,
+        }
         options = {"max_memory": memory, "scratch": scratch, "probabilities": probabilities, "truth": truth}
         options["annotator_accuracy"] = annotators is not None or report is not None
         options |= opt.assignments(set_, seed)
@@ -111,7 +118,7 @@ def aggregate(
     check_outputs(out)
     check_target(save, "consensus")
     opened = opt.opened(path, reading, method)
-    inputs = opt.chosen_inputs(opened, features, text, no_inputs)
+    inputs = opt.chosen_inputs(opened, features, text, no_inputs, embed)
     with api.on_gpu(engine == "cuda"):
         found = opt.fitted(
             opened, opt.assignments(set_, seed), gold=gold, truth=truth, graph=graph, inputs=inputs,

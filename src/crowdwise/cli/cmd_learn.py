@@ -29,6 +29,7 @@ OutOption = Annotated[Path | None, option("--out", "-o", help="Save the classifi
 @opt.reads
 def learn(
     path: opt.PathArgument, features: opt.FeaturesOption = None, text: opt.TextOption = None,
+    embed: opt.EmbedOption = None,
     method: MethodOption = registry.DEFAULT_LEARNER, network: NetworkOption = None, set_: opt.SetOption = None,
     seed: opt.SeedOption = None, epochs: opt.EpochsOption = None, device: opt.DeviceOption = None,
     truth: opt.TruthOption = None, gold: opt.GoldOption = None, reading: opt.Reading = opt.DEFAULT_READING,
@@ -48,6 +49,8 @@ def learn(
 
     `crowdwise learn reviews.csv --text text --out model`
 
+    `crowdwise learn reviews.csv --text text --embed all-MiniLM-L6-v2 --out model`
+
     On four GPUs: `torchrun --nproc-per-node 4 -m crowdwise learn crowd --network resnet18 --out model`
     """
     from crowdwise import api
@@ -57,8 +60,10 @@ def learn(
 
     first = world()[0] == 0  # the first of several processes says and writes what all have learned
     check_target(out, "learner")
-    params = opt.assignments(set_, seed, network=network, epochs=epochs, device=device)
+    params = opt.assignments(set_, seed, network=network, epochs=epochs, device=device, embed=embed)
     registry.find(method, inputs=True)
+    if embed is not None and text is None:
+        raise ParameterError(opt.EMBED_WITHOUT_TEXT)
     opened = opt.opened(path, reading, method, votes_alone=True)
     inputs = features or True if text is None else texts_of(opened, text, features)
     display = partial(show.epochs, verbose=verbose) if first else lambda _: nullcontext()

@@ -35,7 +35,7 @@ GROUPS = {
         "--abstain", "--normalise-labels", "--map", "--annotator-columns", "--anonymous", "--sheet", "--skip-rows",
         "--exclude", "--only-verdict", "--pseudonymise", "--question", "--outcomes",
     ),
-    "Features, texts, images, links": ("--features", "--text", "--no-inputs", "--max-seconds", "--graph"),
+    "Features, texts, images, links": ("--features", "--text", "--embed", "--no-inputs", "--max-seconds", "--graph"),
     "Settings": ("--set", "--seed", "--save", "--names"),
     "Large files": ("--engine", "--memory", "--scratch"),
 }  # fmt: skip
@@ -211,6 +211,16 @@ TextOption = Annotated[
         metavar="COLUMN",
         help="Learn from texts: their column in the file of votes, in --features, or in the table of "
         "items of a folder.",
+    ),
+]
+EMBED_WITHOUT_TEXT = "--embed: name the column of texts too, --text COLUMN."
+EmbedOption = Annotated[
+    str | None,
+    option(
+        "--embed",
+        metavar="MODEL",
+        help="With --text: the vectors of a model of sentence-transformers (its name, folder or package) instead of "
+        "TF-IDF.",
     ),
 ]
 DeviceOption = Annotated[
@@ -443,15 +453,19 @@ def drawn_gold(table: Any, gold: Path) -> dict[Any, Any]:
     return {made.get(name, name): label for name, label in known.items()}
 
 
-def chosen_inputs(source: Opened, features: Path | None, text: str | None, no_inputs: bool) -> Any:
+def chosen_inputs(
+    source: Opened, features: Path | None, text: str | None, no_inputs: bool, embed: str | None = None
+) -> Any:  # fmt: skip
     """The inputs that options name; without any, those that a dataset folder may have."""
     from crowdwise.item_inputs import texts_of
     from crowdwise.reading import AUTO
 
+    if embed is not None and text is None:
+        raise ParameterError(EMBED_WITHOUT_TEXT)
     if no_inputs and (features is not None or text is not None):
         raise ParameterError("--no-inputs: not with --features or --text. Leave one of them out.")
     if text is not None:
-        return texts_of(source, text, features)
+        return texts_of(source, text, features, embed)
     return features or (None if no_inputs else AUTO)
 
 

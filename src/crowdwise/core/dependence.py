@@ -47,7 +47,7 @@ import numpy as np
 
 from crowdwise.core.constraints import Check, is_number
 from crowdwise.core.gold_regression import NEGLIGIBLE, regress
-from crowdwise.core.numerics import Floats, Ints, clamp, safe_log, softmax
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
 from crowdwise.core.vote_sums import single_annotator_items
 from crowdwise.data.folders import check_types
 from crowdwise.data.votes import Votes
@@ -351,3 +351,36 @@ def with_gold(
         found, source="gold", power=fit.power, bias=fit.bias, n_gold=len(gold), weights=fit.weights, share=fit.share,
         losses=fit.losses,
     )  # fmt: skip
+
+
+DRAWS = 20_000
+"""Simulated items, several of each real one where there are fewer."""
+
+
+def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, found: Dependence, rng: Any) -> Floats:
+    """N: the probability that each label is right once its item has ``after`` votes."""
+    N, K = q.shape
+    rho = found.rho
+    further = independent_votes(after, rho) - independent_votes(before, rho)
+    w = np.where(after > 0, found.doubt * K / max(K - 1, 1), 0.0)[:, None]
+    known = np.where(before[:, None] > 0, w, 0.0)  # q has its doubt where there were votes
+    sure = normalise(np.maximum(q - known / K, 1e-12), axis=1)
+    log, logit = np.log(np.maximum(normalise(confusion, axis=1), 1e-12)), safe_log(sure)
+    total = np.zeros(N)
+    turns = max(1, DRAWS // max(N, 1))
+    steps = np.cumsum(np.exp(log), axis=1)
+    for _ in range(turns):
+        truth = (rng.random(N)[:, None] > np.cumsum(sure, axis=1)).sum(axis=1).clip(max=K - 1)
+        extra = np.floor(further + rng.random(N)).astype(int)
+        z = logit.copy()
+        for turn in range(int(extra.max(initial=0))):
+            at = np.flatnonzero(extra > turn)
+            label = (rng.random(len(at))[:, None] > steps[truth[at]]).sum(axis=1).clip(max=K - 1)
+            z[at] += log[:, label].T
+        total += softmax(z).max(axis=1)
+    return np.asarray((1.0 - w[:, 0]) * total / turns + w[:, 0] / K)
+
+
+def independent_votes(n: Ints, rho: float) -> Floats:
+    """The number of independent votes that n are worth."""
+    return np.asarray(n / (1.0 + rho * np.maximum(n - 1.0, 0.0)))

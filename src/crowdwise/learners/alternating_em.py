@@ -424,12 +424,13 @@ class Raykar(Tabular):
         used = np.diff(votes.indptr) > 0
         if gold is not None:
             used |= gold >= 0
-        model = self.model_ = self._data_model(x.shape[1], K, self.spread)
+        model, mass = self._data_model(x.shape[1], K, self.spread), self._mass(used)
+        self.model_ = model
         q = starts.gold_weighted(votes, gold)
         stats = em.statistics(Part.of(votes, gold), q)
         rounds = EpochRounds(self.max_iter, max(float(votes.weights.sum()), 1.0), self.history_, callback)
         for _ in rounds:
-            model.fit(x, q * used[:, None])
+            model.fit(x, q * mass)
             self.theta_ = theta = confusions(stats, extra)
             log_f = model.log_probs(x)
             part = Part.of(votes, gold, log_f)

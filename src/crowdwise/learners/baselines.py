@@ -566,7 +566,7 @@ class Crowdlab(Tabular):
         q = clamp(combine(f, votes, self._weights()), gold)
         label = decide(q, votes_for)
         self.model_ = self._data_model(x.shape[1], K, self.spread_)
-        self.model_.fit(x, np.eye(K)[label] * used[:, None])
+        self.model_.fit(x, np.eye(K)[label] * self._mass(used))
         self._unseen, self._seen = f, self.model_.log_probs(x)
         self.theta_ = count(q, votes)
         rounds = EpochRounds(1, 1.0, self.history_, callback)
@@ -585,7 +585,7 @@ class Crowdlab(Tabular):
             return f
         for k in range(fold.max() + 1):
             model = self._data_model(x.shape[1], K, spread)
-            model.fit(x, t * (used & (fold != k))[:, None])
+            model.fit(x, t * self._mass(used & (fold != k)))
             f[fold == k] = np.exp(model.log_probs(x[fold == k]))
         return np.asarray(f / f.sum(axis=1, keepdims=True))
 

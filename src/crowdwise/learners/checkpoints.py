@@ -120,8 +120,9 @@ def fingerprint(trainer: Any) -> str:
     for edges in (trainer.edges, trainer.held_out):
         for tensor in () if edges is None else (edges.indptr, edges.annotator, edges.label, edges.weight):
             digest.update(tensor.cpu().numpy().tobytes())
-    if data.gold is not None:
-        digest.update(np.asarray(data.gold, dtype=np.int64).tobytes())
+    for array in (data.gold, data.weight):
+        if array is not None:
+            digest.update(np.ascontiguousarray(array).tobytes())
     some = np.unique(np.linspace(0, len(data.inputs) - 1, SAMPLED).astype(np.int64))
     digest.update(data.inputs.rows(some).numpy().tobytes())
     return digest.hexdigest()

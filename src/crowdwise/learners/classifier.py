@@ -16,7 +16,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.checkpoints import read_learner
 from crowdwise.learners.estimator import UnfittedError
-from crowdwise.learners.learner import VotesClassifier
+from crowdwise.learners.learner import Learner, VotesClassifier
 from crowdwise.learners.training_settings import Callback
 
 
@@ -77,12 +77,13 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit(
-        self, X: Any, y: Any, gold: Any = None, *, items: Any = None, callback: Callback | None = None,
-        verbose: bool = False,
+        self, X: Any, y: Any, gold: Any = None, *, items: Any = None, sample_weight: Any = None,
+        callback: Callback | None = None, verbose: bool = False,
     ) -> Self:  # fmt: skip
         """Learn from inputs and votes, as :meth:`crowdwise.learners.estimator.Estimator.fit` does."""
         learner = registry.find(self.method, inputs=True).create(**self._settings)
-        self.model_: VotesClassifier = learner.fit(X, y, gold, items=items, callback=callback, verbose=verbose)
+        more: dict[str, Any] = {"sample_weight": sample_weight, "callback": callback, "verbose": verbose}
+        self.model_: VotesClassifier = learner.fit(X, y, gold, items=items, **more)
         return self
 
     def predict_proba(self, X: Any, votes: Votes | None = None, *, items: Any = None) -> Floats:
@@ -108,6 +109,14 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The accuracy, for true labels; for votes their mean log-likelihood."""
         return float(self._fitted().score(X, y, sample_weight, items=items))
 
+    def export_onnx(self, path: str | os.PathLike[str]) -> Path:
+        """Write what predicts to an ONNX file: from ``inputs`` to ``probabilities``, classes in the order of
+        ``classes_``."""
+        model = self._fitted()
+        if not isinstance(model, Learner):
+            raise ParameterError(f"{self.method} has no network to export: take a learner with one, or save it.")
+        return model.export_onnx(path)
+
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the fitted learner to a folder; :func:`crowdwise.load_learner` reads it."""
         return self._fitted().save(folder)
@@ -130,11 +139,14 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return f"{type(self).__name__}({given})"[:N_CHAR_MAX]
 
 
-def load_learner(folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Any:
+def load_learner(
+    folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto", embed: Any = None
+) -> Any:  # fmt: skip
     """A learner of any method, from the folder it was saved to.
 
-    ``network`` must be given where the learner was fitted with a module or a function instead of a name.
+    ``network`` must be given where the learner was fitted with a module or a function instead of a name, ``embed``
+    where texts were embedded by an object.
     """
     saved, facts = read_learner(folder)
     entry = registry.ANSWER_METHODS.get(facts["method"]) or registry.find(facts["method"], inputs=True)
-    return entry.load().of_files(saved, facts, network=network, device=device)
+    return entry.load().of_files(saved, facts, network=network, device=device, embed=embed)

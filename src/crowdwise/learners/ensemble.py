@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import field, replace
@@ -41,7 +40,7 @@ from crowdwise.core.dependence import Dependence
 from crowdwise.core.numerics import Floats, Ints, clamp
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ConvergenceWarning, InputError, ParameterError
+from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners import networks
 from crowdwise.learners.baselines import FixedTargets
 from crowdwise.learners.devices import find_device, one_torch_thread, probabilities
@@ -56,7 +55,7 @@ from crowdwise.learners.held_out_votes import (
     scored,
 )
 from crowdwise.learners.inputs import ArrayInputs, Inputs, InputScale
-from crowdwise.learners.learner import Learner
+from crowdwise.learners.learner import Learner, consensus
 from crowdwise.learners.network_estimator import NetworkChoice
 from crowdwise.learners.tabular import Softmax, flat_scale, log_softmax, scaled_rows
 from crowdwise.learners.trainer import Inference, Trainer, TrainingData
@@ -251,7 +250,7 @@ class Ensemble(Learner):
         The learner is not fitted by it. What is given is as in :meth:`fit`.
         """
         self.check_parameters()
-        inputs, votes = self._beside(X, self._answers(votes), None, votes)
+        inputs, votes, _ = self._beside(X, self._answers(votes), None, votes)
         data = TrainingData(inputs, votes, None, self._gold(votes, gold))
         self.seed_, self.history_ = fixed_seed(self.random_state), []
         self._describe(votes.annotators, votes.classes, inputs.shape)
@@ -289,7 +288,7 @@ class Ensemble(Learner):
         judges = votes.judges(data.votes.n_classes)
         if self.plain:
             scale = InputScale.of(data.inputs) if self.scale else InputScale.identity(self.shape_)
-            self._plain = plain_members(data, gold, fold, scale)
+            self._plain = plain_members(data, gold, fold, scale, self._item_weight)
         found = {key: self._unseen(key, data, gold, fold, turns) for key in self.candidates}
         network = self.candidates[0]
         found |= {one.name: one.p for one in self._plain}
@@ -423,6 +422,7 @@ class Ensemble(Learner):
         given |= {"random_state": seed, "select": "last", "patience": None, "holdout": None, "checkpoint": file}
         given["epochs"] = self.fold_epochs or self._enough or self.epochs
         learner: Learner = entry.create(**given)
+        learner._item_weight = self._item_weight
         return learner
 
     def _build(self, votes: Votes, shape: tuple[int, ...], scale: InputScale) -> tuple[nn.Module, Head]:
@@ -480,14 +480,6 @@ class Plain(NamedTuple):
     """Trained on all items."""
 
 
-def consensus(votes: Votes, gold: Ints | None) -> Floats:
-    """The posterior of the default method, with the correction for votes that err together."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = registry.find(registry.DEFAULT).create().fit(votes, gold)
-    return np.asarray(fitted.consensus_.corrected_posterior)
-
-
 def shares(votes: Votes, gold: Ints | None) -> Floats:
     """The shares of the votes."""
     return clamp(votes.shares(), gold)
@@ -500,7 +492,9 @@ def are_small(inputs: Inputs) -> bool:
     return bool((inputs.array.nnz if inputs.sparse else len(inputs) * math.prod(inputs.shape)) <= MAX_NUMBERS)
 
 
-def plain_members(data: TrainingData, gold: Ints | None, fold: Ints, scale: InputScale) -> list[Plain]:
+def plain_members(
+    data: TrainingData, gold: Ints | None, fold: Ints, scale: InputScale, weight: Floats | None
+) -> list[Plain]:  # fmt: skip
     """The plain members, none for inputs that are large or not in memory."""
     if not are_small(data.inputs):
         return []
@@ -508,6 +502,7 @@ def plain_members(data: TrainingData, gold: Ints | None, fold: Ints, scale: Inpu
     makers: dict[str, Callable[[Votes, Ints | None], Floats]] = {"shares": shares}
     if data.votes.n_annotators > 1:
         makers = {"consensus": consensus} | makers
+    data = replace(data, weight=weight)
     return [member(name, make, x, data, gold, fold, scale) for name, make in makers.items()]
 
 
@@ -523,7 +518,7 @@ def member(
         known = None if gold is None else np.where(own, -1, gold)
         train = votes.select(~own[votes.item])
         used = np.diff(train.indptr) > 0 if known is None else (np.diff(train.indptr) > 0) | (known >= 0)
-        labels.append(make(train, known) * used[:, None])
+        labels.append(make(train, known) * (used if data.weight is None else used * data.weight)[:, None])
     model = Softmax(D, len(labels) * K, D / SPREAD**2)
     model.fit(x, np.stack(labels, axis=1))
     p = np.exp(log_softmax(np.asarray(x @ model.coef[:-1] + model.coef[-1]).reshape(len(fold), -1, K)))

@@ -20,6 +20,7 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -32,7 +33,7 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from torch import Tensor
 
 from crowdwise.core.constraints import Parameterised, RandomState, declared, fixed_seed, seed_of
-from crowdwise.core.numerics import Ints
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.progress_bar import shown
 from crowdwise.core.result import Result, plain
 from crowdwise.data.boundary import guarded
@@ -41,7 +42,7 @@ from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, Par
 from crowdwise.learners.checkpoints import RESULT, read_learner, read_tensors, write_learner
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import NamedInputs
-from crowdwise.learners.text_features import restore_texts
+from crowdwise.learners.text_features import EmbeddingModel, restore_texts
 from crowdwise.learners.training_settings import Callback, Epoch
 
 TEXTS = "texts."
@@ -63,6 +64,9 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
     random_state
         The seed of everything random, a numpy generator, or None for another result each time. The seed that was used
         is ``seed_``.
+    embed
+        Of texts: the model that turns them into numbers, instead of TF-IDF: a model of sentence-transformers by its
+        name, its folder or the package that holds it, or anything with ``encode(texts)``.
     """
 
     key: ClassVar[str]
@@ -74,6 +78,8 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
 
     scale: bool = True
     random_state: RandomState = 0
+    embed: EmbeddingModel | None = None
+    _item_weight: Floats | None = field(init=False, default=None)
     consensus_: Any = field(init=False)
     history_: list[Epoch] = field(init=False)
     seed_: int = field(init=False)
@@ -83,8 +89,8 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
 
     @guarded
     def fit(
-        self, X: Any, y: Any = None, gold: Any = None, *, items: Any = None, callback: Callback | None = None,
-        verbose: bool = False,
+        self, X: Any, y: Any = None, gold: Any = None, *, items: Any = None, sample_weight: Any = None,
+        callback: Callback | None = None, verbose: bool = False,
     ) -> Self:  # fmt: skip
         """Learn from inputs and the answers of annotators.
 
@@ -104,6 +110,9 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             It is trained on as a vote that is always right; with ``select="gold"`` it chooses the epoch instead.
         items
             The names of the rows of X, where X does not hold them.
+        sample_weight
+            Classifiers only: how much each row of X counts in learning from inputs, from 0 on, in the order of the
+            rows; or a mapping from item to weight (1 where there is none). Votes keep their own weights.
         callback
             Called with an :class:`~crowdwise.learners.training_settings.Epoch` after every epoch (or round, without a
             network); the fit stops where it returns True.
@@ -113,8 +122,9 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         began = time.perf_counter()
         self.check_parameters()
         answers = self._answers(y)
-        inputs, answers = self._beside(X, answers, items, y)
+        inputs, answers, at = self._beside(X, answers, items, y)
         known = self._gold(answers, gold)
+        self._item_weight = self._weighed(answers, known, sample_weight, at)
         self.seed_ = fixed_seed(self.random_state)
         self._describe(answers.annotators, getattr(answers, "classes", None), inputs.shape)
         self.history_ = []
@@ -144,6 +154,12 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         if gold is not None and not self.takes_gold:
             raise ParameterError(f"{self.key} cannot use gold: it learns from {self._noun} alone. Leave it out.")
         return None if gold is None else answers.encode_truth(gold)
+
+    def _weighed(self, answers: Any, gold: Ints | None, sample_weight: Any, at: Ints | None) -> Floats | None:
+        """N: how much each item counts in learning from inputs; ``None``: all alike."""
+        if sample_weight is not None:
+            raise ParameterError(f"{self.key} cannot use sample_weight: classifiers from votes can. Leave it out.")
+        return None
 
     def _describe(self, annotators: npt.NDArray[Any], classes: npt.NDArray[Any] | None, shape: tuple[int, ...]) -> None:
         """Note what the learner is fitted to: in a fit, and when it is loaded."""
@@ -179,7 +195,7 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         params = self.get_params(deep=False) | {"random_state": seed_of(self.random_state)}
         facts = {
             "method": self.key,
-            "params": {name: plain(value) for name, value in params.items()},
+            "params": {name: plain(_pairs(value)) for name, value in params.items()},
             "shape": list(self.shape_),
             "features": self._named_features(),
             "item_column": self.item_column_,
@@ -194,15 +210,23 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         return write_learner(folder, facts, self._tensors() | texts, self.consensus_)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto") -> Self:
-        """Read what :meth:`save` wrote. A network that was passed as a module or a function must be passed again."""
-        return cls.of_files(*read_learner(folder, cls.key), network=network, device=device)
+    def load(
+        cls, folder: str | os.PathLike[str], *, network: Any = None, device: str = "auto", embed: Any = None
+    ) -> Self:  # fmt: skip
+        """Read what :meth:`save` wrote. A network or a model of texts that was passed as an object must be passed
+        again."""
+        return cls.of_files(*read_learner(folder, cls.key), network=network, device=device, embed=embed)
 
     @classmethod
-    def of_files(cls, saved: SavedFiles, facts: dict[str, Any], *, network: Any = None, device: str = "auto") -> Self:
+    def of_files(
+        cls, saved: SavedFiles, facts: dict[str, Any], *, network: Any = None, device: str = "auto", embed: Any = None
+    ) -> Self:  # fmt: skip
         """The learner in saved files, and their JSON part (:func:`crowdwise.learners.checkpoints.read_learner`)."""
         with saved.reading():
             learner = cls(**cls._loaded_params(saved.folder, facts["params"], network, device))
+            learner.embed = embed or learner.embed
+            if isinstance(getattr(learner, "class_weight", None), list):
+                learner.set_params(class_weight=dict(learner.class_weight))
             found: Any = cls.result.of_files(saved.below(RESULT, "consensus"))
             learner.consensus_ = found
             learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]
@@ -213,7 +237,7 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             texts = {name: tensors.pop(name).numpy() for name in list(tensors) if name.startswith(TEXTS)}
             if facts["texts"] is not None:
                 arrays = {name.removeprefix(TEXTS): array for name, array in texts.items()}
-                learner.text_features_ = restore_texts(facts["texts"], arrays)
+                learner.text_features_ = restore_texts(facts["texts"], arrays, embed)
             learner._describe(found.annotators, getattr(found, "classes", None), tuple(facts["shape"]))
             learner._restore(tensors)
         return learner
@@ -232,3 +256,8 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
     @abstractmethod
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         """Take back what :meth:`_tensors` gave."""
+
+
+def _pairs(value: Any) -> Any:
+    """A mapping as pairs: keys of JSON are text."""
+    return list(value.items()) if isinstance(value, Mapping) else value

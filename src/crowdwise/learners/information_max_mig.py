@@ -240,15 +240,15 @@ def name_classes(trainer: Trainer, votes: Votes) -> None:
     head.finish(trainer.log_probs(trainer.inputs), trainer.edges)
 
 
-def class_shares(votes: Votes) -> Floats:
-    """How common the classes are by the consensus of the votes; all alike where it is nearly even."""
+def class_shares(votes: Votes, weight: Floats | None = None) -> Floats:
+    """How common the classes are by the consensus of the votes, items weighted; all alike where it is nearly even."""
     voted, K = np.diff(votes.indptr) > 0, votes.n_classes
     q = votes.shares()
     if len(np.unique(votes.annotator)) > 1 and K > 1:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             q = registry.create(registry.DEFAULT).fit(votes).consensus_.posterior
-    p = q[voted].mean(axis=0)
+    p = q[voted].mean(axis=0) if weight is None else np.average(q[voted], axis=0, weights=weight[voted])
     uneven = float((p * np.log(np.maximum(p * K, 1e-12))).sum())
     return np.full(K, 1.0 / K) if uneven < NEARLY_EVEN else np.asarray(p)
 
@@ -370,7 +370,7 @@ class MaxMIG(Learner):
     def _prior(self, votes: Votes) -> Tensor:
         K = votes.n_classes
         if isinstance(self.prior, str):
-            p = class_shares(votes) if self.prior == "votes" else np.full(K, 1.0 / K)
+            p = class_shares(votes, self._item_weight) if self.prior == "votes" else np.full(K, 1.0 / K)
         else:
             p = np.asarray(self.prior, dtype=np.float64)
             if p.shape != (K,):

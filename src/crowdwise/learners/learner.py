@@ -7,18 +7,21 @@ A :class:`Learner` is a network, a head (what its method adds) and the one train
 from __future__ import annotations
 
 import time
+import warnings
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin
 
+from crowdwise import registry
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
-from crowdwise.core.constraints import checked, declared, fixed_seed
+from crowdwise.core.constraints import Check, checked, declared, fixed_seed
 from crowdwise.core.dependence import Dependence, Setting, correct, votes_per_item
-from crowdwise.core.numerics import Floats, Ints, decide, safe_log
+from crowdwise.core.numerics import Floats, Ints, clamp, decide, safe_log
 from crowdwise.core.prediction_sets import Inside, PredictionSets, conformal_thresholds, members
 from crowdwise.core.result import Result
 from crowdwise.core.unseen import recode
@@ -26,7 +29,7 @@ from crowdwise.core.vote_parts import VoteParts, resolve
 from crowdwise.data import encoding
 from crowdwise.data.boundary import scored_by_sklearn
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, LabelError, listing
+from crowdwise.errors import ConvergenceWarning, InputError, LabelError, ParameterError, listing
 from crowdwise.learners.devices import probabilities
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.inputs import Inputs
@@ -69,6 +72,51 @@ def as_votes(y: Any) -> Votes:
     return votes
 
 
+ClassWeights = Annotated[
+    Any,
+    Check(
+        lambda value: isinstance(value, Mapping) and all(is_weight(w) for w in value.values()),
+        "a mapping from class to a weight of at least 0",
+        (),
+        ("no such word", 3),
+    ),
+]
+
+
+def is_weight(value: Any) -> bool:
+    """Whether it is a finite number from 0 on."""
+    return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value) and value >= 0)
+
+
+def row_weights(given: Any, items: npt.NDArray[Any], at: Ints | None) -> Floats:
+    """N: the weights of items, from those of the rows of X (``at``: the row of each item) or by name; 1 without any."""
+    if given is None:
+        return np.ones(len(items))
+    n_rows = len(items) if at is None else max(len(items), int(at.max(initial=-1)) + 1)
+    if isinstance(given, Mapping):
+        given, at = [given.get(name, 1.0) for name in items.tolist()], None
+    weight = np.asarray(given, dtype=np.float64)
+    if weight.ndim != 1 or len(weight) < n_rows or (at is None and len(weight) != len(items)):
+        raise InputError(
+            f"sample_weight has the shape {weight.shape}: expected one number for each of {n_rows:,} rows."
+        )
+    weight = weight if at is None else weight[at]
+    if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
+        raise InputError("sample_weight: expected numbers of at least 0, and at least one above.")
+    return weight
+
+
+def consensus(votes: Votes, gold: Ints | None) -> Floats:
+    """The posterior of the default method, with the correction for votes that err together; the shares of the votes of
+    a single annotator."""
+    if votes.n_annotators == 1:
+        return clamp(votes.shares(), gold)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = registry.find(registry.DEFAULT).create().fit(votes, gold)
+    return np.asarray(fitted.consensus_.corrected_posterior)
+
+
 @declared
 class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """The base of classifiers from votes, with a network (:class:`Learner`) or without.
@@ -80,6 +128,10 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         for votes that err together, ``"auto"``, ``"none"``, or a correlation from 0 to 1
         (:mod:`crowdwise.core.dependence`). What a network says was learned from the same annotators and counts as one
         more vote, so no label changes by it. ``consensus_.independent_posterior`` is that of the method's paper.
+    class_weight
+        Of classifiers from votes: how much items of each class count in learning from inputs, a mapping from class to
+        weight (1 where there is none) or ``"balanced"``, as if classes were equally frequent. Since the class of an
+        item is not known, its weight is the mean over its class probabilities by the votes (``auto``).
     """
 
     table: ClassVar[type] = Votes
@@ -87,6 +139,7 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     takes_gold: ClassVar[bool] = True
 
     dependence: Setting = "auto"
+    class_weight: Literal["balanced"] | ClassWeights | None = None
 
     def _outcome(self, found: Any, votes: Votes) -> Outcome:
         """What the fit has found, for the consensus."""
@@ -108,6 +161,27 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if isinstance(y, Votes) and scored_by_sklearn():
             y.true_labels()
         return as_votes(y) if self.table is Votes else super()._answers(y)
+
+    def _weighed(self, answers: Any, gold: Ints | None, sample_weight: Any, at: Ints | None) -> Floats | None:
+        if sample_weight is None and self.class_weight is None:
+            return None
+        if self.table is not Votes:
+            raise ParameterError(f"{self.key} learns from {self._noun}: it has no use for weights. Leave them out.")
+        weight = row_weights(sample_weight, answers.items, at)
+        if self.class_weight is None:
+            return weight
+        q = consensus(answers, gold)
+        names = answers.classes.tolist()
+        if isinstance(self.class_weight, str):
+            each = len(q) / np.maximum(len(names) * q.sum(axis=0), 1.0)
+        else:
+            unknown = [name for name in self.class_weight if name not in names]
+            if unknown:
+                raise ParameterError(
+                    f"class_weight: there is no class {listing(unknown)}; the classes are {listing(names, 10)}."
+                )
+            each = np.array([float(self.class_weight.get(name, 1.0)) for name in names])
+        return np.asarray(weight * (q @ each))
 
     def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
         votes = self._votes_of(answers)

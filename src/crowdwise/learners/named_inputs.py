@@ -38,7 +38,7 @@ from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.data.truth import by_name
 from crowdwise.errors import AlignmentWarning, InputError, listing, warn
 from crowdwise.learners.inputs import Inputs, as_inputs
-from crowdwise.learners.text_features import TextAxes, TextFeatures, fit_texts, is_texts, text_inputs
+from crowdwise.learners.text_features import AnyTextFeatures, fit_texts, is_texts, text_inputs
 
 
 def answers_in(y: Any, table: type[Any], part: str) -> Any:
@@ -91,15 +91,17 @@ class NamedInputs:
     """The column of X that named its rows in the fit; ``None`` where none did."""
     text_column_: Any
     """The column of X with the texts, where the learner was fitted to texts in a table."""
-    text_features_: TextFeatures | TextAxes
+    text_features_: AnyTextFeatures
+    embed: Any
 
     @property
     def _noun(self) -> str:
         """What the answers are called."""
         return str(self.table.answer_type)
 
-    def _beside(self, X: Any, answers: Any, items: Any, y: Any) -> tuple[Inputs, Any]:
-        """The inputs of the items in a fit, and the answers on them; notes what columns and rows are called."""
+    def _beside(self, X: Any, answers: Any, items: Any, y: Any) -> tuple[Inputs, Any, Ints | None]:
+        """The inputs of the items in a fit, the answers on them, and the row of each item where that is not its place;
+        notes what columns and rows are called."""
         self.__dict__.pop("text_features_", None)
         named = isinstance(y, self.table) or is_named(y)
         match = self._matched(X, answers, items, named)
@@ -108,10 +110,10 @@ class NamedInputs:
         if not named and match.names is not None:
             answers = replace(answers, items=match.names.values)
         if not is_texts(match.x):
-            return as_inputs(match.x, answers.items), answers
-        self.text_features_, inputs = fit_texts(match.x)
+            return as_inputs(match.x, answers.items), answers, match.at
+        self.text_features_, inputs = fit_texts(match.x, self.embed)
         self._remember(None, self.item_column_, None if match.features is None else match.features[0])
-        return inputs, answers
+        return inputs, answers, match.at
 
     def _matched(self, X: Any, answers: Any, items: Any, named: bool = True) -> Match:
         """Inputs in the order of the items of a table."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import field
+from copy import copy
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -24,7 +25,7 @@ from crowdwise.learners.head import Head
 from crowdwise.learners.inputs import Inputs, InputScale
 from crowdwise.learners.trainer import Inference, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, TrainingSettings
-from crowdwise.learners.vote_edges import split
+from crowdwise.learners.vote_edges import Batch, split
 
 HOLDOUT = 0.1
 """The share of answers held out where something is chosen by them and no share is given."""
@@ -57,6 +58,10 @@ class NetworkEstimator(TrainingSettings, Estimator):
         ``"cosine"``, ``"step"`` or ``"one-cycle"``; gradients are clipped to the norm ``clip`` where it is given.
     lr, crowd_lr
         Learning rates of the network, and of what is learned about annotators.
+    backbone_lr
+        The learning rate of all layers of the network but the last linear one, for a pretrained ``network``: 0 leaves
+        them as they are, ``None`` (the default) is ``lr``. A module that does not give one number per class, such as a
+        backbone without its classifier, gets a linear layer behind it.
     holdout
         Share of the answers held out of training to measure every epoch by; by default a tenth where ``select`` or
         ``patience`` needs them, else none.
@@ -115,6 +120,8 @@ class NetworkEstimator(TrainingSettings, Estimator):
         """Network and head, with their first weights."""
         body = networks.build(self.network, shape, self._n_outputs(votes))
         if not isinstance(self.network, str):
+            if self.backbone_lr is not None:
+                body = networks.with_classifier(body, shape, self._n_outputs(votes))
             networks.tried(body, shape, self._n_outputs(votes))
         head = self._head(votes, networks.hidden_layer(body).in_features)
         return self._whole_network(scale, body, votes), head
@@ -124,6 +131,19 @@ class NetworkEstimator(TrainingSettings, Estimator):
         """The fitted network, a torch module from inputs as they are (it standardises them) to logits."""
         self._fitted()
         return self._trainer.network
+
+    def export_onnx(self, path: str | os.PathLike[str]) -> Path:
+        """Write what predicts to an ONNX file: from ``inputs``, as they are, to ``probabilities`` (N x classes).
+
+        The order of the classes is that of ``classes_``. Any number of inputs can be given at once. Needs ``onnx``.
+        """
+        self._fitted()
+        if hasattr(self, "text_features_") and self.embed is None:
+            raise ParameterError(
+                "A learner of words cannot be exported: ONNX would lack the step from texts to numbers. Fit it to "
+                "embeddings (embed=...), or save it."
+            )
+        return networks.write_onnx(_Predicts(self._trainer), self.shape_, path)
 
     def _n_outputs(self, votes: Votes) -> int:
         """How many numbers the network gives for an input."""
@@ -171,6 +191,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
             torch.manual_seed(self.seed_)
             scale = InputScale.of(data.inputs, device) if self.scale else InputScale.identity(self.shape_)
             network, head = self._build(data.votes, self.shape_, scale)
+            data = replace(data, weight=self._item_weight)
             self._trainer = trainer = Trainer(network, head, data, self._settings(), seed=self.seed_, device=device)
             return trainer
 
@@ -219,3 +240,18 @@ class NetworkEstimator(TrainingSettings, Estimator):
         network, head = self._build(votes, self.shape_, InputScale.identity(self.shape_))
         self._trainer = Inference(network, head, self._settings(), self.device)
         self._trainer.load_state(tensors)
+
+
+class _Predicts(nn.Module):
+    """From inputs to class probabilities, by a network and its head."""
+
+    def __init__(self, fitted: Inference) -> None:
+        super().__init__()
+        self.fitted, self.network, self.head = copy(fitted), fitted.network, fitted.head
+        self.fitted.autocast = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits, hidden = self.fitted.forward(x)
+        none = torch.zeros(0, dtype=torch.int64, device=x.device)
+        batch = Batch(torch.arange(len(x), device=x.device), logits, hidden, none, none, none, logits.new_zeros(0))
+        return torch.softmax(self.head.predict_log_probs(batch), dim=1)

@@ -43,9 +43,11 @@ Graphs save the launching of kernels, which binds small batches. The compiler me
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +55,8 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.core.constraints import is_count
-from crowdwise.errors import InputError, ParameterError, listing, suggestion
+from crowdwise.data.folders import write_whole
+from crowdwise.errors import ExtraError, InputError, ParameterError, listing, suggestion
 from crowdwise.learners.inputs import FirstLinear, Flat
 from crowdwise.learners.training_settings import TrainingSettings
 
@@ -391,6 +394,72 @@ def _gives_logits(module: nn.Module) -> nn.Module:
             "its last layer out."
         )
     return module
+
+
+class WithClassifier(nn.Module):
+    """A backbone and a linear layer from what it gives to the logits.
+
+    Of an output of ``transformers`` its pooled vector is taken, else the mean over its tokens or patches; maps of
+    features are averaged over the plane.
+    """
+
+    def __init__(self, backbone: nn.Module, shape: Shape, n_classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        with unchanged(backbone), torch.no_grad():
+            width = self.vectors(torch.zeros(2, *shape)).shape[1]
+        self.classifier = nn.Linear(width, n_classes)
+
+    def vectors(self, x: Tensor) -> Tensor:
+        """B x width: what the backbone says of inputs."""
+        said = self.backbone(x)
+        if not isinstance(said, Tensor):
+            pooled = getattr(said, "pooler_output", None)
+            said = said.last_hidden_state.mean(dim=1) if pooled is None else pooled
+        vectors: Tensor = said.flatten(2).mean(dim=2) if said.dim() > 2 else said
+        return vectors
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.vectors(x))
+        return logits
+
+
+def with_classifier(module: nn.Module, shape: Shape, n_outputs: int) -> nn.Module:
+    """A pretrained module that gives logits: itself, or a linear layer behind it where it gives something else."""
+    try:
+        with torch.no_grad():
+            said = module.eval()(torch.zeros(2, *shape))
+        if isinstance(said, Tensor) and said.shape == (2, n_outputs):
+            return module
+        return WithClassifier(module, shape, n_outputs)
+    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
+        return module  # :func:`tried` says what is wrong
+
+
+def backbone(network: nn.Module) -> list[nn.Parameter]:
+    """The parameters of all layers but the last linear one."""
+    last = {id(parameter) for parameter in hidden_layer(network).parameters()}
+    return [parameter for parameter in network.parameters() if id(parameter) not in last]
+
+
+def write_onnx(module: nn.Module, shape: Shape, path: str | os.PathLike[str]) -> Path:
+    """A module from (B, *shape) inputs to probabilities as an ONNX file."""
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise ExtraError("Writing ONNX needs onnx: pip install onnx (and onnxruntime to run it).") from None
+    sample = torch.zeros(2, *shape, device=next(module.parameters()).device)
+
+    def write(file: str) -> None:
+        torch.onnx.export(
+            module.eval(), (sample,), file, input_names=["inputs"], output_names=["probabilities"],
+            dynamic_axes={"inputs": {0: "n"}, "probabilities": {0: "n"}}, dynamo=False,
+        )  # fmt: skip
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # traced: what depends on the shape of an input is fixed by it
+        write_whole(write, path)
+    return Path(path)
 
 
 def hidden_layer(module: nn.Module) -> nn.Linear:

@@ -30,6 +30,7 @@ from dataclasses import field
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone
 from torch import Tensor
 
@@ -40,7 +41,7 @@ from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, OutputError
+from crowdwise.errors import InputError, OutputError, ParameterError
 from crowdwise.learners.devices import as_array, as_tensors, score_table
 from crowdwise.learners.inputs import ArrayInputs, Inputs, InputScale, chunks
 from crowdwise.learners.learner import VotesClassifier
@@ -257,6 +258,17 @@ class Tabular(VotesClassifier):
         scale = InputScale.of(inputs) if self.scale else InputScale.identity(inputs.shape)
         self.mean_, self.deviation_ = flat_scale(scale, inputs.shape)
         return self._fit_model(self._features(inputs), answers, gold, callback)
+
+    def _mass(self, used: npt.NDArray[np.bool_]) -> Floats:
+        """N x 1: how much items count for the data model, none where they are not used."""
+        if self._item_weight is None:
+            return used[:, None].astype(np.float64)
+        if isinstance(self.classifier, str) or takes_weights(self.classifier):
+            return (used * self._item_weight)[:, None]
+        raise ParameterError(
+            f"A {type(self.classifier).__name__} takes no weights of rows: leave sample_weight and class_weight out, "
+            "or use another classifier."
+        )
 
     def _features(self, inputs: Inputs) -> Any:
         return scaled_rows(inputs, self.mean_, self.deviation_)

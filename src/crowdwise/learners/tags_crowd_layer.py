@@ -118,12 +118,12 @@ class CrowdLayerTags(Learner):
     kind: Kind = "MW"
     warm_up: CountFromZero = 5
 
-    def _beside(self, X: Any, answers: Tags, items: Any, y: Any) -> tuple[Inputs, Tags]:
+    def _beside(self, X: Any, answers: Tags, items: Any, y: Any) -> tuple[Inputs, Tags, None]:
         if items is not None:
             raise ParameterError(f"{self.key} takes sequences in the order of tags.sequences: leave items= out.")
         self._remember(None, None)
         self._said = []
-        return self._windows(X, answers, None), answers
+        return self._windows(X, answers, None), answers, None
 
     def _gold(self, answers: Tags, gold: Any) -> Ints | None:
         known = super()._gold(answers, gold)

@@ -25,17 +25,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse as sp
 
+from crowdwise.core.constraints import Check
 from crowdwise.core.numerics import Floats
 from crowdwise.data.features import IMAGES
 from crowdwise.data.frames import is_missing, is_series
-from crowdwise.errors import InputError, ReadError, listing, warn
+from crowdwise.errors import ExtraError, InputError, ReadError, listing, warn
 from crowdwise.learners.inputs import ArrayInputs
 
 MAX_FEATURES = 20_000
@@ -55,9 +58,12 @@ def is_texts(X: Any) -> bool:
     return bool(filled) and all(isinstance(text, (str, os.PathLike)) for text in filled)
 
 
-def fit_texts(texts: Any) -> tuple[TextFeatures | TextAxes, ArrayInputs]:
-    """Features fitted to texts, and these as inputs."""
+def fit_texts(texts: Any, embed: Any = None) -> tuple[AnyTextFeatures, ArrayInputs]:
+    """Features fitted to texts, and these as inputs; ``embed`` is a model of texts."""
     given = _checked(texts)
+    if embed is not None:
+        found = TextEmbeddings.of(embed)
+        return found, found.inputs(given)
     made: type[TextFeatures] | type[TextAxes] = TextFeatures if len(given) > MANY else TextAxes
     try:
         features = made.fitted(given)
@@ -69,8 +75,12 @@ def fit_texts(texts: Any) -> tuple[TextFeatures | TextAxes, ArrayInputs]:
     return features, features.inputs(given)
 
 
-def restore_texts(state: dict[str, Any], arrays: dict[str, Any]) -> TextFeatures | TextAxes:
-    """What was saved of the features of texts."""
+def restore_texts(state: dict[str, Any], arrays: dict[str, Any], embed: Any = None) -> AnyTextFeatures:
+    """What was saved of the features of texts; ``embed`` takes the place of the model of texts that is named there."""
+    if "embed" in state:
+        if embed is None and state["embed"] is None:
+            raise ReadError("This learner was fitted with a model of texts of your own: pass it again, embed=...")
+        return TextEmbeddings.of(embed or state["embed"])
     return TextAxes.restored(state, arrays) if "axes" in state else TextFeatures.restored(state)
 
 
@@ -121,7 +131,7 @@ def _vectoriser(**more: Any) -> Any:
     )
 
 
-def text_inputs(features: TextFeatures | TextAxes, texts: Any) -> ArrayInputs:
+def text_inputs(features: AnyTextFeatures, texts: Any) -> ArrayInputs:
     """New texts as inputs."""
     return features.inputs(_checked(texts))
 
@@ -142,6 +152,72 @@ def _checked(texts: Any) -> Sequence[str]:
     if empty:
         warn(f"{empty:,} of the {len(given):,} texts are empty: these items have no features.")
     return ["" if is_missing(text) else str(text) for text in given]
+
+
+EmbeddingModel = Annotated[
+    Any,
+    Check(
+        lambda value: isinstance(value, (str, os.PathLike)) or callable(getattr(value, "encode", None)),
+        "the name or folder of a model of sentence-transformers, or an object with encode(texts)",
+        ("all-MiniLM-L6-v2",),
+        (3,),
+    ),
+]
+
+
+class TextEmbeddings:
+    """From texts to the vectors of a pretrained model, which is not trained further."""
+
+    def __init__(self, model: Any, name: str | None) -> None:
+        self.model, self.name = model, name
+
+    @classmethod
+    def of(cls, model: Any) -> TextEmbeddings:
+        """By a model of sentence-transformers (name, folder, or package that holds one), or by an object."""
+        if not isinstance(model, (str, os.PathLike)):
+            return cls(model, None)
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise ExtraError(
+                f"Embeddings by {model} need sentence-transformers: pip install sentence-transformers. Without a model "
+                "of texts, TF-IDF is used."
+            ) from None
+        try:
+            return cls(SentenceTransformer(packaged(os.fspath(model)), device=None), os.fspath(model))
+        except (OSError, ValueError) as error:
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(
+                f"There is no model of texts {os.fspath(model)!r}: {why} Expected the name of a model of "
+                "sentence-transformers that can be downloaded, its folder, or an installed package that holds it."
+            ) from error
+
+    def inputs(self, texts: Sequence[str]) -> ArrayInputs:
+        """Texts as a learner takes them."""
+        rows = np.asarray(self.model.encode(list(texts)), dtype=np.float32)
+        if rows.ndim != 2 or len(rows) != len(texts):
+            raise InputError(
+                f"encode gave an array of shape {rows.shape} for {len(texts)} texts: expected a row for each."
+            )
+        return ArrayInputs(rows)
+
+    def state(self) -> dict[str, Any]:
+        """The name of the model, for JSON."""
+        return {"embed": self.name}
+
+    def arrays(self) -> dict[str, Any]:
+        """The model is not saved."""
+        return {}
+
+
+def packaged(name: str) -> str:
+    """The folder of a model that lies in an installed package of this name; else the name itself."""
+    module = name.replace("-", "_")
+    spec = find_spec(module) if module.isidentifier() and not os.path.exists(name) else None
+    for place in [] if spec is None else spec.submodule_search_locations or []:
+        for file in sorted(Path(place).rglob("modules.json")):  # what sentence-transformers writes
+            return str(file.parent)
+    return name
 
 
 MAX_TEXTS, MAX_AXES = 5_000, 1_500
@@ -246,3 +322,6 @@ def _axes_vectoriser(**more: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(sublinear_tf=True, strip_accents="unicode", max_features=MAX_GROUPS, **more)
+
+
+AnyTextFeatures = TextFeatures | TextAxes | TextEmbeddings

@@ -52,6 +52,8 @@ class TrainingData:
     votes: Votes
     held_out: Votes | None = None
     gold: Ints | None = None
+    weight: Floats | None = None
+    """N: how often an epoch passes over each item, beside the others; once over all without weights."""
 
 
 @dataclass
@@ -217,6 +219,11 @@ class Trainer(Inference):
         self.index = np.flatnonzero(used)
         if not len(self.index):
             raise InputError("No item has votes to learn from.")
+        if data.weight is not None and not data.weight[self.index].any():
+            raise InputError("All items with votes have the weight 0: there is nothing to learn from.")
+        if settings.backbone_lr == 0.0:
+            for parameter in networks.backbone(network):
+                parameter.requires_grad_(False)
         self.head.gold = None if gold is None or settings.select == "gold" else gold
         self.head.start(data.votes)
         self.head.to(self.device)
@@ -300,7 +307,7 @@ class Trainer(Inference):
     def _train_epoch(self, epoch: int) -> float:
         """One step for every batch of the items in a new order; the mean loss."""
         settings, cuts = self.settings, self._cuts()
-        order = np.random.default_rng([self.seed, epoch]).permutation(self.index)
+        order = self._order(np.random.default_rng([self.seed, epoch]))
         for lo, hi in cuts:
             order[lo:hi].sort()
         places = torch.as_tensor(order, device=self.device)
@@ -319,6 +326,15 @@ class Trainer(Inference):
         mean = float(total) / max(seen, 1)
         self._check_finite(mean, epoch)
         return mean
+
+    def _order(self, rng: np.random.Generator) -> Index:
+        """The items of an epoch in a random order. With weights they are drawn systematically, so that each occurs as
+        often as its weight says, rounded up or down: the mean loss is then the weighted one, for every head."""
+        if self.data.weight is None:
+            return rng.permutation(self.index)
+        n, share = len(self.index), np.cumsum(self.data.weight[self.index])
+        at = np.searchsorted(share / share[-1] * n, np.arange(n) + rng.random(), side="right")
+        return rng.permutation(self.index[at.clip(max=n - 1)])
 
     def _step(self, epoch: int, index: Index, at: Tensor) -> Tensor | None:
         """The one place where a step is taken, on the batch of some items; None where nothing is trained."""
@@ -531,6 +547,9 @@ class Trainer(Inference):
 
     def _set_modes(self, size: int) -> None:
         self.network.train(not self.head.network_frozen)
+        if self.settings.backbone_lr == 0.0:  # no dropout and no new statistics either
+            self.network.eval()
+            networks.hidden_layer(self.network).train()
         self.head.train()
         if size == 1:  # a batch of one has no deviation to normalise by
             for module in self.network.modules():
@@ -563,8 +582,12 @@ def make_optimiser(
     """An optimiser with groups for the network, for what a head learns as slowly, and for the rest about annotators."""
     slow, decay = head.slow_parameters(), head.slow_weight_decay
     fast = [p for p in head.parameters() if all(p is not other for other in slow)]
+    below = [] if settings.backbone_lr is None else networks.backbone(network)
+    own = [p for p in network.parameters() if all(p is not other for other in below)]
+    rate = settings.backbone_lr or 0.0
     groups = [
-        {"params": [*network.parameters()], "lr": settings.lr, "weight_decay": settings.weight_decay},
+        {"params": own, "lr": settings.lr, "weight_decay": settings.weight_decay},
+        {"params": below if rate else [], "lr": rate, "weight_decay": settings.weight_decay},
         {"params": slow, "lr": settings.lr, "weight_decay": settings.weight_decay if decay is None else decay},
         {"params": fast, "lr": settings.crowd_lr, "weight_decay": 0.0},
     ]

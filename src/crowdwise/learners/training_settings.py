@@ -31,6 +31,7 @@ class TrainingSettings(Parameterised):
     batch_size: Count = 64
     lr: Positive = 1e-3
     crowd_lr: Positive = 1e-2
+    backbone_lr: NonNegative | None = None
     weight_decay: NonNegative = 1e-4
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     schedule: Schedule = "constant"

@@ -77,6 +77,7 @@ from crowdwise.core.crowd_kind import crowd_sums, kind_of, rules_in
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, binomial_tail
 from crowdwise.core.result import Result
+from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.reading import read
@@ -324,6 +325,18 @@ class Diagnosis:
         """One sentence for each finding."""
         return [sentence(finding) for finding in self.findings]
 
+    def review(self, kind: str | None = None) -> Any:
+        """The items to review, the most doubtful first: those that the headline of a report counts, of votes.
+
+        ``kind`` is that of the table: ``"pandas"``, ``"polars"``, ``"pyarrow"`` or ``"dict"``.
+        """
+        report, kind = self.inspection.items, kind or self.inspection.votes.kind
+        if report is None or self.inspection.captured:
+            return make_frame({"item": self.inspection.votes.items[:0]}, kind)
+        at = report.order(suggested=True)
+        columns = {name: report.columns[name][at] for name in ("label", "probability", "right", "votes")}
+        return make_frame({"item": report.names[at], **columns, "why": report.why(at)}, kind)
+
     def by_verdict(self, verdict: Verdict | str) -> list[Any]:
         """The annotators with a verdict."""
         return [name for name, given in self.verdicts.items() if given == verdict]
@@ -549,7 +562,6 @@ def _about_items(seen: Inspection) -> list[Finding]:
             numbers={
                 "suggested": len(order),
                 "items": len(report.names),
-                "in_doubt": report.in_doubt,
                 "held": report.held,
             },
             reasons=tuple(report.doubt(n) for n in order[:3].tolist()),

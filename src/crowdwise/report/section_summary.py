@@ -88,7 +88,7 @@ def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
         "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
         "expected": number(found.expected, 6),  # the page rounds it once more
         "expected_interval": [number(end, 6) for end in found.expected_interval],
-        "review": in_doubt(found),
+        "review": to_review(found),
         "items": len(found.inspection.votes),
     }
 
@@ -161,7 +161,7 @@ def whom(found: Diagnosis, most: int | None = None) -> list[dict[str, Any]]:
     return [{"annotator": named("annotator", name), "verdict": verdict} for name, verdict in pressing[:most]]
 
 
-def in_doubt(found: Diagnosis) -> int | None:
+def to_review(found: Diagnosis) -> int | None:
     """How many items to review; ``None`` where that is not known."""
     report = found.inspection.items
     return None if report is None or found.inspection.captured else int(report.columns["suggested"].sum())
@@ -179,7 +179,7 @@ def headline(found: Diagnosis) -> str:
         first = f"{' and '.join(people)} of {counted(total, 'annotator')}".capitalize()
     else:
         first = "Nothing speaks against any annotator"
-    doubt = in_doubt(found)
+    doubt = to_review(found)
     if doubt is None:
         return f"{first}."
     items = f"review {counted(doubt, 'item')}" if doubt else "no label is in doubt"
@@ -231,5 +231,5 @@ def _names(some: list[Finding], found: Diagnosis) -> list[str]:
     if kind is FindingKind.PAIR:
         return [" / ".join(map(str, finding.names)) for finding in some]
     if kind is FindingKind.ITEMS:
-        return [counted(in_doubt(found) or 0, "item")]
+        return [counted(to_review(found) or 0, "item")]
     return [str(name) for finding in some for name in finding.names]

@@ -14,6 +14,8 @@ key              holds
 ``confusion``    the crowd's matrix and those of the first annotators
 ``groups``       annotators who go together, and the layout of the drawing
 ``items``        those to look at first; ``pairs``, the classes that are confused with each other
+``more``         what more votes or gold labels would bring, and how many they are (null: not known)
+``matrix``       how often the annotators with the most votes agree, two by two (null: no two have common items)
 ``fairness``     by attributes of items and demographics of annotators (null where there are none)
 ===============  ==================================================================================================
 
@@ -63,6 +65,7 @@ import numpy as np
 
 from crowdwise import metrics
 from crowdwise.core.consensus import Consensus
+from crowdwise.core.dependence import more_votes
 from crowdwise.core.intervals import rate_interval
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.data.votes import Votes
@@ -70,6 +73,8 @@ from crowdwise.errors import InputError
 from crowdwise.report.findings import RANK, Diagnosis, FindingKind, Progress, concluded, inspect
 from crowdwise.report.section_proof import proof
 from crowdwise.report.section_summary import MOST_NAMES, estimate, number, plain_list, shortened, summary
+from crowdwise.trust.agreement_pairs import pairwise_agreement
+from crowdwise.trust.annotator_measures import seconds
 from crowdwise.trust.demographics import compare_demographics
 from crowdwise.trust.evidence import known_classes
 from crowdwise.trust.fairness import assess_fairness
@@ -474,12 +479,92 @@ def vote_sections(
     out = {
         "level": level, "summary": summary(found, measured), "findings": _findings(found),
         "data": _shape(votes, consensus, true), "truth": measured,
-        "proof": proof(votes, consensus, known, hidden), "annotators": rows,
+        "proof": proof(votes, consensus, known, hidden), "more": more_labels(found), "annotators": rows,
+        "matrix": agreement_matrix(votes),
         "confusion": confusions(found, rows), "groups": group_section(found),
         "items": [] if found.inspection.captured else review(found, hidden, texts, images), "pairs": class_pairs(found),
         "fairness": fairness_section(found, hidden, attributes or {}, demographics) if given else None,
     }  # fmt: skip
     return out | ({"item_table": item_table(found)} if all_items else {})
+
+
+def more_labels(found: Diagnosis) -> dict[str, Any] | None:
+    """What votes on the items to review, or on all, and gold labels would bring: labels expected to be right."""
+    seen = found.inspection
+    consensus, n = seen.consensus, seen.consensus.votes_per_item
+    if seen.items is None or seen.captured:
+        return None
+    free = np.ones(len(n), dtype=bool) if consensus.gold is None else consensus.gold < 0
+    chosen, q = seen.items.columns["suggested"] & free, consensus.stated_posterior
+    now = q[np.arange(len(q)), consensus.label_codes]
+    if not chosen.any():
+        return None
+
+    def row(where: Any, each: int) -> dict[str, Any]:
+        """``each`` more votes on some items; none stands for one gold label."""
+        at, right = np.flatnonzero(where), now.copy()
+        parts = (consensus.crowd_confusion(), consensus.shown_dependence, np.random.default_rng(0))
+        right[at] = 1.0 if not each else np.maximum(now[at], more_votes(q[at], n[at], n[at] + each, *parts))
+        mended = float((right - now)[free].sum())
+        kind = {"what": "gold" if not each else "votes", "all": len(at) == int(free.sum()), "items": len(at)}
+        return kind | {
+            "each": max(each, 1), "answers": len(at) * max(each, 1), "accuracy": number(right[free].mean()),
+            "mended": number(mended, 1), "per_100": number(100.0 * mended / (len(at) * max(each, 1)), 1),
+        }  # fmt: skip
+
+    rows = [row(chosen, each) for each in (1, 3, 0)] + [row(free, each) for each in (1, 3)]
+    return {"now": number(now[free].mean()), "rows": rows}
+
+
+MOST_MATRIX = 16
+"""Annotators in the matrix of agreement, those with the most votes."""
+
+
+def agreement_matrix(votes: Votes) -> dict[str, Any] | None:
+    """Names, and the share of common items on which each two agree, with how many these are."""
+    count = np.bincount(votes.annotator, minlength=votes.n_annotators)
+    who = np.argsort(-count, kind="stable")[:MOST_MATRIX]
+    names = votes.annotators[who].tolist()
+    try:
+        pairs = pairwise_agreement(votes.only(names))
+    except InputError:  # weighted votes, or too many pairs
+        return None
+    if len(names) < 2 or not len(pairs):
+        return None
+    place = {name: i for i, name in enumerate(names)}
+    share: list[list[Any]] = [[None] * len(names) for _ in names]
+    common = [[0] * len(names) for _ in names]
+    for a, b, n, x in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.common, pairs.agreement, strict=True):
+        for i, j in ((place[a], place[b]), (place[b], place[a])):
+            share[i][j], common[i][j] = round(100.0 * float(x)), int(n)
+    facts = {"annotators": [str(name) for name in names], "share": share, "common": common}
+    return facts | {"of": int((count > 0).sum())}
+
+
+MOST_TIMES = 24
+
+
+def over_time(votes: Votes, labels: Ints) -> list[dict[str, Any]] | None:
+    """Votes in equal steps of time: when a step begins, how many there are, and the share that is the label."""
+    if votes.timestamp is None:
+        return None
+    at = seconds(votes.timestamp)
+    known = np.isfinite(at)
+    low, high = (float(at[known].min()), float(at[known].max())) if known.any() else (0.0, 0.0)
+    if high <= low:
+        return None
+    step = np.minimum(((at[known] - low) / (high - low) * MOST_TIMES).astype(int), MOST_TIMES - 1)
+    total = np.bincount(step, minlength=MOST_TIMES)
+    same = np.bincount(step, weights=(votes.label == labels[votes.item])[known], minlength=MOST_TIMES)
+    begins = low + (high - low) * np.arange(MOST_TIMES) / MOST_TIMES
+    dates = votes.timestamp.dtype.kind in "MO"
+    unit = "D" if high - low > 2 * 86400 * MOST_TIMES else "m"
+    words = [str(np.datetime64(int(t), "s").astype(f"datetime64[{unit}]")).replace("T", " ") for t in begins]
+    return [
+        {"from": words[i] if dates else f"{begins[i]:,.0f}", "votes": int(total[i])}
+        | {"agrees": number(same[i] / total[i]) if total[i] else None}
+        for i in range(MOST_TIMES)
+    ]
 
 
 def _findings(found: Diagnosis) -> list[dict[str, Any]]:
@@ -500,6 +585,7 @@ def _shape(votes: Votes, consensus: Consensus, true: Ints | None) -> dict[str, A
         for k, name in enumerate(votes.classes.tolist())
     ]
     del d["votes_per_class"]
+    d["over_time"] = over_time(votes, consensus.label_codes)
     d["histograms"] = {
         "votes_per_item": histogram(np.diff(votes.indptr)),
         "votes_per_annotator": histogram(np.bincount(votes.annotator, minlength=votes.n_annotators)),

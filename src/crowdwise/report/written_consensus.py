@@ -91,7 +91,7 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
         "title": title or files.path.stem, "date": date.today().isoformat(), "version": __version__,
         "summary": {
             "headline": f"{counted(total, 'label')}, {right} ({low.rstrip('%')} to {high}) of them expected to be "
-            f"right, {doubt:,} in doubt.",
+            f"right, {doubt:,} with a probability under {percent(SURE)}.",
             "picture": sureness_bars(counts["height"], counts["sure"], total, "label"),
             "figures": [dict(zip(("name", "value", "note"), figure, strict=True)) for figure in figures],
             "actions": _actions(doubt, inexact), "whom": [{"annotator": name, "verdict": "look"} for name in inexact],

@@ -120,11 +120,6 @@ class ItemReport(Tables):
         return f"ItemReport({len(self.names):,} items, {n:,} suggested for review, {odd:,} odd at level {self.level})"
 
     @property
-    def in_doubt(self) -> int:
-        """How many labels are wrong with a probability over the limit, or odd; not all of them are suggested."""
-        return int((self.columns["odd"] | (1.0 - self.columns["right"] > self.limit)).sum())
-
-    @property
     def held(self) -> float:
         """The share of the expected errors that the suggested items hold; NaN where none are expected."""
         wrong = 1.0 - self.columns["right"]

@@ -272,11 +272,9 @@ def sentence(finding: Finding) -> str:
     if kind is FindingKind.ITEMS:
         first = [named("item", item) for item in finding.items[: len(finding.reasons)]]
         first[0] += f" ({item_reasons(*finding.reasons[0])})"
-        verb, share = "is" if x["in_doubt"] == 1 else "are", percent(x["in_doubt"] / x["items"])
-        doubt = f"{x['in_doubt']:,.0f} of {counted(round(x['items']), 'label')} {verb} in doubt ({share})"
-        if x["suggested"] < x["in_doubt"]:
-            doubt += f"; {percent(x['held'])} of the expected errors are in {x['suggested']:,.0f} of them"
-        return f"{doubt}; first {joined(first)}."
+        some = f"{x['suggested']:,.0f} of {counted(round(x['items']), 'item')} ({percent(x['suggested'] / x['items'])})"
+        verb = "holds" if x["suggested"] == 1 else "hold"
+        return f"{some} {verb} {percent(x['held'])} of the expected errors; first {joined(first)}."
     return begun(f"{named('annotator', finding.annotators[0])} {_about_annotator(finding)}.")
 
 

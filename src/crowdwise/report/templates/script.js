@@ -67,12 +67,43 @@
     refresh();
   }
 
-  const cards = $$("#item-list > li").slice(12), moreItems = $("#more-items");
-  if (cards.length && moreItems) {
-    const show = (yes) => { cards.forEach((card) => { card.hidden = !yes; }); moreItems.hidden = yes; };
-    show(false);
-    moreItems.addEventListener("click", () => { show(true); cards[0].tabIndex = -1; cards[0].focus(); });
+  const cards = $$("#item-list > li"), moreItems = $("#more-items"), MOST = 12;
+  if (cards.length && $("#item-tools")) {
+    let every = false;
+    const show = () => {
+      const words = $("#item-filter").value.trim().toLowerCase(), label = $("#item-label").value, under = Number($("#item-doubt").value);
+      let found = 0;
+      for (const card of cards) {
+        const fits = (!label || card.dataset.label === label) && (under === 1 || Number(card.dataset.p) < under) && (!words || card.dataset.text.includes(words));
+        found += fits;
+        card.hidden = !fits || (!every && found > MOST);
+      }
+      $("#items-shown").textContent = found === 0 ? "No item fits." : `${every ? found : Math.min(found, MOST)} of ${cards.length} shown`;
+      moreItems.hidden = every || found <= MOST;
+    };
+    $("#item-tools").hidden = cards.length < 2;
+    for (const name of ["#item-filter", "#item-label", "#item-doubt"]) $(name).addEventListener("input", show);
+    moreItems.addEventListener("click", () => { every = true; const next = cards.find((card) => card.hidden); show(); if (next) { next.tabIndex = -1; next.focus(); } });
+    show();
   }
+
+  // What more labels cost.
+  const prices = $("#price-tools");
+  if (prices) {
+    prices.hidden = false;
+    prices.addEventListener("input", () => {
+      const price = { votes: $("#vote-price").valueAsNumber, gold: $("#gold-price").valueAsNumber };
+      const any = Object.values(price).some((x) => x >= 0);
+      for (const cell of $$("#more-labels .cost")) {
+        cell.hidden = !any;
+        if (cell.dataset.what) cell.textContent = price[cell.dataset.what] >= 0 ? (price[cell.dataset.what] * cell.dataset.answers).toLocaleString(undefined, { maximumFractionDigits: 2 }) : "–";
+      }
+    });
+  }
+
+  // Measures that need an explanation.
+  const details = $("#details");
+  if (details) details.addEventListener("change", () => people.classList.toggle("detailed", details.checked));
 
   // Confusion matrices on demand.
   const dialog = $("#confusion-box"), store = $("#confusions");
