@@ -35,6 +35,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results/default_answers.json"
 PAGE = ROOT / "docs/benchmarks/default-answers.md"
 RESAMPLES = 100
+QUICK = False
+"""The default and its baseline alone, on a part of the longest sets: for a test."""
 ALTTEST = ("cebab_stars", "10k_prompts", "summeval")
 HEADLINES = 100  # of n_emotion: task = 100 * emotion + headline
 
@@ -88,6 +90,11 @@ def people_and_llms(data):
         yield f"{name}, LLMs by people", llms, people
 
 
+def beside(*methods):
+    """Other methods, where they are measured."""
+    return () if QUICK else methods
+
+
 # -------------------------------------------------------------------- one function per answer type
 # Each yields (set, units, figures): figures(rows) are {figure: {method: value}} on such units, larger is better.
 
@@ -104,7 +111,7 @@ def ordinal(data):
         np.add.at(shares, (votes.item, votes.label), 1.0)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
         found = {"majority": top(shares), "median": median(shares)}
-        for key in (*DEFAULTS["ordinal"], "auto", "ordinal-raykar"):
+        for key in (*DEFAULTS["ordinal"], *beside("auto", "ordinal-raykar")):
             found[key] = np.eye(K)[cw.aggregate(votes, key).label_codes]
         far = np.abs(np.subtract.outer(np.arange(K), np.arange(K)))
         right = {m: q[n, y] for m, q in found.items()}
@@ -147,7 +154,8 @@ def ratings(data):
         at = {item: n for n, item in enumerate(table.items.tolist())}
         judge = judge.filter(pl.col("task").is_in(list(at))).group_by("task", maintain_order=True).agg(pl.mean("label"))
         n, y = np.array([at[x] for x in judge["task"]]), judge["label"].to_numpy()
-        keys = ("mean", "median", *DEFAULTS["ratings"], "bayes-iterative", "covariance", "pm-numeric", "catd-numeric")
+        other = beside("bayes-iterative", "covariance", "pm-numeric", "catd-numeric")
+        keys = ("mean", "median", *DEFAULTS["ratings"], *other)
         square = {key: (cw.aggregate(table, key).values[n] - y) ** 2 for key in keys}
 
         def figures(rows, square=square):
@@ -191,7 +199,8 @@ def rankings(data):
         y = np.array([known[x] for x in table.items[n].tolist()])
         found = {"borda": borda(table)[n]}
         found |= {key: cw.aggregate(table, key).scores[n] for key in DEFAULTS["rankings"]}
-        found["plackett-luce, ends='top'"] = cw.aggregate(table, "plackett-luce", ends="top").scores[n]
+        for ends in beside("top"):
+            found[f"plackett-luce, ends='{ends}'"] = cw.aggregate(table, "plackett-luce", ends=ends).scores[n]
         yield name, len(y), tau(found, y)
 
 
@@ -243,7 +252,7 @@ def compared(name, t, judge):
             wins[at[item]] += share
             games[at[item]] += 1.0
     found = {"win rate": (wins + 0.5) / (games + 1.0)}
-    found |= {key: cw.aggregate(table, key).scores for key in (*DEFAULTS["comparisons"], "bradley-terry")}
+    found |= {key: cw.aggregate(table, key).scores for key in (*DEFAULTS["comparisons"], *beside("bradley-terry"))}
     right = {m: 0.5 + 0.5 * won * np.sign(x[i] - x[j]) for m, x in found.items()}
     return name, len(won), means({"votes predicted": right})
 
@@ -292,7 +301,8 @@ def label_sets(data):
         found = {"majority of each label": np.where(share == 0.5, 0.5, share > 0.5)[n, k]}
         for key in DEFAULTS["label-sets"]:
             found[key] = cw.aggregate(table, key).member[n, k].astype(float)
-        found["one-coin, label by label"] = cw.aggregate(table, "binary-relevance", base="one-coin").member[n, k] * 1.0
+        for base in beside("one-coin"):
+            found[f"{base}, label by label"] = cw.aggregate(table, "binary-relevance", base=base).member[n, k] * 1.0
         yield name, len(at), f1_and_accuracy(found, y, n)
 
 
@@ -344,7 +354,7 @@ def tags(data, width=6):
     I = table.votes.classes.tolist().index("I")  # noqa: E741
     share = cw.aggregate(table.votes, "majority").posterior[:, I]
     found = {"majority of each token": np.where(share == 0.5, 0.5, share > 0.5)}
-    for key in (*DEFAULTS["tags"], "hmm-crowd"):
+    for key in (*DEFAULTS["tags"], *beside("hmm-crowd")):
         found[key] = (cw.aggregate(table, key).label_codes == I) * 1.0
     yield "pico_spans", len(names), f1_and_accuracy(found, expert, unit)
 
@@ -392,6 +402,7 @@ def texts(data):
     for name in ("crowdspeech_dev_clean", "crowdspeech_test_other", "crowdwsa_t1"):
         folder = data / name
         table = cw.read_texts(folder / "labels.csv", text="label", truth_path=folder / "truth.csv", on_duplicate="last")
+        table = table[::6] if QUICK else table
         cut, true = Tokens(), np.asarray(table.truth)
         known = np.flatnonzero(true != "")
         right = cut.words(true[known].tolist())
@@ -403,7 +414,7 @@ def texts(data):
 
         first = table.texts[table.text[table.indptr[:-1][known]]].tolist()
         found = {"one text of each item": parts(first)}
-        for key in ("medoid", *DEFAULTS["texts"], "rasa"):
+        for key in ("medoid", *DEFAULTS["texts"], *beside("rasa")):
             found[key] = parts(cw.aggregate(table, key).texts[known].tolist())
         by = ({m: both[i] for m, both in found.items()} for i in range(2))
         yield name, len(known), ratios(dict(zip(("- word error rate", "chrF"), by, strict=True)))
@@ -413,7 +424,7 @@ def boxes(data):
     folder = data / "boxes_crowd"
     table = cw.read_boxes(folder / "labels.csv", truth_path=folder / "truth.csv")
     by = {"F1, IoU 0.5": {}, "F1, IoU 0.75": {}}
-    for key in ("box-majority", *DEFAULTS["boxes"], "box-fusion"):
+    for key in ("box-majority", *DEFAULTS["boxes"], *beside("box-fusion")):
         for figure, t in zip(by, cw.aggregate(table, key).matches(table.truth, (0.5, 0.75)), strict=True):
             by[figure][key] = np.stack([2.0 * t[:, 0], t[:, 1] + t[:, 2]], axis=1)
     yield "boxes_crowd", len(t), ratios(by)
@@ -422,14 +433,15 @@ def boxes(data):
 def masks(data):
     stored = np.load(data / "masks_cells" / "masks.npz")
     rows, true = [], {}
-    for name in sorted({key.rsplit("/", 1)[0] for key in stored}):
+    names = sorted({key.rsplit("/", 1)[0] for key in stored})
+    for name in names[:: 6 if QUICK else 1]:
         width = stored[f"{name}/shape"][2]
         crowd = np.unpackbits(stored[f"{name}/crowd"], axis=2)[:, :, :width]
         rows += [(name, f"s{m}", mask) for m, mask in enumerate(crowd)]
         true[name] = np.unpackbits(stored[f"{name}/gold"], axis=1)[:, :width]
     table = cw.Masks.from_records(rows)
     dice = {}
-    for key in ("mask-majority", *DEFAULTS["masks"], "staple"):
+    for key in ("mask-majority", *DEFAULTS["masks"], *beside("staple")):
         pairs = cw.aggregate(table, key).against(true)
         dice[key] = np.array([2.0 * (a & b).sum() / (a.sum() + b.sum()) for a, b in pairs])
     yield "masks_cells", len(true), means({"Dice": dice})
@@ -447,7 +459,7 @@ def spans(data):
     at = [next(iter(experts[name].values()), []) for name in table.items.tolist()]
     true = [[("P", a, b) for a, b in some] for some in at]
     by = {"F1 by overlap": {}, "F1 of characters": {}}
-    for key in ("character-majority", *DEFAULTS["spans"], "span-majority"):
+    for key in ("character-majority", *DEFAULTS["spans"], *beside("span-majority")):
         found = cw.aggregate(table, key).spans()
         pairs = [(matches(a, b, HALF), shared_characters(a, b)) for a, b in zip(found, true, strict=True)]
         sizes = [len(a) + len(b) for a, b in zip(found, true, strict=True)]

@@ -35,10 +35,14 @@ def fitted(key, crowd, **settings):
     return learner.fit(crowd.features["x_train"], crowd.votes)
 
 
-# The batches of max-mig have one size, doctor-net needs the hidden vectors, annot-mix has a row for every vote.
+# The batches of max-mig have one size, doctor-net needs hidden vectors, annot-mix has a row for every vote. The same
+# passes are captured for every backend; C++ is written for one of them.
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["max-mig", "doctor-net", "annot-mix"])
-def test_a_compiled_network_learns_the_same(crowd, key):
+@pytest.mark.parametrize(
+    ("key", "backend"), [("max-mig", "aot_eager"), ("doctor-net", "aot_eager"), ("annot-mix", "inductor")]
+)
+def test_a_compiled_network_learns_the_same(crowd, key, backend, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         plain, fast = (fitted(key, crowd, compile=value) for value in (False, True))

@@ -44,7 +44,9 @@ def make(site: Site, kind: str, annotators: tuple[str, ...] = ("ann", "bob"), n:
 
 @pytest.mark.filterwarnings("ignore:The items fall into")
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("annotators", [("ann",), ("ann", "bob", "cid")])
+@pytest.mark.parametrize(
+    ("site", "annotators"), [("sqlite", ("ann",)), ("postgresql", ("ann", "bob", "cid"))], indirect=["site"]
+)
 def test_every_type_has_results_and_exports(site: Site, kind: str, annotators: tuple[str, ...], tmp_path: Path) -> None:
     """Also of a single annotator; the votes are read back by the library, and give the same results."""
     campaign = make(site, kind, annotators)

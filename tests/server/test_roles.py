@@ -56,11 +56,14 @@ def test_an_address_without_a_page_is_a_page_for_people_and_a_problem_for_progra
         assert found.status_code == 404 and found.json()["title"] == "Not Found"
 
 
+ONE_STORE = pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+"""Who is let in does not depend on the store."""
 READ = [route.path for method, route in GUARDED if method == "GET" and "/{campaign}" in route.path]
 NO_ERROR = {"/api/v1/campaigns/{campaign}/audit", "/api/v1/campaigns/{campaign}/tokens"}
 """What is left of a campaign that was deleted can be read."""
 
 
+@ONE_STORE
 @pytest.mark.parametrize("path", READ)
 def test_a_campaign_that_is_not_there_is_an_error(site: Site, path: str) -> None:
     known = {"campaign": "nowhere", "name": "ann", "item": "i1", "hook": "h", "annotator": "ann"}
@@ -88,6 +91,7 @@ def tokens(site: Site) -> dict[str, Any]:
     return {"campaign": campaign, "roles": made, "other": {r: site.token(r, other) for r in ("lead", "reader")}}
 
 
+@ONE_STORE
 @pytest.mark.parametrize(("method", "route"), GUARDED, ids=NAMES)
 def test_a_route_lets_in_its_roles_alone(site: Site, tokens: dict[str, Any], method: str, route: APIRoute) -> None:
     path = route.path.replace("{campaign}", tokens["campaign"])
