@@ -25,7 +25,7 @@ LEARNERS = ("max-mig", "aggnet", "crowd-layer", "two-stage")
 
 
 def digits_crowd(case, expertise, seed, n_items=1000):
-    """Inputs, votes, and inputs and truth to test on (digits that nobody labelled)."""
+    """Inputs, votes, and inputs and truth to test on (unlabelled digits)."""
     X, y = load_digits(return_X_y=True)
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(X))

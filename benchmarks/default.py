@@ -70,7 +70,7 @@ not known otherwise.
   panels in view. Two complete crowds of people and six panels of LLMs measured by the majority of people (`alttest_*`,
   not among the sets above) choose the same without the LLM judges and the quizzes.
 - **Rules**: the form (rates of speaking, one step from the vote shares) was chosen on the two sets of rules themselves;
-  its only number, half a vote per class, is that of smoothed shares everywhere. Their figures are no test of it.
+  its only number, half a vote per class, is that of smoothed shares everywhere. Their figures are not a test of it.
 - **Leave one regime out**: if one method had to be chosen for all crowds by the *other* regimes, this is what the
   left-out regime would get. The figures of `auto` beside it are not left out: every regime here was in view when its
   model was chosen, so only crowds that are not on this page can test that.

@@ -4,7 +4,7 @@
 
 Images and votes are random: only the time is of interest. The least of the epochs after the first is reported, and its
 ratio to plain cross-entropy (``two-stage``) with the same batch, measured just before. Losses with an E-step in every
-epoch are marked: theirs includes it. The way ``whole`` is no learner: it is the same network with cross-entropy and
+epoch are marked: theirs includes it. The way ``whole`` is not a learner: it is the same network with cross-entropy and
 AdamW, compiled, each step one CUDA graph from the crop to the new weights, which no learner's epoch can be faster than.
 """
 

@@ -58,7 +58,7 @@ def crowd(n_items: int, n_annotators: int, n_classes: int, shape: tuple[int, ...
 def epoch_seconds(key: str, network: str, X: Any, votes: Votes, epochs: int) -> float:
     """The least time of an epoch of one fit, the first left out."""
     settings = {"network": network, "epochs": epochs, "random_state": 0, "device": "cpu"}
-    if key == "mbem":  # its later rounds start the network anew, which is no work of an epoch
+    if key == "mbem":  # its later rounds start the network anew, which is not part of an epoch
         settings["n_rounds"] = 1
     reported: list[float] = []
     registry.find(key, inputs=True).create(**settings).fit(

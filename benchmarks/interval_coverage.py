@@ -34,7 +34,7 @@ from crowdwise.trust import (
 
 KNOWN = "truth known"
 METHODS = (KNOWN, "majority", "dawid-skene", "anchored", "ibcc")
-"""The first is no method: the interval of the share of right votes, what the others cannot do better than."""
+"""The first is not a method: the interval of the share of right votes, what the others cannot do better than."""
 SHAPES = (
     ("3 votes per item, 10 per annotator", 300, 90, 3),
     ("3 votes per item, 30 per annotator", 300, 30, 3),

@@ -332,7 +332,7 @@ on the first half of the items (a drip attack); and copies of the truth, which d
 
 {_table(header, others)}
 
-A pact on few items leaves the members in agreement with the rest, and is not found by its agreement alone. The drip
+Collusion on few items leaves the members in agreement with the rest, and is not found by its agreement alone. The drip
 attack has timestamps (items are answered in their order), and rings are looked for in later votes as well; that search
 was chosen with this attack in view. The tables above are older than it and than one change of how large candidates grow
 (made for 40 % of bluebird, below); with and without that change, 120 runs at 10 and 30 % of the votes found the same.
@@ -361,8 +361,8 @@ def effect_part(rows: list[dict[str, Any]]) -> str:
 
 The tutorial's test: 10,000 items, four classes, 20 annotators who label everything, three crowds each. Spammers answer
 from habit; malicious ones are right on 15 % and else say any other class. The oracle knows every confusion matrix. As
-the tutorial says: malicious annotators inform whoever can turn their answers round, and spammers inform nobody. Where
-four fifths are malicious no method can know which camp is right without gold.
+the tutorial says: malicious annotators inform a method that can turn their answers round, and spammers inform none.
+Where four fifths are malicious no method can know which camp is right without gold.
 
 {_table(["of the annotators", *(f"`{key}`" if key != "oracle" else key for key in keys)], body)}
 """
@@ -385,7 +385,7 @@ def attacked_part(rows: list[dict[str, Any]]) -> str:
 ## Colluders among the annotators of real crowds
 
 The tutorial's test: a share of the annotators gives one and the same wrong answer with p_corr = 0.9, else the truth; 2
-draws each. H: `dawid-skene` without those whom `find_colluders` flags, where half are honest; TA: with one trusted
+draws each. H: `dawid-skene` without those that `find_colluders` flags, where half are honest; TA: with one trusted
 annotator, the honest one with the most votes. *Accused*: percent of the honest. The tutorial has these as curves
 without numbers.
 

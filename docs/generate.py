@@ -12,11 +12,10 @@ block               where                                   from
 ==================  ======================================  ====================================
 ``methods``         docs/methods.md                         the registry
 ``learners``        docs/learners.md                        the registry
-``parameters KEY``  docs/methods*.md, one for each method   names and defaults of the class's fields
-                    docs/learners*.md, one for each learner the same, those of all learners left out
-                    docs/answers*.md, one for each method   one of the two
+``parameters KEY``  docs/methods*.md, one for each method   the link to the class in the reference
+                    docs/learners*.md, docs/answers*.md     the same
 ``answers``         docs/answers.md                          the registry
-``shared BASE``     docs/learners.md                        docstring and fields of what learners share
+``shared BASE``     docs/learners.md                        the same, of what learners share
 ``aliases``         docs/votes.md                           ``crowdwise.data.columns.ALIASES``
 ``commands``        docs/cli.md                             the first line of every command's help
 ``routes``          docs/serve.md                           the routes of the server and their roles
@@ -124,19 +123,17 @@ def method_table() -> str:
 
 
 def parameter_list(key: str) -> str:
-    """The parameters of a method with their defaults; the reference says what each means."""
-    model = (registry.ANSWER_METHODS.get(key) or registry.find(key)).load()
-    return parameter_line(model, model.parameters())
+    """The link to the parameters of a method."""
+    return parameter_line((registry.ANSWER_METHODS.get(key) or registry.find(key)).load())
 
 
-def parameter_line(model: Any, shown: dict[str, Any]) -> str:
-    """Names and defaults, with a link to where the docstring describes them, which it must."""
+def parameter_line(model: Any) -> str:
+    """A link to the reference, which has names, defaults and meanings; the docstring must describe them all."""
     described = {name for names, _ in descriptions(model) for name in names}
     unnamed = [name for name in model.parameters() if name not in described]
     if unnamed:
         raise SystemExit(f"{model.__name__} does not describe {', '.join(unnamed)}: add them to its docstring.")
-    link = f"[Parameters](reference/{reference.entries()[model.__name__].address})"
-    return f"**{link}**: " + (", ".join(f"`{name}={default!r}`" for name, default in shown.items()) or "none") + "."
+    return f"[Parameters of `{model.__name__}`](reference/{reference.entries()[model.__name__].address})."
 
 
 def descriptions(model: Any) -> list[tuple[tuple[str, ...], str]]:
@@ -197,20 +194,18 @@ def answer_table() -> str:
 def shared_parameters(module: str, name: str) -> str:
     """The parameters of a base of learners."""
     base = getattr(import_module(f"crowdwise.learners.{module}"), name)
-    return parameter_line(base, base.parameters())
+    return parameter_line(base)
 
 
 def learner_parameters(key: str) -> str:
-    """What is particular to a learner, or has another default than in all others."""
+    """The links to the parameters of a learner and of all networks."""
     model = (registry.ANSWER_METHODS.get(key) or registry.find(key, inputs=True)).load()
     base = next((c for c in model.__mro__ if c.__name__ in ("Learner", "NetworkEstimator", "Tabular")), None)
     if base is None:  # a learner without a network, of other answers than votes
-        return parameter_line(model, model.parameters())
-    shared = base.parameters()
-    mine = {n: value for n, value in model.parameters().items() if n not in shared or value != shared[n]}
+        return parameter_line(model)
     network = base.__name__ != "Tabular"
     link = "[all networks](learners.md#parameters)" if network else "[its kind](learners.md#without-a-network)"
-    return parameter_line(model, mine).removesuffix(".") + f"; and those of {link}."
+    return parameter_line(model).removesuffix(".") + f", and of {link}."
 
 
 def route_table() -> str:
@@ -247,9 +242,12 @@ def setting_table() -> str:
 
 
 def alias_table() -> str:
+    """The usual English names of the columns of votes."""
     from crowdwise.data.columns import ALIASES
 
-    rows = [(f"`{part}`", ", ".join(f"`{name}`" for name in names)) for part, names in ALIASES.items()]
+    english = {"item": 12, "annotator": 12, "label": 12, "weight": 1, "timestamp": 4, "truth": 8, "n_options": 4}
+    shown = {part: ALIASES[part][:most] for part, most in english.items()}
+    rows = [(f"`{part}`", ", ".join(f"`{name}`" for name in names)) for part, names in shown.items()]
     return table(("part", "column names that are understood"), rows)
 
 

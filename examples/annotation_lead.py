@@ -1,4 +1,4 @@
-"""An annotation lead on a Monday morning: an export in, labels out, whom to keep, and a report to pass on.
+"""An annotation lead on a Monday morning: an export in, labels out, annotators to keep, and a report to pass on.
 
     python examples/annotation_lead.py labels.csv --out monday --bar 0.7
 
@@ -71,7 +71,7 @@ def main() -> None:
     for sentence in found.sentences()[:6]:
         print(f"  {sentence}")
 
-    # 3. Whom to keep. Those to drop are left out, and the labels are made again.
+    # 3. Annotators to keep. Those to drop are left out, and the labels are made again.
     rows = decide(votes, found, first, given.bar)
     dropped = [row["annotator"] for row in rows if row["decision"] == "drop"]
     for decision in ("keep", "look", "more votes", "drop"):

@@ -3,9 +3,9 @@
     python examples/text_classification.py reviews.csv --item task --text text --out model
 
 The file has a row for each vote: an item, an annotator, a label, and the item's text beside them. Without a file,
-short reviews are made up, with five annotators of whom one guesses.
+short reviews are made up, with five annotators, one of which guesses.
 
-The classifier is compared with plain aggregation, on texts that nobody voted on too (where the truth is known), and
+The classifier is compared with plain aggregation, on texts without votes too (where the truth is known), and
 saved: ``crowdwise predict model --features new.csv`` labels further texts.
 """
 
@@ -81,7 +81,7 @@ def main() -> None:
         unseen = {item: label for item, label in truth.items() if item not in voted}
         print(f"labels by votes alone:         {plain.score(voted):.3f} right")
         print(f"labels by texts and votes:     {learner.consensus_.score(voted):.3f}")
-        print(f"{len(unseen)} texts that nobody labelled: {learner.score(texts, unseen):.3f}")
+        print(f"{len(unseen)} unlabelled texts: {learner.score(texts, unseen):.3f}")
 
     # Votes that the classifier and the other annotators find least probable: labels to look at again.
     posterior = learner.consensus_.posterior[votes.item, votes.label]

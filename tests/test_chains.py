@@ -207,7 +207,7 @@ def test_a_chain_is_as_it_is_written(title: str, tmp_path: Path) -> None:
 
 def test_the_import_rules_of_the_page_are_those_of_the_test() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    table = page.partition("## Who may import whom")[2].partition("\n## ")[0]
+    table = page.partition("## Allowed imports")[2].partition("\n## ")[0]
     parts = {name for row in re.findall(r"^\| (`.+?) \|", table, flags=re.M) for name in re.findall(r"`(\w+)`", row)}
     assert parts == set(architecture.MAY_IMPORT) - {"__init__", "__main__"}
 

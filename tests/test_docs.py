@@ -108,7 +108,7 @@ def test_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypa
 
 
 def load_notebooks() -> types.SimpleNamespace:
-    """docs/notebooks.py, which is no module of the package."""
+    """docs/notebooks.py, which is not a module of the package."""
     return types.SimpleNamespace(**runpy.run_path(str(DOCS / "notebooks.py")))
 
 
@@ -235,10 +235,16 @@ def test_every_method_has_a_section() -> None:
 
 
 def test_every_parameter_is_described() -> None:
-    page = text_of_methods()
-    for key, entry in registry.METHODS.items():
-        described = page.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
-        assert [name for name in entry.load().parameters() if f"`{name}=" not in described] == [], key
+    """A method's section links to its place in the reference, whose text describes every parameter."""
+    generate = types.SimpleNamespace(**runpy.run_path(str(DOCS / "generate.py")))
+    text = text_of_docs()
+    for entry in (*registry.METHODS.values(), *registry.LEARNERS.values(), *registry.ANSWER_METHODS.values()):
+        model = entry.load()
+        described = {name for names, _ in generate.descriptions(model) for name in names}
+        assert [name for name in model.parameters() if name not in described] == [], entry.key
+        address = generate.reference.entries()[model.__name__].address
+        block = text.partition(f"<!-- parameters {entry.key}:begin -->")[2]
+        assert f"(reference/{address})" in block.partition(f"<!-- parameters {entry.key}:end -->")[0], entry.key
 
 
 def text_of_learners() -> str:
@@ -252,28 +258,10 @@ def test_every_learner_has_a_section() -> None:
     assert [key for key in registry.LEARNERS if f"[`{key}`](learners-" not in page] == []
 
 
-def test_every_parameter_of_learners_is_described() -> None:
-    """What learners share is described once, on their first page."""
-    page = text_of_learners()
-
-    def block(name: str) -> str:
-        return page.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0]
-
-    for key, entry in registry.LEARNERS.items():
-        base = next(c.__name__ for c in entry.load().__mro__ if c.__name__ in ("NetworkEstimator", "Tabular"))
-        described = block(f"parameters {key}") + block(f"shared {base}")
-        named = [name for name in entry.load().parameters() if f"`{name}`" in described or f"`{name}=" in described]
-        assert named == list(entry.load().parameters()), key
-
-
 def test_every_method_for_other_answers_has_a_section() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("answers*.md")))
     sections = re.findall(r"^## ([\w-]+)$", text, flags=re.M)
     assert [key for key in registry.ANSWER_METHODS if sections.count(key) != 1] == []
-    for key, entry in registry.ANSWER_METHODS.items():
-        described = text.partition(f"<!-- parameters {key}:begin -->")[2].partition(f"<!-- parameters {key}:end -->")[0]
-        shared = "all networks" in described
-        assert shared or [name for name in entry.load().parameters() if f"`{name}=" not in described] == [], key
 
 
 def commands() -> Iterator[tuple[str, Any]]:

@@ -127,7 +127,7 @@ def main() -> int:
     draw, end = random.Random(asked.seed), time.monotonic() + asked.seconds
     counts: dict[str, int] = {"read": 0, "refused": 0, "bugs": 0, "slow": 0, "large": 0}
     longest, largest = 0.0, 0
-    for path in known:  # what is imported on the way is no part of any read
+    for path in known:  # what is imported on the way is not a part of any read
         with contextlib.suppress(CrowdwiseError):
             cw.read_export(path)
     with tempfile.TemporaryDirectory() as folder:

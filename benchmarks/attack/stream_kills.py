@@ -75,7 +75,7 @@ def attack(place: Path, rounds: int, seed: int, items: int, method: str) -> dict
 
 
 def left(scratch: Path, out: Path) -> list[str]:
-    """What lies there that is no result."""
+    """What lies there that is not a result."""
     return [p.name for folder in (scratch, out.parent) for p in folder.iterdir() if p != out]
 
 

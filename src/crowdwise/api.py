@@ -219,7 +219,7 @@ def fit(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """Answers, a model for them, and inputs that nobody voted on, with the codes of their classes."""
+    """Answers, a model for them, and inputs without votes, with the codes of their classes."""
 
     answers: Answers
     method: str
@@ -317,7 +317,7 @@ class Fitted(_Work):
 
     @cached_property
     def tested(self) -> tuple[float, int] | None:
-        """The accuracy of a learner on inputs that nobody voted on, and their number; ``None`` without any."""
+        """The accuracy of a learner on inputs without votes, and their number; ``None`` without any."""
         if self.test is None:
             return None
         return float(self.model.score(self.test[0], self.table.classes[self.test[1]])), len(self.test[1])

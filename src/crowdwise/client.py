@@ -310,7 +310,7 @@ class RemoteCampaign:
         return found
 
     def status(self) -> dict[str, Any]:
-        """Counts, money, the estimated accuracy, and how the campaign stands."""
+        """Counts, money, the estimated accuracy, and its status."""
         found: dict[str, Any] = self._call("GET", "/status")
         return found
 

@@ -1,4 +1,4 @@
-"""What is in a file of answers, what looks wrong, and what mends it: before anything is computed.
+"""What is in a file of answers, what looks wrong, and what fixes it: before anything is computed.
 
 Errors of the reader do not end it: the first remedy that an error names with a value is taken, and reading goes on, so
 that one check lists all of them. The file is opened once (:class:`~crowdwise.reading.Opened`).
@@ -24,7 +24,7 @@ from crowdwise.reading import Opened, was_read
 from crowdwise.registry import VOTES
 
 __all__ = ["FileCheck", "check"]
-MENDS = ("on_duplicate", "on_missing", "question", "answer_type", "anonymous")
+FIXES = ("on_duplicate", "on_missing", "question", "answer_type", "anonymous")
 """Options that reading goes on with, where an error names one with its value."""
 NO_ANSWER = frozenset((
     "?", "??", "-", "--", ".", "n/a", "#n/a", "#nv", "#ref!", "#value!", "#wert!", "#div/0!", "#name?", "#bezug!",
@@ -48,7 +48,7 @@ class FileCheck:
     proposals
         Labels that look like another one: found, votes, proposed, why.
     options
-        Options of :func:`crowdwise.aggregate`, and of commands, that mend what was found.
+        Options of :func:`crowdwise.aggregate`, and of commands, that fix what was found.
     error
         What keeps the answers from being read, in spite of these options; ``None`` where they were read.
     """
@@ -64,7 +64,7 @@ class FileCheck:
         return {str(p.found): str(p.proposed) for p in self.proposals}
 
     def command(self, flags: Mapping[str, str] | None = None) -> str:
-        """The command that mends what was found; ``flags`` are options that commands call otherwise."""
+        """The command that fixes what was found; ``flags`` are options that commands call otherwise."""
         words = ["crowdwise", "aggregate", str(self.facts.get("file", "FILE"))]
         for name, value in self.options.items():
             words.append((flags or {}).get(name, f"--{name.replace('_', '-')}"))
@@ -75,7 +75,7 @@ class FileCheck:
         """All of it, for JSON; ``spell`` words options as a command does."""
         return {
             **self.facts, "readable": self.error is None,
-            "findings": [{"found": said.message, "mend": mend_of(said, spell)} for said in self.findings],
+            "findings": [{"found": said.message, "fix": fix_of(said, spell)} for said in self.findings],
             "proposals": [
                 {"found": p.found, "votes": p.votes, "proposed": p.proposed, "why": p.why, "sure": p.sure}
                 for p in self.proposals
@@ -91,7 +91,7 @@ class FileCheck:
 
 
 def check(answers: Any, answer_type: str | None = None, **reading: Any) -> FileCheck:
-    """What is in a file (or a table) of answers, what looks wrong, and what mends it. Nothing is changed.
+    """What is in a file (or a table) of answers, what looks wrong, and what fixes it. Nothing is changed.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class _Reading:
 
     def run(self) -> Any:
         """The table of answers; ``None`` where it cannot be read."""
-        for _ in range(len(MENDS) + 1):
+        for _ in range(len(FIXES) + 1):
             try:
                 return self._attempt()
             except CrowdwiseError as error:
@@ -135,14 +135,14 @@ class _Reading:
                 if isinstance(error, DuplicateError) and error.identical is not None:
                     self.duplicates = {"identical": error.identical, "conflicting": int(error.conflicting or 0)}
                 options = [o for remedy in error.remedies for o in remedy.options]
-                mend = next((o for o in options if o.name in MENDS and o.values), None)
-                if mend is not None and mend.name == "answer_type" and mend.values[0] == self.opened.answer_type:
-                    mend = None  # it is read as that already, and reading goes no further
-                if mend is None or mend.name in self.options or was_read(self.opened.source):
+                fix = next((o for o in options if o.name in FIXES and o.values), None)
+                if fix is not None and fix.name == "answer_type" and fix.values[0] == self.opened.answer_type:
+                    fix = None  # it is read as that already, and reading goes no further
+                if fix is None or fix.name in self.options or was_read(self.opened.source):
                     self.error = error
                     return None
-                self.options[mend.name] = mend.values[0]
-                self.opened = self.opened.with_option(mend.name, mend.values[0])
+                self.options[fix.name] = fix.values[0]
+                self.opened = self.opened.with_option(fix.name, fix.values[0])
         return None
 
     def _attempt(self) -> Any:
@@ -210,7 +210,7 @@ def _about_file(found: _Reading) -> dict[str, Any]:
 
 
 def _labels_in(table: Any) -> dict[Any, int]:
-    """Labels and how many answers have them, the most common first; none where answers are no classes."""
+    """Labels and how many answers have them, the most common first; none where answers are not classes."""
     codes, names = getattr(table, "label", None), getattr(table, "classes", None)
     if names is None or codes is None:
         codes, names = getattr(table, "chosen", None), getattr(table, "labels", None)
@@ -252,7 +252,7 @@ def ordered(table: Any) -> InputWarning | None:
     )
 
 
-def mend_of(said: UserFacingError, spell: Callable[[Option], str | None] | None = None) -> str:
+def fix_of(said: UserFacingError, spell: Callable[[Option], str | None] | None = None) -> str:
     """What to do about a finding, in the words of Python or of a command."""
     return " ".join(filter(None, (str(r) if spell is None else r.for_cli(spell) for r in said.remedies)))
 

@@ -196,7 +196,7 @@ class Opened:
         named = "label" in options
         try:
             found = self._read(answer_type)
-        except LabelError:  # true numbers that no annotator gave are no classes either
+        except LabelError:  # true numbers that no annotator gave are not classes either
             if not check_labels(self._labels_alone(), self.method, named, scales=self.scales):
                 raise
             return self._read(registry.NUMBERS)

@@ -318,7 +318,7 @@ def items_without_votes_get_the_prior(s: Subject) -> None:
 
 @check
 def unused_class_gets_nothing(s: Subject) -> None:
-    """A declared class without votes is no label."""
+    """A declared class without votes is not a label."""
     made = crowd(100)
     c = s.fit(changed(made.votes, classes=[0, 1, 2, 3]), s.gold(made.truth))
     assert np.isfinite(c.posterior).all()

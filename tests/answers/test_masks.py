@@ -241,7 +241,7 @@ def test_bad_masks_are_errors_of_ours(tmp_path):
         cw.Masks.from_frame(columns)
     with pytest.raises(InputError, match="add columns height and width"):
         cw.Masks.from_frame({name: columns[name] for name in ("item", "annotator", "mask")})
-    with pytest.raises(InputError, match="is no mask"):
+    with pytest.raises(InputError, match="is not a mask"):
         cw.Masks.from_frame(columns | {"mask": ["a cat!"]})
     with pytest.raises(ReadError, match="There is no file"):
         cw.Masks.from_frame(columns | {"mask": [str(tmp_path / "gone.npy")]})

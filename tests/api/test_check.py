@@ -71,7 +71,7 @@ def titled(n: int, value: str) -> str:
 
 
 class Messy(NamedTuple):
-    """Rows of a file, and what the check must say: words of a finding, options that mend it, proposals, facts."""
+    """Rows of a file, and what the check must say: words of a finding, options that fix it, proposals, facts."""
 
     rows: list[list[Any]]
     says: str = ""
@@ -92,7 +92,7 @@ QUESTIONS = [
 RANGES = ("1-2", "3-4", "5-6")
 
 MESSY: dict[str, Messy] = {
-    # Columns that are no annotators.
+    # Columns that are not annotators.
     "a final column": Messy(wide(Final=FINAL), "Left out column 'Final'.*agreed on.*--annotator-columns"),
     "a consensus column": Messy(wide(consensus_label=FINAL), "Left out column 'consensus_label'"),
     "Konsens": Messy(wide(Konsens=FINAL), "Left out column 'Konsens'"),
@@ -123,7 +123,7 @@ MESSY: dict[str, Messy] = {
                            (("negatv", "negativ"),)),
     "letters exchanged": Messy(changed(long(), {3: "neturla"}), "", {}, ()),
     "two exchanged": Messy(changed(long(), {3: "netural"}), "like 'neutral'", MAP, (("netural", "neutral"),)),
-    "grades are no misspellings": Messy(changed(long(("grade 1", "grade 2", "grade 3")), {2: "grade 4"})),
+    "grades are not misspellings": Messy(changed(long(("grade 1", "grade 2", "grade 3")), {2: "grade 4"})),
     "opposites are none": Messy(changed(long(("typical", "other", "odd")), {2: "atypical"})),
     "Excel dates": Messy(changed(long(RANGES), {n: "2024-02-01 00:00:00" for n in (1, 2, 3)}), "made a date", MAP,
                          (("2024-02-01 00:00:00", "1-2"),)),
@@ -182,7 +182,7 @@ def test_a_messy_file(name: str, form: str, tmp_path: Path) -> None:
     path = write(messy.rows, tmp_path / "votes", form)
     done = run("check", path, "--json")
     facts = json.loads(done.stdout)
-    said = " ".join(f"{found['found']} {found['mend']}" for found in facts["findings"])
+    said = " ".join(f"{found['found']} {found['fix']}" for found in facts["findings"])
     assert facts["readable"] == (messy.annotators is not None) == (done.returncode == 0)
     if messy.says:
         assert pl.Series([said]).str.contains(messy.says)[0], said
@@ -194,7 +194,7 @@ def test_a_messy_file(name: str, form: str, tmp_path: Path) -> None:
         assert facts["findings"] == [] and facts["command"] == ""
 
 
-# -------------------------------------------------------------------- what mends them
+# -------------------------------------------------------------------- what fixes them
 
 
 def test_the_mending_options_give_the_clean_votes(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_check_writes_a_map_that_aggregate_reads(tmp_path: Path) -> None:
     rows = changed(long(("1-2", "3-4", "5-10")), {1: "2024-02-01 00:00:00", 7: "10-May"})
     path, mapped, out = write(rows, tmp_path / "votes", "csv"), tmp_path / "labels.csv", tmp_path / "out.csv"
     done = run("check", path, "--write-map", mapped)
-    assert "To mend it: crowdwise aggregate" in done.stdout and "--map labels.csv" in done.stdout
+    assert "To fix it: crowdwise aggregate" in done.stdout and "--map labels.csv" in done.stdout
     assert pl.read_csv(mapped).columns == ["from", "to", "votes", "why"]
     done = run("aggregate", path, "--map", mapped, "--out", out, "--method", "majority")
     assert "3 classes" in done.stderr and set(pl.read_csv(out)["label"]) <= {"1-2", "3-4", "5-10"}
@@ -341,7 +341,7 @@ def test_verdicts_alone_are_annotators() -> None:
 
 
 def test_annotators_who_agree_are_not_doubted() -> None:
-    """Where everybody mostly agrees, one who always does is no consensus; of few items nothing is said."""
+    """Where everybody mostly agrees, one who always does is not a consensus; of few items nothing is said."""
     random = np.random.default_rng(1)
     truth = random.integers(0, 2, 200)
     table = pl.DataFrame(

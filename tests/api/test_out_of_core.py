@@ -129,7 +129,7 @@ def test_what_cannot_be_done_is_said_before_the_work(tmp_path):
         cw.aggregate(written(tmp_path / "x", table().drop("label")), out=tmp_path / "c.parquet")
     with pytest.raises(ReadError, match="all of one kind"):
         cw.aggregate([pattern, written(tmp_path / "y", table(), "csv")], out=tmp_path / "c.parquet")
-    with pytest.raises(ParameterError, match="is no folder"):
+    with pytest.raises(ParameterError, match="is not a folder"):
         cw.aggregate(pattern, out=tmp_path / "c.parquet", scratch=tmp_path / "nowhere")
     with pytest.raises(ParameterError, match="rows_per_part=0"):
         cw.aggregate(pattern, out=tmp_path / "c.parquet", rows_per_part=0)

@@ -163,7 +163,7 @@ def test_votes_that_all_agree_look_copied():
 def test_single_votes_are_said_to_be_no_estimates():
     """Nothing confirms them; second votes or gold labels do."""
     rows = [(n, n % 7, "xyz"[n * n % 3]) for n in range(60)]
-    alone, said = cw.Votes.from_records(rows), "probabilities are no estimates"
+    alone, said = cw.Votes.from_records(rows), "probabilities are not estimates"
     found = cw.aggregate(alone)
     assert "No item has votes of two annotators" in found.dependence.reason and said in " ".join(found.notes)
     assert found.dependence == Dependence.of(found.dependence.plain())

@@ -319,7 +319,7 @@ def test_columns_that_cannot_be_told(frame: dict[str, Any], options: dict[str, s
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-# -------------------------------------------------------------------- what is no table
+# -------------------------------------------------------------------- what is not a table
 
 
 @pytest.mark.parametrize("thing", [[("a", "b", "c")], np.zeros((2, 2)), None, 3])
@@ -346,7 +346,7 @@ def test_things_that_are_no_table(thing: Any):
             ["unique column names", "'label'"],
         ),
         (pa.Table.from_arrays([pa.array([1])] * 4, names=["item", "annotator", "label", "label"]), ["label"]),
-        (Stream(pa.chunked_array([[1, 2]])), ["This Stream is no table"]),
+        (Stream(pa.chunked_array([[1, 2]])), ["This Stream is not a table"]),
     ],
 )
 def test_tables_that_cannot_be_used(frame: Any, words: list[str]):

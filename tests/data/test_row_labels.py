@@ -122,4 +122,4 @@ def test_numbers_that_may_be_classes_or_codes_are_an_error():
             votes.with_truth(given)
     assert votes.with_truth(dict(zip(votes.items.tolist(), [1, 2, 2], strict=True))).truth.tolist() == [0, 1, 1]
     assert votes.with_truth(np.array([1, 2, 2], dtype=np.int32)).truth.tolist() == [1, 2, 2]
-    assert votes.with_truth([0, 1, 1]).truth.tolist() == [0, 1, 1]  # 0 is no class
+    assert votes.with_truth([0, 1, 1]).truth.tolist() == [0, 1, 1]  # 0 is not a class

@@ -297,7 +297,7 @@ def test_evaluation_logs() -> None:
     assert traces.answers["correctness"].rows()[:2] == [
         ("tr-0", "openai:/gpt-4o", "pass", 1746093600.0), ("tr-0", "ann@example.com", "pass", 1746093600.0)
     ]  # fmt: skip
-    assert traces.left_out == {"expectations, which are no verdicts": 3}
+    assert traces.left_out == {"expectations, which are not verdicts": 3}
 
 
 def test_arena_battles_in_parquet(tmp_path):

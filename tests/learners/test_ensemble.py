@@ -286,7 +286,7 @@ def test_a_budget_is_shared_evenly():
     turns = Turns(None, [10] * 4, budget=1e-9)
     report = turns.next()
     assert report(Epoch(1, 10, 0.0, None, None, 0.0, 0.0)) is True and turns.cut == 1 and not turns.ended
-    assert turns.next()(Epoch(10, 10, 0.0, None, None, 0.0, 0.0)) is False  # the last epoch is no early end
+    assert turns.next()(Epoch(10, 10, 0.0, None, None, 0.0, 0.0)) is False  # the last epoch is not an early end
     assert Turns(None, [10], budget=600).next()(Epoch(1, 10, 0.0, None, None, 0.0, 0.0)) is False
 
 

@@ -219,7 +219,7 @@ def test_a_prior_from_the_same_annotators_counts_as_one_more_vote():
     prior = np.log([[0.5, 0.5], [0.2, 0.8], [0.1, 0.9]])
     apart = correct(q, n, Dependence(0.5, "given"), prior)
     assert not np.allclose(apart, found)
-    np.testing.assert_allclose(apart[1], q[1])  # one vote, and a prior that is no vote
+    np.testing.assert_allclose(apart[1], q[1])  # one vote, and a prior that is not a vote
 
 
 def test_learners_correct_the_votes_and_the_network_together(crowd):

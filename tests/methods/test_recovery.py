@@ -91,7 +91,7 @@ def abilities(N, seed):
 def settled(N, seed):
     """``clear`` with the noise that ``bwa`` finds in eight times as many items as the most tried here.
 
-    Labels are no numbers with Gaussian noise, so there is no crowd that follows its model: what its estimates come
+    Labels are not numbers with Gaussian noise, so there is no crowd that follows its model: what its estimates come
     to in the end is all that they can be held against.
     """
     sim = clear(N, seed)

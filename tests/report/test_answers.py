@@ -80,7 +80,7 @@ def test_ratings_have_findings():
     assert found["bias"]["names"] == ["annotator 5"] and found["bias"]["lines"][0].startswith("Rates too high: ann")
     assert found["scale"]["names"] == ["annotator 6"]
     assert "annotator 7" in found["noise"]["names"]
-    assert summary["whom"][0] == {"annotator": "annotator 6", "verdict": "drop"}
+    assert summary["to_look_at"][0] == {"annotator": "annotator 6", "verdict": "drop"}
     assert sum(bar["count"] for bar in summary["picture"]["bars"]) == 60
 
 
@@ -118,7 +118,7 @@ def test_similarities_label_sets_and_tags_have_findings():
             same = cluster[a] == cluster[b] if rng.random() < 0.95 else cluster[a] != cluster[b]
             rows.append((f"i{a}", f"i{b}", f"j{m}", bool(rng.random() < 0.5) if m == 4 else bool(same)))
     found, summary = actions(cw.Similarities.from_records(rows, on_duplicate="first"), n_clusters=3, restarts=1)
-    assert found["guessing"]["names"] == ["j4"] and summary["whom"] == [{"annotator": "j4", "verdict": "drop"}]
+    assert found["guessing"]["names"] == ["j4"] and summary["to_look_at"] == [{"annotator": "j4", "verdict": "drop"}]
     found, _ = actions(crowd_of("label-sets").answers)
     assert {"l0", "l1"} == set(found["missed"]["names"]) and "in doubt" in found["items"]["title"].lower()
     found, _ = actions(crowd_of("tags").answers)
@@ -251,7 +251,7 @@ def test_a_diagnosis_has_the_findings_of_the_report(name):
     assert sorted(lines) == sorted(found.sentences()) and all(line in str(found) for line in lines)
     assert list(found.verdicts) == result.annotators.tolist()
     pressing = [who for who, verdict in found.verdicts.items() if verdict in ("drop", "look")]
-    assert len(report["summary"]["whom"]) == len(pressing)
+    assert len(report["summary"]["to_look_at"]) == len(pressing)
     assert np.isnan(found.expected)
     with pytest.raises(InputError, match="The detectors are for votes, and these are"):
         _ = found.inspection

@@ -149,7 +149,7 @@ def test_filtering(digits):
     page.select_option("#verdict", "drop")
     assert sorted(visible.locator("th").all_inner_texts()) == ["adversary", "lazy", "random"]
     page.fill("#filter", "nobody of this name")
-    assert page.inner_text("#shown") == "Nobody fits."
+    assert page.inner_text("#shown") == "No annotator fits."
     page.fill("#filter", "")
     page.select_option("#verdict", "")
 

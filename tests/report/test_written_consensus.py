@@ -60,7 +60,7 @@ def test_the_report_says_what_the_files_say(written):
     accuracy, n = whole.accuracy()[0], whole.total
     _, high = share_interval(accuracy * n, n, np.zeros(20))  # by the votes alone: the error of the crowd is common
     low = whole.annotators[high < np.median(accuracy) - 0.1]
-    assert len(low) > 3 and {w["annotator"] for w in facts["summary"]["whom"]} == set(low)
+    assert len(low) > 3 and {w["annotator"] for w in facts["summary"]["to_look_at"]} == set(low)
 
 
 def test_a_page_from_a_folder_or_a_file_of_items(written):

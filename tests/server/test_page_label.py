@@ -191,7 +191,7 @@ def test_ratings_ordinal_classes_and_label_sets(site: Site, tab: Tab) -> None:
     )
     page = tab.join(site, campaign)
     answer = page.get_by_role("button", name="Answer")
-    assert answer.is_disabled()  # the middle of a slider is no answer
+    assert answer.is_disabled()  # the middle of a slider is not an answer
     page.get_by_label("Your rating").focus()
     page.keyboard.press("ArrowRight")  # from an end: the middle is not suggested
     has_text(page, "output", "0")

@@ -223,7 +223,7 @@ def test_availability_and_load(tmp_path: Path) -> None:
         campaign.set_annotator("dee", available=True)
     for name in ("bob", "cem"):
         campaign.set_annotator(name, available=False)
-    assert campaign.status()["stop"] == "nobody is available"
+    assert campaign.status()["stop"] == "no annotator is available"
 
 
 def test_groups_are_kept_together(tmp_path: Path) -> None:

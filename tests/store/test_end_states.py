@@ -1,4 +1,4 @@
-"""How a campaign stands: one state, the same live, reopened and in another process; and what can be changed."""
+"""Status of a campaign: one state, the same live, reopened and in another process; and what can be changed."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_nothing_to_do_yet(tmp_path: Path) -> None:
     campaign = make(tmp_path, items=[], annotators=[])
     assert standing(campaign) == ("waiting", "there are no items to label")
     campaign.add_items(["a"])
-    assert standing(campaign) == ("waiting", "nobody is available")
+    assert standing(campaign) == ("waiting", "no annotator is available")
     campaign.add_annotators(["ann"])
     assert standing(campaign) == ("running", None)
 

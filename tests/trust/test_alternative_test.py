@@ -151,7 +151,7 @@ def test_order_and_names_do_not_matter() -> None:
 def test_what_cannot_be_tested_is_said() -> None:
     rows = rows_of(5, lambda rng, x: f"c{x}")
     votes = cw.Votes.from_records(rows)
-    with pytest.raises(InputError, match="'gpt' is no annotator: they are "):
+    with pytest.raises(InputError, match="'gpt' is not an annotator: they are "):
         cw.alternative_test(votes, "gpt")
     with pytest.raises(InputError, match="needs two people beside the candidates, and found 1"):
         cw.alternative_test(votes, "model", people="ann")

@@ -66,7 +66,7 @@ def test_the_diagnosis_says_what_a_panel_is_worth() -> None:
 
 
 def test_others_hear_nothing_of_it() -> None:
-    """Crowds that are no panels, and panels of independent annotators, with gold labels and without."""
+    """Crowds that are not panels, and panels of independent annotators, with gold labels and without."""
     sim = cw.simulate.one_coin(300, n_annotators=30, votes_per_item=5, random_state=0)
     assert not cw.diagnose(sim.votes).of_kind("panel")
     votes, truth = panel(0.0, N=300)

@@ -89,7 +89,7 @@ def test_classes_that_are_numbers_have_a_mean_too(consensus: cw.Consensus) -> No
     gold = {int(i): int(crowd.truth[i]) for i in np.random.default_rng(0).choice(300, 80, replace=False)}
     found = cw.estimate(cw.aggregate(crowd.votes), "mean", gold=gold).rows[0].figure.estimate
     assert found.low < crowd.truth.mean() < found.high
-    with pytest.raises(ParameterError, match="the classes are no numbers"):
+    with pytest.raises(ParameterError, match="the classes are not numbers"):
         cw.estimate(consensus, "mean")
 
 

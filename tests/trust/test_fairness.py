@@ -162,7 +162,7 @@ def test_several_classes_need_a_positive_one_and_groups_must_fit():
     z = ["a", "b", "c"] * 30
     with pytest.raises(ParameterError, match="name the positive one"):
         assess_fairness(sim.votes, c, z)
-    with pytest.raises(LabelError, match="positive='x' is no class"):
+    with pytest.raises(LabelError, match="positive='x' is not a class"):
         assess_fairness(sim.votes, c, z, positive="x")
     with pytest.raises(ParameterError, match="one group for each item"):
         assess_fairness(sim.votes, c, z[:5], positive=2)

@@ -89,7 +89,7 @@ class Plan:
     budget: int
     rows: list[PlanRow] = field(repr=False)
     intervals: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """The interval of each accuracy, where it is no band of simulated crowds."""
+    """The interval of each accuracy, where it is not a band of simulated crowds."""
 
     @classmethod
     def of(cls, budget: int, promises: Sequence[Promise]) -> Plan:

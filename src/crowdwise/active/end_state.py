@@ -2,7 +2,7 @@
 
 ==================  ==============================================================================================
 ``running``         questions can be asked
-``waiting``         no question can be asked now: some are out, nobody is available, or there is nothing to label yet
+``waiting``         no question can be asked now: some are out, no annotator available, or there is nothing to label yet
 ``target-reached``  the labels are as accurate as was asked, or proven to be
 ``budget-spent``    no vote can be paid any more
 ``exhausted``       every item is finished, or everybody available has voted on those that are not
@@ -99,7 +99,7 @@ class Situation:
         return np.where(self.state.available & (self.state.load >= 1.0), int(items.sum()) - done, 0)
 
     def why_not(self, who: int, rule: StopRule, anybody: str | None) -> str | None:
-        """Why an annotator (a code) can be asked nothing now; ``anybody``: why nobody can be."""
+        """Why an annotator (a code) can be asked nothing now; ``anybody``: why none can be."""
         state, name = self.state, repr(self.state.annotator_names[who])
         if not state.available[who]:
             return f"{name} is not available"
@@ -173,7 +173,7 @@ def find_standing(rule: StopRule, now: Situation, online: Online, found: Accurac
             why = f"{_counted(now.n_awaited, 'question')} out and may take the rest of the budget"
             return Standing("waiting", why, "Add the answers, or release the questions.")
     if not now.state.available.any():
-        return Standing("waiting", "nobody is available", "Add annotators, or make some available.")
+        return Standing("waiting", "no annotator is available", "Add annotators, or make some available.")
     if not now.questions_left(unfinished & ~now.state.closed).any():
         if now.n_awaited:
             why = f"{_counted(now.n_awaited, 'question')} out, and no other can be asked"
@@ -194,7 +194,7 @@ def _all_finished(rule: StopRule, now: Situation) -> Standing:
 
 
 def _all_asked(rule: StopRule, now: Situation, unfinished: npt.NDArray[np.bool_]) -> Standing:
-    """Nobody is left to ask about the items that are not finished."""
+    """No annotator is left to ask about the unfinished items."""
     if rule.target is not None and not now.questions_left(now.to_label).any():
         return _unreachable(rule, now)
     tired = (now.state.available & (now.state.load < 1.0)).any()

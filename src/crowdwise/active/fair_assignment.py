@@ -17,8 +17,8 @@ the same random numbers.
 
 Votes that one group gets are not given to another. So no group may end more than ``tolerance`` above the E' and the H'
 that it has without weights, by the same strategy, with or without matrices by group (the higher of both): a gap closes
-by who is asked about what, and by what votes are not worth elsewhere. E' alone is no guard: a vote that cannot change a
-label by itself leaves e' as it was, and five of them do not.
+by who is asked about what, and by what votes are not worth elsewhere. E' alone is not a guard: a vote that cannot
+change a label by itself leaves e' as it was, and five of them do not.
 
 **It fails** where the estimates do: a crowd that errs together on one group has confusion matrices that do not show it
 (see the page on fairness for what does); where no vote that can be asked helps the worse group; and where the batch is
@@ -194,7 +194,7 @@ def _why(state: State, best: FairProposal, group: Ints) -> str:
     if not there.any():
         return f"no item of {name} is open"
     if not asked.any():
-        return f"nobody who is available can be asked about an item of {name}"
+        return f"no available annotator can be asked about an item of {name}"
     if best.before[worst] - best.after[worst] < 1e-9:
         return f"no vote that can be asked is expected to change a label of {name}"
     if asked.all():

@@ -12,7 +12,7 @@ information gain of the vote, per unit of price.
 ``ucb``             the most uncertain items; the annotator with the best upper confidence bound
 ``thompson``        the most uncertain items; the best annotator under a draw of all confusion matrices
 ``information``     pairs by expected information gain, under the mean confusion matrices
-``value``           pairs by expected information gain per price, nobody getting too large a share of a batch: where
+``value``           pairs by expected information gain per price, with limited shares of a batch: where
                     all cost the same under draws of the confusion matrices; where prices differ new annotators
                     first, on trial, and then under the mean confusion matrices
 ==================  ===================================================================================
@@ -21,7 +21,7 @@ Where prices differ, annotators are explored by trials, together on few items, w
 by draws: under draws the cheap are asked again and again, since among many of them one always has a good draw. Where
 all cost the same, trials gain nothing, and draws a little.
 
-Constraints hold for all: nobody is asked twice about an item, only available annotators are asked, nobody gets more
+Constraints hold for all: no annotator is asked twice about an item, only available annotators are asked, none gets more
 than the load left, items below ``overlap`` votes come first, and a share of questions may be about items with known
 classes.
 
@@ -36,7 +36,7 @@ the annotators whose votes are worth most on average keep theirs, ``SPARE`` slot
 
 Trials: annotators who are new are tried on few items together, where what is learned of them pays for itself.
 
-A vote on an item that nobody else voted on carries no information about its annotator. A strategy that takes the most
+A vote on an item without other votes carries no information about its annotator. A strategy that takes the most
 informative votes gives every item its first vote first, and so spends much of the budget on annotators of unknown
 accuracy; the cheap ones look best for their price, and their single votes confirm the prior. New annotators are
 therefore tried together on few items, before other items get their first vote.
@@ -54,8 +54,8 @@ EI[m]               E max(0, r[m] - R) over draws of the confusion matrix of m: 
 ==================  ==============================================================================================
 
 **Who.** New annotators with N EI[m] / R > T: asked about all that is left, m may save N p[m] EI[m] / R, and the trial
-costs T p[m]. Nobody is tried who could not be worth the price even when always right, so experts whose votes cost five
-times as much are left out where those who cost a fifth of it are found to do.
+costs T p[m]. Annotators are not tried who could not be worth the price even when always right, so experts whose votes
+cost five times as much are left out where those who cost a fifth of it are found to do.
 
 **How long.** After t votes the share t / (t + t0) of what can be learned of an annotator is learned, where t0 is the
 strength of the prior in votes. Each of M annotators can do a share of the work, N / M; so the trial is worth
@@ -132,8 +132,8 @@ class Strategy(Parameterised):
         are asked first, together about few items, each of which gets up to 24 votes;
         after that means take the place of draws. 0: no trials.
     spread
-        Nobody gets more than so many times an equal share of a batch (or a sixteenth of it, if that is more), as long
-        as others are left: a whole batch given to one lucky annotator is money lost. 0: no such limit.
+        No annotator gets more than so many times an equal share of a batch (or a sixteenth of it, if that is more), as
+        long as others are left: a whole batch given to one lucky annotator is money lost. 0: no such limit.
     overlap
         Items with fewer votes come first.
     gold_rate
@@ -249,7 +249,7 @@ class Strategy(Parameterised):
         rng: np.random.Generator, uncertain: bool = True,
     ) -> Proposal:  # fmt: skip
         """The best n pairs or fewer, one for an item at most."""
-        if state.possible is not None:  # only items somebody can still be asked about
+        if state.possible is not None:  # only items with an annotator left to ask
             items = items[state.possible.indptr[items + 1] > state.possible.indptr[items]]
         if n <= 0 or len(items) == 0 or len(people) == 0:
             return joined([])
@@ -261,7 +261,7 @@ class Strategy(Parameterised):
         score = score + np.where(state.votes_per_item[items] < self.overlap, lift, 0.0)
         size = n if not self.joint else max(CANDIDATES * n, MIN_CANDIDATES)
         if state.possible is not None or not self.joint:
-            size = max(size, MIN_CANDIDATES + CANDIDATES * n)  # some may turn out to have nobody left to ask
+            size = max(size, MIN_CANDIDATES + CANDIDATES * n)  # some may turn out to have no annotator left to ask
         chosen = items[_top(score, size)]
         people = self._people(state, people, load, n, rng)
         pairs = None if state.possible is None else askable(state, chosen, people, taken)
@@ -425,7 +425,7 @@ def _solved(value: Floats, capacity: Floats, n: int) -> tuple[Ints, Ints]:
 
     C, A = value.shape
     n = min(n, C)
-    # Nobody needs more slots than there are items that want them.
+    # No annotator needs more slots than there are items that want them.
     useful = np.minimum(np.minimum(capacity, n), np.isfinite(value).sum(axis=0)).astype(np.int64)
     if useful.sum() > SPARE * C:
         worth = np.where(np.isfinite(value), value, 0.0).sum(axis=0) / np.maximum(np.isfinite(value).sum(axis=0), 1)

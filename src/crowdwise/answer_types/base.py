@@ -36,7 +36,7 @@ class AnswerRules:
     unit
         What intervals of agreement are over.
     scale
-        The scale of votes, by which labels are compared; ``None`` for answers that are no votes.
+        The scale of votes, by which labels are compared; ``None`` for answers that are not votes.
     kinds
         The kinds of findings, the most pressing first.
     tables, headings

@@ -25,7 +25,7 @@ SURE = 0.9
 TOO_MANY = 2.0
 """How often the median of false alarms is too many."""
 AT_LEAST = 0.1
-"""False alarms per item below which nobody draws too much."""
+"""False alarms per item below which no annotator draws too much."""
 
 
 class BoxRules(AnswerRules):
@@ -34,7 +34,7 @@ class BoxRules(AnswerRules):
     answer = "object"
     kinds: ClassVar = {
         "misses": FindingWords("Annotators who miss much", "Show them objects that they missed.", Verdict.LOOK),
-        "draws": FindingWords("Annotators who draw too much", "Show them what is no object.", Verdict.LOOK),
+        "draws": FindingWords("Annotators who draw too much", "Show them what is not an object.", Verdict.LOOK),
         "imprecise": INEXACT, "items": IN_DOUBT,
     }  # fmt: skip
 

@@ -32,7 +32,7 @@ from crowdwise.trust.wording import IN_DOUBT, counted, percent
 SHOWN = 2000
 """Characters of a text that are drawn."""
 FEW = 0.1
-"""False spans per item that are no finding."""
+"""False spans per item that are not a finding."""
 
 
 class SpanRules(AnswerRules):

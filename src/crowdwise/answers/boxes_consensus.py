@@ -19,15 +19,15 @@ P(d | false)    ``nothing``       the same with s = kappa f[m]: a cluster withou
 q[c]            ``probability``   pi P(d | real) / (pi P(d | real) + (1 - pi) P(d | false))
 ==============  ================  ============================================================================
 
-The parameters are fitted by EM, with a Newton step for a and sigma; objects nobody found are counted by 1 - E_z... The
-odds of pi are those of items that several annotators looked at. One annotator alone finds s of r objects and f false
+The parameters are fitted by EM, with a Newton step for a and sigma; objects that none found are counted by 1 - E_z...
+The odds of pi are those of items that several annotators looked at. One annotator alone finds s of r objects and f false
 ones where n find 1 - E_z... of r and n f: their odds differ by that ratio. Where no item has two, pi is .9.
 
 **Which class**: a vote model of the registry, the clusters being its items.
 
 **Where.** Edge e of a box is mu[c, e] + size[c, e] (b[m, e] + t[m] sigma[e] noise), with Student t noise of 4 degrees
 of freedom; the size is the width for x1, x2 and the height for y1, y2. mu has a flat prior, b[m, e] a Normal one whose
-variance is fitted, and t[m]^2 is shrunk towards 1 by 4 boxes. What all annotators do alike is no bias of anybody's; how
+variance is fitted, and t[m]^2 is shrunk towards 1 by 4 boxes. What all annotators do alike is not a bias; how
 far it may reach is in the intervals. The spread is t[m] times the deviation of Normal noise with the median difference
 between two boxes of an object.
 

@@ -21,7 +21,7 @@ from crowdwise.errors import InputError, listing
 LENGTH = re.compile(r"length|token|words?$|chars|characters")
 """Names of lengths."""
 MOST_VALUES = 12
-"""Values that a column may have which is no number."""
+"""Values that a column may have which is not a number."""
 
 
 def design(table: Comparisons, names: Sequence[str], by_judge: bool = False) -> tuple[list[str], Floats]:

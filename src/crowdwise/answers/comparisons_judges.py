@@ -174,7 +174,7 @@ def who_judges(
             f"No annotator has the name of a language model: {listing(table.annotators)}. Name them: judges=[...].",
             remedy=Remedy("Say who judges with {}, or who is a person with {}.", Option("judges"), Option("people")),
         )
-    rest = f"for people: {listing(table.annotators[~found], 8)}" if not found.all() else "nobody for a person"
+    rest = f"for people: {listing(table.annotators[~found], 8)}" if not found.all() else "none for a person"
     warn(
         f"Taken for judges, by their names: {listing(table.annotators[found], 12)}; {rest}. Say judges or people if "
         "that is wrong."

@@ -216,7 +216,7 @@ class Ranking(Result):
         return np.minimum(low, self.ranks), np.maximum(high, self.ranks)
 
     def probability(self, i: Any, j: Any) -> float:
-        """P(item i is found better than item j by a reliable annotator), given that it is no tie."""
+        """P(item i is found better than item j by a reliable annotator), given that it is not a tie."""
         self._need_odds("probability")
         a, b = self._at(i), self._at(j)
         return float(1.0 / (1.0 + np.exp(np.clip(self.scores[b] - self.scores[a], -500, 500))))

@@ -485,7 +485,7 @@ class GraphCrowd(Model):
             evidence = graph.evidence(params.log_score)
             found = graph.beliefs(evidence, field, J)
             value = family.objective(found.log_z - prior_z, params)
-            if rounds.trace and value < rounds.trace[-1]:  # Bethe's log Z is no bound on graphs with loops
+            if rounds.trace and value < rounds.trace[-1]:  # Bethe's log Z is not a bound on graphs with loops
                 rounds.converged = True
                 break
             if self.strength == "learned":

@@ -28,7 +28,7 @@ takes away (Louis 1982).
 
 **The order** of the classes: numbers by their value, text as the votes list it (sorted, unless declared), or ``order``.
 
-When it fails: where ``auto`` does, and where a few votes per annotator are all there is and the scale is no line.
+When it fails: where ``auto`` does, and where a few votes per annotator are all there is and the scale is not a line.
 
 V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 4, for grades; P. McCullagh, Regression models for
 ordinal data, JRSS B 42 (1980), for the intervals on a line; T. A. Louis, JRSS B 44 (1982).

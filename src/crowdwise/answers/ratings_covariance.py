@@ -69,7 +69,7 @@ def pair_moments(ratings: Ratings, y: Floats) -> tuple[Floats, Floats, Floats]:
         return csr_matrix((data, ratings.annotator, ratings.indptr), shape=shape, copy=True)  # summed in its place
 
     total = matrix(w)
-    total.sum_duplicates()  # somebody who rated an item twice has rated it once, with the mean
+    total.sum_duplicates()  # an annotator who rated an item twice has rated it once, with the mean
     value = matrix(w * y)
     value.sum_duplicates()
     value.data = value.data / total.data

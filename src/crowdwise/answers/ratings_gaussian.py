@@ -56,7 +56,7 @@ of the distance between the value and the posterior mean, plus the error that al
 leverage of a rating. Variances of biases and scales are enlarged for p and s_b being estimates.
 
 When it fails: biases that depend on the item; annotators who copy each other (``covariance`` sees that); two or three
-annotators, where one can be declared nearly perfect (the variance of nobody's noise is under a thousandth of that
+annotators, where one can be declared nearly perfect (no annotator's noise variance is under a thousandth of that
 within items).
 
 V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 5, for the precisions; F. Rodrigues, M. Lourenco,
@@ -77,7 +77,7 @@ tau^2) makes of it the posterior mean m[n] = (mu / tau^2 + w / V) / (1 / tau^2 +
 
 **Half-way.** The reported value is s m[n] + (1 - s) w[n], ``shrink`` = s = 1/2. m is best where the truth is on the
 scale of the ratings. On real sets it need not be: the slope of the truth on the crowd's values (noise taken off) lies
-between 0.6 and 1.5 there, and whoever says more than the crowd is right as often as whoever says less. Half of the way
+between 0.6 and 1.5 there, and annotators above the crowd are right as often as those below it. Half of the way
 has three quarters of the gain where m is right, and half of the loss where it is not.
 
 **Level.** A bias that all annotators share cannot be seen. The values have the level of the plain mean, sum w (x - z) =

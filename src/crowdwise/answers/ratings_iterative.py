@@ -52,8 +52,8 @@ p-quantile of the chi-squared distribution with n degrees of freedom: those who 
 An item's deviation is that of a weighted mean whose ratings scatter as their annotators do around the values found; the
 values being fitted to the same ratings, it is a little small.
 
-When they fail: biases are not taken out; in ``pm-numeric`` nobody's weight differs much from anybody else's (logs); in
-``catd-numeric`` somebody who is always close to the values decides them.
+When they fail: biases are not taken out; in ``pm-numeric`` weights hardly differ (logs); in
+``catd-numeric`` an annotator who is always close to the values decides them.
 
 Q. Li et al., Resolving conflicts in heterogeneous data by truth discovery and source reliability estimation, SIGMOD
 (2014), for PM (CRH). Q. Li et al., A confidence-aware approach for truth discovery on long-tail data, PVLDB 8 (2014),

@@ -21,9 +21,9 @@ a[m]           ``label_accuracy``    (marks with the true label + s mean) / (mar
 b[m]           ``boundary_noise``    mean distance of a boundary of m to the weighted median of the others', shrunk by s
 =============  ====================  ==================================================================================
 
-A wrong label is any of the others alike. Places that nobody marked count as well: K[n] - candidates of them have no
-marks. They keep f small: without them every false candidate would have been seen by somebody, and one mark would seem
-usual where nothing is. Why places of that width: two false spans that are put anywhere in T characters become one
+A wrong label is any of the others alike. Unmarked places count as well: K[n] - candidates of them have no
+marks. They keep f small: without them every false candidate would have been seen by an annotator, and one mark would
+seem usual where nothing is. Why places of that width: two false spans that are put anywhere in T characters become one
 candidate with probability 2 (1 - J) / (1 + J) length / T, which is 1 / K.
 
 A candidate is a span of the consensus where the sum of q over k is over 1/2. Its boundaries are medians weighted by

@@ -3,7 +3,7 @@
 **Word by word** (``rover``). The texts on an item are aligned into slots: the text with the least edit distance to the
 others is the centre, each other text is aligned to it, and what several texts insert at the same place is aligned in
 the same way. In a slot every text gives a word, or nothing. Text t of annotator m is right in a share p[t] of its
-slots; a wrong word is taken to be repeated by whoever else is wrong, so the log-odds of a word are a weighted vote:
+slots; a wrong word is taken to be repeated by all others who are wrong, so the log-odds of a word are a weighted vote:
 
 ================  ================  ============================================================================
 symbol            code              equation

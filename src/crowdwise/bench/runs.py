@@ -69,7 +69,7 @@ class MethodRow(NamedTuple):
 
 
 class LearnerRow(NamedTuple):
-    """A learner: its accuracy on digits that nobody labelled, and that of its consensus."""
+    """A learner: its accuracy on unlabelled digits, and that of its consensus."""
 
     name: str
     unseen: float

@@ -140,7 +140,9 @@ class Remote:
         return SimpleNamespace(**self.campaign.settings)
 
     def propose(self, n: int) -> Any:
-        raise ParameterError("A server hands questions to one annotator at a time: say whom, --annotator NAME.")
+        raise ParameterError(
+            "A server hands questions to one annotator at a time: name the annotator, --annotator NAME."
+        )
 
     def next_for(self, annotator: str, n: int) -> list[_Question]:
         rows = self.campaign.client.call("GET", f"/campaigns/{self.campaign.id}/annotators")
@@ -410,7 +412,7 @@ CHANGES: dict[str, Callable[..., None]] = {
 
 DEFAULT = "one-coin"
 STANDING = ("state", "stop", "advice")
-"""What ``status`` and ``next`` say about how a campaign stands."""
+"""What ``status`` and ``next`` say about the status of a campaign."""
 
 campaign = typer.Typer(
     help="Ask the right annotator about the right item, until labels are good enough.", no_args_is_help=True
@@ -467,7 +469,7 @@ def init(
     unknown: UnknownOption = "error", patience: PatienceOption = 3600.0, seed: FixedSeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Make a campaign: what is to be labelled, by whom, at what price, until when.
+    """Make a campaign: items, annotators, prices and when to stop.
 
     Example: `crowdwise campaign init birds --classes wren,robin --items items.csv --annotators people.csv --budget 500`
     """

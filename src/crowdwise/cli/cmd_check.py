@@ -1,4 +1,4 @@
-"""``crowdwise check`` (what is in a file, what looks wrong, the command that mends it) and ``crowdwise describe``."""
+"""``crowdwise check`` (what is in a file, what looks wrong, the command that fixes it) and ``crowdwise describe``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(
     path: opt.PathArgument, reading: opt.Reading = opt.DEFAULT_READING, write_map: WriteMapOption = None,
     as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
-    """Say what is in a file of answers, what looks wrong, and the command that mends it.
+    """Say what is in a file of answers, what looks wrong, and the command that fixes it.
 
     Format, sheet, header row, columns and their roles, questions, annotators, classes, duplicates (identical and
     conflicting), labels that look like others. Nothing is computed and nothing is changed.
@@ -61,7 +61,7 @@ def _spell(named: Option) -> str | None:
 
 
 def _command(found: FileCheck, reading: opt.Reading) -> str:
-    """The command that reads the file as it should be; nothing where nothing mends it."""
+    """The command that reads the file as it should be; nothing where nothing fixes it."""
     from dataclasses import replace
 
     given = {name: value for name, value in reading.options().items() if name != "classes"}
@@ -80,13 +80,13 @@ def _write_map(found: FileCheck, target: Path) -> None:
 
 def _show(found: FileCheck, reading: opt.Reading) -> None:
     from crowdwise.cli import show
-    from crowdwise.file_check import facts_in_words, mend_of
+    from crowdwise.file_check import facts_in_words, fix_of
 
     screen = show.console(stderr=False)
     for line in facts_in_words(found.facts):
         screen.print(line, soft_wrap=True, markup=False)
     for said in found.findings:
-        text = " ".join(filter(None, (said.message, mend_of(said, _spell))))
+        text = " ".join(filter(None, (said.message, fix_of(said, _spell))))
         screen.print(f"- {text}", soft_wrap=True, markup=False)
     if found.proposals:
         table = show.new_table("found", "votes", "proposed", "why", title="Labels that look like others")
@@ -96,18 +96,18 @@ def _show(found: FileCheck, reading: opt.Reading) -> None:
     if not found.findings and not found.proposals:
         screen.print("Nothing looks wrong.")
     if found.error is not None:
-        screen.print("The answers could not be read: mend the last of these first.")
+        screen.print("The answers could not be read: fix the last of these first.")
     if found.options.get("label_map"):
         file = found.facts.get("file", "FILE")
         screen.print(f"Look through the labels first: crowdwise check {file} --write-map labels.csv", soft_wrap=True)
     command = _command(found, reading)
     if command:
-        screen.print(f"To mend it: {command}", soft_wrap=True, markup=False)
+        screen.print(f"To fix it: {command}", soft_wrap=True, markup=False)
 
 
 @reads
 def describe(path: PathArgument, reading: Reading = DEFAULT_READING, as_json: JsonOption = False) -> None:
-    """Show the shape of a file of answers: how many, by whom, and how they spread."""
+    """Show the shape of a file of answers: counts, annotators and how they spread."""
     from crowdwise.cli import show_aggregate
     from crowdwise.trust.annotators import coverage_table
 

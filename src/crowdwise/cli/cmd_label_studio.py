@@ -89,7 +89,7 @@ class PulledProject:
         elif full:
             say(
                 f"Note: {full:,} of these tasks have {asked} annotations or more, which is what the project asks for: "
-                f"Label Studio gives them to nobody. Ask for more: --max-annotations {asked + 1} --set-tab."
+                f"Label Studio gives them to no annotator. Ask for more: --max-annotations {asked + 1} --set-tab."
             )
         if show and found:
             tab = self.project.show_next([task.task for task in found])
@@ -172,7 +172,7 @@ def next_(
         emit_table(frame)
 
 
-EveryOption = Annotated[float, typer.Option("--every", min=1.0, help="Seconds between pulls where nobody calls.")]
+EveryOption = Annotated[float, typer.Option("--every", min=1.0, help="Seconds between pulls without a webhook call.")]
 ListenOption = Annotated[
     str | None, option("--listen", help="Listen here for webhooks, such as 127.0.0.1:8090; else only poll.")
 ]

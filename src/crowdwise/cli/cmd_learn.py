@@ -37,7 +37,7 @@ def learn(
 ) -> None:  # fmt: skip
     """Learn a classifier from inputs and votes.
 
-    `crowdwise predict` then labels items that nobody voted on. Inputs are those of --features, the texts of --text, or
+    `crowdwise predict` then labels items without votes. Inputs are those of --features, the texts of --text, or
     features.npz or images/ in a dataset folder. Where the inputs come with x_test and y_test, the
     accuracy on these is shown; nothing is chosen by it.
 

@@ -281,7 +281,7 @@ def open_answers(path: Path, method: str | None, reading: opt.Reading, named: bo
 
 
 def of_annotators(table: Any, only: str | None, without: str | None) -> Any:
-    """The answers of some annotators; items that nobody is left to compare are left out."""
+    """The answers of some annotators; items without answers are left out."""
     if only is None and without is None:
         return table
     kept = table if only is None else table.only(named_annotators(table, only, "--only"))

@@ -67,7 +67,7 @@ def run(*, seed: int = 0, out: Path | None = None, screen: Console | None = None
     screen.print(f"the estimates are off by {off:.3f} on average.")
     screen.print()
     unseen = len(crowd.features["y_test"])
-    screen.print(f"Learning classifiers from the pixels and the votes, to read {unseen} digits nobody labelled ...")
+    screen.print(f"Learning classifiers from the pixels and the votes, to read {unseen} unlabelled digits ...")
     try:
         screen.print(learner_table(runs.compare_learners(crowd)))
     except ExtraError as error:
@@ -113,7 +113,7 @@ def method_table(rows: list[MethodRow]) -> Table:
 
 def learner_table(rows: list[LearnerRow]) -> Table:
     names = (">accuracy", ">on the labelled", ">s")
-    table = show.new_table("learner", *names, title="Learners, on digits nobody labelled")
+    table = show.new_table("learner", *names, title="Learners, on unlabelled digits")
     for row in rows:
         table.add_row(row.name, f"{row.unseen:.3f}", f"{row.labelled:.3f}", f"{row.seconds:.1f}")
     return table

@@ -146,13 +146,13 @@ LABELS, CLASSIFIERS, COLLECTING, TOOLS, TRYING = (
     "Labels", "Classifiers", "Collecting labels", "Annotation tools", "Trying it out"
 )  # fmt: skip
 COMMANDS = {
-    "check": ("check", LABELS, "Say what is in a file of answers, what looks wrong, and the command that mends it."),
+    "check": ("check", LABELS, "Say what is in a file of answers, what looks wrong, and the command that fixes it."),
     "aggregate": ("aggregate", LABELS, "Turn votes into one label per item, with probabilities."),
     "report": ("report", LABELS, "Write one page on how reliable annotators and labels are, and what to review."),
     "diagnose": ("report", LABELS, "Say in sentences what is wrong with some answers: the report's short form."),
     "certify": ("certify", LABELS, "Release the labels that random gold labels prove: at most 5 % of them are wrong."),
     "estimate": ("estimate", LABELS, "Estimate shares, means and differences of all items from a few gold labels."),
-    "describe": ("check", LABELS, "Show the shape of a file of answers: how many, by whom, and how they spread."),
+    "describe": ("check", LABELS, "Show the shape of a file of answers: counts, annotators and how they spread."),
     "agreement": ("agreement", LABELS, "Measure how much annotators agree beyond chance, with intervals."),
     "alternative-test": ("agreement", LABELS, "Test whether a model may replace the annotators."),
     "rank": ("rank", LABELS, "Turn comparisons into a leaderboard: scores and ranks, with intervals."),

@@ -86,7 +86,7 @@ ColumnOption = Annotated[
     ),
 ]
 ClassesOption = Annotated[
-    str | None, option("--classes", help="All classes, comma-separated, where nobody used some of them.")
+    str | None, option("--classes", help="All classes, comma-separated, where some were never used.")
 ]
 FormOption = Annotated[
     Form, option("--form", show_default=True, help="long: a row per vote. wide: a column per annotator.")

@@ -482,7 +482,7 @@ def show_description(table: Any) -> None:
     shares = new_table(title="Votes per class", header=False)
     top = max(d["votes_per_class"].values())
     for name, count in list(d["votes_per_class"].items())[:20]:
-        shares.add_row(str(name), f"{count:,}", bar_cell(count / max(top, 1)), "" if count else "nobody used it")
+        shares.add_row(str(name), f"{count:,}", bar_cell(count / max(top, 1)), "" if count else "never used")
     screen.print(shares)
     if is_of_rules(table):
         screen.print()
@@ -550,7 +550,7 @@ def show_learned(found: Fitted, out: Any) -> None:
     screen.print(f"{history['epochs']} epochs, loss {history['loss_last']:.4f}{held}, {result.seconds:.2f} s")
     measures(screen, found.measured, of=" of the consensus")
     if found.tested is not None:
-        screen.print(f"accuracy on {found.tested[1]:,} items nobody voted on:", strong(f"{found.tested[0]:.4f}"))
+        screen.print(f"accuracy on {found.tested[1]:,} items without votes:", strong(f"{found.tested[0]:.4f}"))
     screen.print()
     for table in consensus_tables(result):
         screen.print(table)

@@ -122,7 +122,7 @@ def common_items(X: Any, M: int, K: int, min_common: int = MIN_COMMON) -> tuple[
     seen = csr_matrix((np.ones(len(X.data)), X.indices // K, X.indptr.copy()), shape=(X.shape[0], M))
     seen.sum_duplicates()
     seen.data[:] = 1.0
-    busy = np.flatnonzero(np.bincount(seen.indices, minlength=M) >= min_common)  # nobody else has so many in common
+    busy = np.flatnonzero(np.bincount(seen.indices, minlength=M) >= min_common)  # no other has so many in common
     seen = seen[:, busy]
     size = np.diff(seen.indptr).astype(np.float64)
     if float((size**2).sum()) > 20 * MAX_NUMBERS:

@@ -41,8 +41,8 @@ timestamps the search is repeated on the votes after each quarter of them, with 
 count as one from then on.
 
 When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
-others guess, of half of those who do not; copies of somebody good, whose gap is small and which do no harm; a pact on a
-few items (:func:`crowdwise.trust.shared_mistakes`).
+others guess, of half of those who do not; copies of a good annotator, whose gap is small and which do no harm;
+collusion on a few items (:func:`crowdwise.trust.shared_mistakes`).
 
 Agreement of honest annotators as s_i s_j: Y. Ma, A. Olshevsky, C. Szepesvari and V. Saligrama, ICML 2018. The agreement
 matrix with adversaries: P. A. Traganitis and G. B. Giannakis, ICDM 2021. The gap, the search and the test are ours.
@@ -73,7 +73,7 @@ MIN_VOTES, MIN_COMMON = 8, 5
 MOST_ANNOTATORS, MOST_PAIRS = 500, 3_000_000
 """The annotators with the most votes are looked at, and, of items with many pairs of votes, a sample."""
 FEWEST = 6
-"""The fewest annotators among whom a ring can be told from the rest."""
+"""The fewest annotators among which a ring can be told from the rest."""
 SEEDS, ROUNDS, STEPS = 30, 8, 15
 """Pairs from which candidates grow, rounds in which rings are set apart, and steps in which a candidate grows."""
 ITERATIONS = 20
@@ -85,7 +85,7 @@ LATE = (0.25, 0.5, 0.75)
 """Shares of the votes, by time, after which members may begin: a drip attack is honest until then."""
 LEAST_AGREEMENT = 0.06
 """The agreement beyond chance of those outside a ring under which they know no truth that it could contradict: few who
-know among many who guess are no ring. Real crowds have 0.13 or more, crowds that guess up to 0.03."""
+know among many who guess are not a ring. Real crowds have 0.13 or more, crowds that guess up to 0.03."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +270,7 @@ class PairAgreement:
     def support(self, members: Ints, free: Mask) -> float:
         """The share of the votes, among those compared with the members, that are theirs or agree with them.
 
-        Annotators who agree with nobody outside either are no opposition: they count less, the more they guess.
+        Annotators who agree with none outside either are no opposition: they count less, the more they guess.
         """
         outside = free & ~self.mask(members)
         compared = outside & (self.common[:, members].sum(axis=1) > 0.0)

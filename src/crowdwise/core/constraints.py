@@ -261,7 +261,7 @@ def declared(cls: Class) -> Class:
     """Give a class a constructor that takes its annotated attributes by name, and stores them.
 
     Its own parameters come first, then those of its bases, save the :func:`leading` ones. ``field(init=False)`` marks
-    an attribute that is no parameter: one that a fit sets, or one of a base that the class does not offer.
+    an attribute that is not a parameter: one that a fit sets, or one of a base that the class does not offer.
     """
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     given = inspect.signature(made.__init__).parameters

@@ -24,13 +24,13 @@ set at a time (``benchmarks/calibration.py``, docs/benchmarks/calibration.md). T
 Rules have rho = 0. They are counted by how often they speak, in one step from smoothed shares, and that posterior is
 not sure of itself: on both real sets of rules its log loss is lower as it is (docs/benchmarks/calibration.md).
 
-Where a prior of an item was given, it is no vote: it is taken out before and put back after. A forecast from inputs
+Where a prior of an item was given, it is not a vote: it is taken out before and put back after. A forecast from inputs
 that was learned from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote,
 n + 1 of them. Items without votes keep their prior. Where gold labels are known, they set a power of the corrected odds
 (:mod:`crowdwise.core.gold_regression`), a bias towards each class, and what votes add beyond the model
 (:mod:`crowdwise.core.gold_regression`).
 
-**Vote shares** are no probabilities given the votes (three votes of three are not certainty), and nothing was
+**Vote shares** are not probabilities given the votes (three votes of three are not certainty), and nothing was
 multiplied. For methods whose posterior they are, the correction is half a vote for every class:
 (n q + 1/2) / (n + K / 2).
 
@@ -136,7 +136,7 @@ class Dependence:
         if self.source == "none":
             return "Votes on an item are taken to be independent given its class: probabilities may be too sure."
         if self.source == "shares":
-            return "Shares of votes are no probabilities: half a vote was added for every class."
+            return "Shares of votes are not probabilities: half a vote was added for every class."
         if self.source == "given":
             return f"The correlation of votes on an item was given: {self.rho:.2f}."
         what = f"No label is more than {100 * (1 - self.doubt):.0f}% probable, as in real crowds."
@@ -152,7 +152,7 @@ class Dependence:
         elif not self.pairs and self.source != "gold":
             what += (
                 " No item has votes of two annotators, and nothing says how often they are right, so that "
-                "probabilities are no estimates: second votes on some items, or gold labels, would show it."
+                "probabilities are not estimates: second votes on some items, or gold labels, would show it."
             )
         return what
 

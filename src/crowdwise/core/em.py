@@ -33,7 +33,7 @@ REACH = 0.002
 
 
 _cells: WeakKeyDictionary[Votes, ref[Ints]] = WeakKeyDictionary()
-"""The cells of votes for as long as somebody else holds them, a GPU that has these votes say."""
+"""The cells of votes for as long as another owner holds them, a GPU that has these votes say."""
 
 
 def _cells_of(votes: Votes) -> Ints:

@@ -86,13 +86,13 @@ class Model(Parameterised, ABC):
     single_votes: ClassVar[SingleVotes] = "doubted"
     """The label of an item where no item has two votes: the vote, for certain; the vote, in doubt; or any."""
     vote_shares: ClassVar[bool] = False
-    """Whether its posterior is (weighted) vote shares, which are no probabilities given the votes."""
+    """Whether its posterior is (weighted) vote shares, which are not probabilities given the votes."""
     judges_annotators: ClassVar[bool] = False
     """Whether its own posterior judges annotators: their matrices are shrunk as the votes ask for, and its
     probabilities corrected, so that no further passes over the votes are made for it
     (:mod:`crowdwise.core.leave_one_out`)."""
     columns_without_interval: ClassVar[tuple[str, ...]] = ()
-    """Columns that the method adds to the table of annotators and that are no estimates, so have no interval."""
+    """Columns that the method adds to the table of annotators and that are not estimates, so have no interval."""
 
     ties: Literal["prior", "random"] = "prior"
     random_state: RandomState = 0
@@ -419,7 +419,7 @@ def check_classes(votes: Votes, what: str = "votes") -> None:
     if votes.n_classes < 2:
         raise LabelError(
             f"All {what} are {listing(votes.classes[:1])}: with a single class there is nothing to decide.",
-            remedy=Remedy("If there are other classes that nobody chose, declare them: {}.", CLASSES),
+            remedy=Remedy("If there are other classes without votes, declare them: {}.", CLASSES),
         )
 
 
@@ -429,6 +429,6 @@ def check_several(answers: Any, key: str, remedy: str) -> None:
         one = f"is a single annotator, {listing(answers.annotators)}"
         who = one if answers.n_annotators else "are no annotators"
         raise InputError(
-            f"There {who}: {key} learns the reliability of annotators from agreement, and there is nobody to agree "
+            f"There {who}: {key} learns the reliability of annotators from agreement, and there is no other to agree "
             f"with. {remedy}"
         )

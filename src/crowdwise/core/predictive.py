@@ -29,7 +29,7 @@ mean           ``mean``         1             sum d / sum w
 error          ``error``        1             sqrt( N / (N - 1) sum (d - mean w)^2 ) / sum w
 =============  ===============  ============  =====================================================================
 
-A vote on an item that nobody else voted on is not predicted: it would measure favourite labels, not the item's class.
+A vote on an item without other votes is not predicted: it would measure favourite labels, not the item's class.
 
 The error is that of a new sample of items with the same annotators. Where splits are repeated, d and w are first
 averaged over the splits item by item: repeated splits make each item's figure steadier, they do not make more items.

@@ -51,7 +51,7 @@ Prior = Annotated[Any, Check(
     _is_prior,
     "a number of votes of at least 0, 'crowd', 'hierarchical', 'accuracy', or an array of pseudo-counts "
     "(K x K or M x K x K)",
-    (0.0, 0.5, *NAMED), (-0.5, np.nan, "nobody"),
+    (0.0, 0.5, *NAMED), (-0.5, np.nan, "unknown"),
 )]  # fmt: skip
 """Pseudo-counts on the confusion matrices."""
 

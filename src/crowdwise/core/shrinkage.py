@@ -23,10 +23,10 @@ whose votes are drawn by lot. The crowd's matrix has as many votes more as are m
 votes (with ``FEW`` more, ``RIGHT`` of them right): labels mean what they say until votes show otherwise.
 
 **Few votes.** Two annotators with two votes each say next to nothing about how much annotators differ, and the most
-likely strength is then one end of the range: nobody is like anybody else, and who was outvoted once is always wrong.
-For ``"accuracy"`` both strengths therefore have a prior of their own: log s is normal, with the median ``USUAL`` votes
-and the standard deviation ``USUAL_SD``, so that s is between 1 and 2,500 with probability .95. Some tens of annotators
-with some tens of votes each outweigh it.
+likely strength is then one end of the range: no two annotators are alike, and one who was outvoted once is always
+wrong. For ``"accuracy"`` both strengths therefore have a prior of their own: log s is normal, with the median ``USUAL``
+votes and the standard deviation ``USUAL_SD``, so that s is between 1 and 2,500 with probability .95. Some tens of
+annotators with some tens of votes each outweigh it.
 
 A crowd of annotators who answer alike is shrunk hard, a mixed one hardly. The counts are of labels, not of vote shares:
 fractions vary less than counts do, so that any crowd would look alike, and the prior would not give way as votes come
@@ -121,7 +121,7 @@ def strength(counts: Floats, base: Floats, quick: bool = False, usual: bool = Fa
     number given the counts, under its own prior.
 
     An annotator with a single vote says nothing about how much annotators differ, and is left out;
-    where nobody has two, everybody is taken to be alike.
+    where none has two, all are taken to be alike.
     """
     several = counts.sum(axis=(1, 2)) > 1.0 + 1e-9
     if not several.any():

@@ -50,7 +50,7 @@ def gold_weighted(votes: Votes, gold: Ints | None) -> Floats:
 
     An annotator's accuracy is that on gold items, with ``GOLD_WEIGHT`` pseudo-votes at the rate of agreement with the
     vote shares, and a vote counts its log-odds. So gold labels turn round a crowd of which most are wrong, and a single
-    one turns nobody.
+    one turns none.
     """
     parts = VoteParts.whole(votes, gold)
     return first_posterior(parts)(parts.only)

@@ -7,7 +7,7 @@ refinement, with sums of 64-bit hashes, which have no order). Those with equal c
 nearly, and are sorted by name.
 
 On the way, votes of the same annotator for the same label of the same item become one with their weights added, and
-classes that nobody chose are left out: they get no probability.
+classes without votes are left out: they get no probability.
 
 =====================  =======  ==============================================================
 code                   shape    meaning
@@ -115,7 +115,7 @@ class Canonical:
 
     @classmethod
     def of(cls, votes: Votes, gold: Ints | None = None, *, every_class: bool = False) -> Canonical:
-        """Re-code votes; ``every_class`` keeps the classes that nobody chose."""
+        """Re-code votes; ``every_class`` keeps the classes without votes."""
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
         known = np.full(N, -1, np.int64) if gold is None else np.asarray(gold, np.int64)
         item, annotator, label, weight = merged(votes)

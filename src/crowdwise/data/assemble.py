@@ -135,7 +135,7 @@ class Repeats:
         return order[keep]
 
     def _identical(self, order: npt.NDArray[Any], same: Mask) -> tuple[int, int] | None:
-        """How many repeated rows say what the one before says, and how many do not; ``None`` where nobody knows."""
+        """How many repeated rows say what the one before says, and how many do not; ``None`` where it is unknown."""
         if not self.answers:
             return None
         at = np.flatnonzero(same)

@@ -3,9 +3,8 @@
 What a column holds, going by its values: the answers of an annotator, or something else (texts, notes, times, ids).
 
 A wide table has a column for each annotator, and often more beside them. Answers repeat and are shared between
-annotators; texts, times and ids are different in nearly every row, and nobody else uses them. Names help where values
-do not decide: no annotator is called ``comments`` or ``created_at``.
-"""
+annotators; texts, times and ids are different in nearly every row, and no other annotator uses them. Names help where
+values do not decide: no annotator is called ``comments`` or ``created_at``."""
 
 from __future__ import annotations
 
@@ -215,7 +214,7 @@ SHARED = 0.2
 FEW = 5
 """Rows below which values say nothing."""
 ENOUGH = 10
-"""Rows from which on a column whose values nobody else uses is no annotator, though they repeat."""
+"""Rows from which on a column whose values are used by one annotator each is not an annotator, though they repeat."""
 COMMENTS = frozenset((
     "comment", "comments", "note", "notes", "remark", "remarks", "kommentar", "kommentare", "anmerkung", "anmerkungen",
     "bemerkung", "bemerkungen", "notiz", "notizen", "hinweis", "hinweise", "begründung", "commentaire", "commentaires",
@@ -355,7 +354,7 @@ def no_annotators(
     table: pl.DataFrame, names: Sequence[str], *, numbers: bool = False, one_sided: bool = False
 ) -> list[str]:
     """Those of some columns of a wide table that hold no answers of an annotator; ``numbers``: answers are numbers;
-    ``one_sided``: an annotator may have a label that nobody else uses."""
+    ``one_sided``: an annotator may have a label of their own."""
     import polars as pl
 
     plain = [n for n in names if not (table[n].dtype.is_temporal() or table[n].dtype.is_nested())]
@@ -418,7 +417,7 @@ def _with_majority(table: pl.DataFrame, names: Sequence[str]) -> dict[str, tuple
     items; none where there are too many cells to look at."""
     import polars as pl
 
-    names = [n for n in names if not table[n].dtype.is_nested()]  # lists are no labels, which their reader says
+    names = [n for n in names if not table[n].dtype.is_nested()]  # lists are not labels, which their reader says
     text = [table[n].cast(pl.String, strict=False) for n in names]
     labels = pl.concat(text).drop_nulls().unique().sort() if text else pl.Series([], dtype=pl.String)
     N, K = table.height, len(labels)

@@ -163,7 +163,7 @@ class Dataset:
 
     @property
     def test(self) -> tuple[npt.NDArray[Any], Codes] | None:
-        """Inputs that nobody voted on and the codes of their true classes: ``x_test`` and ``y_test``, or ``None``."""
+        """Inputs without votes and the codes of their true classes: ``x_test`` and ``y_test``, or ``None``."""
         if "x_test" not in self.features or "y_test" not in self.features:
             return None
         x, y = self.features["x_test"], self.features["y_test"]

@@ -63,7 +63,7 @@ def to_vocabulary(values: Any) -> Vocabulary:
     """An array of distinct names: integers, booleans or text (as objects, so that nothing is cut off).
 
     Integers beyond 64 bits are kept as text, as they are in files; whole floats become integers. The
-    array is a new one, unless it is a frozen array of objects, which nobody can change.
+    array is a new one, unless it is a frozen array of objects, which cannot change.
     """
     if isinstance(values, np.ndarray) and values.dtype == object and not values.flags.writeable:
         return values  # a vocabulary already: they are frozen when they are made
@@ -224,7 +224,7 @@ def _whole(column: pl.Series) -> pl.Series:
     huge = rest.filter(rest.abs() >= 2.0**63)
     if len(huge):
         raise LabelError(
-            f"Column {column.name!r} holds {huge[0]}, which is no class or name: expected whole "
+            f"Column {column.name!r} holds {huge[0]}, which is not a class or name: expected whole "
             "numbers of at most 64 bits, text or booleans."
         )
     return column.cast(pl.Int64)

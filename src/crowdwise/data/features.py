@@ -50,7 +50,7 @@ class Features:
 
     ``x`` is an array, a scipy sparse matrix, or the path of a folder of images. ``columns`` are the names of its
     columns, where it was read from a table. ``x_test``, with ``y_test`` and
-    ``names_test`` where there are any, are further inputs that nobody voted on.
+    ``names_test`` where there are any, are further inputs without votes.
     """
 
     source: str

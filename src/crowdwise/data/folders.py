@@ -10,11 +10,11 @@ manifest last. :func:`read_saved` reads a folder at any point of that, and the n
 what was begun.
 
 A temporary is a file or folder ``.crowdwise-NAME-TOKEN`` beside (or inside) the place that it is for; NAME is a digest
-of the name of that place. Whoever writes it holds a lock on it, which ends with the process: a temporary that can be
-locked belongs to nobody and is removed by the next who writes to the same place.
+of the name of that place. The writer holds a lock on it, which ends with the process: a temporary that can be
+locked has no writer and is removed by the next one to the same place.
 
 ``manifest.json`` says what a folder holds (``kind``) and lists the files that were written with it, their sizes and
-SHA-256. It carries its own digest: a manifest that was changed by a single bit is no manifest.
+SHA-256. It carries its own digest: a manifest that was changed by a single bit is not a manifest.
 
 Reading what was saved: every file is compared with the manifest before anything is made of it.
 
@@ -51,7 +51,7 @@ from crowdwise.errors import CrowdwiseError, OutputError, ReadError, listing
 
 PREFIX = ".crowdwise-"
 OLD = 86_400.0
-"""Where there are no locks, a temporary that was not changed for so many seconds belongs to nobody."""
+"""Where there are no locks, a temporary that was not changed for so many seconds has no writer."""
 EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""
 HERE = -100
@@ -288,7 +288,7 @@ def temporary(parent: Path, name: str, *, folder: bool) -> Iterator[Path]:
         try:
             held = _lock(path)
             break
-        except (BlockingIOError, FileNotFoundError):  # taken for one that belongs to nobody, before it was locked
+        except (BlockingIOError, FileNotFoundError):  # taken for one without a writer, before it was locked
             continue
     try:
         yield path
@@ -450,7 +450,7 @@ def _inside(name: str) -> bool:
 
 
 def read_regular(path: Path, most: int) -> bytes | None:
-    """The content of a plain file; ``None`` where it holds more than so many bytes, or is no plain file."""
+    """The content of a plain file; ``None`` where it holds more than so many bytes, or is not a plain file."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode) or found.st_size > most:
         return None

@@ -92,7 +92,7 @@ def to_polars(frame: Any) -> pl.DataFrame:
         table = nw.from_native(frame)
     except (pl.exceptions.PolarsError, nw.exceptions.NarwhalsError, ValueError) as error:
         raise InputError(
-            f"This {type(frame).__name__} is no table that can be read: {' '.join(str(error).split())}"
+            f"This {type(frame).__name__} is not a table that can be read: {' '.join(str(error).split())}"
         ) from error
     except TypeError:
         raise InputError(
@@ -186,7 +186,7 @@ def _series(name: str, values: Any) -> pl.Series:
     """A Series from an array or list, with a clear word when one column mixes text and numbers."""
     import polars as pl
 
-    if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):  # else nobody can have made one
+    if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):  # else there can be none
         values = values.tolist()
     if isinstance(values, np.ndarray) and values.dtype != object:
         return pl.Series(name, values)

@@ -1,7 +1,7 @@
 """Edges between items: which of them are linked, and how strongly.
 
-An edge has no direction and is counted once, however often and in whichever direction it is named (with the largest of
-its weights); an item is no neighbour of itself.
+An edge has no direction and is counted once, however often and in either direction it is named (with the largest of
+its weights); an item is not a neighbour of itself.
 """
 
 from __future__ import annotations

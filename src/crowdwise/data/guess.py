@@ -58,7 +58,7 @@ ROUND, CLOSE = 0.4, 0.75
 LABELS_LOOKED_AT = 20_000
 """Votes that are looked at."""
 CLASSES_PER_VOTE, ENOUGH_VOTES = 0.7, 50
-"""From so many votes on, labels are no classes where there are more classes per vote than this."""
+"""From so many votes on, labels are not classes where there are more classes per vote than this."""
 
 
 AS_CLASSES = Option("answer_type", "votes")
@@ -254,7 +254,7 @@ def guess(
 
 
 def glance_at(frame: Any) -> pl.DataFrame | None:
-    """The first rows of a dataframe; ``None`` where it is none (whoever reads all of it will say why)."""
+    """The first rows of a dataframe; ``None`` where it is none (reading all of it raises the error)."""
     if isinstance(frame, Mapping):
         head: Any = {name: values[:ROWS] for name, values in frame.items() if hasattr(values, "__getitem__")}
     elif hasattr(frame, "head"):
@@ -270,9 +270,9 @@ def glance_at(frame: Any) -> pl.DataFrame | None:
 
 
 def glance(file: TableFile) -> pl.DataFrame | None:
-    """The first rows of a file as they are; ``None`` where it cannot be read (whoever reads all of it will say why)."""
+    """The first rows of a file as they are; ``None`` where it cannot be read (reading all of it raises the error)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # whoever reads all of it says that
+        warnings.simplefilter("ignore", InputWarning)  # reading all of it warns
         try:
             return file.head(ROWS)
         except InputError:

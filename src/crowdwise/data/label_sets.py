@@ -100,7 +100,7 @@ class LabelSets(ByItem):
     )  # fmt: skip
     _forms: ClassVar[str] = (
         "Either one row per answer, with a column of sets (``labels``: lists, or text such as ``cat|dog`` or "
-        "``['cat', 'dog']``); or one row per chosen label (``label``), with an empty cell where somebody chose none. "
+        "``['cat', 'dog']``); or one row per chosen label (``label``), with an empty cell where none was chosen. "
         "``offered`` is a column with the labels that were on offer for the item, written like the sets; without it "
         "all labels were."
     )
@@ -193,7 +193,7 @@ class LabelSets(ByItem):
         names = encoding.to_vocabulary(list(dict.fromkeys(encoding.to_vocabulary([*flat, *asked]).tolist())))
         if len(names) == 0 and classes is None:
             declare = Remedy("Declare those that were on offer: {}.", encoding.CLASSES)
-            raise LabelError("Nobody chose any label.", remedy=declare)
+            raise LabelError("No label was chosen.", remedy=declare)
         code = encoding.locate(encoding.to_vocabulary(flat), names)
         code, labels = assemble.declare(code, names, classes)
         ends = np.concatenate([[0], np.cumsum([len(some) for some in sets])])

@@ -119,14 +119,14 @@ def _numbers(counts: str | Sequence[int], size: int) -> list[int]:
         if sum(found) == size or not COMPRESSED.match(text):
             return found
     if not COMPRESSED.match(text):
-        raise LabelError(f"{counts[:40]!r} is no mask: expected run lengths, such as '5 3 8', or a file.")
+        raise LabelError(f"{counts[:40]!r} is not a mask: expected run lengths, such as '5 3 8', or a file.")
     # Five bits to a character, the sixth where more follow; from the fourth number on, differences to the last but one.
     out: list[int] = []
     value = shift = 0
     for character in text:
         bits = ord(character) - 48
         if shift > MOST_BITS:
-            raise LabelError(f"{counts[:40]!r} is no mask: it has a run length of more than {MOST_BITS} bits.")
+            raise LabelError(f"{counts[:40]!r} is not a mask: it has a run length of more than {MOST_BITS} bits.")
         value |= (bits & 31) << shift
         shift += 5
         if not bits & 32:

@@ -70,7 +70,7 @@ KEEP_ONE = Remedy(
 
 @dataclass(frozen=True)
 class KnownClasses:
-    """Known classes of items, whichever block they are in: gold labels, or the truth that measures."""
+    """Known classes of items of all blocks: gold labels, or the truth that measures."""
 
     names: Vocabulary
     codes: Codes
@@ -220,7 +220,7 @@ def scratch_folder(base: str | os.PathLike[str] | None) -> Iterator[Path]:
     """A folder for parts, removed at the end; those that killed processes left behind in the same place go first."""
     place = Path(tempfile.gettempdir() if base is None else base)
     if not place.is_dir():
-        raise ParameterError(f"scratch={str(place)!r} is no folder.")
+        raise ParameterError(f"scratch={str(place)!r} is not a folder.")
     folders.clean_temporaries(place, SCRATCH, shutil.rmtree)
     with folders.temporary(place, SCRATCH, folder=True) as folder:
         try:

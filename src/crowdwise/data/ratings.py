@@ -1,4 +1,4 @@
-"""The sparse table of ratings: which number whom gave to which item.
+"""The sparse table of ratings: annotators' numbers for items.
 
 =============  ==========================  =====================================================
 field          shape                       meaning

@@ -52,7 +52,7 @@ def apply_rules(
     >>> import crowdwise as cw
     >>> def short(comment):
     ...     return "ham" if len(comment.split()) < 4 else None
-    >>> comments = {"a": "check out my channel", "b": "love this song", "c": "what is it called, and by whom?"}
+    >>> comments = {"a": "check out my channel", "b": "love this song", "c": "what is it called?"}
     >>> votes = cw.apply_rules(comments, [short, ("check out|http", "spam")])
     >>> votes
     Votes(2 votes: 3 items x 2 annotators x 2 classes)

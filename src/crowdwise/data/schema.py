@@ -25,16 +25,15 @@ CHOICES = ("error", "first", "last", "all")
 """What ``on_duplicate`` may be."""
 NULLS = ("", "NA", "NaN", "nan", "null")
 BLANK = r"^\s*$"
-"""Text that is no name and no label: nothing, or blanks alone."""
+"""Text that is neither a name nor a label: nothing, or blanks alone."""
 
 
 @dataclass(frozen=True)
 class Col:
     """A column of a table: its name, which is also the keyword that names it in a frame.
 
-    ``of`` is the vocabulary behind its codes. A row without a ``needed`` column is no answer. ``per`` is what the array
-    of this name in the table has an entry for: a row, an item, or nothing where the table has no such array.
-    """
+    ``of`` is the vocabulary behind its codes. A row without a ``needed`` column is not an answer. ``per`` is what the
+    array of this name in the table has an entry for: a row, an item, or nothing where the table has no such array."""
 
     name: str
     of: str = ""
@@ -104,7 +103,7 @@ QUESTION = Opt(
 ABSTAIN = Opt(
     "abstain", None,
     'The label that stands for no answer, such as ``-1`` or ``"ABSTAIN"`` (``""``: an empty cell). Such cells and '
-    "empty ones are no votes; their items and annotators stay. By default every label is a class.",
+    "empty ones are not votes; their items and annotators stay. By default every label is a class.",
     Any,
 )  # fmt: skip
 TRUTH_PATH = Opt("truth_path", None, "A second file with the truth of some items.", Any)

@@ -126,7 +126,7 @@ class Similarities(Table):
 
     @property
     def n_pairs(self) -> int:
-        """P, the number of pairs that somebody judged."""
+        """P, the number of judged pairs."""
         return len(self.pairs)
 
     @property

@@ -535,7 +535,7 @@ class Source:
         return {"weight": weight, "timestamp": self._timestamp(), "kind": self.kind, "rows": self.places}
 
     def _timestamp(self) -> npt.NDArray[Any] | None:
-        """Times as datetimes (UTC where they name a zone) or plain numbers, whichever they are."""
+        """Times as datetimes (UTC where they name a zone) or plain numbers."""
         import polars as pl
 
         if "timestamp" not in self:

@@ -37,7 +37,7 @@ MERGE = Remedy("Merge them with {}.", Option("normalise_labels", True, command="
 
 
 UNSEEN = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))
-"""Signs that nobody sees."""
+"""Invisible characters."""
 
 
 FORMS = {wide: chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)}
@@ -50,7 +50,7 @@ WHOLE = re.compile(r"([+-]?\d{1,15})[.,]0{1,6}")
 
 
 def folded(name: Any) -> Any:
-    """A name without what does not tell labels apart; names that are no text (but booleans) as they are.
+    """A name without what does not tell labels apart; names that are not text (but booleans) as they are.
 
     >>> folded(" Yes "), folded("cafe\u0301") == folded("Caf\u00e9"), folded("1.0"), folded("\uff21"), folded(True)
     ('yes', True, '1', 'a', 'true')
@@ -116,7 +116,7 @@ def point_out(counts: Mapping[Any, int]) -> None:
 
 
 def _in_pairs(found: list[list[Any]]) -> tuple[str, str]:
-    """Some of the names that are spelled in several ways; and what else they differ in, where nobody can see it."""
+    """Some of the names that are spelled in several ways; and what else they differ in, where it is invisible."""
     texts = [str(name) for names in found for name in names]
     unseen = any(not name.isascii() and _tidy(name) != " ".join(name.split()) for name in texts)
     numbers = any(WHOLE.fullmatch(name.strip()) for name in texts)

@@ -655,7 +655,7 @@ class ByItem(Table):
         return replace(self._taken(mask), indptr=assemble.boundaries(self.item[mask], len(self)))
 
     def _taken(self, rows: npt.NDArray[Any]) -> Self:
-        """Some rows, by position or mask; where items begin is for the caller to mend."""
+        """Some rows, by position or mask; where items begin is for the caller to fix."""
         return replace(self, **self._at(rows))
 
 

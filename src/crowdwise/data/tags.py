@@ -11,7 +11,7 @@ field          shape     meaning
 ``scheme``               ``"bio"`` or ``"plain"``
 =============  ========  ==========================================================================
 
-A token is named ``sequence:position`` in the votes. Tokens that nobody tagged belong to their sequence all the same:
+A token is named ``sequence:position`` in the votes. Tokens without tags belong to their sequence all the same:
 a row with neither annotator nor tag declares one.
 
 Files with columns in the manner of the CoNLL tasks: one line per token, one column per annotator.
@@ -418,7 +418,7 @@ class Tags(Table):
         return out
 
     def _valid(self, on_invalid: OnInvalid) -> Tags:
-        """The table with annotators' impossible tags refused, mended or kept."""
+        """The table with annotators' impossible tags refused, fixed or kept."""
         if on_invalid not in ("error", "repair", "keep"):
             raise ParameterError(f"on_invalid={on_invalid!r}: expected 'error', 'repair' or 'keep'.")
         votes = self.votes
@@ -498,11 +498,11 @@ def read_conll(
     token, who = np.nonzero(~np.isin(cells[:, 1:], list(missing)))
     bare = np.setdiff1d(np.arange(T), token)
     rows_of = np.concatenate([token, bare])
-    nobody = np.full(len(bare), None, dtype=object)
+    unknown = np.full(len(bare), None, dtype=object)
     out: dict[str, Any] = {
         "sequence": of[rows_of], "position": position[rows_of], "word": cells[rows_of, 0],
-        "annotator": np.concatenate([names[who].astype(object), nobody]),
-        "tag": np.concatenate([cells[:, 1:][token, who], nobody]),
+        "annotator": np.concatenate([names[who].astype(object), unknown]),
+        "tag": np.concatenate([cells[:, 1:][token, who], unknown]),
     }  # fmt: skip
     if true is not None:
         out["truth"] = np.where(np.isin(true, list(missing)), np.array(None), true)[rows_of]
@@ -550,7 +550,7 @@ def token_words(source: Source, token: npt.NDArray[Any], items: npt.NDArray[Any]
 
 
 def keep_tagged(source: Source, on_missing: OnMissing) -> Counts:
-    """Go on with the rows that hold a tag; one with neither annotator nor tag declares a token and is no mistake."""
+    """Go on with the rows that hold a tag; one with neither annotator nor tag declares a token and is not a mistake."""
     who, tag = (source[part].is_null().to_numpy() for part in ("annotator", "tag"))
     bad = np.flatnonzero(who != tag)
     if len(bad) and on_missing == "error":

@@ -62,7 +62,7 @@ def _check_codes(codes: npt.NDArray[Any], classes: Vocabulary) -> None:
 
 
 def _respelled(names: list[Any], classes: Vocabulary) -> list[Any]:
-    """Names that are no classes as the class that differs from them only in case or blanks, where there is one."""
+    """Names that are not classes as the class that differs from them only in case or blanks, where there is one."""
     known = set(classes.tolist())
     same = same_spelling((name for name in names if name not in known), known)
     return [same.get(name, name) for name in names]

@@ -287,7 +287,7 @@ class Votes(ByItem):
         return replace(self, n_options=count.astype(np.int64))
 
     def with_items(self, items: Sequence[Any]) -> Votes:
-        """The same votes among all of these items, in this order: those that nobody voted on have none."""
+        """The same votes among all of these items, in this order: those without votes have none."""
         names = encoding.to_vocabulary(several_names(items, "items"))
         encoding.check_distinct(names, "items")
         lost = self.items[encoding.locate(self.items, names) < 0]

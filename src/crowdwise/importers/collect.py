@@ -116,7 +116,7 @@ def bio(tokens: Sequence[tuple[int, int]], spans: Iterable[Span]) -> list[str]:
 CHOICES, NUMBERS, PAIRS, RANKINGS, SPANS = "choices", "ratings", "comparisons", "rankings", "tags"
 BOXES, EVENTS, MASKS, OFFSETS, TEXTS = "boxes", "events", "masks", "spans", "texts"
 """Kinds of questions: names of answer types, but for choices, which are votes or label sets, and events, which are
-boxes in time. Spans that overlap are no tags of tokens, but offsets."""
+boxes in time. Spans that overlap are not tags of tokens, but offsets."""
 MOST_PIXELS = 2**28
 LAST = "earlier answers of the same annotator to the same item"
 EMPTY = "without an answer"
@@ -145,7 +145,7 @@ class Answer(NamedTuple):
 @dataclass
 class ExportQuestion:
     """A question and its answers. ``gold`` maps items to what is true of them; ``several``: any number of classes may
-    be chosen, though nobody chose more than one; ``overlapping``: some annotator has spans that overlap."""
+    be chosen, though no annotator chose more than one; ``overlapping``: some annotator has spans that overlap."""
 
     kind: str
     several: bool = False

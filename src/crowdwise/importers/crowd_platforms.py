@@ -257,7 +257,7 @@ def _read_content(content: Any, item: Any, who: Any, when: Mapping[str, Any], in
 
 
 def _questions(content: Any) -> Iterator[tuple[str, list[Any] | None]]:
-    """Elements of a template and what was chosen; ``None`` where it is no class."""
+    """Elements of a template and what was chosen; ``None`` where it is not a class."""
     for name, value in content.items() if isinstance(content, dict) else ():
         if isinstance(value, dict) and isinstance(value.get("label"), (str, int)):
             yield name, [value["label"]]
@@ -287,7 +287,7 @@ def read_scale(files: ExportFiles, into: Collector) -> None:
     There are no annotators in these exports: answers are by ``scale``. Categories are read; boxes and other
     geometries are left alone.
     """
-    into.note("Scale exports one consolidated answer per task, without annotators: nobody's reliability is in it.")
+    into.note("Scale exports one consolidated answer per task, without annotators: reliability cannot be measured.")
     for task in files.whole(files.names[0]).get("docs") or []:
         if not isinstance(task, dict):
             continue
@@ -421,7 +421,7 @@ def read_qualtrics(files: ExportFiles, into: Collector) -> None:
     annotator      ``PROLIFIC_PID`` where it is filled, else ``ResponseId``
     question       ``Q1`` of a loop; ``answers`` for all questions that are not in a loop
     time           ``RecordedDate``
-    left out       unfinished responses, previews, participants whom Prolific lists as rejected, returned or timed out
+    left out       unfinished responses, previews, participants listed by Prolific as rejected, returned or timed out
     =============  ==============================================================================================
 
     The second and third row of the file are headers too: the words of the questions, and ids.

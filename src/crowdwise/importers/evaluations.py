@@ -174,7 +174,7 @@ def _mlflow(row: dict[str, Any], into: Collector) -> None:
     for said in _dicts(info.get("assessments")):
         feedback, source = said.get("feedback"), _dict(said.get("source"))
         if not isinstance(feedback, dict):
-            into.leave_out("expectations, which are no verdicts")
+            into.leave_out("expectations, which are not verdicts")
             continue
         who = source.get("source_id") or str(source.get("source_type", "judge")).lower()
         value = feedback.get("value")
@@ -228,7 +228,7 @@ def read_arena(files: ExportFiles, into: Collector) -> None:
     =============  ==============================================================================================
     items          ``model_a`` (left) and ``model_b`` (right)
     compared on    ``question_id`` (and ``turn``), else ``id``
-    annotator      ``judge``, else ``evaluation_session_id`` (which is no lasting user)
+    annotator      ``judge``, else ``evaluation_session_id`` (which is not a lasting user)
     outcome        ``winner``: model_a, model_b, tie, tie (bothbad), both_bad
     time           ``tstamp``, ``timestamp``
     left out       battles that were not anonymous

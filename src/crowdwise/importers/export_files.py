@@ -331,7 +331,7 @@ class LoadedObjects(ExportFiles):
         yield from map(dict, self.loaded)
 
     def text(self, name: str, most: int = -1) -> str:
-        raise InputError("Data that was loaded is no text.")
+        raise InputError("Data that was loaded is not text.")
 
 
 def parquet_rows(path: PathLike) -> ExportFiles:

@@ -289,7 +289,7 @@ ANNOTATORS = ("annotator_id", "annotator", "rad_id", "user_id", "worker_id")
 
 
 def recognises_coco(peek: Peek) -> bool:
-    """Images, categories, and annotations with somebody who made them."""
+    """Images, categories, and annotations that name their annotator."""
     whole = peek.whole("images", "annotations", "categories")
     if not {"images", "annotations", "categories"} <= set(whole):
         return False
@@ -362,7 +362,7 @@ def read_lidc(files: ExportFiles, into: Collector) -> None:
     item           the scan (``SeriesInstanceUid``)
     annotator      ``reader 1``, ``reader 2``, ...: the reading sessions in their order
     question       ``nodules``: the box around all outlines of a nodule
-    left out       marks that are no nodules
+    left out       marks that are not nodules
     =============  ==============================================================================================
     """
     into.note("Readers of LIDC are anonymous: reader 1 of one scan need not be reader 1 of another.")
@@ -382,7 +382,7 @@ def read_lidc(files: ExportFiles, into: Collector) -> None:
                     into.leave_out("nodules without an outline")
                 else:
                     into.shape("nodules", scan, f"reader {n}", "nodule", *box)
-            into.leave_out("marks that are no nodules", sum(1 for _ in session.iter("nonNodule")))
+            into.leave_out("marks that are not nodules", sum(1 for _ in session.iter("nonNodule")))
 
 
 def _around(nodule: Any, step: float) -> list[float] | None:

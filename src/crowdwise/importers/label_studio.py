@@ -97,7 +97,7 @@ class Submitted(NamedTuple):
 
 
 def _add_empty(submitted: list[Submitted], into: Collector) -> None:
-    """Whoever submitted an annotation without spans found none: an answer too. Of other questions it says nothing."""
+    """An annotation without spans is an answer too: none found. Of other questions it says nothing."""
     tagged = [name for name, question in into.questions.items() if question.kind == collect.SPANS]
     for made in submitted:
         for name in tagged:

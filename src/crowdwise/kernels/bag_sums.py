@@ -78,7 +78,7 @@ def works(device: torch.device) -> bool:
     except Exception as error:  # of the compiler, the driver or the device
         warnings.warn(
             f"Triton does not work here ({error}): passes over the votes on the GPU take longer. "
-            "A C compiler on the path usually mends it.",
+            "A C compiler on the path usually fixes it.",
             RuntimeWarning,
             stacklevel=2,
         )

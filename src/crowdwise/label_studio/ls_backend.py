@@ -58,7 +58,7 @@ class Backend:
             return {"model_version": self.model_version}
 
     def predict(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """``POST /predict``: a result for each task, in their order; without any where nobody annotated it."""
+        """``POST /predict``: a result for each task, in their order; without any where it has no annotations."""
         given = body.get("tasks")
         tasks = [task if isinstance(task, Mapping) else {} for task in (given if isinstance(given, list) else [])]
         with self._lock:
@@ -138,7 +138,7 @@ class Backend:
             return
         try:
             found = self._fitted()
-        except InputError:  # nobody chose anything yet, or there is no question that consensus answers
+        except InputError:  # there is no choice yet, or there is no question that consensus answers
             return
         self.version += 1
         self._predicted = {row.pop("task"): {"score": 0.0, **row} for row in found.predictions()}

@@ -2,7 +2,7 @@
 
 What was pulled from a project: ``tasks.jsonl`` (an export that every command reads) and ``pulled.json``.
 
-Tasks are written first, then ``pulled.json`` with the time up to which they are known: whoever is killed in between
+Tasks are written first, then ``pulled.json`` with the time up to which they are known: a process killed in between
 pulls some tasks once more.
 """
 

@@ -111,11 +111,11 @@ def watch(
     complain
         What to do with the words of an error.
     every
-        Seconds between rounds where nobody calls.
+        Seconds between rounds without a webhook call.
     quiet
         Seconds to wait after a call, for those that come with it.
     called
-        Set by whoever calls.
+        Set by a webhook call.
     rounds
         How many rounds; ``None``: for ever.
     """
@@ -133,7 +133,7 @@ def watch(
         if rounds is not None and done >= rounds:
             return
         if called.wait(every):
-            while called.is_set():  # until nobody has called for a while
+            while called.is_set():  # until there was no call for a while
                 called.clear()
                 called.wait(quiet)
 

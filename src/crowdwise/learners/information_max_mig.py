@@ -312,7 +312,7 @@ class MaxMIG(Learner):
             tried.append(self._attempt(data, data.held_out, begin, seed + max(turn - 1, 0), turn, report))
             if ended or (turn and tried[-1].gain > NO_GAIN):  # another even start would find the same
                 break
-        # A negative gain, from few held-out items, is no reason to prefer the even start.
+        # A negative gain, from few held-out items, is not a reason to prefer the even start.
         best = max(range(len(tried)), key=lambda turn: tried[turn].gain if turn else 2.0 * max(tried[0].gain, 0.0))
         chosen = tried[best]
         self.start_, self.held_out_gain_ = chosen.start, chosen.gain

@@ -142,7 +142,7 @@ class CrowdLayer(Learner):
     """The crowd layer: free weights for each annotator after the network, and a softmax after them.
 
     ``confusion_`` is the table of probabilities that the weights imply: the softmax over labels of W[m, k, :], the
-    layer's output where the network is certain of class k. The weights themselves are no probabilities.
+    layer's output where the network is certain of class k. The weights themselves are not probabilities.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ def as_votes(y: Any) -> Votes:
     if votes.n_classes < 2:
         raise LabelError(
             f"All votes say {listing(votes.classes[:1])}: with one class there is nothing to learn. "
-            "If there are other classes that nobody chose, declare them: classes=[...]."
+            "If there are other classes without votes, declare them: classes=[...]."
         )
     return votes
 

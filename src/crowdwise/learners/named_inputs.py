@@ -42,8 +42,8 @@ from crowdwise.learners.text_features import AnyTextFeatures, fit_texts, is_text
 
 
 def answers_in(y: Any, table: type[Any], part: str) -> Any:
-    """Answers in a data frame as a table, the rows of a wide one in their order; ``None`` for what is no data frame, or
-    has a single column. ``part`` is what the answers are called in ``table``."""
+    """Answers in a data frame as a table, the rows of a wide one in their order; ``None`` for what is not a data frame,
+    or has a single column. ``part`` is what the answers are called in ``table``."""
     y = native(y)
     if not is_frame(y):
         return None

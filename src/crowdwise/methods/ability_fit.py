@@ -330,7 +330,7 @@ class ItemResponse(AbilityModel):
         difficulties is rarely good: they are point estimates from a few votes each.
     guess_smoothing
         Pseudo-guesses of every annotator, spread evenly over the classes: a Dirichlet prior. More of them (20) where
-        nobody knows many of the items: split votes drift into one class otherwise.
+        no annotator knows many of the items: split votes drift into one class otherwise.
     class_prior
         ``"learned"``, ``"uniform"``, or the probability of each class. Guesses follow the class shares, and under a
         fixed, wrong prior those who know the common class look like guessers.
@@ -513,7 +513,7 @@ def expect(
     """The posterior q[n, k] and each item's log-likelihood (with its true class, where that is known).
 
     ``bonus`` is log P(l_s | truth = l_s) - log P(l_s | another truth), ``wrong`` the latter term. Only classes that
-    somebody voted for differ, so there is one sum over the votes, whatever K.
+    with votes differ, so there is one sum over the votes, whatever K.
     """
     logit = log_prior.T + rows.per_label(rows.weight * bonus)
     top = logit.max(axis=0)

@@ -151,7 +151,7 @@ class EBCC(EMModel):
 
     def _family(self, part: Part, start: Stats, votes: Votes, gold: Ints | None) -> SubtypeFamily:
         rows = np.repeat(dirichlet_rows(self.prior, self.history, votes), self.n_subtypes, axis=2)
-        # A class that nobody voted for still has a Dirichlet: its parameter is tiny, not zero.
+        # A class without votes still has a Dirichlet: its parameter is tiny, not zero.
         shares = np.maximum(starts.shares(votes, gold).sum(axis=0), 1e-3)
         classes = shares if isinstance(self.class_alpha, str) else class_dirichlet(self.class_alpha, votes)
         return SubtypeFamily(rows, classes, spread=self.concentration / self.n_subtypes)

@@ -197,7 +197,7 @@ class IBCC(StreamingModel):
 
     Notes
     -----
-    ``confusion`` holds posterior means. ``prior`` is the distribution of an item nobody voted on. With ``"gibbs"`` the
+    ``confusion`` holds posterior means. ``prior`` is the distribution of an item without votes. With ``"gibbs"`` the
     table of items has the column ``simulation_error``, the standard error of ``probability`` due to finite sampling;
     there is no objective, items outside the fit are answered with the posterior means of the parameters, and
     exchanging annotators or classes changes the draws, so results agree within that error.

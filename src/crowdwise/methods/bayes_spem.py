@@ -251,13 +251,13 @@ class SpEM(EMModel):
         old = family.precision[kept]
         theta = penalised(stats.table().transpose(0, 2, 1)[kept] + family.pseudo, old)
         new = updated(old, score(theta), noise(theta, counts, old), K)
-        more = counts + 0.5  # a few votes for one label are no certainty, though their shares are 0 and 1
+        more = counts + 0.5  # a few votes for one label are not certainty, though their shares are 0 and 1
         no_evidence = noise(normalise(more, axis=2), more, np.zeros(len(kept))) >= (K - 1.0) / (K * (K + 1.0))
         new[no_evidence] = 0.0
         new[new > (K - 1.0) ** 2 / self.min_skill**2] = np.inf
         out = family.precision.copy()
         out[kept] = new
-        if np.isinf(out).all():  # all are spammers: somebody has to answer
+        if np.isinf(out).all():  # all are spammers: an answer is needed all the same
             out[kept] = np.where(np.isinf(new), old, new)
         return out
 

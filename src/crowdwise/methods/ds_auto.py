@@ -34,7 +34,7 @@ the fit is made once more, from where it ended, with the prior learned from its 
 **The anchor** is .8, not .5: votes of real crowds err together, and the likelihood, which takes them to be independent,
 leaves what labels mean too soon. With a prior of each item, a second witness, it is .5 (``WITH_INPUTS``).
 
-Items with a single vote do not teach what annotators do: nobody confirms or denies what is said there. They get their
+Items with a single vote do not teach what annotators do: no other vote confirms or denies them. They get their
 label from what the others taught about its annotator. They do say how common the classes are: the few items with
 several votes or a gold label may all be of one class. With the matrices as they are, the class prior of the answer
 maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a last step without the anchor,
@@ -45,7 +45,8 @@ maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a las
 likelihood is flat: an annotator with one vote may as well be always right as always wrong. With next to no prior EM
 drifts along it, away from votes that nothing speaks against. The prior of the strength
 (:mod:`crowdwise.core.shrinkage`) keeps matrices near the crowd's, so that labels are the votes. Their probability is
-below 1, by less the more votes there are, and it is no estimate: only gold labels show how often such votes are right.
+below 1, by less the more votes there are, and it is not an estimate: only gold labels show how often such votes are
+right.
 
 A prior of each item, from inputs say, is a second witness of single votes. A prior learned from votes that are all
 right by their own labels would outweigh it, so the first round has next to none (that of ``dawid-skene``), and the

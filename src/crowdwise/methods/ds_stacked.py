@@ -393,7 +393,7 @@ class Habit:
     @classmethod
     def learned(cls, counts: Floats) -> Self:
         K = counts.shape[1]
-        # Half a vote of each kind at the start, so that a single vote is no certainty.
+        # Half a vote of each kind at the start, so that a single vote is not certainty.
         weak = cls(np.full(2, 0.5), np.full(K, 0.5 / K))
         knew, spam = weak.habits(counts)[2:]
         both = np.stack([knew, spam.sum(axis=1)], axis=1)

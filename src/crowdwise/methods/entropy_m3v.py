@@ -197,7 +197,7 @@ class MaxMarginVote(MarginModel):
 
     key = "m3v"
     costs = COSTS
-    columns_without_interval = ("weight",)  # that of the widest margin, which is no estimate
+    columns_without_interval = ("weight",)  # that of the widest margin, which is not an estimate
 
     cost: Positive | Literal["likelihood"] = "likelihood"
     max_iter: Count = 50

@@ -98,7 +98,7 @@ def likeliest_groups(votes: Votes, found: PairDependence) -> Ints:
     M = votes.n_annotators
     max_groups = int(found.group.max()) + 1
     rungs = min(int(WORK / (4 * SHORT * max(votes.n_votes, 1))), LADDER)
-    if max_groups == M or rungs < 2:  # the test found nobody, or has so many votes that it misses nobody either
+    if max_groups == M or rungs < 2:  # the test found none, or has so many votes that it misses none
         return found.group
     merges = tree(found.pairs, found.surprise)
     tried: dict[bytes, float] = {}

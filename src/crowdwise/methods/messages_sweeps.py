@@ -294,7 +294,7 @@ def _lattice(n: int, D: int) -> Ints:
 def rule_size(votes: float, whole: bool) -> int:
     """Nodes per coin for an annotator with so many votes: exact, or as good as (see above)."""
     enough = int(np.ceil(4.0 * np.sqrt(votes))) + 8
-    n = min(int(votes) // 2 + 1, enough) if whole else max(enough, 32)  # a fractional power is no polynomial
+    n = min(int(votes) // 2 + 1, enough) if whole else max(enough, 32)  # a fractional power is not a polynomial
     return n if n <= 8 else -(-n // 4) * 4  # few different sizes, so that annotators can share them
 
 

@@ -110,7 +110,7 @@ def pair_counts(votes: Votes, gold: Ints | None) -> csr_matrix:
     engine = "native" if (size * size).sum() > MANY else "auto"
     rows, columns, values = kernels.cooccurrence(indptr, cell, weight, C, engine=engine)
     row = np.repeat(np.arange(C), np.diff(rows))
-    other = row // K != columns // K  # an annotator who answered an item twice is no pair
+    other = row // K != columns // K  # an annotator who answered an item twice is not a pair
     return csr_matrix((values[other], (row[other], columns[other])), shape=(C, C))
 
 
@@ -138,9 +138,8 @@ def corners(blocks: Floats, smoothing: float, rank: int) -> Floats:
     """Successive projection: the columns that span the cloud of the labels of m given those of another.
 
     Each column, counts of m's labels, becomes a distribution with ``smoothing`` pseudo-counts of m's own marginal: a
-    column of three votes is no corner, however pure. Equally long columns: the one with more votes, then the one with
-    the likelier labels, so that their order does not matter.
-    """
+    column of three votes is not a corner, however pure. Equally long columns: the one with more votes, then the one
+    with the likelier labels, so that their order does not matter."""
     mass = blocks.sum(axis=0)
     marginal = blocks.sum(axis=1) / mass.sum()
     points = (blocks + smoothing * marginal[:, None]) / (mass + smoothing)
@@ -158,7 +157,7 @@ def corners(blocks: Floats, smoothing: float, rank: int) -> Floats:
 def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> shared.MomentSolution:
     """``multispa``."""
     K = counts.shape[2]
-    rank = int((counts.sum(axis=(0, 2)) > 0).sum())  # a class that nobody names has no column to be found
+    rank = int((counts.sum(axis=(0, 2)) > 0).sum())  # a class without votes has no column to be found
     table, solved = shared.vote_table(counts), np.zeros(len(counts), dtype=bool)
     for m in range(len(counts)):
         blocks = partners(pairs, m, K, rank)
@@ -234,7 +233,7 @@ class MultiSPA(shared.MomentModel):
     ----------
     smoothing
         Pseudo-counts of an annotator's own marginal added to each column before corners are looked for, so that a
-        column of a few votes is no corner. 0: the paper's method.
+        column of a few votes is not a corner. 0: the paper's method.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
@@ -338,7 +337,7 @@ def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Round
     first, second, blocks, common = blocks_of(pair_counts(votes, gold), K)
     if not len(first):
         return guess
-    used = np.flatnonzero(counts.sum(axis=(0, 2)) > 0)  # a class that nobody names has no column to be found
+    used = np.flatnonzero(counts.sum(axis=(0, 2)) > 0)  # a class without votes has no column to be found
     start = (np.concatenate([guess.table, np.eye(K)[None]]) * np.sqrt(guess.d))[:, :, used]
     U = column_space(first, second, blocks, common, start, shared.ranking(votes), ridge, rounds, tol)
     solved = np.bincount(first, minlength=M + 1)[:M] > 0

@@ -344,7 +344,7 @@ def solve_tensor(
     paired = np.array([len(others) > 0 for others, _ in data.pair_weight[:-1]], dtype=bool)
     if not data.triples.value.nnz or not paired.any():
         return guess
-    # A class that nobody names has no column to be found.
+    # A class without votes has no column to be found.
     classes = np.flatnonzero(data.first.sum(axis=0) > 0)
     start = np.concatenate([guess.table[able], np.eye(K)[None]])[:, :, classes]
     rank = shared.ranking(votes)

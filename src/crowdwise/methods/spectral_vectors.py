@@ -200,7 +200,7 @@ def _item_offset(A: Any, offset: Floats) -> Floats:
 
 
 def posterior(logits: Floats, used: Ints) -> Floats:
-    """Probabilities from the log-odds of the questions; a class nobody ever named gets none."""
+    """Probabilities from the log-odds of the questions; a class without votes gets none."""
     if logits.shape[1] == 1:
         logits = np.column_stack([-logits[:, 0] / 2.0, logits[:, 0] / 2.0])
     return graph.softmax_used(logits, used)

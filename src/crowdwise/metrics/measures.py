@@ -413,7 +413,7 @@ def top_k_with_gold_count(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]
     """Accuracy and F1 of each label when it is given to the k items with its highest probabilities, k being the
     **true number** of items that have it.
 
-    This is how Li, Huang and Chen (2021) evaluate BayesDGC. It uses the gold count, which nobody has in practice: it
+    This is how Li, Huang and Chen (2021) evaluate BayesDGC. It uses the gold count, which is unknown in practice: it
     compares rankings, and says nothing of how well the number of items was judged. Items tied at the boundary share
     what is left of k. The last row is the mean over labels.
     """

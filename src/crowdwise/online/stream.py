@@ -167,9 +167,9 @@ class Online(Parameterised):
         self.refit_at = 0
         """How many votes there were at the last refit."""
         self.waiting: dict[Any, Any] = {}
-        """Item -> class: gold of items that nobody has voted on."""
+        """Item -> class: gold of items without votes."""
         self.notes: dict[str, Any] = {}
-        """What was noted when it was saved, for whoever keeps it."""
+        """Notes of the caller, kept with the saved stream."""
         self.converged = False
         """Whether the statistics are those of :meth:`converge`, without any shrinkage."""
         self.params_: Params

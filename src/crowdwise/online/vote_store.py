@@ -11,7 +11,7 @@ array          size   meaning
 ``truth``      N      the known class of an item, -1 elsewhere
 =============  =====  ==================================================================
 
-Items and annotators have a code, which is stable and belongs to whoever keeps the names, and a place in these arrays:
+Items and annotators have a code, which is stable and belongs to the owner of the names, and a place in these arrays:
 the order in which they first came (:class:`Index`). Adding b votes costs O(b) and what their items hold already,
 however many votes there are on others. Arrays double when they grow, so that growing costs O(1) a vote.
 

@@ -461,7 +461,7 @@ def swaps(counts: Floats, level: float) -> list[tuple[int, int]]:
     """(class, what is said instead): most of the classes are taken for one and the same wrong class each.
 
     ``counts`` are one annotator's K x K (truth, label), every vote judged by the others. With h[l] the share of label l
-    among their votes, somebody who answers from habit says l with probability h[l], and somebody who takes k for l
+    among their votes, one who answers from habit says l with probability h[l], and one who takes k for l
     with probability s, s = ``USEFUL``, says it with s + (1 - s) h[l]. A class is swapped where no more than that is
     rejected at ``level``, over all K (K - 1) cells (Bonferroni). Empty unless the swapped classes have more than half
     of the votes and go to more than one class: else it is a habit, not a swap.

@@ -27,7 +27,7 @@ from crowdwise import registry
 from crowdwise.errors import InputError
 from crowdwise.metrics.measures import MEASURES, measure
 from crowdwise.report.findings import Progress, diagnose_answers
-from crowdwise.report.section_summary import actions, estimate, number, plain_list, shortened, whom
+from crowdwise.report.section_summary import actions, estimate, number, plain_list, shortened, to_look_at
 from crowdwise.trust.wording import figure
 
 TITLES = {
@@ -63,7 +63,7 @@ WORDS = {
     "scale": "how much an annotator's ratings move when the truth moves by one",
     "precision": "one over the variance of an annotator's noise",
     "noise": "how far an annotator's ratings scatter around what they mean to say (a standard deviation)",
-    "partner": "with whom an annotator's errors go together",
+    "partner": "the annotator whose errors go together with this one's",
     "rank": "the place, 1 the best; behind it the places that are possible (95% CI)",
     "score": "log-odds: an item one point above another is preferred in 73% of the decided answers",
     "error": "the standard error of the score",
@@ -151,7 +151,8 @@ def answer_sections(
     out = {
         "summary": {
             "headline": rules.headline(result), "picture": rules.picture(result, tables),
-            "figures": _figures(rules.noun, result, measured), "actions": actions(found), "whom": whom(found),
+            "figures": _figures(rules.noun, result, measured),
+            "actions": actions(found), "to_look_at": to_look_at(found),
         },
         "data": _facts(answers.describe()),
         "measured": measured_facts(measured),

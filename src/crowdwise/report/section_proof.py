@@ -1,7 +1,7 @@
 """What is proven of the labels by gold labels, or what random gold labels would prove.
 
 Labels that were fitted with gold vouch for nothing: the method is then fitted again without it, and these labels are
-certified. Gold that is no random draw by its scores proves nothing, and the section says so.
+certified. Gold that is not a random draw by its scores proves nothing, and the section says so.
 """
 
 from __future__ import annotations

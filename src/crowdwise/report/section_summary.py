@@ -78,7 +78,7 @@ def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
         "headline": headline(found),
         "picture": sureness(_of_labels(found), "label"),
         "majority": majority(found),
-        "whom": whom(found, NAMED),
+        "to_look_at": to_look_at(found, NAMED),
         "actions": actions(found),
         "also": [
             line for kind, words in found.kinds.items() if not words.advice for line in folded(found.of_kind(kind))
@@ -154,7 +154,7 @@ def majority(found: Diagnosis) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def whom(found: Diagnosis, most: int | None = None) -> list[dict[str, Any]]:
+def to_look_at(found: Diagnosis, most: int | None = None) -> list[dict[str, Any]]:
     """The annotators to look at first, with their verdicts, in the order of the findings."""
     said = dict.fromkeys(name for finding in found.findings for name in finding.annotators)
     pressing = [(name, v.value) for v in (Verdict.DROP, Verdict.LOOK) for name in said if found.verdicts[name] == v]

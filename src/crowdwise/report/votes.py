@@ -115,7 +115,7 @@ def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]
     for m in order[:MOST_LISTED].tolist():
         row: dict[str, Any] = {"annotator": str(names[m]), "verdict": found.verdicts[names[m]].value}
         row |= {name: values[m] for name, values in listed.items()}
-        judged = row["verdict"] != Verdict.UNCLEAR  # whoever has a verdict had votes enough for it
+        judged = row["verdict"] != Verdict.UNCLEAR  # a verdict needs enough votes
         row["flags"] = [flag_words(flag) for flag in flags[m] if not (judged and flag.kind is FlagKind.FEW_VOTES)]
         row["kinds"] = kinds.get(names[m], [])
         if names[m] in group:
@@ -127,7 +127,8 @@ def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]
 
 
 def _columns(found: Diagnosis) -> dict[str, Any]:
-    """The measures of all annotators; the consensus' own accuracies where nobody could be judged by the others."""
+    """The measures of all annotators; the consensus' own accuracies where annotators could not be judged by each
+    other."""
     seen = found.inspection
     M = seen.votes.n_annotators
     if seen.people is None:

@@ -162,8 +162,8 @@ class ItemsChanged(Message):
 
 
 class SecondLook(Message):
-    """What a second look says of an item: it stands in all results, and nobody is measured by it. Without an answer the
-    item is open again."""
+    """What a second look says of an item: it stands in all results, and it counts for no annotator's accuracy. Without
+    an answer the item is open again."""
 
     model_config = example(item="photo1", answer="wren", note="the tail decides")
     item: Name

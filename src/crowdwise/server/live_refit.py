@@ -80,7 +80,7 @@ class RefitView:
             return Standing("waiting", "there are no items to label", "Add items.")
         price = self.people.price[self.people.available]
         if not len(price):
-            return Standing("waiting", "nobody is available", "Add annotators, or make some available.")
+            return Standing("waiting", "no annotator is available", "Add annotators, or make some available.")
         spent = rule.why_spent(self.row.spent, float(price.min()))
         if spent is not None:
             return Standing("budget-spent", spent, "To go on, raise the budget.")
@@ -94,7 +94,7 @@ class RefitView:
 
     @cached_property
     def status(self) -> dict[str, Any]:
-        """Counts, money, and how the campaign stands."""
+        """Counts, money, and its status."""
         rule, answered = self.row.rule, np.zeros(len(self.items), dtype=np.int64)
         np.add.at(answered, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
         return {

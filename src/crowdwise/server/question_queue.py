@@ -74,7 +74,7 @@ class _Queue:
 
 @dataclass(frozen=True)
 class Handed:
-    """Questions for an annotator; where there are none, how the campaign stands and why."""
+    """Questions for an annotator; where there are none, its status and why."""
 
     questions: list[dict[str, Any]]
     state: str = "running"

@@ -54,7 +54,7 @@ def consensus_rows(view: Any, probabilities: bool = False) -> Any:
         raise ParameterError(f"probabilities: of classes only; this campaign is of {view.row.answer_type}.")
     options = {"probabilities": True} if probabilities else {}
     frame = view.consensus.to_frame("items", kind="polars", **options)
-    if getattr(view, "single", False):  # nothing is known of how sure answers are that nobody else gave
+    if getattr(view, "single", False):  # the confidence of single answers is unknown
         unknown = [name for name in UNSURE if name in frame.columns and name != view.row.answer_column]
         frame = frame.with_columns(pl.lit(None, frame[name].dtype).alias(name) for name in unknown)
     return settled_rows(frame, view)
@@ -87,7 +87,7 @@ def reliability_rows(view: Any) -> list[dict[str, Any]]:
 
 @router.get("/status", tags=["results"])
 async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str, Any]:
-    """Counts, money, the accuracy as it is estimated without truth, how the campaign stands and why it stops."""
+    """Counts, money, the accuracy as it is estimated without truth, its status and why it stops."""
     return await service.compute_now(
         campaign, "status", lambda view: {**view.status, "campaign": campaign, "open": view.row.state}, leases=True
     )
@@ -302,7 +302,7 @@ def _flagged(conn: sa.Connection, view: Any) -> Iterator[tuple[dict[str, Any], l
             yield row, [{"kind": flag.kind.value, "words": flag_words(flag)} for flag in flags]
         return
     rules, result = registry.ANSWER_TYPES[view.row.answer_type].rules, view.consensus
-    alone = getattr(view, "single", False)  # nobody to be compared with
+    alone = getattr(view, "single", False)  # no other annotators to compare with
     findings = [] if alone else diagnose_answers(view.row.answer_type, result).findings
     for row in plain_rows(result.to_frame("annotators", kind="polars")):
         mine = [one.kind for one in findings if row["annotator"] in one.annotators]

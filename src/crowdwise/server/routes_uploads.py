@@ -179,7 +179,9 @@ def _number(value: Any, row: int) -> float:
     try:
         return 1.0 if value is None else float(value)
     except (TypeError, ValueError):
-        raise InputError(f"Row {row} (counted from 0): priority {value!r} is no number. Nothing was added.") from None
+        raise InputError(
+            f"Row {row} (counted from 0): priority {value!r} is not a number. Nothing was added."
+        ) from None
 
 
 def _payload(value: Any, row: int) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class Service:
         self.database.close()
 
     def _note(self, view: Any) -> None:
-        """Add a point to the curve of a campaign, and an event where it stands differently; before that, look at the
+        """Add a point to the curve of a campaign, and an event where its status changed; before that, look at the
         gold labels of a proof, where that is due."""
         view = self.look(view)
         made = point_of(view, self.read(lambda conn: skills_noted(conn, view.row.id)))

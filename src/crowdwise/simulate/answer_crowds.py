@@ -222,9 +222,8 @@ def comparisons(
     A share ``spammers`` of the annotators answers by chance (reliability 1/2), a share ``reversed_`` the other way
     round (1 - ``honest``), the others have the reliability ``honest``, or one drawn from Beta(a, b) for a pair (a, b).
     ``slopes`` multiply the differences of scores, one for each annotator.
-    ``tie`` is the log of Davidson's nu; without it nobody ties. Annotators are dealt to ``n_groups`` groups with scores
-    of their own.
-    """
+    ``tie`` is the log of Davidson's nu; without it there are no ties. Annotators are dealt to ``n_groups`` groups with
+    scores of their own."""
     crowds.check_counts(2, n_items=n_items)
     crowds.check_counts(n_annotators=n_annotators, n_comparisons=n_comparisons, n_groups=n_groups)
     crowds.check_shares(spammers=spammers, reversed_=reversed_)

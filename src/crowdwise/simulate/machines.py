@@ -139,8 +139,8 @@ def _label_items(
     X_train: npt.NDArray[Any], y_train: Codes, X: npt.NDArray[Any], *, machines: int, n_spammers: int, n_copiers: int,
     n_adversaries: int, subset: tuple[int, int], slip: float, n_classes: int, rng: Rng,
 ) -> Iterator[tuple[str, int, Codes]]:  # fmt: skip
-    """For each annotator in turn: its kind, whom it copies (-1: nobody), and the class it gives to every row of ``X``.
-    In order: machines, spammers, copiers, adversaries. Only the labels that somebody copies are kept."""
+    """For each annotator in turn: its kind, which one it copies (-1: none), and the class it gives to every row of
+    ``X``. In order: machines, spammers, copiers, adversaries. Only copied labels are kept."""
     N, K = len(X), n_classes
     origins = rng.integers(machines, size=n_copiers)
     kept: dict[int, Codes] = {}

@@ -149,7 +149,7 @@ def max_mig(
 
     Five seniors with ``expertise="high"``, ten with ``"low"``; juniors: 5 / 15 (naive), 5 / 2 (copied).
     A junior who copies says, label for label, what the senior says (or would say) on that item.
-    Parameters hold ``senior`` (M, mask) and ``copies`` (M: the copied senior, -1 for nobody). With ``truth`` given (a
+    Parameters hold ``senior`` (M, mask) and ``copies`` (M: the copied senior, -1 for none). With ``truth`` given (a
     class code for each of some images), the votes are on these.
 
     Numbers are the paper's. Its released code differs: CIFAR low/naive has 10 + 5 annotators there
@@ -327,7 +327,7 @@ def misleading(
 
     Such an item has one wrong class (uniform) and a probability ~ Beta(*lure) with which an annotator sees that class
     in place of the truth. Annotators name the class that they see with probability w ~ Beta(a, b), errors uniform.
-    Given the truth, votes on an item are not independent. Parameters hold ``lure`` (N, 0 for items that mislead nobody)
+    Given the truth, votes on an item are not independent. Parameters hold ``lure`` (N, 0 for items that do not mislead)
     and ``looks_like`` (N, the wrong class); ``confusion`` is the mean over items.
     """
     pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)

@@ -1,6 +1,6 @@
 """From a Spark table of votes to blocks: columns, checks, names, and one shuffle.
 
-1. One pass counts rows by annotator, with empty cells and numbers that are no names; another lists the labels.
+1. One pass counts rows by annotator, with empty cells and numbers that are not names; another lists the labels.
 2. Names of annotators and labels are replaced by codes (a broadcast join).
 3. Rows are shuffled by item, and each partition becomes one row with the bytes of its votes (:mod:`data.packing`).
 
@@ -141,7 +141,7 @@ def _kind(df: Any, part: str, column: str) -> str:
 
 
 def _expressions(name: str, kind: str, part: str) -> tuple[str, str, str]:
-    """The value of a cell, whether it is empty, and whether it is no name (no weight), in SQL."""
+    """The value of a cell, whether it is empty, and whether it is not a name (no weight), in SQL."""
     if part == "weight":
         weight = f"coalesce(cast({name} as double), double('NaN'))"
         return weight, "false", f"not ({weight} >= {1 / MAX_WEIGHT} and {weight} <= {MAX_WEIGHT})"

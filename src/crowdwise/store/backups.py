@@ -69,7 +69,7 @@ def restore(database: Database, path: Path) -> dict[str, int]:
     except OSError as error:
         raise ReadError(f"{path} could not be read: {error.strerror or error}.") from error
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ReadError(f"{path} is no backup of a crowdwise server: {error}.") from error
+        raise ReadError(f"{path} is not a backup of a crowdwise server: {error}.") from error
     with archive, database.writing("restore") as conn:
         if format_ != FORMAT or revision != database.revision(conn):
             raise ReadError(f"{path} was written by another version of crowdwise: restore it with that one.")

@@ -340,7 +340,7 @@ class Campaign:
 
     @one_at_a_time
     def standing(self, annotator: Any = None) -> Standing:
-        """How the campaign stands: its ``state``, ``why`` there is no question now (for anybody, or for one annotator)
+        """The status: its ``state``, ``why`` there is no question now (for anybody, or for one annotator)
         and ``advice``. It is quicker than :meth:`status`."""
         with self._deciding():
             settings, online = self.settings, self.stream.follow()
@@ -446,7 +446,7 @@ class Campaign:
 
     @one_at_a_time
     def status(self) -> dict[str, Any]:
-        """Counts, money, the accuracy as it is estimated without truth, and how the campaign stands: its ``state``
+        """Counts, money, the accuracy as it is estimated without truth, and its status: its ``state``
         (:mod:`crowdwise.active.end_state`), why it stops (``stop``), and what would let it go on (``advice``)."""
         with self._deciding():
             settings, online = self.settings, self.stream.follow()

@@ -380,7 +380,7 @@ def salvage(path: Path) -> tuple[list[tuple[str, str, str, str]], int]:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """The journal, for reading; without the log beside it where the disk does not allow that."""
-    where = path.resolve().as_uri()  # ? and % in the names of folders are no options
+    where = path.resolve().as_uri()  # ? and % in the names of folders are not options
     found: Exception | None = None
     for options in ("mode=ro", "mode=ro&immutable=1"):
         db = None

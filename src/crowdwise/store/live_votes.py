@@ -184,7 +184,7 @@ class VotesView:
 
     @cached_property
     def status(self) -> dict[str, Any]:
-        """Counts, money, the estimated accuracy, and how the campaign stands."""
+        """Counts, money, the estimated accuracy, and its status."""
         found = {"votes": self.row.n_answers, "method": self.row.settings["method"], "seq": self.seq}
         return found | status_of(self.row.rule, self.situation, self.online)
 

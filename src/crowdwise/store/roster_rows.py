@@ -264,7 +264,7 @@ def change_items(
 
 def settle(conn: sa.Connection, row: CampaignRow, item: Any, answer: Any, actor: str, note: str = "") -> dict[str, Any]:
     """Write what a second look says of an item, or open it again (``None``). The answer stands in all results, and
-    nobody is measured by it: doubtful items are no random sample of all."""
+    it counts for no annotator's accuracy: doubtful items are not a random sample."""
     (number,) = find_numbers(conn, items, row.id, [item])
     where = (items.c.campaign == row.id) & (items.c.number == number)
     found = conn.execute(sa.select(items.c.gold, items.c.settled, items.c.payload).where(where)).one()

@@ -503,7 +503,7 @@ def ratio(top: Floats, bottom: Floats) -> Floats:
 
 
 def check_unweighted(answers: Any) -> None:
-    """Refuse what is no table of answers, and answers with weights."""
+    """Refuse what is not a table of answers, and answers with weights."""
     if not hasattr(answers, "annotators"):
         raise InputError(f"Expected Votes and found {type(answers).__name__}: make them with Votes.from_frame.")
     if answers.weight is not None and not np.allclose(answers.weight, 1.0):
@@ -527,7 +527,7 @@ def numbers(votes: Votes, values: Any) -> Floats:
         values = [values[name] for name in names]
     if values is None and votes.classes.dtype.kind not in "iufb":
         raise InputError(
-            f"The classes {listing(names)} are no numbers: give one for each, values={{class: number}}, "
+            f"The classes {listing(names)} are not numbers: give one for each, values={{class: number}}, "
             "or use a nominal or ordinal coefficient."
         )
     x = np.asarray(names if values is None else values, dtype=np.float64)

@@ -11,7 +11,7 @@ S(x, i, h)         ``total``        the mean similarity of answer x to those of 
 W_f, W_h           ``wins``         1[S(f) >= S(h)] and 1[S(h) >= S(f)]: the candidate's and the person's
 rho_h              ``advantage``    mean over items of W_f: the candidate is at least as good as h
 d_h                ``difference``   mean over items of W_h - W_f; H0: d_h >= epsilon, by a one-sided t-test
-omega              ``winning_rate`` the share of people against whom H0 is rejected (Benjamini-Yekutieli at ``level``)
+omega              ``winning_rate`` the share of people for which H0 is rejected (Benjamini-Yekutieli at ``level``)
 =================  ===============  ===================================================================================
 
 The candidate passes where omega is at least one half. Similarities: 1[equal] of classes, minus the squared difference
@@ -63,7 +63,7 @@ class AlternativeTest(Tables):
     annotators: npt.NDArray[Any]
     """The people."""
     items: Ints
-    """C x M: items that both answered, beside somebody else."""
+    """C x M: items that both answered, beside a third annotator."""
     wins: Floats
     """C x M: on how many of these the candidate is at least as close to the others."""
     difference: Floats
@@ -259,7 +259,7 @@ def _chosen(answers: ByItem, names: Any, what: str) -> npt.NDArray[np.bool_]:
     for name in asked:
         fits = np.array([who == name or fnmatchcase(str(who), str(name)) for who in every])
         if not fits.any():
-            raise InputError(f"{what}: {name!r} is no annotator: they are {listing(every)}.")
+            raise InputError(f"{what}: {name!r} is not an annotator: they are {listing(every)}.")
         out |= fits
     if not asked:
         raise InputError(f"{what}: expected the name of an annotator, or a pattern such as 'llm:*'.")

@@ -130,7 +130,7 @@ def skill_of(votes: Votes, found: Covariances, v: Floats, prior: Floats | None) 
 
     v_m is a ratio of sums over m's votes: the own centred vote times what the others say, over the sum of their v^2.
     A mean over few own votes takes a part 1/n of the covariance away, which is put back. The variance is the larger
-    of the one observed and that of somebody who answers at random, whose label shares are their own and one vote of
+    of the one observed and that of an annotator who answers at random, whose label shares are their own and one vote of
     the crowd's, on items like all others: a few identical votes are no proof of anything.
     """
     M, K = votes.n_annotators, votes.n_classes

@@ -84,10 +84,9 @@ def slopes(evidence: LeaveOneOut) -> Slopes:
 def skills(evidence: LeaveOneOut, useful: float) -> Skills:
     """The pooled regression of "said l" on r[s, l], the probability that l is true by the other votes.
 
-    If somebody knows the answer with probability g and else answers from habit h, P(says l) = g r_l + (1 - g) h_l, the
-    slope is g. Tests are score tests with the variance under that model at g = 0 and at g = ``useful``, h taken from
-    the labels they use; the interval's error is the usual robust one.
-    """
+    If an annotator knows the answer with probability g and else answers from habit h, P(says l) = g r_l + (1 - g) h_l,
+    the slope is g. Tests are score tests with the variance under that model at g = 0 and at g = ``useful``, h taken
+    from the labels they use; the interval's error is the usual robust one."""
     from scipy.special import ndtr
 
     votes = evidence.votes
@@ -114,7 +113,7 @@ def skills(evidence: LeaveOneOut, useful: float) -> Skills:
         p_values.append(np.where(known, ndtr(z), 1.0))
     error = np.sqrt(evidence.per_annotator(robust * robust))
     se = np.divide(error, spread * n, out=np.full(M, np.inf), where=known)
-    # No residual at all (somebody who always says the same) is not certainty: the error under g = 0 stands in.
+    # No residual at all (always the same label) is not certainty: the error under g = 0 stands in.
     null = np.sqrt(evidence.per_annotator(moments[1][1] - moments[1][0] ** 2))
     se = np.where(
         known,

@@ -23,8 +23,8 @@ flags              see below
 =================  ==================================================================================================
 
 A flag is the rejection of a hypothesis that would clear the annotator, at a false discovery rate of ``level`` over all
-annotators (Benjamini and Hochberg, for each kind of flag on its own). In a crowd of which the hypotheses hold, somebody
-is flagged with probability ``level`` at most, for each kind.
+annotators (Benjamini and Hochberg, for each kind of flag on its own). In a crowd of which the hypotheses hold, an
+annotator is flagged with probability ``level`` at most, for each kind.
 
 =====================  ==============================================================================================
 flag                   hypothesis rejected

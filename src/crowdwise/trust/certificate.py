@@ -8,8 +8,8 @@ Released are the k surest items, and all gold items, whose labels are then the g
 ``confidence`` over the draw, at most ``max_error`` of the released labels are wrong.
 
 **One set.** Of the N_k items of a set, m were drawn and e of these labels are wrong; D of the N_k are wrong, which
-nobody knows. E is hypergeometric. Released are u = N_k - m + n labels, and c = floor(max_error u) may be wrong. If D <=
-c the promise holds, and P(E <= s | D = c + 1) <= level proves D <= c from at most s wrong ones (``_limits``). Gold
+which is unknown. E is hypergeometric. Released are u = N_k - m + n labels, and c = floor(max_error u) may be wrong. If
+D <= c the promise holds, and P(E <= s | D = c + 1) <= level proves D <= c from at most s wrong ones (``_limits``). Gold
 labels correct e labels, so that the promise even holds if D - e <= c, and
 
     p(e) = max over D > c of P( E <= min(e, D - c - 1) ) <= level
@@ -75,7 +75,7 @@ LEVELS = np.linspace(-1.8, 1.8, 7)
 SLOPES = {0.4: 0.2, 0.8: 0.3, 1.2: 0.3, 1.8: 0.2}
 """How steeply the log-odds of an error rise with the normal quantile of the rank, and how many crowds have that."""
 UNKNOWN = 0.15
-"""The share of errors where scores are no probabilities."""
+"""The share of errors where scores are not probabilities."""
 MAX_STATES = 60
 """The most wrong gold labels of a set for which sequences are followed step by step when planned."""
 MAX_TABLE = 400
@@ -286,7 +286,7 @@ def certify(
 def trust_order(consensus: Consensus | None) -> Floats:
     """N: log-odds by which labels are released: those of the probability, and a part of those of the share of votes.
 
-    On real crowds wrong labels are told from right ones better than by either: the model trusts annotators whom it
+    On real crowds wrong labels are told from right ones better than by either: the model trusts annotators that it
     should not, and the share of votes knows no annotators.
     """
     assert consensus is not None

@@ -11,7 +11,7 @@ they are shifted and scaled so that their middle is no wider than it should be. 
 finds pairs at a false discovery rate of ``level``: in a crowd without collusion, the probability of a single
 pair being found. Groups grow from the pairs found by average linkage, so that one chance link does not join two.
 
-When it fails: with two votes per item a hard item looks like a pact. A ring that has captured the consensus
+When it fails: with two votes per item a hard item looks like collusion. A ring that has captured the consensus
 makes the honest look like the ring (``captured`` says when to suspect it): run
 :func:`~crowdwise.trust.dependent_groups.find_colluders` first, and hand over the consensus without the ring.
 
@@ -115,7 +115,7 @@ class SharedMistakes(AnnotatorPairs):
 
 
 def _most_surprising(M: int, left: Ints, right: Ints, p: Floats) -> Ints:
-    """Per annotator the pair with the smallest p-value, -1 for somebody without pairs."""
+    """Per annotator the pair with the smallest p-value, -1 for an annotator without pairs."""
     best = np.full(M, -1, dtype=np.int64)
     if not len(p):
         return best
@@ -140,7 +140,7 @@ def shared_mistakes(
     consensus
         Of these votes; or its N x K posterior.
     level
-        The false discovery rate: the expected share of false ones among the pairs found. In a crowd where nobody
+        The false discovery rate: the expected share of false ones among the pairs found. In a crowd where no annotator
         depends on anybody, the probability of finding any.
     max_pairs
         With more pairs of votes than this, a sample of the items is looked at.

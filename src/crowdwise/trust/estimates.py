@@ -226,7 +226,7 @@ class _Target:
         known = encode_classes(gold, result.items, result.classes) if gold is not None else np.full(len(q), -1)
         if what == "mean" or (what == "ols" and positive is None and _are_numbers(result.classes)):
             if not _are_numbers(result.classes):
-                raise ParameterError(f"mean: the classes are no numbers ({listing(result.classes, 3)}). Take 'share'.")
+                raise ParameterError(f"mean: the classes are not numbers ({listing(result.classes, 3)}). Take 'share'.")
             values = result.classes.astype(np.float64)
             y = np.where(known >= 0, values[known], np.nan)
             return cls((None,), (q @ values)[:, None], y[:, None], False, np.zeros(1, dtype=np.int64))
@@ -335,7 +335,7 @@ def _differences(rows: Sequence[Row]) -> list[Row]:
 
 
 def _design(covariates: Any, items: npt.NDArray[Any]) -> tuple[list[str], Floats]:
-    """Names and columns, an intercept first; those that are no numbers become one column per value but the first."""
+    """Names and columns, an intercept first; those that are not numbers become one column per value but the first."""
     if not isinstance(covariates, Mapping) or not covariates:
         raise ParameterError("covariates: expected a mapping from name to values: one per item, or a mapping of items.")
     names, columns = [INTERCEPT], [np.ones(len(items))]
@@ -350,7 +350,7 @@ def _design(covariates: Any, items: npt.NDArray[Any]) -> tuple[list[str], Floats
             continue
         levels = sorted({str(value) for value in values})
         if len(levels) > max(2, len(items) // 10):
-            raise InputError(f"covariates: {name!r} has {len(levels):,} different values that are no numbers.")
+            raise InputError(f"covariates: {name!r} has {len(levels):,} different values that are not numbers.")
         names += [f"{name}={one}" for one in levels[1:]]
         columns += [(array.astype(str) == one).astype(np.float64) for one in levels[1:]]
     X = np.column_stack(columns)

@@ -127,5 +127,5 @@ def positive_code(classes: npt.NDArray[Any], positive: Any) -> int:
         return 1
     found = [k for k, name in enumerate(classes.tolist()) if name == positive]
     if not found:
-        raise LabelError(f"positive={positive!r} is no class: they are {listing(classes, 10)}.")
+        raise LabelError(f"positive={positive!r} is not a class: they are {listing(classes, 10)}.")
     return found[0]

@@ -63,7 +63,7 @@ GAPS = {"demographic parity": (0,), "equal opportunity": (1,), "equalised odds":
 HIDDEN = 0.2
 """The share of a group's items on which, unseen, true classes may not be those that the votes lead to expect."""
 WORK = 2e8
-"""Five resamples times items or votes: above it fewer are drawn (at least 200; 60 for annotators, of whom only errors
+"""Five resamples times items or votes: above it fewer are drawn (at least 200; 60 for annotators, where only errors
 are asked)."""
 
 

@@ -15,7 +15,7 @@ excess               p-value of the disagreement: as many votes against the trut
                      sum_k q[k] P( sum_votes Bernoulli(1 - theta[m, k, k]) >= votes that are not k ), exactly
 excess_adjusted      the same, adjusted for the number of items (Benjamini and Hochberg)
 odd                  excess_adjusted <= ``level``
-flip                 the probability that one more vote, by somebody like the crowd, makes another class more probable
+flip                 the probability that one more vote, by an average annotator, makes another class more probable
                      than the label: sum_l P(l) 1[ max_k q_k C[k, l] is not the label's ],  P(l) = sum_k q_k C[k, l]
 gain                 by how much that vote raises the probability of the best class, on average:
                      sum_l max_k q_k C[k, l] - max_k q_k
@@ -291,7 +291,7 @@ def _normal_tail(p: Floats, x: Ints) -> Floats:
 
 
 def one_more_vote(q: Floats, label: Ints, crowd: Floats) -> tuple[Floats, Floats]:
-    """The probability that a vote by somebody like the crowd changes the label, and its expected gain; N each."""
+    """The probability that a vote by an average annotator changes the label, and its expected gain; N each."""
     N, K = q.shape
     flip, gain = np.zeros(N), np.zeros(N)
     # To overtake, the runner-up needs a vote that favours it by the ratio of the two; most items are out of reach.

@@ -1,4 +1,4 @@
-"""Which method to use when nobody knows the truth: all of them predict the same held-out votes.
+"""Which method to use without known labels: all of them predict the same held-out votes.
 
 A share of the (item, annotator) pairs is held out, several times over; every method is fitted to the rest, and asked
 what the held-out votes were. The posterior is measured, in the same way for all, before any correction for votes that

@@ -10,7 +10,7 @@ check              statistic T                                                  
 ``disagreement``   share of the pairs of votes on an item that differ                     more, or less, than it expects
 ``uneven``         sum_n (D[n] - E D[n])^2, D the pairs that differ on item n             hard items and easy ones
 ``marginals``      sum_ml (o[m, l] - e[m, l])^2 / (e[m, l] + 1/2), o, e labels by person   favourite labels it misses
-``dependence``     mean over pairs of annotators of (A - E A)^2 / Var A, A agreements     some agree, or differ, by pact
+``dependence``     mean over pairs of annotators of (A - E A)^2 / Var A, A agreements     collusion
 =================  =====================================================================  ==============================
 
 Expectations are under the fit: P(i and j agree on n) = sum_k q[n, k] sum_l theta[i, k, l] theta[j, k, l]. p-values
@@ -113,7 +113,7 @@ class _State:
     def of(cls, votes: Votes, q: Floats, theta: Floats) -> _State:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
         left, right = pairs_of_votes(votes.indptr)
-        # Two votes of one annotator on an item are no pair of annotators.
+        # Two votes of one annotator on an item are not a pair of annotators.
         apart = votes.annotator[left] != votes.annotator[right]
         left, right = left[apart], right[apart]
         item = votes.item[left]

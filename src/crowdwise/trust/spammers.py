@@ -1,6 +1,6 @@
 """Spammers: annotators whose answers do not depend on the item, found in three ways.
 
-All three ask how much an annotator knows and compare it with one and the same bar: somebody who knows the answer
+All three ask how much an annotator knows and compare it with one and the same bar: an annotator who knows the answer
 with probability ``skill`` and guesses evenly otherwise. Below the bar is a spammer; constant labellers are, too, and
 people who answer backwards are not (their votes have as much information as right ones).
 
@@ -13,7 +13,7 @@ detector                 what it measures, from                          value a
 =======================  ==============================================  =====================  =======================
 
 Each gives every annotator a ``score`` between 0 and 1, the probability of being below the bar, and the verdict
-``spammer`` where the score is at least 1 - ``level``: somebody at or above the bar is called a spammer with a
+``spammer`` where the score is at least 1 - ``level``: an annotator at or above the bar is called a spammer with a
 probability of at most ``level``. Without the evidence for it there is no such verdict: with few votes it is
 ``unclear``.
 
@@ -25,14 +25,14 @@ In a crowd of rules (:mod:`crowdwise.core.crowd_kind`) annotators who name one c
 they know is in their choice of items, which none of the three looks at.
 
 When they fail: the first two rest on the consensus; where that is wrong about most items, so are they. Covariances
-need common items, take annotators who copy each other for skilled, and see no knowledge that nobody shares.
+need common items, take annotators who copy each other for skilled, and see no knowledge that is not shared.
 
 References: Raykar and Yu 2012; Traganitis and Giannakis 2021 (ICASSP); Blahut 1972 and Arimoto 1972.
 
 How much one annotator knows: channel capacity and Raykar's and Yu's score, and draws of both from uncertain counts.
 
 ======================  ======================================================  =====================================
-function                value                                                   of somebody who knows with probability s
+function                value                                                   for knowledge with probability s
 ======================  ======================================================  =====================================
 ``channel_capacity``    max over p of I(truth; label), bits per vote            log2 K - H(p, (1-p)/(K-1), ...)
 ``raykar_yu_score``     1/(K(K-1)) sum_c<c' |theta[c] - theta[c']|^2            s^2
@@ -86,9 +86,9 @@ class Spammers(Tables):
         ``rule="clusters"``: in the cluster nearer 0 and score at least 1 - ``level``, in the other cluster, or in the
         cluster nearer 0 without that score.
     level
-        The probability, at most, with which somebody at or above the bar is called a spammer.
+        The probability, at most, with which an annotator at or above the bar is called a spammer.
     skill
-        The bar: the skill under which somebody is a spammer.
+        The bar: the skill under which an annotator is a spammer.
     columns
         The measure with its interval (``NAME``, ``NAME_low``, ``NAME_high``).
     """
@@ -121,9 +121,9 @@ class Spammers(Tables):
         gone = [name for name in self.annotators[out].tolist() if name in there]
         if len(gone) == votes.n_annotators:
             raise InputError(
-                "Nobody is called honest: nobody would be left. Prune the spammers alone, or collect more votes."
+                "No annotator is called honest: none would be left. Prune the spammers alone, or collect more votes."
                 if unclear
-                else "All annotators are spammers by this verdict: nobody would be left."
+                else "All annotators are spammers by this verdict: none would be left."
             )
         return votes.without(gone) if gone else votes
 
@@ -151,7 +151,7 @@ def capacity_spammers(
         The bar: a spammer has less information than a person who knows the answer with this probability and
         guesses otherwise. The default, one in five, is an accuracy of 0.6 on two classes and 0.4 on four.
     level
-        The probability, at most, with which somebody at or above the bar is called a spammer.
+        The probability, at most, with which an annotator at or above the bar is called a spammer.
     draws, random_state
         How many draws of every confusion matrix, and their seed.
 
@@ -177,7 +177,7 @@ def raykar_yu_spammers(
 ) -> Spammers:  # fmt: skip
     """Spammers by Raykar's and Yu's score: how far the rows of the confusion matrix are apart.
 
-    The column ``informativeness`` is their score, 0 for a spammer and 1 for somebody perfect (or perfectly wrong);
+    The column ``informativeness`` is their score, 0 for a spammer and 1 for a perfect one (or perfectly wrong);
     skill^2 for a one-coin annotator. Parameters as in :func:`capacity_spammers`.
 
     >>> import crowdwise as cw
@@ -366,7 +366,7 @@ def raykar_yu_score(theta: Floats) -> Floats:
 
 
 def one_coin_capacity(skill: float, K: int) -> float:
-    """Bits of somebody who knows the answer with probability ``skill`` and guesses evenly otherwise."""
+    """Bits of an annotator who knows the answer with probability ``skill`` and guesses evenly otherwise."""
     theta = skill * np.eye(K) + (1.0 - skill) / K
     return float(channel_capacity(theta[None])[0])
 

@@ -28,10 +28,10 @@ FINDINGS: Mapping[str, FindingWords] = {
         "Adversaries", "Drop their votes, or ask whether they misread the classes.", Verdict.DROP
     ),
     FindingKind.SPAMMER: FindingWords(
-        "Spammers", "Drop their votes; label again the items that nobody else labelled.", Verdict.DROP
+        "Spammers", "Drop their votes; label again the items that have no other votes.", Verdict.DROP
     ),
     FindingKind.CONSTANT: FindingWords(
-        "Constant labellers", "Drop their votes; label again the items that nobody else labelled.", Verdict.DROP
+        "Constant labellers", "Drop their votes; label again the items that have no other votes.", Verdict.DROP
     ),
     FindingKind.COPIERS: FindingWords(
         "Copiers and colluders",
@@ -111,7 +111,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def begun(text: str) -> str:
-    """A sentence; what is no name of somebody's begins with a capital."""
+    """A sentence; what is not a name begins with a capital."""
     return text[:1].upper() + text[1:] if text.startswith(("annotator ", "class ", "item ")) else text
 
 
@@ -242,7 +242,7 @@ def sentence(finding: Finding) -> str:
     if kind is FindingKind.CAPTURED:
         return (
             f"{x['size']:.0f} of {x['annotators']:.0f} annotators repeat each other and may have decided the "
-            "consensus: then the others look wrong and are not. Nobody is judged before that is resolved."
+            "consensus: then the others look wrong and are not. Annotators are not judged before that is resolved."
         )
     if kind is FindingKind.CAMPS:
         against = "contradict" if x["outside"] < 0.0 else "hardly agree with"

@@ -4,7 +4,7 @@
   const keep = (name, value) => { try { localStorage.setItem(name, value); } catch { /* a page from the disk may have no store */ } };
   const kept = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
 
-  // Dark and light: what the system says, until somebody chooses.
+  // Dark and light: as the system, until a choice is made.
   const button = $("#theme"), dark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
   const label = () => { button.textContent = isDark() ? "Light" : "Dark"; button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
@@ -56,7 +56,7 @@
       row.hidden = !fits || (!all && found > FEW);
       shown += !row.hidden;
     }
-    $("#shown").textContent = found === 0 ? "Nobody fits." : shown < found ? `${shown} of ${found} shown` : `${found} shown`;
+    $("#shown").textContent = found === 0 ? "No annotator fits." : shown < found ? `${shown} of ${found} shown` : `${found} shown`;
     $("#more").hidden = all || found <= FEW;
   }
   if (people) {

@@ -53,7 +53,7 @@ function comparison({ ties }, question, answer) {
 
 const submitButton = (text, more = {}) => element("button", { type: "submit", class: "primary", ...more }, text);
 
-// A slider has no value until it is touched, so that the middle is no suggestion: the first arrow starts at an end.
+// A slider has no value until it is touched, so that the middle is not a suggestion: the first arrow starts at an end.
 // Digits type a number at once, wherever the focus is.
 function rating({ scale }, answer) {
   const { min, max, step } = { min: 0, max: 100, step: 1, ...scale };

@@ -1,4 +1,4 @@
-// The watching page: how a campaign stands, drawn again when the server says that something happened.
+// The watching page: the status of a campaign, drawn again when the server says that something happened.
 import { call } from "/static/calls.js";
 import { accuracyChart, paceChart } from "/static/charts.js";
 import { amount, element, find, percent, words } from "/static/elements.js";
@@ -74,7 +74,7 @@ for (const kind of ["pointerup", "pointercancel"]) {
   });
 }
 
-// ---------------------------------------------------------------- how it stands
+// ---------------------------------------------------------------- status
 
 function tile(name, value, more, share) {
   const bar = share === undefined ? null : element("progress", { max: 1, value: Math.min(1, share), "aria-label": `${name}: share` });
@@ -230,7 +230,7 @@ function listen() {
     refresh();
   });
   for (const kind of ["votes", "undo", "items", "annotators", "state", "standing", "settings"]) stream.addEventListener(kind, () => refresh());
-  stream.addEventListener("standing", (event) => say(`The campaign stands differently: ${JSON.parse(event.data).state.replaceAll("-", " ")}.`));
+  stream.addEventListener("standing", (event) => say(`The status changed: ${JSON.parse(event.data).state.replaceAll("-", " ")}.`));
   stream.addEventListener("settings", () => call(api).then((found) => Object.assign(settings, found.settings)).then(fillSettings).catch(() => {}));
   stream.addEventListener("error", () => {
     if (over) return stream.close();

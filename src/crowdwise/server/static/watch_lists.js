@@ -31,7 +31,7 @@ const ORDERS = {
 
 // pause(row) is there for leads only.
 export function peopleList(rows, { order, chance, pause, all, showAll }) {
-  if (!rows.length) return [element("p", { class: "hint" }, "There is nobody yet: invite an annotator.")];
+  if (!rows.length) return [element("p", { class: "hint" }, "No annotators yet: invite one.")];
   const sorted = [...rows].sort(ORDERS[order]);
   const made = sorted.slice(0, all ? undefined : SHOWN).map((row) => {
     const name = element("span", { class: "person" }, element("strong", {}, String(row.annotator)), row.available === false ? element("span", { class: "tag bad" }, "paused") : null);
@@ -65,7 +65,7 @@ function surely(row) {
   return typeof row.low === "number" ? ` (95% CI ${amount(row.low)} to ${amount(row.high)}). ` : ". ";
 }
 
-// settle(item, label) writes a second look; nobody is measured by it.
+// settle(item, label) writes a second look; it counts for no annotator's accuracy.
 export function reviewList(rows, { classes, type, settle }) {
   if (!rows.length) return [element("p", { class: "hint" }, "Nothing is in doubt.")];
   const made = rows.map((row) => {
