@@ -17,6 +17,8 @@ from tables import Published
 HERE = Path(__file__).resolve().parent
 LARGE = 0.5
 """A difference from a published figure of more points than this asks for a reason."""
+SHOWN = 3.0
+"""From so many points on the page gives the reason; the file of figures has all of them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ BESIDE = """
 ## Beside published figures
 
 `benchmarks/published.csv` has {n} figures of papers, their code or independent re-computations for the same data.
-{near} of them are within half a point of ours. The others, ours first:
+{near} of them are within half a point of ours. The file has a reason for each of the others; those that are off by more
+than {shown:g} points, ours first:
 
 {reasons}
 """
@@ -91,8 +94,9 @@ def page(facts: dict[str, Any], published: Sequence[Published] = ()) -> str:
     )
     rows = compare(facts, published)
     if rows:
-        large = [(r.published, r.here) for r in rows if r.large]
-        text += BESIDE.format(n=len(rows), near=len(rows) - len(large), reasons=tables.reasons(large, 2, "None."))
+        near = sum(not r.large for r in rows)
+        far = [(r.published, r.here) for r in rows if abs(r.difference) > SHOWN]
+        text += BESIDE.format(n=len(rows), near=near, shown=SHOWN, reasons=tables.reasons(far, 2, "None."))
     return text
 
 

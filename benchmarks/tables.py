@@ -114,9 +114,9 @@ def bold(text: str, yes: bool) -> str:
 
 
 def reasons(rows: Iterable[tuple[Published, float]], digits: int, otherwise: str) -> str:
-    """Why figures here differ from published ones, a line for each reason of a method."""
+    """Why figures here differ from published ones, a line for each source and reason."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for p, here in rows:
-        figure = f"{p.data} {here:.{digits}f} ({p.source}: {p.accuracy:.{digits}f})"
-        grouped.setdefault((p.method, p.reason or "not known."), []).append(figure)
-    return "\n".join(f"- `{m}`, {', '.join(told)}: {why}" for (m, why), told in grouped.items()) or otherwise
+        figure = f"`{p.method}` on {p.data} {here:.{digits}f} ({p.accuracy:.{digits}f})"
+        grouped.setdefault((p.source, p.reason or "not known."), []).append(figure)
+    return "\n".join(f"- {', '.join(told)}; {of}: {why}" for (of, why), told in grouped.items()) or otherwise

@@ -177,11 +177,11 @@ def answer_table() -> str:
     """The methods for other answers than classes, by kind, with links to each one's section."""
     rows = []
     for kind, default, says in ((t.name, t.default, t.says) for t in registry.ANSWER_TYPES.values()):
-        for entry in (e for e in registry.ANSWER_METHODS.values() if e.answer_type == kind):
+        for n, entry in enumerate(e for e in registry.ANSWER_METHODS.values() if e.answer_type == kind):
             name = f"[`{entry.key}`]({home(entry.key, 'answers')}#{entry.key})"
             rows.append(
                 (
-                    f"`{kind}`: {says}",
+                    f"`{kind}`: {says}" if n == 0 else "",
                     f"{name} (default)" if entry.key == default else name,
                     f"`{entry.class_name}`",
                     f"{entry.summary} (with inputs)" if entry.inputs else entry.summary,

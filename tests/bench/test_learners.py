@@ -140,7 +140,7 @@ def test_a_page_is_written_and_can_be_written_again_without_the_data(folder, tmp
     assert f"{mean:.1f}" in text and (sd < 0.05 or f" ± {sd:.1f}" in text)
     assert "A trial: all learners had 2 epochs only." in text and "standard deviation over 2 seeds" in text
     assert "| numbers | 150 | 5 | 450 | 10 | 180 |" in text
-    assert "(a paper: 1.0): It was a joke.\n" in text and "(another: 2.0): not known.\n" in text
+    assert "(1.0); a paper: It was a joke.\n" in text and "(2.0); another: not known.\n" in text
     assert "elsewhere" not in text
     bench.main(["--from", str(kept), "--page", str(again), "--published", str(figures)])
     assert again.read_text(encoding="utf-8") == text

@@ -107,7 +107,7 @@ def test_a_page_is_made_from_the_facts_of_a_run(folder, tmp_path):
     assert "| first | 60 | 8 | 240 | 3 | 60 |" in text
     said = " ".join(text.split())
     assert "has 3 figures" in said and ". 1 of them are within" in said and "`majority`, first" not in text
-    assert "(a paper: 1.00): It was a joke.\n" in text and "(another: 2.00): not known.\n" in text
+    assert "(1.00); a paper: It was a joke.\n" in text and "(2.00); another: not known.\n" in text
     assert "third" not in text
 
 
