@@ -306,8 +306,7 @@ def page(sets: dict[str, dict[str, Case]], others: list[Case]) -> str:
     return f"""# Calibration and the default method
 
 Written by `benchmarks/calibration.py`. Log loss with probabilities held above {FLOOR:g}, calibration error in 15 bins.
-"As if independent" is the posterior that multiplies votes, "corrected" the one that allows for votes on an item that
-err together (`dependence="auto"`, the default of [`auto`](../methods.md#auto)).
+"Corrected" allows for votes on an item that err together ([`auto`](../methods.md#auto)).
 
 ## What was looked at, and when
 
@@ -339,9 +338,7 @@ Where the doubt goes, each crowd left out; the choice that most crowds took, and
 
 {tables.markdown(["the doubt goes", "rho, share", "log loss", "calibration error", "% of labels that change"], tried)}
 
-An estimate of the correlation from the agreement of pairs of votes, which was in its place before, came out near 0 on
-crowds that err together (`s_rel`, `ruters`) and at 0.25 where all votes agree (`hitspam_cf`), and had a log loss of
-0.67 on these crowds. Seven figures of a crowd that need no truth (agreement, unanimity, classes, votes per item, that
+Seven figures of a crowd that need no truth (agreement, unanimity, classes, votes per item, that
 estimate...) predict the right correction of a left-out crowd no better than constants.
 
 ## Expected accuracy

