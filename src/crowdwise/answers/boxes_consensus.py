@@ -20,8 +20,8 @@ q[c]            ``probability``   pi P(d | real) / (pi P(d | real) + (1 - pi) P(
 ==============  ================  ============================================================================
 
 The parameters are fitted by EM, with a Newton step for a and sigma; objects that none found are counted by 1 - E_z...
-The odds of pi are those of items that several annotators looked at. One annotator alone finds s of r objects and f false
-ones where n find 1 - E_z... of r and n f: their odds differ by that ratio. Where no item has two, pi is .9.
+The odds of pi are those of items that several annotators looked at. One annotator alone finds s of r objects and f
+false ones where n find 1 - E_z... of r and n f: their odds differ by that ratio. Where no item has two, pi is .9.
 
 **Which class**: a vote model of the registry, the clusters being its items.
 
@@ -331,9 +331,9 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
     log_w = np.log(w / w.sum())
     size = np.bincount(clusters.cluster, minlength=C)
     team = np.bincount(of, minlength=C)
-    told = (team > 1) | (team.max() == 1)  # where others looked too, it can be told how many are real
+    compared = (team > 1) | (team.max() == 1)  # where others looked too, it can be told how many are real
     q = np.where((size > 1) | (team == 1), 0.9, 0.3)  # nothing speaks against the only annotator of an item
-    ability, mean, variance, sigma, pi = np.full(M, 0.5), 0.5, 0.5, 1.0, float(q[told].mean())
+    ability, mean, variance, sigma, pi = np.full(M, 0.5), 0.5, 0.5, 1.0, float(q[compared].mean())
     false = np.full(M, 0.5)
     for _ in rounds:
         eta = ability[who][:, None] + sigma * z
@@ -347,7 +347,7 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
         nothing = np.bincount(of, d * np.log(rate) + (1.0 - d) * np.log1p(-rate), C) - np.log(-np.expm1(none))
         pi = min(max(pi, 1e-6), 1.0 - 1e-6)
         # One annotator alone draws fewer of both; the others' evidence outweighs that where there are any.
-        fewer = np.where(team > 1, 1.0, seen / (seen / team)[told].mean())
+        fewer = np.where(team > 1, 1.0, seen / (seen / team)[compared].mean())
         before, q = q, expit(np.log(pi * fewer) - np.log1p(-pi) + total - np.log(seen) - nothing)
         # Every object that was seen stands for (1 - seen) / seen more.
         here = q[:, None] * np.exp(at_node - total[:, None])
@@ -362,7 +362,7 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
         variance = max(float(((ability - mean) ** 2 + 1.0 / information).mean()), 1e-3)
         by_sigma = float((slope * z).sum()) / max(float((bend * z * z).sum()), 1e-9)
         sigma = min(max(sigma + min(max(by_sigma, -0.5), 0.5), 0.01), 5.0)
-        pi = float(q[told].mean())
+        pi = float(q[compared].mean())
         alarms = np.bincount(clusters.who, 1.0 - q[clusters.cluster], M)
         crowd = float(alarms.sum() / looked.sum())
         false = (alarms + OF_FALSE * crowd) / (looked + OF_FALSE)
