@@ -506,11 +506,11 @@ def more_labels(found: Diagnosis) -> dict[str, Any] | None:
         at, right = np.flatnonzero(where), now.copy()
         parts = (consensus.crowd_confusion(), consensus.shown_dependence, np.random.default_rng(0))
         right[at] = 1.0 if not each else np.maximum(now[at], more_votes(q[at], n[at], n[at] + each, *parts))
-        mended = float((right - now)[free].sum())
+        fixed = float((right - now)[free].sum())
         kind = {"what": "gold" if not each else "votes", "all": len(at) == int(free.sum()), "items": len(at)}
         return kind | {
             "each": max(each, 1), "answers": len(at) * max(each, 1), "accuracy": number(right[free].mean()),
-            "mended": number(mended, 1), "per_100": number(100.0 * mended / (len(at) * max(each, 1)), 1),
+            "fixed": number(fixed, 1), "per_100": number(100.0 * fixed / (len(at) * max(each, 1)), 1),
         }  # fmt: skip
 
     rows = [row(chosen, each) for each in (1, 3, 0)] + [row(free, each) for each in (1, 3)]
