@@ -120,6 +120,8 @@ def test_a_plan_is_written_whole(folder: Path) -> None:
     assert facts["items"] == [120, 40]
     assert facts["best"]["right"] in (1, 3)
     assert len(pl.read_csv(out / "table.csv")) == 2 and "At present" in result.stdout
+    half, most = facts["proof"]["gold"].values()
+    assert 0 < half <= most and f"about {half} random gold labels" in " ".join(result.stdout.split())
     assert facts["accuracy"][0]["low"] < facts["accuracy"][0]["mean"] < facts["accuracy"][0]["high"]
     for i, items in enumerate(facts["items"]):
         assert facts["right"][i]["mean"] == pytest.approx(items * facts["accuracy"][i]["mean"])
@@ -131,6 +133,7 @@ def test_a_plan_is_written_whole(folder: Path) -> None:
         (("--votes-per-item", "1,x"), "expected whole numbers"),
         (("--votes-per-item", "9"), "8 annotators"),
         (("--budget", "0"), "--budget 0"),
+        (("--max-error", "0"), "--max-error 0"),
         (("--epochs", "3"), "for a learner"),
     ],
 )

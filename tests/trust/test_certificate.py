@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 import crowdwise as cw
-from crowdwise.errors import InputError
-from crowdwise.trust.certificate import Design, _limits, bet, finite_rate, p_value
+from crowdwise.errors import InputError, ParameterError
+from crowdwise.trust.certificate import Design, _limits, bet, finite_rate, gold_to_prove, p_value
 
 
 def test_limits_are_those_of_scipy() -> None:
@@ -213,6 +213,34 @@ def test_two_draws_of_a_consensus() -> None:
     assert 150 <= cw.certify(consensus, first, 0.1, 0.9).gold_needed(0.9) <= 1500
     with pytest.raises(InputError, match="first: expected items"):
         cw.certify(consensus, first, first=second)
+
+
+def test_the_sentence_counts_gold_labels_among_the_released() -> None:
+    score, loss = np.linspace(1.0, 0.5, 400), np.full(400, np.nan)
+    loss[np.random.default_rng(0).choice(400, 120, replace=False)] = 0.0
+    found = cw.certify(score=score, loss=loss, max_error=0.05, confidence=0.95)
+    assert found.released[~np.isnan(loss)].all()
+    n = int(found.released.sum())
+    assert found.sentence == (
+        f"{n} of 400 labels ({n / 400:.0%}, the gold labels among them): at most 5% are wrong, with 95% confidence, by "
+        "120 random gold labels"
+    )
+    few = cw.certify(score=score, loss=np.where(np.arange(400) % 40 == 0, 0.0, np.nan))
+    assert few.sentence == (
+        "10 gold labels (0 contradict the consensus) do not prove that any of the other 390 labels are at most 5% wrong"
+    )
+    assert "All 400 labels are gold" in cw.certify(score=score, loss=np.zeros(400)).sentence
+
+
+def test_gold_labels_to_draw_are_known_before_there_are_any() -> None:
+    consensus, truth = crowd()
+    some = {e: [gold_to_prove(consensus, share, e, 0.9) for share in (0.3, 0.6)] for e in (0.05, 0.1)}
+    assert all(20 <= a <= b <= 0.6 * len(consensus.items) + 1 for a, b in some.values())
+    assert some[0.05][1] > some[0.1][1]
+    gold = {item: truth[item] for item in cw.draw_for_gold(consensus, some[0.1][1]).tolist()}
+    assert cw.certify(consensus, gold, 0.1, 0.9).share > 0.4  # 0.6 is expected
+    with pytest.raises(ParameterError, match="max_error"):
+        gold_to_prove(consensus, 0.9, 2.0)
 
 
 def test_looks_at_labels_that_change_share_the_level() -> None:

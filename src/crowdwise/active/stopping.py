@@ -223,7 +223,7 @@ class Proof:
     def why_not(self, rule: StopRule, votes_per_item: npt.NDArray[Any], shut: Mask, taught: Mask) -> str | None:
         """Why labels cannot be compared with the gold labels yet; ``None`` where they can."""
         if not self.drawn:
-            return "draw items at random, and label them"
+            return f"draw items at random, and label them ({gold_to_stop(rule, len(taught)):,} are likely to be enough)"
         if missing := len(self.drawn) - len(self.known):
             return f"{missing:,} of the {len(self.drawn):,} items drawn have no gold label yet"
         if self.items < len(taught):
@@ -284,6 +284,20 @@ class Proof:
             f"at most {look.max_error:.2%} of the {look.labels:,} labels are wrong, with {look.confidence:.2%} "
             f"confidence, proven by {look.gold:,} random gold labels ({look.wrong:,} of them differ)"
         ).replace(".00%", "%")
+
+
+def gold_to_stop(rule: StopRule, N: int) -> int:
+    """The gold labels with which the first look at N labels proves ``max_error`` in four of five draws, where half as
+    many labels are wrong as may be."""
+    from scipy.stats import hypergeom
+
+    allowed, few, enough = int(np.floor((rule.max_error or 0.0) * N + 1e-9)), 0, N
+    while enough - few > 1:
+        m = (few + enough) // 2
+        wrong = hypergeom.ppf(0.8, N, allowed // 2, m)
+        proven = hypergeom.cdf(wrong, N, allowed + 1, m) <= (1.0 - rule.confidence) / 2.0
+        few, enough = (few, m) if proven else (m, enough)
+    return enough
 
 
 def worth_asking(state: State, stake: float) -> npt.NDArray[np.bool_]:

@@ -99,6 +99,8 @@ MethodOption = Annotated[
 TargetOption = Annotated[
     float | None, option("--target", min=0.0, max=1.0, help="What it takes to have so many labels right.")
 ]
+ErrorOption = Annotated[float, typer.Option("--max-error", help="What gold shall prove: at most so many are wrong.")]
+ConfidenceOption = Annotated[float, typer.Option("--confidence", help="The confidence of that proof.")]
 LearnerOption = Annotated[
     str | None, option("--learner", help="Also learn a classifier: one of `crowdwise methods --learners`.")
 ]
@@ -110,15 +112,16 @@ def plan(
     path: opt.PathArgument, budget: BudgetOption, out: OutOption, votes_per_item: VotesPerItemOption = "1,2,3,5,9",
     seeds: PlanSeedsOption = 10, method: MethodOption = registry.DEFAULT, set_: opt.SetOption = None,
     learner: LearnerOption = None, features: opt.FeaturesOption = None, epochs: opt.EpochsOption = None,
-    target: TargetOption = None, jobs: JobsOption = None, reading: opt.Reading = opt.DEFAULT_READING,
-    as_json: opt.JsonOption = False,
+    target: TargetOption = None, max_error: ErrorOption = 0.05, confidence: ConfidenceOption = 0.95,
+    jobs: JobsOption = None, reading: opt.Reading = opt.DEFAULT_READING, as_json: opt.JsonOption = False,
 ) -> None:  # fmt: skip
     """Say how to spend a budget on a crowd like this one: how many items, how many votes on each.
 
     Accuracies begin from what the report says of the labels as they are. With fewer votes some are drawn and fitted
     again; more votes add less and less, since annotators err together. With a learner, a crowd like this one votes on
     the inputs at hand, and the classifier is tested on x_test and y_test, or else on a fifth of the inputs. --target
-    says how many votes or gold labels would make so many labels right.
+    says how many votes or gold labels would make so many labels right, --max-error how many random gold labels would
+    prove that at most so many are wrong (`crowdwise certify`).
 
     Example: `crowdwise active plan crowd --budget 1000 --votes-per-item 1,3,5 --out plan`
     """
@@ -127,6 +130,7 @@ def plan(
     from crowdwise.cli import show
     from crowdwise.data.folders import check_target, replacing
     from crowdwise.simulate import FittedCrowd
+    from crowdwise.trust.certificate import gold_to_prove
 
     check_target(out, "plan")
     try:
@@ -159,6 +163,10 @@ def plan(
         "best": {m: made.best(m) for m in measures},
         **{m: [dict(zip(("mean", "low", "high"), row, strict=True)) for row in made.summary(m)] for m in measures},
         "present": vars(present(fit)),
+        "proof": {
+            "max_error": max_error, "confidence": confidence,
+            "gold": {s: gold_to_prove(fit, s, max_error, confidence) for s in (0.5, 0.9)},
+        },
     }  # fmt: skip
     if target is not None:
         needed, most = votes_for(fit, target)

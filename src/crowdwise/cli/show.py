@@ -302,6 +302,12 @@ def show_plan(facts: dict[str, Any]) -> None:
             votes = f"no number of votes (at most {100 * goal['at_most']:.1f} %)"
         gold = f"{goal['gold']:,} gold labels of the most doubtful items"
         screen.print(f"{100 * goal['accuracy']:g} %: {votes}, or {gold}.")
+    proof = facts["proof"]
+    half, most = (f"{n:,}" for n in proof["gold"].values())
+    screen.print(
+        f"To prove at most {100 * proof['max_error']:g} % wrong ({100 * proof['confidence']:g} % confidence): about "
+        f"{half} random gold labels for half of the labels, {most} for 90 % of them (crowdwise certify)."
+    )
 
 
 def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> None:

@@ -32,7 +32,7 @@ _WHERE: dict[str, tuple[str, ...]] = {
     "agreement_pairs": ("PairwiseAgreement", "cohen_kappa", "light_kappa", "pairwise_agreement", "scott_pi"),
     "alternative_test": ("AlternativeTest", "alternative_test"),
     "annotators": ("AnnotatorReport", "assess_annotators", "coverage_table"),
-    "certificate": ("Certificate", "certify", "draw_for_gold"),
+    "certificate": ("Certificate", "certify", "draw_for_gold", "gold_to_prove"),
     "colluders": ("SharedMistakes", "shared_mistakes"),
     "demographics": ("DemographicReport", "compare_demographics"),
     "dependent_groups": (

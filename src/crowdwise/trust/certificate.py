@@ -49,7 +49,7 @@ of bounded random variables by betting (2024).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -164,12 +164,9 @@ class Certificate(Tables):
         return float(np.mean(shares))
 
     def gold_needed(self, share: float, random_state: int = 0) -> int:
-        """About how many gold labels in all would release this share of the items: one of n, 1.5 n, 2.25 n, ...; the
-        number of items where only gold labels of (nearly) all would."""
-        n, N = max(int(self.gold.sum()), 10), len(self.items)
-        while n < share * N and self.with_more(n, random_state) < share:
-            n = int(np.ceil(1.5 * n))
-        return min(n, N)
+        """About how many gold labels in all would release this share of the items: so many themselves, at most."""
+        n = max(int(self.gold.sum()), 10)
+        return _least_gold(n, share, len(self.items), lambda n: self.with_more(n, random_state))
 
     def _columns(self, table: str) -> dict[str, Any]:
         label = {} if self.labels is None else {"label": self.labels}
@@ -339,11 +336,28 @@ def would_prove(
     p, N = consensus.corrected_posterior.max(axis=1), len(consensus.items)
     design = Design(trust_order(consensus), min(n, N), 0, max_error, 1.0 - confidence, p)
     weight = _normalised(design.log_weight)
-    value = design.value[-1][design.begin(len(design.ends) - 1, weight)]
-    share = (value + min(n, N)) / N
+    value, _ = design.plan(design.ends[-1])
+    share = (value[_begin(value, weight)] + min(n, N)) / N
     order = np.argsort(share)
     low, high = np.interp([0.1, 0.9], np.cumsum(weight[order]) - weight[order] / 2.0, share[order])
     return float(share @ weight), float(low), float(high)
+
+
+@checked
+def gold_to_prove(
+    consensus: Consensus, share: Inside = 0.9, max_error: Inside = 0.05, confidence: Inside = 0.95
+) -> int:
+    """About how many random gold labels would release this share of the labels in expectation, before there are any
+    (:func:`would_prove`): so many themselves, at most."""
+    expected = lambda n: would_prove(consensus, n, max_error, confidence)[0]  # noqa: E731
+    return _least_gold(20, share, len(consensus.items), expected)
+
+
+def _least_gold(n: int, share: float, N: int, released: Callable[[int], float]) -> int:
+    """The first of n, 1.25 n, ... gold labels with which that share is released."""
+    while n < share * N and released(n) < share:
+        n = int(np.ceil(1.25 * n))
+    return max(min(n, int(np.ceil(share * N))), 1)
 
 
 class Design:
@@ -379,20 +393,20 @@ class Design:
 
     @cached_property
     def _planned(self) -> tuple[list[Floats], list[Ints]]:
-        size, N, n, values, starts = self.size, self.size[-1], self.n_first + self.n_second, [], []
-        wrong = np.cumsum(self.rates * np.diff(size, prepend=0), axis=1)
-        for end in self.ends:
-            z = size[: end + 1]
-            inside = self.n_first * z[-1] / N + min(self.n_second, z[-1] * (1.0 - self.n_first / N))
-            m = np.round(inside * z / z[-1]).astype(np.int64)
-            total, allowed = z - m + n, self._allowed(z, m, n)
-            limit = _limits(z, m, allowed, self.level)
-            at = _sequence(limit)
-            begin = np.unique(np.append(0, np.flatnonzero(np.diff(limit[at], prepend=-1) > 0)))
-            share = wrong[:, at] / z[at]
-            values.append(_expected_release(limit[at], m[at], share, (total - n)[at].astype(float), begin))
-            starts.append(np.where(begin == 0, -1, limit[at[begin]]))
-        return values, starts
+        values, starts = zip(*(self.plan(end) for end in self.ends), strict=True)
+        return list(values), list(starts)
+
+    def plan(self, end: int) -> tuple[Floats, Ints]:
+        """``value`` and ``start`` of sequences that end at this set."""
+        N, n, z = self.size[-1], self.n_first + self.n_second, self.size[: end + 1]
+        wrong = np.cumsum((self.rates * np.diff(self.size, prepend=0))[:, : end + 1], axis=1)
+        inside = self.n_first * z[-1] / N + min(self.n_second, z[-1] * (1.0 - self.n_first / N))
+        m = np.round(inside * z / z[-1]).astype(np.int64)
+        limit = _limits(z, m, self._allowed(z, m, n), self.level)
+        at = _sequence(limit)
+        begin = np.unique(np.append(0, np.flatnonzero(np.diff(limit[at], prepend=-1) > 0)))
+        value = _expected_release(limit[at], m[at], wrong[:, at] / z[at], (z - m)[at].astype(float), begin)
+        return value, np.where(begin == 0, -1, limit[at[begin]])
 
     @property
     def value(self) -> list[Floats]:
@@ -401,11 +415,6 @@ class Design:
     @property
     def start(self) -> list[Ints]:
         return self._planned[1]
-
-    def begin(self, r: int, weight: Floats) -> int:
-        """The largest start that promises about as much as the best: it needs no clean top."""
-        value = self.value[r] @ weight
-        return int(np.flatnonzero(value >= NEARLY * value.max())[-1])
 
     def _allowed(self, size: Ints, drawn: Ints, n: int) -> Ints:
         return np.floor(self.max_error * (size - drawn + n) + 1e-9).astype(np.int64)
@@ -437,7 +446,7 @@ class Design:
             weight = _normalised(belief)
             best = np.array([(value @ weight).max() for value in self.value[: r + 1]])
             if r == 0 or MARGIN * best[r] >= best[:r].max():
-                return int(self.ends[r]), int(self.start[r][self.begin(r, weight)])
+                return int(self.ends[r]), int(self.start[r][_begin(self.value[r], weight)])
             part = slice(self.ends[r - 1] + 1, self.ends[r] + 1)
             rates = self.rates[:, part]
             belief = belief + np.log(rates) @ e[part] + np.log1p(-rates) @ (m[part] - e[part])
@@ -474,6 +483,12 @@ class Design:
         out = drawn.copy()
         out[self.order[:best]] = True
         return out
+
+
+def _begin(value: Floats, weight: Floats) -> int:
+    """The largest start that promises about as much as the best: it needs no clean top."""
+    promised = value @ weight
+    return int(np.flatnonzero(promised >= NEARLY * promised.max())[-1])
 
 
 def _normalised(log_weight: Floats) -> Floats:
