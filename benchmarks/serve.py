@@ -1,9 +1,13 @@
 """Load on ``crowdwise serve``: votes in bulks, single votes beside questions, memory; beside a bare FastAPI + SQLite.
 
-    python benchmarks/serve.py [--seconds 20] [--votes 0] [--items 20000] [--database postgresql://...] [--workers 1]
+    python benchmarks/serve.py [--seconds 20] [--votes 0] [--items 20000] [--stores sqlite:1,postgresql:2] [--rounds 1]
                                [--out serve.json]
 
-The generator runs on the same machine. ``bulk``: four connections send 50 votes at a time, as fast as they can.
+``--stores``: ``sqlite:1`` is SQLite with one worker, ``postgresql:2`` a PostgreSQL from a wheel with two; with
+``--rounds`` they take turns. The generator runs on the same machine. ``upload``: all items. ``after gold``, ``after
+settings``: the next question while the model learns again. ``status``, ``export``: the campaign with its votes.
+``cpu_ms``: processor time of the server and its database for a request. ``bulk``: four connections send 50 votes at a
+time, as fast as they can.
 ``single``: 50 annotators, who each have their first question, send 200 single votes a second and ask for 200 questions
 a second, each on time whether the last was answered or not. ``floor``: the same votes into an application that inserts
 a row and does nothing else. ``--votes 1e6`` sends so many in bulks and samples the memory of the server.
@@ -26,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "attack"))
-from server_kills import Server, children, free_port
+from server_kills import Postgres, Server, children, free_port
 
 BULK = 50
 CONNECTIONS = 4
@@ -192,6 +196,15 @@ def memory(pid: int) -> float:
     return round(total)
 
 
+def processor(*pids: int) -> float:
+    """Seconds of processor time of some processes and those they started, also of those that ended."""
+    total = 0.0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + processor(*children(pid))
+    return total
+
+
 async def campaign(server: Server, n_items: int) -> str:
     """The path of a new campaign with items and annotators."""
     connection = Connection(server.port, server.secret)
@@ -209,20 +222,68 @@ async def campaign(server: Server, n_items: int) -> str:
     return base
 
 
-async def measured(server: Server, given: argparse.Namespace) -> list[dict[str, Any]]:
+async def timed(connection: Connection, what: str, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    """A request by itself."""
+    status, text, took = await connection.call(method, path, body)
+    assert status < 300, text[:500]
+    return {"what": what, "ms": round(1000 * took, 1), "bytes": len(text)}
+
+
+async def measured(server: Server, given: argparse.Namespace, *pids: int) -> list[dict[str, Any]]:
+    pids = (server.process.pid, *pids)
+    began = time.perf_counter()
     base, pairs = await campaign(server, given.items), Pairs(given.items)
-    out = [await bulks(server.port, server.secret, f"{base}/votes", pairs, given.seconds)]
+    out = [{"what": "upload", "items": given.items, "seconds": round(time.perf_counter() - began, 1)}]
+    before = processor(*pids)
+    out.append(await bulks(server.port, server.secret, f"{base}/votes", pairs, given.seconds))
+    out[-1]["cpu_ms"] = round(1000 * (processor(*pids) - before) / (pairs.at / BULK), 2)
+    connection = Connection(server.port, server.secret)
+    for what, path, body in (
+        ("after gold", "/items", {"items": ["i0", "i1"], "gold": "a"}),
+        ("after settings", "", {"min_votes": 2}),
+    ):
+        for m in range(N_ANNOTATORS):  # people who label when it changes
+            await connection.call("GET", f"{base}/next?annotator=q{m}")
+        await connection.call("PATCH", f"{base}{path}", body)
+        asked = [Connection(server.port, server.secret) for _ in range(20)]
+        found = Times(f"next {what}")
+        for m, one in enumerate(asked):
+            status, _, took = await one.call("GET", f"{base}/next?annotator=q{m}")
+            found.note(status, took)
+            await asyncio.sleep(0.1)
+        out.append(found.row(1.0) | {"worst_ms": round(1000 * max(found.seconds), 1)})
+    for what in ("status", "consensus?format=csv"):
+        out.append(await timed(connection, what, "GET", f"{base}/{what}"))
     other = await campaign(server, given.items)  # with questions left
     await asyncio.sleep(SETTLE)
-    connection = Connection(server.port, server.secret)
     for m in range(N_ANNOTATORS):  # the first question of each, which is chosen then
         await connection.call("GET", f"{other}/next?annotator=q{m}")
+    before = processor(*pids)
     out += await singles(server.port, server.secret, other, Pairs(given.items), given.seconds, ask=True)
+    out[-1]["cpu_ms"] = round(1000 * (processor(*pids) - before) / (2 * RATE * given.seconds), 2)
     while pairs.at < given.votes:
         out.append({"what": "memory", "votes": pairs.at, "megabytes": memory(server.process.pid)})
         sys.stderr.write(f"\r{pairs.at:,} votes, {out[-1]['megabytes']:.0f} MB ")
         await bulks(server.port, server.secret, f"{base}/votes", pairs, 1e9, given.votes / 10)
     return [*out, {"what": "memory", "votes": pairs.at, "megabytes": memory(server.process.pid)}]
+
+
+def of_store(store: str, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """A server over a new store, measured."""
+    kind, workers = store.split(":")
+    with tempfile.TemporaryDirectory(prefix="crowdwise-load-", ignore_cleanup_errors=True) as folder:
+        database = Postgres(Path(folder)) if kind == "postgresql" else None
+        server = Server(Path(folder), database.address if database else "", int(workers))
+        server.start()
+        more = [] if database is None else [int((database.folder / "postmaster.pid").read_text().split()[0])]
+        try:
+            rows = asyncio.run(measured(server, given, *more))
+        finally:
+            os.killpg(server.process.pid, signal.SIGTERM)
+            server.process.wait()
+            if database is not None:
+                database.close()
+    return [{"store": store} | row for row in rows]
 
 
 async def floor(given: argparse.Namespace) -> list[dict[str, Any]]:
@@ -263,19 +324,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--votes", type=float, default=0.0, help="send so many in all, and sample memory")
     parser.add_argument("--items", type=int, default=20_000)
-    parser.add_argument("--database", default="")
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--stores", default="sqlite:1,postgresql:2")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--out")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="crowdwise-load-", ignore_cleanup_errors=True) as folder:
-        server = Server(Path(folder), given.database, given.workers)
-        server.start()
-        try:
-            rows = asyncio.run(measured(server, given))
-        finally:
-            os.killpg(server.process.pid, signal.SIGTERM)
-            server.process.wait()
-        rows += asyncio.run(floor(given))
+    rows = [row for _ in range(given.rounds) for store in given.stores.split(",") for row in of_store(store, given)]
+    rows += asyncio.run(floor(given))
     for row in rows:
         sys.stdout.write(json.dumps(row) + "\n")
     if given.out:

@@ -49,6 +49,8 @@ class LiveCampaign:
         """When it is looked at in any case: requests may refresh it so often that the background has nothing to do."""
         self.complaint = ""
         """The error of the last refresh in the background."""
+        self.counted = 0
+        """How many items and votes there were when the store last looked at the size of its tables."""
         self.noted = (0, 0.0)
         """The last vote of the latest point of its curve, and when the next may be noted."""
 
@@ -216,6 +218,10 @@ class Follower:
             if behind and now >= one.next_time:
                 view = one.refresh()
             one.save()
+            rows = last_vote + len(one.model.names.items)
+            if rows > 1000 + 2 * one.counted:
+                one.counted = rows
+                self.database.count_rows()
             if view is not None and view.seq > one.noted[0] and time.monotonic() > one.noted[1]:
                 began = time.monotonic()
                 self.note(view)

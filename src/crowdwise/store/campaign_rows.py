@@ -273,8 +273,8 @@ def campaigns_update(conn: sa.Connection, id_: str, **values: Any) -> None:
 
 def bump(conn: sa.Connection, id_: str) -> int:
     """Give the campaign its next version, for followers to see that something changed."""
-    conn.execute(campaigns.update().where(campaigns.c.id == id_).values(version=campaigns.c.version + 1))
-    return int(conn.execute(sa.select(campaigns.c.version).where(campaigns.c.id == id_)).scalar_one())
+    update = campaigns.update().where(campaigns.c.id == id_).values(version=campaigns.c.version + 1)
+    return int(conn.execute(update.returning(campaigns.c.version)).scalar_one())
 
 
 def add_event(conn: sa.Connection, id_: str, kind: str, data: Mapping[str, Any]) -> None:

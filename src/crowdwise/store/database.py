@@ -19,16 +19,18 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
 
 import crowdwise.migrations
 from crowdwise.errors import OutputError, ReadError, listing
@@ -37,7 +39,8 @@ from crowdwise.store.store_tables import metadata
 MIGRATION_LOCK = 0x63726F77
 WAIT = 30.0
 """Seconds to wait for another process that writes (SQLite), or for a connection."""
-LIMITS = "-c lock_timeout=500ms -c idle_in_transaction_session_timeout=5min"
+LOCK_WAIT = 0.5
+LIMITS = f"-c lock_timeout={LOCK_WAIT}s -c idle_in_transaction_session_timeout=5min"
 """Of PostgreSQL: what hangs elsewhere must not hang here."""
 NO_STORE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 """Errors of a database that is away, or has no connection left."""
@@ -95,11 +98,31 @@ class Database:
                     conn.execute(_LOCK, {"number": number})
                 yield conn
 
-    def locked(self, conn: sa.Connection, campaigns: Iterable[str]) -> set[str]:
-        """Of some campaigns those that this transaction may write to from now on; it waits for none."""
+    def locked(self, conn: sa.Connection, campaigns: Sequence[str], wait: float) -> set[str]:
+        """Of some campaigns those that this transaction may write to from now on. Where all are being written to, it
+        waits for the first of them so many seconds; after that the transaction is over (:class:`Held`)."""
         if self.is_sqlite:
             return set(campaigns)
-        return {one for one in campaigns if conn.execute(_TRY, {"number": lock_of(one)}).scalar()}
+        free = {one for one in campaigns if conn.execute(_TRY, {"number": lock_of(one)}).scalar()}
+        if campaigns and wait and not free:
+            try:  # one round trip
+                conn.exec_driver_sql(
+                    f"SET LOCAL lock_timeout = '{wait}s'; SELECT pg_advisory_xact_lock({lock_of(campaigns[0])}); "
+                    f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"
+                )
+            except sa.exc.OperationalError as error:
+                if getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+                    raise Held from error
+                raise
+            free = {campaigns[0]}
+        return free
+
+    def count_rows(self) -> None:
+        """Have PostgreSQL look at how large the tables are now: it does so once a minute at best, and until then reads
+        all rows of a campaign where it should look one up."""
+        if not self.is_sqlite:
+            with self.engine.connect() as conn, conn.begin():
+                conn.execute(sa.text("ANALYZE items, annotators, votes, answers, leases"))
 
     def revision(self, conn: sa.Connection) -> str:
         """The version of the tables."""
@@ -137,6 +160,51 @@ class Database:
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
 _TRY = sa.text("SELECT pg_try_advisory_xact_lock(:number)")
+LOCK_NOT_AVAILABLE = "55P03"
+
+
+class Held(Exception):
+    """Another process writes to the campaign."""
+
+
+class _Among(sa.sql.functions.GenericFunction[Any]):
+    type, inherit_cache = sa.types.NullType(), True  # SQLite would compare a boolean with 1, and use no index
+
+
+def among(column: sa.Column[Any], name: str) -> Any:
+    """Whether a column is one of the values of a parameter; the text of the statement does not depend on how many."""
+    return _Among(column, sa.bindparam(name, expanding=True))
+
+
+@compiles(_Among, "sqlite")
+def _in_list(element: Any, compiler: Any, **more: Any) -> str:
+    column, values = element.clauses
+    return str(compiler.process(column.in_(values), **more))
+
+
+@compiles(_Among, "postgresql")
+def _in_array(element: Any, compiler: Any, **more: Any) -> str:
+    column, values = element.clauses
+    return str(compiler.process(column == sa.any_(_array(values.key, column)), **more))
+
+
+class _ArrayText(sa.types.TypeDecorator[Any]):
+    """A list as the text of an array: psycopg writes each value in Python."""
+
+    impl, cache_ok = sa.Text, True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> str:
+        return "{" + ",".join(map(_element, value)) + "}"
+
+
+def _element(value: Any) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "NULL" if value is None else str(value)
+
+
+def _array(name: str, column: sa.Column[Any]) -> Any:
+    return sa.cast(sa.bindparam(name, type_=_ArrayText()), postgresql.ARRAY(column.type))
 
 
 def _prepare_sqlite(db: Any, _: Any) -> None:
@@ -154,6 +222,58 @@ def insert_new(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
     if rows:
         dialect = sqlite if conn.dialect.name == "sqlite" else postgresql
         conn.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
+
+
+def _unnested(columns: Sequence[sa.Column[Any]]) -> Any:
+    """Rows whose columns are arrays, each a parameter."""
+    arrays = [_array(f"each_{one.name}", one) for one in columns]
+    made = sa.func.unnest(*arrays).table_valued(*(sa.column(one.name, one.type) for one in columns))
+    return made.render_derived()
+
+
+@cache
+def _of_arrays(statement: Literal["insert", "delete"], table: sa.Table, names: tuple[str, ...]) -> Any:
+    """What inserts or deletes rows that come as one array for each column."""
+    given = _unnested([table.c[name] for name in names])
+    if statement == "insert":
+        return table.insert().from_select(list(names), sa.select(*given.c), include_defaults=False)
+    return table.delete().where(*(table.c[name] == given.c[name] for name in names))
+
+
+@cache
+def _of_each(statement: Literal["insert", "delete"], table: sa.Table, names: tuple[str, ...]) -> Any:
+    values: dict[str, Any] = {name: sa.bindparam(f"each_{name}") for name in names}
+    if statement == "insert":
+        return table.insert().values(values)
+    return table.delete().where(*(table.c[name] == value for name, value in values.items()))
+
+
+@cache
+def _in_one(steps: tuple[Any, ...]) -> Any:
+    first, *others = [_of_arrays(*step) for step in steps]
+    return first.add_cte(*(other.cte(f"step{i}") for i, other in enumerate(others)))
+
+
+def write_rows(
+    conn: sa.Connection, rows: Sequence[dict[str, Any]],
+    *steps: tuple[Literal["insert", "delete"], sa.Table, tuple[str, ...]],
+) -> None:  # fmt: skip
+    """Insert some columns of rows into tables, or delete the rows of tables that have their values. PostgreSQL gets all
+    of it in one statement, whose text does not depend on how many rows there are."""
+    if rows and conn.dialect.name == "postgresql":
+        columns = dict.fromkeys(name for step in steps for name in step[2])
+        conn.execute(_in_one(steps), {f"each_{name}": [row[name] for row in rows] for name in columns})
+        return
+    for step in steps if rows else ():
+        conn.execute(_of_each(*step), [{f"each_{name}": row[name] for name in step[2]} for row in rows])
+
+
+def insert_rows(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert rows that have the same columns; other columns have their defaults."""
+    if rows:
+        more = {c.name: c.default.arg for c in table.c if c.default is not None and c.name not in rows[0]}  # type: ignore[attr-defined]
+        rows = [{**more, **row} for row in rows]
+        write_rows(conn, rows, ("insert", table, tuple(rows[0])))
 
 
 log = logging.getLogger("crowdwise.server")

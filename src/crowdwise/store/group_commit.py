@@ -19,11 +19,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from crowdwise.errors import CrowdwiseError, OutputError
-from crowdwise.store.database import NO_STORE, Database
+from crowdwise.store.database import NO_STORE, Database, Held
 
 PATIENCE = 20.0
 """Seconds for which work waits for a campaign that is being written to elsewhere."""
 PAUSE = 0.02
+"""Seconds for which the lock of a campaign is waited for: other campaigns wait, too."""
 HELD = 5.0
 """Seconds for which a campaign whose rows were held elsewhere is not tried again."""
 AT_ONCE = 200
@@ -87,7 +88,7 @@ class GroupCommit:
         while more or waiting or large:
             found = list[Work | None]()
             with contextlib.suppress(queue.Empty):
-                found.append(self._queue.get(timeout=0.0 if large else PAUSE if waiting else None))
+                found.append(self._queue.get(timeout=0.0 if large else 0.1 * PAUSE if waiting else None))
                 while len(found) < AT_ONCE:
                     found.append(self._queue.get_nowait())
             more &= None not in found
@@ -104,13 +105,17 @@ class GroupCommit:
         """Write what can be written; what has to wait for its campaign."""
         done: list[tuple[Work, Any]] = []
         late = [work for work in works if time.monotonic() - work.since > PATIENCE]
-        touched = {work.campaign for work in works if work.campaign is not None}
+        now, touched = list[Work](), set[str]()
+        wanted = list(dict.fromkeys(work.campaign for work in works if work.campaign is not None))
+        wait = PAUSE if all(work.campaign is not None for work in works) else 0.0  # others need no lock
         try:
             with self.database.writing() as conn:
-                touched = self.database.locked(conn, touched)
+                touched = self.database.locked(conn, wanted, wait)
                 now = [work for work in works if work.campaign is None or work.campaign in touched]
                 for group in _groups(now):
                     done += self._run(conn, group, alone=len(now) == len(group) == 1)
+        except Held:
+            now, touched = [], set()
         except Exception as error:
             if len(works) > 1:  # one of them spoiled the transaction: each by itself
                 return self._one_by_one(works)

@@ -15,6 +15,7 @@ from crowdwise import registry
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import SIDES
 from crowdwise.store.campaign_rows import CampaignRow, find_campaign
+from crowdwise.store.database import among, insert_rows
 from crowdwise.store.store_tables import annotators, answers, items, leases, skips
 
 
@@ -57,7 +58,7 @@ def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAske
     free = set(conn.execute(_FREE, some).scalars()) if wanted and row.state == "open" else set()
     if free and row.rule.max_votes is not None:  # questions are chosen ahead: an item may have got its votes since
         free -= set(conn.execute(_FULL, {"campaign": campaign, "items": wanted, "most": row.rule.max_votes}).scalars())
-    done = {tuple(pair) for query in _DONE for pair in conn.execute(query, some)} if free else set()
+    done = {tuple(pair) for pair in conn.execute(_DONE, some)} if free else set()
     left = money_left(conn, row)
     out, new = list[list[Lease]](), list[dict[str, Any]]()
     for one in asked:
@@ -81,49 +82,52 @@ def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAske
             free.discard(item)
             left, room = left - person.price, room - 1
         out.append(list(mine.values())[: one.n])
-    renewed = [{"c": campaign, "m": m, "expires": expires} for m in people]
-    conn.execute(_RENEW, renewed)
-    if new:
-        conn.execute(leases.insert(), new)
+    if any(held.values()):
+        conn.execute(_RENEW, {"c": campaign, "people": people, "until": expires})
+    insert_rows(conn, leases, new)
     return out
 
 
 _EXPIRED = leases.delete().where(leases.c.campaign == sa.bindparam("c"), leases.c.expires <= sa.bindparam("now"))
-_PEOPLE: Any = sa.bindparam("people", expanding=True)
 _OPEN = (
     sa.select(leases.c.item, leases.c.annotator, leases.c.shown)
     .join(items, (items.c.campaign == leases.c.campaign) & (items.c.number == leases.c.item))
-    .where(leases.c.campaign == sa.bindparam("campaign"), leases.c.annotator.in_(_PEOPLE), items.c.closed.is_(False))
+    .where(
+        leases.c.campaign == sa.bindparam("campaign"), among(leases.c.annotator, "people"), items.c.closed.is_(False)
+    )
     .order_by(leases.c.given, leases.c.item)
 )
 _WHO = sa.select(annotators.c.number, annotators.c.price, annotators.c.available, annotators.c.max_votes).where(
-    annotators.c.campaign == sa.bindparam("campaign"), annotators.c.number.in_(_PEOPLE)
+    annotators.c.campaign == sa.bindparam("campaign"), among(annotators.c.number, "people")
 )
 _RENEW = (
     leases.update()
-    .where(leases.c.campaign == sa.bindparam("c"), leases.c.annotator == sa.bindparam("m"))
-    .values(expires=sa.bindparam("expires"))
+    .where(leases.c.campaign == sa.bindparam("c"), among(leases.c.annotator, "people"))
+    .values(expires=sa.bindparam("until"))
 )
-_ITEMS: Any = sa.bindparam("items", expanding=True)
 _FREE = sa.select(items.c.number).where(
     items.c.campaign == sa.bindparam("campaign"),
-    items.c.number.in_(_ITEMS),
+    among(items.c.number, "items"),
     items.c.closed.is_(False),
     ~sa.exists().where(leases.c.campaign == items.c.campaign, leases.c.item == items.c.number),
 )
 _FULL = (
     sa.select(answers.c.item)
     .join(items, (items.c.campaign == answers.c.campaign) & (items.c.number == answers.c.item))
-    .where(answers.c.campaign == sa.bindparam("campaign"), answers.c.item.in_(_ITEMS), items.c.gold.is_(None))
+    .where(answers.c.campaign == sa.bindparam("campaign"), among(answers.c.item, "items"), items.c.gold.is_(None))
     .group_by(answers.c.item)
     .having(sa.func.count() >= sa.bindparam("most"))
 )
-_DONE = [
-    sa.select(table.c.item, table.c.annotator).where(
-        table.c.campaign == sa.bindparam("campaign"), table.c.item.in_(_ITEMS), table.c.annotator.in_(_PEOPLE)
+_DONE = sa.union_all(
+    *(
+        sa.select(table.c.item, table.c.annotator).where(
+            table.c.campaign == sa.bindparam("campaign"),
+            among(table.c.item, "items"),
+            among(table.c.annotator, "people"),
+        )
+        for table in (answers, skips)
     )
-    for table in (answers, skips)
-]
+)
 _AWAITED = sa.select(sa.func.coalesce(sa.func.sum(leases.c.price), 0.0)).where(
     leases.c.campaign == sa.bindparam("campaign")
 )

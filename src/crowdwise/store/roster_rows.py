@@ -20,7 +20,7 @@ from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, SIDES, answer_text, check_payload, check_with_payload
 from crowdwise.store.campaign_rows import CampaignRow, add_event, bump, set_proof, unknown_names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
-from crowdwise.store.database import AT_ONCE
+from crowdwise.store.database import AT_ONCE, among, insert_rows
 from crowdwise.store.intake import GOLD, class_codes
 from crowdwise.store.store_tables import annotators, answers, items, reviews, votes
 
@@ -46,13 +46,17 @@ def texts_of_kind(first: str | None, table: sa.Table, names: Iterable[Any]) -> l
 
 def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str]) -> dict[str, int]:
     """JSON text of a name -> its number, for those that are there."""
+    return {row.name: row.number for row in find_rows(conn, table, campaign, texts, "number")}
+
+
+def find_rows(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str], *facts: str) -> list[Any]:
+    """Names that are there, of some, with facts about them."""
     distinct = list(dict.fromkeys(texts))
-    found: dict[str, int] = {}
-    query = sa.select(table.c.name, table.c.number).where(
-        table.c.campaign == campaign, table.c.name.in_(sa.bindparam("names", expanding=True))
-    )
+    columns = [table.c[name] for name in ("name", *facts)]
+    query = sa.select(*columns).where(table.c.campaign == campaign, among(table.c.name, "names"))
+    found: list[Any] = []
     for lo in range(0, len(distinct), AT_ONCE):
-        found.update({row.name: row.number for row in conn.execute(query, {"names": distinct[lo : lo + AT_ONCE]})})
+        found += conn.execute(query, {"names": distinct[lo : lo + AT_ONCE]})
     return found
 
 
@@ -80,7 +84,7 @@ def add_names(
             {"campaign": campaign, "number": numbers[text], "name": text, **facts, **(each[text] if each else {})}
             for text in texts[lo : lo + CHUNK]
         ]
-        conn.execute(table.insert(), rows)
+        insert_rows(conn, table, rows)
     return numbers
 
 
@@ -330,7 +334,7 @@ def payload_of(conn: sa.Connection, campaign: str, numbers: Sequence[int]) -> di
 
 
 _PAYLOADS = sa.select(items.c.number, items.c.name, items.c.payload).where(
-    items.c.campaign == sa.bindparam("campaign"), items.c.number.in_(sa.bindparam("numbers", expanding=True))
+    items.c.campaign == sa.bindparam("campaign"), among(items.c.number, "numbers")
 )
 
 

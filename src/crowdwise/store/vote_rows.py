@@ -29,10 +29,10 @@ from crowdwise.store.campaign_rows import (
     unknown_names,
 )
 from crowdwise.store.canonical import id_text
-from crowdwise.store.database import AT_ONCE
+from crowdwise.store.database import AT_ONCE, among, write_rows
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
-from crowdwise.store.roster_rows import add_names, first_name, known_numbers, payload_of, texts_of_kind
+from crowdwise.store.roster_rows import add_names, find_rows, payload_of, texts_of_kind
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 
 UNDO_SECONDS = 3600.0
@@ -78,7 +78,7 @@ def add_together(
     """Write the votes of several requests: for each what became of it, or why nothing of it was written."""
     row = find_campaign(conn, campaign)
     check_open(row)
-    kinds = [first_name(conn, table, campaign) for table in (items, annotators)]
+    kinds = conn.execute(_FIRST, {"campaign": campaign}).one()
     read = [_read(row, votes, *kinds) for votes in requests]
     good = [one for one in read if not isinstance(one, Exception)]
     known = _look_up(conn, row, [vote for one in good for vote in one])
@@ -119,11 +119,11 @@ def _read(
 
 
 def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Known:
-    known = _Known(
-        row,
-        known_numbers(conn, items, row.id, [vote.item for vote in read]),
-        known_numbers(conn, annotators, row.id, [vote.annotator for vote in read]),
-    )
+    shown = find_rows(conn, items, row.id, [vote.item for vote in read], "number", "closed", "gold")
+    known = _Known(row, {item.name: item.number for item in shown}, {})
+    known.closed = {item.number for item in shown if item.closed}
+    known.gold = {item.number: item.gold for item in shown if item.gold is not None}
+    _read_people(conn, known, [vote.annotator for vote in read])
     ids = list(dict.fromkeys(vote.id for vote in read))
     for lo in range(0, len(ids), AT_ONCE):
         for found in conn.execute(_BY_ID, {"campaign": row.id, "ids": ids[lo : lo + AT_ONCE]}):
@@ -131,11 +131,7 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Kn
     numbers, people = list(known.item.values()), {"people": list(known.annotator.values())}
     for lo in range(0, len(numbers), AT_ONCE):
         some = {"campaign": row.id, "items": numbers[lo : lo + AT_ONCE]}
-        for item in conn.execute(_ITEM_FACTS, some):
-            known.closed |= {item.number} if item.closed else set()
-            known.gold |= {} if item.gold is None else {item.number: item.gold}
         known.pairs |= {(a.item, a.annotator): a.seq for a in conn.execute(_PAIRS, some | people)}
-    _read_people(conn, known)
     own = {known.annotator[vote.annotator] for vote in read if vote.given.own and vote.annotator in known.annotator}
     if own:
         known.left = money_left(conn, row)
@@ -145,26 +141,26 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Kn
     return known
 
 
-def _read_people(conn: sa.Connection, known: _Known) -> None:
-    numbers = list(known.annotator.values())
-    for lo in range(0, len(numbers), AT_ONCE):
-        found = conn.execute(_PRICES, {"campaign": known.row.id, "people": numbers[lo : lo + AT_ONCE]})
-        known.people |= {one.number: one for one in found}
+def _read_people(conn: sa.Connection, known: _Known, texts: list[str]) -> None:
+    """Read annotators by the texts of their names."""
+    for one in find_rows(conn, annotators, known.row.id, texts, "number", "price", "available", "max_votes"):
+        known.annotator[one.name], known.people[one.number] = one.number, one
 
 
-_BY_ID = sa.select(votes.c.vote_id, votes.c.item, votes.c.annotator, votes.c.answer).where(
-    votes.c.campaign == sa.bindparam("campaign"), votes.c.vote_id.in_(sa.bindparam("ids", expanding=True))
+_FIRST = sa.select(
+    *(
+        sa.select(table.c.name).where(table.c.campaign == sa.bindparam("campaign")).limit(1).scalar_subquery()
+        for table in (items, annotators)
+    )
 )
-_ITEM_FACTS = sa.select(items.c.number, items.c.closed, items.c.gold).where(
-    items.c.campaign == sa.bindparam("campaign"), items.c.number.in_(sa.bindparam("items", expanding=True))
+"""A name of an item and of an annotator: all are of their kinds."""
+_BY_ID = sa.select(votes.c.vote_id, votes.c.item, votes.c.annotator, votes.c.answer).where(
+    votes.c.campaign == sa.bindparam("campaign"), among(votes.c.vote_id, "ids")
 )
 _PAIRS = sa.select(answers).where(
     answers.c.campaign == sa.bindparam("campaign"),
-    answers.c.item.in_(sa.bindparam("items", expanding=True)),
-    answers.c.annotator.in_(sa.bindparam("people", expanding=True)),
-)
-_PRICES = sa.select(annotators.c.number, annotators.c.price, annotators.c.available, annotators.c.max_votes).where(
-    annotators.c.campaign == sa.bindparam("campaign"), annotators.c.number.in_(sa.bindparam("people", expanding=True))
+    among(answers.c.item, "items"),
+    among(answers.c.annotator, "people"),
 )
 _STATE = (
     sa.select(points.c.state)
@@ -177,7 +173,7 @@ _ON_ITEM = [
     for table in (answers, leases)
 ]
 _LEASED = sa.select(leases.c.item, leases.c.annotator).where(
-    leases.c.campaign == sa.bindparam("campaign"), leases.c.annotator.in_(sa.bindparam("people", expanding=True))
+    leases.c.campaign == sa.bindparam("campaign"), among(leases.c.annotator, "people")
 )
 
 
@@ -293,8 +289,8 @@ def _declare(conn: sa.Connection, known: _Known, read: list[Incoming]) -> None:
             raise unknown_names(table.name, [json.loads(text) for text in missing])
         facts: dict[str, Any] = {"payload": "{}"} if table is items else {"price": price}
         there |= add_names(conn, table, known.row.id, missing, {**facts, "version": bump(conn, known.row.id)})
-    if price is not None:
-        _read_people(conn, known)
+        if table is annotators:
+            _read_people(conn, known, missing)
 
 
 def _write(conn: sa.Connection, row: CampaignRow, rows: list[dict[str, Any]]) -> None:
@@ -303,24 +299,15 @@ def _write(conn: sa.Connection, row: CampaignRow, rows: list[dict[str, Any]]) ->
         return
     for i, vote in enumerate(rows):
         vote["seq"] = row.last_vote + 1 + i
-    conn.execute(votes.insert(), rows)
-    pairs = [{"campaign": row.id, "item": v["item"], "annotator": v["annotator"], "seq": v["seq"]} for v in rows]
-    conn.execute(answers.insert(), pairs)
-    marks = [{"c": row.id, "n": v["item"], "m": v["annotator"]} for v in rows]
-    for table in (leases, skips):
-        conn.execute(_DROP[table.name], marks)
+    pair = ("campaign", "item", "annotator")
+    write_rows(
+        conn, rows, ("insert", votes, tuple(rows[0])), ("insert", answers, (*pair, "seq")), ("delete", leases, pair),
+        ("delete", skips, pair),
+    )  # fmt: skip
     counts = {"last_vote": row.last_vote + len(rows), "n_answers": row.n_answers + len(rows)}
     spent = row.spent + sum(vote["price"] for vote in rows)
     conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(spent=spent, **counts))
     add_event(conn, row.id, "votes", {"added": len(rows), "votes": counts["n_answers"], "seq": counts["last_vote"]})
-
-
-_DROP = {
-    table.name: table.delete().where(
-        table.c.campaign == sa.bindparam("c"), table.c.item == sa.bindparam("n"), table.c.annotator == sa.bindparam("m")
-    )
-    for table in (leases, skips)
-}
 
 
 def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = None) -> dict[str, Any]:
