@@ -29,6 +29,8 @@ NOTED = 5.0
 """The fewest seconds between points of the curve of a campaign."""
 PATIENCE = 20.0
 """The longest that a request waits for the newest model before it gets an older one."""
+MANY, SOON = 5_000, 0.15
+"""Votes from which on an annotator waits only so many seconds for a newer model."""
 
 log = logging.getLogger("crowdwise.server")
 
@@ -41,7 +43,9 @@ class LiveCampaign:
         self.model: LiveVotes | LiveRefit
         self.model = LiveVotes(snapshots / row.id) if row.answer_type == registry.VOTES else LiveRefit()
         self.view: Any = None
-        self.lock, self.asked = threading.Lock(), threading.Lock()
+        self.lock, self.asked, self.lock_renewal = threading.Lock(), threading.Lock(), threading.Lock()
+        self.renewal: threading.Thread | None = None
+        """What refreshes a large model while annotators get questions of the older one."""
         self.used = time.monotonic()
         self.next_time, self.cost = 0.0, 0.0
         """When the next refresh in the background may be, and how long the last took."""
@@ -95,15 +99,29 @@ class LiveCampaign:
                 self.refresh()
 
     def with_leases(self, row: CampaignRow, written: float) -> Any:
-        """A view that also has seen the questions that are out now; an older one where a model takes long."""
-        began = steady_clock.now()
-        view = self.latest(row)
-        if view.made > written and steady_clock.now() - view.made < PAUSE:
-            return view
-        if self.cost > PAUSE and time.monotonic() < self.next_time:
-            return view
-        with self.asked:  # those who wait together get the same
-            return self.view if self.view.made > began else self.refresh()
+        """A view that also has seen the questions that are out now; an older one where a model takes long: an
+        annotator does not wait until it has learned again from all votes."""
+        began, self.used = steady_clock.now(), time.monotonic()
+        view = self.view
+        if view is not None and view.seq >= row.last_vote and view.row.version >= row.version:
+            if view.made > written and began - view.made < PAUSE:
+                return view
+            if self.cost > PAUSE and time.monotonic() < self.next_time:
+                return view
+        if view is None or row.last_vote < MANY:
+            self._renew(began)
+        else:
+            with self.lock_renewal:  # those who wait together wait for the same
+                if self.renewal is None or not self.renewal.is_alive():
+                    self.renewal = threading.Thread(target=self._renew, args=(began,), daemon=True)
+                    self.renewal.start()
+            self.renewal.join(SOON)
+        return self.view
+
+    def _renew(self, began: float) -> None:
+        with self.asked:
+            if self.view is None or self.view.made <= began:
+                self.refresh()
 
 
 class Follower:
