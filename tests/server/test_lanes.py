@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from crowdwise.errors import OutputError
-from crowdwise.server import routes_uploads, service, webhook_sender
+from crowdwise.server import follower, routes_uploads, service, webhook_sender
 from crowdwise.server.configuration import load_configuration
 from crowdwise.store import group_commit
 from crowdwise.store.database import lock_of
@@ -252,3 +252,44 @@ def test_work_that_waits_too_long_is_an_error(tmp_path: Any) -> None:
         site.service.commit._held["stuck"] = time.monotonic() + 600
         with pytest.raises(OutputError, match="Send it again"):
             site.service.write(lambda conn: None, "stuck")
+
+
+def test_the_next_question_does_not_wait_for_a_model_that_learns_again(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "MANY", 1)
+    with running(load_configuration({"data": str(tmp_path), "rate_limit": 0.0}, environment={})) as site:
+        campaign = site.campaign(n_items=4, annotators=["ann", "bob", "cay"])
+        site.votes(campaign, ("p0", "bob", "wren"))
+        assert site.call("GET", f"/campaigns/{campaign}/next?annotator=ann&n=1")["questions"]
+        site.call("GET", f"/campaigns/{campaign}/status")  # a view of the votes there are
+        with site.service.follower._live[campaign].lock:  # as while it learns again
+            site.call("PATCH", f"/campaigns/{campaign}/items", json={"items": ["p1"], "gold": "wren"})
+            for who in ("ann", "cay", "bob"):
+                assert site.call("GET", f"/campaigns/{campaign}/next?annotator={who}&n=1")["questions"], who
+        wait_until(lambda: site.call("GET", f"/campaigns/{campaign}/next?annotator=bob&n=4")["questions"])
+
+
+def test_a_group_of_votes_takes_few_statements(site: Site) -> None:
+    campaign = site.campaign(n_items=40, annotators=["ann", "bob"], unknown="add")
+
+    def give(some: range) -> int:
+        given = [[VoteGiven(f"p{i}", "ann", "wren"), VoteGiven(f"p{i}", "bob", "wren")] for i in some]
+        came: list[str] = []
+        with site.service.database.writing(campaign) as conn:
+            sa.event.listen(conn, "before_cursor_execute", lambda _, __, statement, *___: came.append(statement))
+            done = add_together(conn, campaign, given)
+        assert all(isinstance(one, dict) and one["added"] == 2 for one in done)
+        return len(came)
+
+    few, many = give(range(2)), give(range(2, 40))
+    assert many == few <= 12  # for 76 votes as for 4
+
+
+def test_names_arrive_as_they_are_whatever_they_hold(site: Site) -> None:
+    names = ['a"b', "a\\b", "{a,b}", "NULL", "null", "a'b", "ü☃\n\t", "\\\\", '"', ","]
+    campaign = site.campaign(n_items=1, unknown="add")
+    site.votes(campaign, *((name, f"{name}x", "wren") for name in names))
+    site.votes(campaign, *((name, f"{name}x", "wren") for name in names))  # found again: repeated, no second vote
+    found = site.call("GET", f"/campaigns/{campaign}/votes")["votes"]
+    assert [(vote["item"], vote["annotator"]) for vote in found] == [(name, f"{name}x") for name in names]
