@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest, false_discovery_control
 
 import crowdwise as cw
-from crowdwise.core.collusion import discounted, find_rings, paired_votes
+from crowdwise.core.collusion import MARGIN, PairAgreement, discounted, find_rings, paired_votes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust import colluders as null
 from crowdwise.trust import find_colluders, shared_mistakes
@@ -147,6 +147,34 @@ def test_copies_that_agree_with_the_rest_are_not_accused():
     votes = with_ring(sim.votes, np.arange(6), copied.astype(np.int64))
     assert not find_colluders(votes).flagged.any()
     assert cw.aggregate(votes).score(sim.truth) >= 0.95
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_those_who_know_are_no_ring_among_many_who_err_together(seed):
+    rng = np.random.default_rng(seed)
+    truth, misled = rng.integers(0, 2, 400), rng.random(400) < 0.35
+    p = np.tile(np.where(misled, 0.2, 0.85)[:, None], 40)
+    p[:, :6] = 0.97
+    votes = cw.Votes.from_dense(np.where(rng.random((400, 40)) < p, truth[:, None], 1 - truth[:, None]))
+    pairs, outside = PairAgreement.of(votes), np.arange(40) >= 6
+    skill = pairs.skills(outside)
+    g, room = pairs.seen(outside, skill)
+    own = float((g * room)[:6].sum() / room[:6].sum())
+    assert pairs.inside(np.arange(6)) - own > MARGIN  # the gap of a ring
+    assert pairs.along(np.arange(6), outside, own, skill)
+    assert find_rings(votes) == []
+
+
+def test_sub_samples_of_honest_crowds_are_not_accused(real):
+    votes = cw.read_dataset(real("trec2011_vuurens"), on_duplicate="all").votes
+    known = np.flatnonzero(votes.truth >= 0)
+    assert find_rings(votes[known]) == []  # nine who are right on 94 to 100 % were taken for a ring
+    rng = np.random.default_rng(0)
+    parts = [votes[np.sort(rng.choice(known, 350, replace=False))] for _ in range(2)]
+    for name in ("rte", "dog", "weather_amt"):
+        crowd = cw.read_dataset(real(name), on_duplicate="all").votes
+        parts += [crowd[np.sort(rng.choice(len(crowd), 200, replace=False))] for _ in range(2)]
+    assert [part for part in parts if find_rings(part)] == []
 
 
 def test_timestamps_show_who_was_copied():

@@ -6,9 +6,10 @@ is not: members agree because they copy. What tells a ring is the gap between th
 
     kappa inside the ring - skill of the ring as everybody *outside* it sees it,
 
-which is 1 for exact copies of random labels, more for copied mistakes, and at most 0.5 in real crowds, where
+which is 1 for exact copies of random labels, more for copied mistakes, and at most 0.5 in most real crowds, where
 annotators who are alike also agree with the rest. So the test is whether the agreement inside exceeds the skill by more
-than ``MARGIN``.
+than ``MARGIN``. Where many err together the gap is larger for honest annotators, too: the others agree about their
+mistakes, so the few who know seem to lack skill. They still agree with the others, a ring does not (``along``).
 
 ===============  ============  =======  ===============================================================================
 symbol           code          shape    equation
@@ -42,7 +43,9 @@ count as one from then on.
 
 When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
 others guess, of half of those who do not; copies of a good annotator, whose gap is small and which do no harm;
-collusion on a few items (:func:`crowdwise.trust.shared_mistakes`).
+collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). The opposite failure: where most annotators are
+wrong together on most items, the few who know contradict the crowd as a ring does, and votes cannot tell which side is
+right.
 
 Agreement of honest annotators as s_i s_j: Y. Ma, A. Olshevsky, C. Szepesvari and V. Saligrama, ICML 2018. The agreement
 matrix with adversaries: P. A. Traganitis and G. B. Giannakis, ICDM 2021. The gap, the search and the test are ours.
@@ -81,6 +84,9 @@ OUTSIDE = 3
 """The fewest annotators outside a ring."""
 GUESSES = 0.2
 """The skill under which an annotator's vote counts less where two sides are weighed."""
+AGREES = 1 / 3
+"""Annotators who surely agree with the others, and this many times as much as these with each other, are no ring.
+Of the rings planted in real crowds 99 % agree less, and good annotators among many who err together agree more."""
 LATE = (0.25, 0.5, 0.75)
 """Shares of the votes, by time, after which members may begin: a drip attack is honest until then."""
 LEAST_AGREEMENT = 0.06
@@ -249,6 +255,15 @@ class PairAgreement:
         room = self.room @ (w * w)
         return np.divide(self.beyond @ w, room, out=np.zeros(len(self)), where=room > 1e-6), room
 
+    def along(self, members: Ints, outside: Mask, own: float, skill: Floats) -> bool:
+        """Whether those outside agree with the members, beyond two standard errors (an item counts once).
+
+        The gap alone does not show a ring: others who err together agree with each other more than with those who know.
+        """
+        met = self.room[members].sum(axis=0) * outside
+        items = np.unique(self.item[self.mask(members)[self.place]]).size
+        return bool(own * met.sum() >= AGREES * (met @ skill) and own * np.sqrt(items) >= 2.0)
+
     def excess(self, i: Any, j: Any, kappa: Any) -> tuple[Floats, Floats]:
         """Agreements of pairs beyond those that kappa makes, and their variance."""
         c, n = self.chance[i, j], self.common[i, j]
@@ -393,7 +408,7 @@ class _Search:
             return nothing
         own = float((g * room)[members].sum() / room[members].sum())
         inside = pairs.inside(members)
-        if inside - own < MARGIN:
+        if inside - own < MARGIN or self.pairs.along(members, outside, own, skill):
             return -np.inf, inside, own
         i, j = (members[at] for at in np.triu_indices(len(members), 1))
         excess, variance = pairs.excess(i, j, own + MARGIN)
