@@ -264,6 +264,26 @@ def test_every_method_for_other_answers_has_a_section() -> None:
     assert [key for key in registry.ANSWER_METHODS if sections.count(key) != 1] == []
 
 
+TEMPLATE = {
+    "the model": r"\*\*Models?\b",
+    "when to use it": r"\*\*Use it\*\*|\*\*When it works",
+    "when it fails": r"\*\*It fails\*\*|\*\*it fails\*\*|\*\*When it fails|\*\*It is not worth",
+    "its cost": r"\*\*Cost\b",
+}
+
+
+@pytest.mark.parametrize(
+    ("pages", "keys"),
+    [("methods", registry.METHODS), ("learners", registry.LEARNERS), ("answers", registry.ANSWER_METHODS)],
+    ids=["methods", "learners", "answers"],
+)
+def test_every_section_of_a_method_follows_the_template(pages: str, keys: dict[str, registry.Entry]) -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob(f"{pages}*.md")))
+    sections = dict(re.findall(r"^## ([\w-]+)\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S))
+    missing = [(key, part) for key in keys for part, says in TEMPLATE.items() if not re.search(says, sections[key])]
+    assert missing == []
+
+
 def commands() -> Iterator[tuple[str, Any]]:
     """Every command with its name."""
 
