@@ -290,7 +290,7 @@ def test_scores_are_ranked(scores: Path, tmp_path: Path) -> None:
     assert code == 0, stderr
     board = pl.read_csv(out)
     assert board.filter(pl.col("category") == "all")["item"].to_list() == ["top", "mid", "low"] and board.height == 9
-    assert "Leaderboard: points" in stderr and "Errors allow for 12 prompts" in stderr and "They are parted" in stderr
+    assert "Leaderboard: points" in stderr and "Errors allow for 12 prompts" in stderr and "They differ" in stderr
     assert "in points" in plot.read_text(encoding="utf-8")
     scale = dict(pl.read_csv(judges)["annotator", "slope"].rows())
     assert 1.7 < scale["gpt-4"] / scale["mini"] < 2.3

@@ -332,7 +332,7 @@ def show_more(facts: dict[str, Any], boards: Any) -> None:
         what, chance = "prompts", ""
         if "probability" in v:
             what, chance = "verdicts on these two", f"found better with a probability of {v['probability']:.0%}, "
-        more = f"About {v['more']:,.0f} more {what} would part them." if v["more"] else "They are parted."
+        more = f"About {v['more']:,.0f} more {what} would tell them apart." if v["more"] else "They differ."
         screen.print(
             f"\n{v['left']} against {v['right']}: {v['difference']:+.2f} ({v['low']:+.2f} to {v['high']:+.2f}), "
             f"{chance}higher score with {v['sure']:.1%}. {more}",
