@@ -31,10 +31,6 @@ variance is fitted, and t[m]^2 is shrunk towards 1 by 4 boxes. What all annotato
 far it may reach is in the intervals. The spread is t[m] times the deviation of Normal noise with the median difference
 between two boxes of an object.
 
-When it fails: errors that annotators share (two people in one box) look like objects. Objects that overlap by more than
-``min_iou`` and that different annotators miss are joined. With one annotator every box is as likely as any other, and
-taken.
-
 References: S. Branson, G. Van Horn and P. Perona, Lean crowdsourcing, CVPR 2017. R. Solovyev, W. Wang and T. Gabruseva,
 Weighted boxes fusion, Image and Vision Computing 107 (2021).
 """

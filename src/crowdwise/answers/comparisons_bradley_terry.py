@@ -25,9 +25,6 @@ The prior of scores is ``prior`` pseudo-comparisons of every item with one of sc
 such comparison the prior of beating it is Jeffreys' Beta(1/2, 1/2). It keeps scores finite where an item never lost,
 or where no comparison joins two parts of the items, and the result says so.
 
-They fail where groups of annotators have different preferences (then there is no one order; ``mixture-bt``), where
-preferences are circular, and ``crowd-bt`` where most annotators reverse their answers: it then finds the reverse order.
-
 References: R. Bradley and M. Terry, Rank analysis of incomplete block designs, Biometrika 1952. R. Davidson, On
 extending the Bradley-Terry model to accommodate ties, JASA 1970. X. Chen, P. Bennett, K. Collins-Thompson and
 E. Horvitz, Pairwise ranking aggregation in a crowdsourced setting, WSDM 2013.

@@ -23,9 +23,6 @@ grow on a useless graph as well. The likelihood of an item's votes given those o
 fixed and theta is fitted by EM, exactly on trees; and so on in turn until J converges. A chain with tied transitions is
 ``hmm-crowd``.
 
-When it fails: where neighbours tend to differ (J is never negative when learned); where a few hubs join everything; and
-where votes on neighbours err together (near duplicates shown to one annotator), which looks like agreement.
-
 Reference: P. A. Traganitis and G. B. Giannakis, Unsupervised ensemble classification with sequential and networked
 data, IEEE TKDE 2022.
 

@@ -24,9 +24,6 @@ inform about an annotator with few answers on a label. DM is the Dirichlet-multi
 the *other* labels keeps an answer from counting twice. Labels with the very same answers are fitted once: a few answers
 that choose among thousands of labels need few fits.
 
-When it fails: labels that exclude or imply each other are treated as independent; labels that are hard for all
-annotators depend on the method's own prior.
-
 Reference: M. R. Boutell et al., Learning multi-label scene classification, Pattern Recognition 37 (2004), for binary
 relevance; the sharing is crowdwise's.
 """

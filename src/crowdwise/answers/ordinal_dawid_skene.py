@@ -9,9 +9,8 @@ F is the logistic (or Normal) distribution function, of deviation 1; the first a
 numbers per annotator instead of K (K - 1): a handful of votes identifies a strict one (d < 0), a lenient one, a
 careless one (s large).
 
-Real grades are not such a line: the last one may be "page not found", and two neighbours may mean the same. Fitted as
-the only truth, the line then explains all votes by one grade and by annotators of wide spread. So it is a prior: the
-matrices are those of ``auto``, and pseudo-counts draw them towards it, as far as the crowd follows it.
+Real grades are not such a line, so it is a prior: the matrices are those of ``auto``, and pseudo-counts draw them
+towards it, as far as the crowd follows it.
 
 =================  ==============  =============  =================================================================
 symbol             code            shape          equation
@@ -27,8 +26,6 @@ b[m, k, l]         ``prior``       M x K x K      strength * order, the strength
 takes away (Louis 1982).
 
 **The order** of the classes: numbers by their value, text as the votes list it (sorted, unless declared), or ``order``.
-
-When it fails: where ``auto`` does, and where a few votes per annotator are all there is and the scale is not a line.
 
 V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 4, for grades; P. McCullagh, Regression models for
 ordinal data, JRSS B 42 (1980), for the intervals on a line; T. A. Louis, JRSS B 44 (1982).
@@ -49,10 +46,6 @@ q[n, k]        posterior      N x K      falling(above)[k - 1] - falling(above)[
 =============  =============  =========  =======================================================================
 
 The trace is the sum over questions of their objectives, each of which never falls.
-
-When it fails: a grade that is rarely used leaves a question with few answers on one side; answers to neighbouring
-questions come from the same votes, so the posterior is rather too sure; nothing is learned from one question for the
-next (``ordinal-dawid-skene`` shares two numbers over all).
 
 V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 4.2; E. Frank and M. Hall, A simple approach to
 ordinal classification, ECML (2001).

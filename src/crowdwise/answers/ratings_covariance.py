@@ -28,10 +28,6 @@ no covariance matrix (they may not be: many noisy estimates), r is moved towards
 The values are mixed with the plain means as far as held-out ratings ask for it, as in ``gaussian`` (``hedge``); those
 of annotators with errors in common are not asked.
 
-When it fails: where half of the crowd copies, its agreement passes for the truth; pairs that share few items:
-covariances need tens of common items, where ``gaussian`` needs none. It compares all pairs, so more than
-``MAX_ANNOTATORS`` annotators are refused.
-
 Reference: Y. Tenzer, O. Dror, B. Nadler, E. Bilal and Y. Kluger, Crowdsourcing regression: a spectral approach, AISTATS
 (2022), for the covariances; the sparse part, the treatment of items rated by a few and the shrinkage are ours. G. K.
 Smyth, Linear models and empirical Bayes methods, Statistical Applications in Genetics and Molecular Biology 3 (2004).

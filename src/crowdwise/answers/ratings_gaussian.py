@@ -16,9 +16,7 @@ and shrinking all a. The priors decide while the model is fitted: the mean bias 
 the mean scale 1, up to its shrinkage. The values that are reported have the level of the plain mean.
 
 **Items are fixed.** Without ``scale`` annotators are compared on the items they share, and on nothing else: tau is as
-good as infinite while they are fitted (``FLAT``), and learned for the values afterwards. Groups of annotators who rate
-other items would else be compared by the items they were given (the recovery of inter-block information, of designed
-experiments, without a design), and zeros, which are alike, would pass for items that are.
+good as infinite while they are fitted (``FLAT``), and learned for the values afterwards.
 
 =================  ================  =======  ====================================================================
 symbol             code              shape    equation (y = x - c, u = z - c; w the weight of a rating, times E d E l)
@@ -41,9 +39,6 @@ shrink differences away). The M - 1 is that of a prior proportional to s, which 
 the shift and the stretch that raise the bound most (parameter expansion): the updates alone would need hundreds of
 passes.
 
-**Values** are half-way between the weighted means of their ratings and the posterior means, at the level of the plain
-mean (:mod:`crowdwise.answers.ratings_gaussian`).
-
 **Hedge.** Each rating is predicted from the others on its item, by the model and by their mean. The mix that predicts
 best is found, with its standard error, and the share of the model is the lower end of its one-sided 95 % interval
 (:func:`crowdwise.answers.ratings_shared.hedged`): the mean, unless the ratings say that the model is better.
@@ -55,20 +50,12 @@ of the distance between the value and the posterior mean, plus the error that al
 (``shared_error``). Degrees of freedom that items use up are taken off the shape of p: n becomes f sum (1 - h)^2, h the
 leverage of a rating. Variances of biases and scales are enlarged for p and s_b being estimates.
 
-When it fails: biases that depend on the item; annotators who copy each other (``covariance`` sees that); two or three
-annotators, where one can be declared nearly perfect (no annotator's noise variance is under a thousandth of that
-within items).
-
 V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 5, for the precisions; F. Rodrigues, M. Lourenco,
 B. Ribeiro and F. Pereira, Learning supervised topic models for classification and regression from crowds, PAMI 39
 (2017), for biases; Y. Chung et al., A nondegenerate penalized likelihood estimator for variance parameters,
 Psychometrika 78 (2013), for the prior of s; C. Liu and D. B. Rubin, Parameter expansion for EM, Biometrika 85 (1998).
 
-The pieces of :mod:`crowdwise.answers.ratings_gaussian`: its state, the update of each part, and the bound they
-raise.
-
-Letters and equations are those of the table there. All numbers are in standard units: the ratings have mean 0 and
-deviation 1.
+All numbers are in standard units: the ratings have mean 0 and deviation 1.
 
 From annotators to the values of items: towards the overall mean, the level, and the error that ratings share.
 

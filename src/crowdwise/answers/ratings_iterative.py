@@ -26,9 +26,6 @@ variance of an item has the part that comes of not knowing the precisions added:
 
 The result is mixed with the plain mean as far as held-out ratings ask for it, as in ``gaussian`` (``hedge``).
 
-When it fails: annotators with a bias of their own (it goes into their variance; ``gaussian`` has biases); sparse graphs
-with many short loops, where beliefs are too sure.
-
 Reference: J. Ok, S. Oh, Y. Jang, J. Shin and Y. Yi, Iterative Bayesian learning for crowdsourced regression, AISTATS
 (2019). The grid and its prior are given there; here the grid is laid around the variance within items and the prior is
 learned, unless both are given; the eases are ours.
@@ -51,9 +48,6 @@ p-quantile of the chi-squared distribution with n degrees of freedom: those who 
 
 An item's deviation is that of a weighted mean whose ratings scatter as their annotators do around the values found; the
 values being fitted to the same ratings, it is a little small.
-
-When they fail: biases are not taken out; in ``pm-numeric`` weights hardly differ (logs); in
-``catd-numeric`` an annotator who is always close to the values decides them.
 
 Q. Li et al., Resolving conflicts in heterogeneous data by truth discovery and source reliability estimation, SIGMOD
 (2014), for PM (CRH). Q. Li et al., A confidence-aware approach for truth discovery on long-tail data, PVLDB 8 (2014),

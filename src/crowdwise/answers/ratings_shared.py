@@ -11,9 +11,6 @@ Both report how far an annotator's ratings lie from the items' values on average
 around that (precision), with the degrees of freedom that the items use up taken off. An item's deviation is that of a
 mean (times sqrt(pi / 2) for a median of more than two) of ratings that all scatter like the crowd's, with a t
 distribution.
-
-When they fail: a careless annotator counts as much as a careful one, and the bias of the annotators who happened to
-rate an item goes into its value.
 """
 
 from __future__ import annotations

@@ -31,10 +31,6 @@ a single cluster that no annotator ever recognises. Answers mean what they say i
 are "the same", or clearly more of them than of those on other pairs (by ``CLEAR`` standard errors). Where there is no
 such fit, items are grouped as most answers say. Clusters that no item is in are left out at the end.
 
-When it fails: no answer says whether items in different connected parts of the graph of pairs belong together; mean
-field makes the probabilities of items with few pairs too sure; below some density of pairs (about one informative
-pair per item) no method recovers the clusters.
-
 Reference: R. Gomes, P. Welinder, A. Krause and P. Perona, Crowdclustering, NIPS 2011, for the problem; J.-J. Daudin,
 F. Picard and S. Robin, A mixture model for random graphs, Statistics and Computing 18 (2008), for the inference.
 

@@ -30,9 +30,6 @@ A candidate is a span of the consensus where the sum of q over k is over 1/2. It
 1 / b[m], the most likely ones of Laplace errors; of two the one that makes the span longer. s = 5 everywhere. The means
 are shrunk by s as well, towards .7 of d, .05 of f and .9 of a: what all annotators of one short text mark is a span.
 
-When it fails: annotators who share a mistake (a false span that several mark) are taken to be right. With one or two
-annotators the rates rest on the shrinkage: everything one annotator marked is taken.
-
 Reference: the two rates are those of A. Dawid and A. Skene, JRSS C 28 (1979), on candidates.
 """
 

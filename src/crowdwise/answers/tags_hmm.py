@@ -27,10 +27,6 @@ objective                                         sum over sequences of log P(vo
 The loop is that of :mod:`crowdwise.core.em`; only the expectation runs along the chains. Where all rows of A are
 alike and equal to ``first``, and annotators have no memory, this is Dawid and Skene's model.
 
-When ``hmm-crowd`` fails: errors that span several tokens (a span with the wrong type, all of it) count as several, and
-the chain adds them up along the span. Long spans by annotators who mark much (or little) outweigh all others: on real
-ones of sixteen tokens it is behind the majority. It is good where spans are short and annotators are two.
-
 References: A. T. Nguyen, B. C. Wallace, J. J. Li, A. Nenkova and M. Lease, Aggregating and predicting sequence labels
 from crowd annotations, ACL 2017. E. Simpson and I. Gurevych, A Bayesian approach for sequence tagging with crowds,
 EMNLP 2019. P. A. Traganitis and G. B. Giannakis, Unsupervised ensemble classification with sequential and networked
@@ -38,8 +34,7 @@ data, IEEE TKDE 2022.
 
 Transition memory: what an annotator says of a token may depend on what they said of the one before.
 
-An annotator who misses a span misses all of it. Token by token these look like independent errors, and a model that
-treats them as such is overconfident. With memory the confusion of annotator m has a row for every true tag *and*
+With memory the confusion of annotator m has a row for every true tag *and*
 every tag that m gave to the token before (or none, where a sequence begins or the token before was left out):
 
     P(m says l of token t) = theta[m, h, y_t, l],        h = what m said of token t - 1

@@ -1,7 +1,6 @@
 """Annotators with an ability, items with a difficulty: ``glad`` and ``irt``.
 
-In the Dawid-Skene family an annotator errs alike on every item of a class. Here some items are harder than others:
-every vote s, by annotator m on item n, has a number x_s that grows with ability and falls with difficulty, and p_s =
+Every vote s, by annotator m on item n, has a number x_s that grows with ability and falls with difficulty, and p_s =
 sigmoid(x_s) is the probability that the annotator gets it right (``glad``) or knows the answer (``irt``).
 
 ==========  ================================  ===============================================================
@@ -11,16 +10,7 @@ method      x_s                               P(m says l, given truth k)
 ``irt``     a_m - d_n                         p_s 1[l = k] + (1 - p_s) g[m, l]
 ==========  ================================  ===============================================================
 
-Abilities and difficulties have Gaussian priors, the guesses g[m] of an annotator a Dirichlet prior. Without priors they
-are not identified: an item has a handful of votes, and a scale (``glad``) or a shift (``irt``) can be moved from
-abilities to difficulties.
-
-The item response model of tests, sigmoid(a_m - d_n) with two parameters per vote, has no place for the label of a
-wrong answer, and annotators who do not know the answer do not err evenly: they have a favourite label. So in ``irt``
-they guess from a distribution of their own; as in MACE, a spammer is then an annotator who rarely knows, and whose
-guesses are ignored. Unlike in MACE, the probability of knowing depends on the item. A guess can be right: with x_s
-going to minus infinity a vote carries no information, whatever the number of classes, while in ``glad`` the hardest
-items are still answered rightly half of the time.
+Abilities and difficulties have Gaussian priors, the guesses g[m] of an annotator a Dirichlet prior.
 
 ===============  ====================  =======  ======================================================================
 symbol           code                  shape    equation

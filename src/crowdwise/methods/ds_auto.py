@@ -3,75 +3,52 @@ where the votes show that matrices of confusions do not fit.
 
 ``auto`` looks at what kind of crowd it has (:mod:`crowdwise.core.crowd_kind`), which needs no truth.
 
-**Rules** say one class or nothing. Given that it speaks, a rule says its class whatever the truth: confusion matrices
-are flat, and the likelihood is largest where all items are of one class and all other rules are constant annotators.
-What informs is how often a rule speaks, so the rates are of all items, its silence included,
+docs/methods.md describes the kinds of crowds. **Rules** say one class or nothing; rates are of all items, silence
+included,
 
     r[m, l, k] = ( sum over m's votes for l of v[n, k] + u[m, l] ) / ( sum_n v[n, k] + 1 ),     u[m, l] = m's rate of l
 
-with v the vote shares (half a vote added for every class), and q[n, k] ∝ prod_votes r[m, l, k]. A rule that speaks on
-every second item is worth less than one that speaks on few, and among rules of one class those that others support
-are worth more. Silence itself is not multiplied: rules overlap, and the items that no rule speaks on are not here.
-It is one step from the vote shares. More steps of EM drift, and so do classes that are not taken to be equally common.
+with v the vote shares (half a vote added for every class), and q[n, k] ∝ prod_votes r[m, l, k]. It is
+one step from the vote shares: more steps of EM drift, and so do classes that are not taken to be equally common.
 
-**Panels** answer everything, many votes an item, and err together: matrices with K (K - 1) free numbers fit the common
-errors, and a class comes to mean something else. They are fitted as annotators who know or guess (``mace``,
-variational, all classes equally probable): a vote never speaks against its own label, and one number says how much it
-is worth. One vote per label, not the ten of ``mace``, stands behind a guess.
+**Panels** are fitted as annotators who know or guess (``mace``, variational, all classes equally probable), with one
+vote per label, not ten, behind a guess.
 
-**Options of their own** (quizzes, answers in free text; ``exchangeable``): label A of one item has nothing to do with
-label A of another. Only one accuracy per annotator is left (:mod:`crowdwise.core.sparse_coin`), and a wrong vote is one
-of the item's other options.
+**Options of their own** (``exchangeable``): one accuracy per annotator (:mod:`crowdwise.core.sparse_coin`).
 
-**People**: everybody else. This is ``anchored`` with some changes.
+**People**: everybody else, as ``anchored`` with some changes.
 
-**The prior.** Annotators are shrunk towards one ability each, on top of how hard the crowd finds a class
-(``prior="accuracy"``, :mod:`crowdwise.core.shrinkage`), not towards half the crowd's matrix and half a one-coin matrix.
+**Twice.** The fit is made once more, from where it ended, with the prior learned from its own labels.
 
-**Twice.** ``anchored`` learns its prior from the majority's labels, which are what the fit is there to improve on. So
-the fit is made once more, from where it ended, with the prior learned from its own labels.
+**The anchor** is .8, not .5. With a prior of each item, a second witness, it is .5 (``WITH_INPUTS``).
 
-**The anchor** is .8, not .5: votes of real crowds err together, and the likelihood, which takes them to be independent,
-leaves what labels mean too soon. With a prior of each item, a second witness, it is .5 (``WITH_INPUTS``).
-
-Items with a single vote do not teach what annotators do: no other vote confirms or denies them. They get their
-label from what the others taught about its annotator. They do say how common the classes are: the few items with
-several votes or a gold label may all be of one class. With the matrices as they are, the class prior of the answer
-maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a last step without the anchor,
+Items with a single vote do not teach what annotators do, but how common the classes are. With the matrices as they are,
+the class prior of the answer maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a last step
+without the anchor,
 
     pi[k] ∝ 1/K + (1 - a) sum_n q[n, k] + a sum_n v[n, k]     until it converges, then     pi[k] ∝ 1/K + sum_n q[n, k].
 
 **Single votes alone.** Where no item has two votes or a gold label, all votes are right by their own labels, and the
-likelihood is flat: an annotator with one vote may as well be always right as always wrong. With next to no prior EM
-drifts along it, away from votes that nothing speaks against. The prior of the strength
-(:mod:`crowdwise.core.shrinkage`) keeps matrices near the crowd's, so that labels are the votes. Their probability is
-below 1, by less the more votes there are, and it is not an estimate: only gold labels show how often such votes are
-right.
+likelihood is flat: an annotator with one vote may as well be always right as always wrong. The prior of the
+strength (:mod:`crowdwise.core.shrinkage`) keeps matrices near the crowd's, so that labels are the votes.
 
 A prior of each item, from inputs say, is a second witness of single votes. A prior learned from votes that are all
 right by their own labels would outweigh it, so the first round has next to none (that of ``dawid-skene``), and the
 second learns one from the labels of the first.
 
-**Few items.** A class prior of few items is taken for exact by the posterior, and votes that all agree make the other
-classes impossible: three equal votes on one item had the probability 1. So one item more, which is of each class with
-probability 1/K, counts in pi (and (1/K) sum_k log pi_k is a part of J). Among a hundred items it is not felt.
+**Few items.** One item more, of each class with probability 1/K, counts in pi (and (1/K) sum_k log pi_k in J).
 
-**Gold.** Gold labels calibrate the posterior and take a shared bias of the crowd out of it
-(:mod:`crowdwise.core.gold_regression`); labels go by that. The fit itself is made without them: fifty gold labels of
-rare classes can pull these away from what labels mean. With ``TAUGHT_FROM`` labels people are fitted once more with
+**Gold.** Gold labels calibrate the posterior (:mod:`crowdwise.core.gold_regression`); labels go by that. The fit itself
+is made without them. With ``TAUGHT_FROM`` labels people are fitted once more with
 them, and that is taken where the gold labels, each judged by what other items teach, are ten times as probable under
 it. Where most items have one vote, there is a fit with gold labels alone. Where these show that the crowd is worse than
 chance, the anchor is dropped, and votes mean what the gold labels say they mean.
 
-**Collusion.** The likelihood prefers a camp that agrees with itself, so that a ring with a third of the votes decides
-what all others are taken for. Rings are looked for first (:mod:`crowdwise.core.collusion`, which needs no truth), and
-a ring has one vote on an item: each member's vote has the weight 1 / the ring's votes there. Where none is seen nothing
-changes. Rules and items with options of their own are not looked at.
+**Collusion.** Rings are looked for first (:mod:`crowdwise.core.collusion`), and a ring has one vote on an item: each
+member's vote has the weight 1 / the ring's votes there. Where none is seen nothing changes. Rules and items with
+options of their own are not looked at.
 
-**Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`, on by default), so
-that a probability of 0.9 is right about nine times in ten on real crowds. Without gold no label changes by it.
-
-The notes say on how many items the labels are not the majority's, and how many of those are expected to be right.
+**Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`).
 
 With so many classes that tables over pairs of them are out of proportion (``MAX_CELLS``),
 :mod:`crowdwise.core.sparse_coin` takes their place, and a note says so. Notes say which kind of crowd was seen.

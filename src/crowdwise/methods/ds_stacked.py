@@ -19,11 +19,8 @@ q[n, k]        posterior           N x K        sum_j w[j] q_j[n, k], each model
 
 The weights solve a concave problem, by EM: w[j] <- mean over v of w[j] p[j, v] / sum_i w[i] p[i, v]. It starts with
 equal weights and takes ``PASSES`` steps, so that models which predict about equally well keep about equal weights.
-Averaging is for the usual case that no model is right: where two predict equally well and disagree about a class,
-each has changed it in its own direction.
 
-Predicting votes is not knowing the truth. A class that stands for something else than its label can predict votes well,
-and users want the label's meaning. Three guards: every model is anchored to vote shares as ``anchored`` is (to those of
+Three guards keep the meaning of labels: every model is anchored to vote shares as ``anchored`` is (to those of
 the most informative annotators); no vote is predicted by parameters that have seen its item; and on single-annotator
 items, where nothing could be predicted and the weights carry no information, the simplest model decides: the vote
 stands, unless its annotator is worse than chance.
@@ -44,8 +41,7 @@ model          theta[m, k, l] = P(m says l, truth k)               own numbers  
 
 All are fitted as ``anchored`` is (:mod:`crowdwise.methods.ds_dawid_skene`): a share ``anchor`` of the counts is that
 of vote shares, so that no class drifts from what its label means, and a last step without it gives the matrices that
-the votes support. Here the vote shares are weighted by the information in a vote. Where a few careful annotators stand
-against many lenient or careless ones, plain shares would themselves change what a label means (a grade up, say).
+the votes support.
 
 ==============  ==============  ============  ====================================================================
 symbol          code            shape         equation
@@ -63,10 +59,8 @@ t[m], x[m, l]   ``habits()``    M, M x L      fixed point of: knew[m, l] = c[m, 
 A vote of an annotator who is right with probability w, and wrong evenly, carries information of order t^2 (the first
 term of its mutual information with the truth, for a class prior that is not too uneven), hence the weights.
 
-The strength of a prior is the one under which counts are most probable (Dirichlet-multinomial). ``anchored`` learns it
-once, from counts against the majority's labels; where the majority is poor, its mistakes look like everybody's, good
-and bad annotators look alike, and the prior makes them so. Here priors and vote weights are therefore learned
-``ROUNDS`` times, each time from the labels of the fit before: empirical Bayes, by alternation. Strengths are taken from
+The strength of a prior is the one under which counts are most probable (Dirichlet-multinomial). Priors
+and vote weights are learned ``ROUNDS`` times, each time from the labels of the fit before. Strengths are taken from
 a grid of steps of 10^(1/4), so that rounding cannot move them.
 """
 
