@@ -261,7 +261,7 @@ class Ranking(Result):
     def versus(self, i: Any, j: Any, *, level: Fraction = 0.95) -> dict[str, float]:
         """Two items: the ``difference`` of their scores with its interval (``low``, ``high``), the ``probability`` that
         i is found better, how ``sure`` it is that i has the higher score, and how many ``more`` verdicts on these two
-        would part them at this level, if the difference stays (0: they are parted; infinite: no difference). Of points
+        would tell them apart at this level (0: they differ; infinite: no difference). Of points
         and pass rates there is no probability, and ``more`` are prompts."""
         a, b = self._at(i), self._at(j)
         gap = float(self.scores[a] - self.scores[b])

@@ -91,7 +91,7 @@ ByOption = Annotated[
 ]
 VersusOption = Annotated[
     tuple[str, str] | None,
-    option("--versus", help="Two items: their difference, how sure it is, how many verdicts would part them.",
+    option("--versus", help="Two items: their difference, how sure it is, how many verdicts would tell them apart.",
            metavar="A B"),
 ]  # fmt: skip
 AnchorOption = Annotated[
