@@ -9,6 +9,8 @@ A third of the texts is held out with all votes. Two questions are asked of them
                    that the annotator has given in training (with five votes of the crowd's shares)
 ``distribution``   the shares of an item's votes: Manhattan, Wasserstein and cross-entropy, of the mean of
                    ``predict_annotators`` over its annotators and of a network on vote shares, beside the crowd's shares
+``newcomers``      (with ``--newcomers``) votes of a third of the annotators, who are held out as well, on the held-out
+                   texts: by the crowd, and by what is known of them (``workers.csv``), a group being one annotator
 =================  ===================================================================================================
 """
 
@@ -27,6 +29,7 @@ import numpy as np
 from crowdwise import metrics, registry
 from crowdwise.data.votes import Votes
 
+ATTRIBUTES = ("gender", "race", "age", "education", "politic")
 SETS = ("lewidi_hs_brexit", "lewidi_md_agreement", "popquorn_offensiveness")
 LEARNERS: dict[str, dict[str, Any]] = {
     "ccem": {},
@@ -111,6 +114,46 @@ def split(texts: list[str], votes: Votes, seed: int, epochs: int) -> dict[str, A
     return found
 
 
+def newcomers(data: Path, name: str, texts: list[str], votes: Votes, seed: int, epochs: int) -> dict[str, Any]:
+    """Figures of one split in which annotators are held out, too."""
+    with (data / name / "workers.csv").open(encoding="utf-8", newline="") as lines:
+        known = {row["worker"]: row for row in csv.DictReader(lines)}
+    rng = np.random.default_rng(seed)
+    new_text = rng.permutation(len(texts)) < len(texts) // 3
+    new_who = rng.permutation(votes.n_annotators) < votes.n_annotators // 3
+    train = votes.select(~new_text[votes.item] & ~new_who[votes.annotator])
+    test = votes.select(new_text[votes.item] & new_who[votes.annotator])
+    rest, out = np.flatnonzero(~new_text), np.flatnonzero(new_text)
+    said = test.label
+
+    def figures(q: Any) -> dict[str, float]:
+        return {"accuracy": float((q.argmax(axis=1) == said).mean()),
+                "log_loss": float(-np.log(np.maximum(q[np.arange(len(said)), said], 1e-10)).mean())}  # fmt: skip
+
+    found = {}
+    for attribute in ("", *(a for a in ATTRIBUTES if a in next(iter(known.values())))):
+        given = [known[who][attribute] if attribute else "all" for who in map(str, votes.annotators)]
+        groups = sorted(set(given))
+        group = np.array([groups.index(g) for g in given])
+        grouped = Votes.from_codes(
+            train.item, group[train.annotator], train.label, items=votes.items, annotators=groups,
+            classes=votes.classes, on_duplicate="all",
+        )  # fmt: skip
+        share = label_shares(grouped)
+        found[f"shares, {attribute or 'crowd'}"] = figures(share[group[test.annotator]])
+        for key in ("ccem", "aggnet"):
+            settings: dict[str, Any] = {"network": "linear", "epochs": epochs, "random_state": seed, "device": "cpu"}
+            learner = registry.find(key, inputs=True).create(**settings)
+            some = grouped[rest]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                learner.fit([texts[n] for n in rest], some, items=some.items)
+                each = learner.predict_annotators([texts[n] for n in out], groups)
+            at = np.searchsorted(out, test.item), group[test.annotator]
+            found[f"{key}, {attribute or 'crowd'}"] = figures(each[at])
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder of data sets")
@@ -118,14 +161,20 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(SETS))
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--newcomers", action="store_true", help="hold annotators out, too")
     given = parser.parse_args()
     rows: list[dict[str, Any]] = json.loads(given.out.read_text(encoding="utf-8")) if given.out.is_file() else []
     for name in given.only.split(","):
         texts, votes = load(given.data, name)
         for seed in range(given.splits):
-            if any((row["set"], row["split"]) == (name, seed) for row in rows):
+            part = "newcomers" if given.newcomers else "found"
+            if any((row["set"], row["split"]) == (name, seed) and part in row for row in rows):
                 continue
-            rows.append({"set": name, "split": seed, "found": split(texts, votes, seed, given.epochs)})
+            if given.newcomers:
+                figures = newcomers(given.data, name, texts, votes, seed, given.epochs)
+            else:
+                figures = split(texts, votes, seed, given.epochs)
+            rows.append({"set": name, "split": seed, part: figures})
             print(json.dumps(rows[-1]), flush=True)
             given.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

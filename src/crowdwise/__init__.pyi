@@ -61,6 +61,7 @@ from crowdwise.importers.export import read_export as read_export
 from crowdwise.learners.classifier import CrowdClassifier as CrowdClassifier
 from crowdwise.learners.classifier import load_learner as load_learner
 from crowdwise.learners.comparisons_deep_bt import dpo_loss as dpo_loss
+from crowdwise.learners.comparisons_deep_bt import reward_groups as reward_groups
 from crowdwise.methods.ds_auto import Auto as Auto
 from crowdwise.methods.ds_dawid_skene import Anchored as Anchored
 from crowdwise.methods.ds_dawid_skene import ConfusionVector as ConfusionVector

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,8 +32,9 @@ def fitted(bio):
     return {key: cw.ANSWER_METHODS[key].load()().fit(bio.tags) for key in KEYS}
 
 
-def enumerated(tags, theta, transition, before=None):
-    """Posterior and log-likelihood by summing over all taggings; ``theta[m, h, k, l]`` where ``before`` is given."""
+def enumerated(tags, theta, transition, before=None, words=None):
+    """Posterior and log-likelihood by summing over all taggings; ``theta[m, h, k, l]`` where ``before`` is given.
+    ``words[t, k]``: a factor for each token and tag."""
     K, votes = tags.votes.n_classes, tags.votes
     q, total = np.zeros((tags.n_tokens, K)), 0.0
     for lo, hi in itertools.pairwise(tags.starts.tolist()):
@@ -42,6 +44,7 @@ def enumerated(tags, theta, transition, before=None):
             for j, k in itertools.pairwise(y):
                 p *= transition[j + 1, k]
             for t, k in enumerate(y):
+                p *= 1.0 if words is None else words[lo + t, k]
                 for s in range(votes.indptr[lo + t], votes.indptr[lo + t + 1]):
                     m, label = votes.annotator[s], votes.label[s]
                     p *= theta[m, k, label] if before is None else theta[m, before[s], k, label]
@@ -78,6 +81,47 @@ def test_the_objective_never_falls(bio, settings):
     found = cw.aggregate(bio.tags, "hmm-crowd", **settings)
     assert found.converged and len(found.trace) > 3
     assert (np.diff(found.trace) >= -1e-9 * abs(found.trace[-1])).all()
+
+
+@pytest.mark.parametrize("remember", [False, True])
+def test_a_field_over_words_equals_enumeration_and_never_falls(tiny, remember):
+    words = np.array([f"Word{k % 3}" for k in tiny.votes.truth + np.arange(tiny.n_tokens) % 2], dtype=object)
+    tags = replace(tiny, words=words)
+    model = cw.HMMCrowd(memory=remember, words=True, tol=1e-7).fit(tags)
+    found, K, D = model.consensus_, tiny.votes.n_classes, len(model.features_)
+    field = np.exp(model.field_.weights[D:])
+    u = np.exp(tags_hmm.word_features(tags)[:, model.features_] @ model.field_.weights[:D])
+    table = np.exp(model.params_.log_score.reshape(-1, K, K)).transpose(0, 2, 1)
+    theta = table.reshape(tiny.votes.n_annotators, K + 1, K, K) if remember else table
+    q, total = enumerated(tags, theta, field, tags_hmm.said_before(tiny) if remember else None, u)
+    silent = tags.votes.select(np.zeros(tags.votes.n_answers, dtype=bool))
+    alone = enumerated(replace(tags, votes=silent), theta, field, None, u)[1]
+    np.testing.assert_allclose(found.posterior, q, atol=1e-9)
+    assert found.log_likelihood == pytest.approx(total - alone, abs=1e-8)
+    assert (np.diff(found.trace) >= -1e-8 * abs(found.trace[-1])).all()
+    np.testing.assert_allclose(model.predict_proba(tags), found.posterior, atol=1e-9)
+
+
+def test_words_find_what_annotators_missed():
+    """Words that only names have: two annotators for each sequence, who miss many."""
+    crowd = cw.simulate.bio_tags(150, n_annotators=8, types=("PER",), annotators_per_sequence=2, random_state=2)
+    rng = np.random.default_rng(0)
+    own = np.where(rng.random(len(crowd.truth)) < 0.6, crowd.truth, 3)
+    words = np.array([f"w{k}.{n}" for k, n in zip(own, rng.integers(0, 12, len(own)), strict=True)], dtype=object)
+    tags = replace(crowd.tags, words=words)
+    with_words = cw.HMMCrowd(memory=False, words=True, tol=1e-4).fit(tags)
+    plain = cw.HMMCrowd(memory=False).fit(tags)
+    f1 = [float(cw.metrics.span_scores(model.consensus_, tags)["f1"]) for model in (with_words, plain)]
+    assert f1[0] > f1[1] + 0.05
+    assert with_words.predict_proba(tags[[3]]).shape == (np.diff(tags.starts)[3], 3)
+
+
+def test_words_that_are_not_there_or_beside_a_fixed_chain(bio):
+    with pytest.raises(InputError, match="these tags have none"):
+        cw.aggregate(bio.tags, "hmm-crowd", words=True)
+    named = replace(bio.tags, words=np.full(bio.tags.n_tokens, "x", dtype=object))
+    with pytest.raises(ParameterError, match="learns the chain from words"):
+        cw.aggregate(named, "hmm-crowd", words=True, transition=np.where(bio.tags.allowed(), 1.0, 0.0))
 
 
 def test_said_before():

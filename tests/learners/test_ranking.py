@@ -137,3 +137,29 @@ def test_wrong_use() -> None:
     tied = cw.Comparisons.from_codes([0], [1], [0], [2], items=range(10), annotators=range(1))
     with pytest.raises(InputError, match="fitted without"):
         fitted.score(x, tied)
+
+
+def test_two_groups_have_a_reward_model_each():
+    """Half of the annotators go by the first feature, half by the second, the other way round."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 3))
+    i, who = rng.integers(0, 40, 1500), rng.integers(0, 12, 1500)
+    j = (i + rng.integers(1, 40, 1500)) % 40
+    group = np.arange(12) % 2
+    z = ((x[i] - x[j]) * np.array([[2.0, 0.0, 0.0], [0.0, -2.0, 0.0]])[group[who]]).sum(axis=1)
+    lost = (rng.random(1500) > 1 / (1 + np.exp(-z))).astype(int)
+    names: Any = {"items": range(40), "annotators": range(12)}
+    train = cw.Comparisons.from_codes(i[:1000], j[:1000], who[:1000], lost[:1000], **names)
+    test = cw.Comparisons.from_codes(i[1000:], j[1000:], who[1000:], lost[1000:], **names)
+    settings: Any = {"network": "linear", "epochs": 6, "lr": 0.1, "batch_size": 200, "device": "cpu"}
+    models, member = cw.reward_groups(x, train, rounds=1, **settings)
+    same = member.argmax(axis=1) == group
+    assert same.all() or not same.any()
+    place = np.arange(len(test.outcome)), test.outcome
+    p = (member[test.annotator] * np.stack([m.predict_proba(x, test)[place] for m in models], axis=1)).sum(axis=1)
+    one = learner(annotators=False, **settings).fit(x, train)
+    assert np.log(p).mean() > one.score(x, test) + 0.1
+    with pytest.raises(InputError, match="12 annotators"):
+        cw.reward_groups(x, train, 13, **settings)
+    with pytest.raises(ParameterError, match="rounds=0"):
+        cw.reward_groups(x, train, rounds=0, **settings)

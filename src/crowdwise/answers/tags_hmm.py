@@ -43,16 +43,22 @@ What m said before is known, so only the cell of the table changes that a vote f
 counted as an annotator of their own, m' = m (K + 1) + h. Most of these have few votes, so they are shrunk towards the
 whole crowd with the same h before.
 
+With ``words`` the chain is a conditional random field: P(y | x) is proportional to
+exp( sum_t (W x_t)[y_t] + A[y_{t-1}, y_t] ), x_t the features of token t (:func:`word_features`). Then W x_t is one more
+row of evidence for token t, A need not be normalised, and the M-step raises E_q[log P(y | x)] - |W|^2 / 2 - |A|^2 / 2
+by L-BFGS; its gradient is what q expects of features and transitions, less what the field expects without votes.
+
 ``evidence`` compares how probable the votes are, given a tagging, with and without memory, the tables integrated out
 under their priors (two Dirichlet-multinomial marginal likelihoods). Splitting tables without need lowers it.
 
 E. Simpson and I. Gurevych, A Bayesian approach for sequence tagging with crowds, EMNLP 2019 (the annotator model
-"seq").
+"seq"). F. Rodrigues, F. Pereira and B. Ribeiro, Sequence labeling with multiple annotators, Machine Learning 95 (2014),
+for the conditional random field.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -71,7 +77,7 @@ from crowdwise.core.priors import History, Prior
 from crowdwise.core.starts import Start, majority
 from crowdwise.core.unseen import with_unseen
 from crowdwise.data.tags import Tags
-from crowdwise.errors import ParameterError
+from crowdwise.errors import InputError, ParameterError
 from crowdwise.kernels import chains
 from crowdwise.methods.ds_dawid_skene import full
 
@@ -120,11 +126,96 @@ class ChainFamily:
         return value
 
 
+@dataclass(frozen=True)
+class FieldFamily(ChainFamily):
+    """As above, with a conditional random field on T x D features of the tokens for a chain.
+
+    Rows of counts and scores from ``len(pseudo) * K`` on are those of the tokens. ``weights`` are changed in place: W,
+    then A ((D + 1 + K) x K).
+    """
+
+    x: Any = None
+    starts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    weights: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def maximise(self, stats: Stats) -> Params:
+        from scipy.optimize import minimize
+
+        (T, D), shape, n = self.x.shape, self.weights.shape, len(self.pseudo) * stats.counts.shape[1]
+        q = stats.counts[n : n + T]
+
+        def loss(flat: Floats) -> tuple[float, Floats]:
+            both = flat.reshape(shape)
+            p, chain, log_z = self.without_votes(both)
+            value = log_z - float((q * (self.x @ both[:D])).sum() + (stats.mass * both[D:]).sum())
+            gap = np.vstack([self.x.T @ (p - q), np.where(self.allowed, chain - stats.mass, 0.0)])
+            return value + 0.5 * float((both**2).sum()), (gap + both).ravel()
+
+        found = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": FIELD_STEPS})
+        self.weights[:] = found.x.reshape(shape)
+        votes = super().maximise(replace(stats, counts=stats.counts[:n])).log_score
+        return Params(*self.scored(votes, self.x, len(stats.counts)))
+
+    def scored(self, votes: Floats, x: Any, rows: int) -> tuple[Floats, Floats]:
+        """Scores of votes with those of tokens below, up to so many rows; and A."""
+        D = x.shape[1]
+        rest = np.zeros((rows - len(votes), votes.shape[1]))
+        rest[: x.shape[0]] = x @ self.weights[:D]
+        return np.vstack([votes, rest]), np.where(self.allowed, self.weights[D:], -np.inf)
+
+    def without_votes(self, both: Floats) -> tuple[Floats, Floats, float]:
+        """What the field alone expects: T x K probabilities of tags, transitions; and its log normaliser."""
+        T, D = self.x.shape
+        chain = np.where(self.allowed, both[D:], -np.inf)
+        none, each = np.empty(0, np.int32), np.arange(T + 1)
+        _, pairs, log_z, p = chains.expect(each, each[:-1], np.empty(0), self.x @ both[:D], chain, none, self.starts)
+        return p, pairs, log_z
+
+    def objective(self, log_likelihood: float, params: Params) -> float:
+        n = self.pseudo.shape[0] * self.pseudo.shape[2]
+        votes = float((self.pseudo * params.log_score[:n].reshape(self.pseudo.shape)).sum())
+        log_z = self.without_votes(self.weights)[2]
+        return log_likelihood - log_z + votes - 0.5 * float((self.weights**2).sum())
+
+
+def word_features(tags: Tags) -> Any:
+    """T x D, sparse: words of a token and its neighbours in small letters, their last three letters, their shapes."""
+    from sklearn.feature_extraction import FeatureHasher
+
+    if tags.words is None:
+        raise InputError(
+            "words=True takes the tokens' words as evidence, and these tags have none: give a column of them."
+        )
+    word = [str(w) for w in tags.words.tolist()]
+    own = [(w.lower(), f"..{w.lower()[-3:]}", "Aa"[w[:1].islower()] + "9" * any(map(str.isdigit, w))) for w in word]
+    ends = np.append(tags.opens, True).tolist()
+    edge = ("^", "", "")
+    near = [(own[t], edge if ends[t] else own[t - 1], edge if ends[t + 1] else own[t + 1]) for t in range(len(word))]
+    rows = [[f"{at}{part}{name}" for at, one in enumerate(three) for part, name in enumerate(one)] for three in near]
+    return FeatureHasher(WORD_FEATURES, input_type="string", alternate_sign=False).transform(rows)
+
+
+def with_tokens(part: Part) -> Part:
+    """The votes, and one on every token whose cell is the token's own: its row of scores is what its words say."""
+    T, K = len(part.indptr) - 1, part.n_classes
+    own, end = part.n_cells + np.arange(T), part.indptr[1:]
+    weight = np.insert(part.weight, end, 1.0) if len(part.weight) else part.weight
+    return replace(
+        part, indptr=part.indptr + np.arange(T + 1), cell=np.insert(part.cell.astype(np.int64), end, own),
+        weight=weight, n_annotators=part.n_annotators - (-T // K),
+    )  # fmt: skip
+
+
 def log_chain(counts: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
     """Logarithms of the rows' shares; -inf where not allowed, even where nothing was counted."""
     row = np.where(counts.sum(axis=1, keepdims=True) > 0.0, counts, allowed)
     return np.where(allowed, safe_log(normalise(row, axis=1)), -np.inf)
 
+
+FIELD_STEPS = 10
+"""Steps of L-BFGS in an M-step of the conditional random field."""
+WORD_FEATURES = 2**16
+"""So many features words are hashed to."""
 
 Transitions = Annotated[
     Any,
@@ -150,6 +241,9 @@ class HMMCrowd(TagModel):
         Past performance, which counts throughout the fit: annotator -> K x K counts (truth, label), or a Consensus.
     transition
         ``"learned"``, or the chain: (1 + K) x K probabilities of each first tag, and below, of each tag after each.
+    words
+        Whether the words of the tokens are evidence as well, through a conditional random field (slower; ``transition``
+        is then learned, without ``transition_prior``).
     transition_prior
         Pseudo-counts on each row of the chain, spread evenly over the tags that may stand there.
     decode
@@ -176,6 +270,7 @@ class HMMCrowd(TagModel):
     history: History = None
     transition: Literal["learned"] | Transitions = "learned"
     transition_prior: NonNegative = 1.0
+    words: bool = False
     decode: Literal["sequence", "tokens"] = "sequence"
     start: Start = "votes"
     max_iter: Count = 500
@@ -201,19 +296,30 @@ class HMMCrowd(TagModel):
         else:
             pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
         share = allowed * (self.transition_prior / allowed.sum(axis=1, keepdims=True))
-        family = ChainFamily(pseudo, share, allowed, self._fixed(K, allowed))
+        family: Any = ChainFamily(pseudo, share, allowed, self._fixed(K, allowed))
+        if self.words:
+            if family.fixed is not None:
+                raise ParameterError("words=True learns the chain from words: leave transition at 'learned'.")
+            part, x = with_tokens(part), word_features(tags)
+            self.features_ = np.flatnonzero(x.getnnz(axis=0) > 1)  # those of one token say nothing of others
+            x, weights = x[:, self.features_], np.zeros((len(self.features_) + K + 1, K))
+            self.field_ = family = FieldFamily(pseudo, share, allowed, x=x, starts=tags.starts, weights=weights)
         run = em.run_em(
             part, family, chain_statistics(part, q, tags.starts, allowed), max_iter=self.max_iter, tol=self.tol,
-            accelerate=self.accelerate, callback=callback,
+            accelerate=self.accelerate and not self.words, callback=callback,
             expectation=lambda part, params: chain_expect(part, params, tags.starts)[0],
         )  # fmt: skip
         stats, q = chain_expect(part, run.params, tags.starts, posterior=True)
-        self.params_, self.stats_ = run.params, stats
-        theta = confusion(stats.table(), votes.n_annotators) if self.memory_ else run.params.confusion()
+        n = len(pseudo) * K
+        self.params_ = replace(run.params, log_score=run.params.log_score[:n])
+        self.stats_ = replace(stats, counts=stats.counts[:n])
+        theta = confusion(self.stats_.table(), votes.n_annotators) if self.memory_ else self.params_.confusion()
         prior = normalise(q.sum(axis=0), axis=0)
-        outcome = Outcome(q, prior, theta, stats.log_likelihood, **run.outcome)
+        total = stats.log_likelihood - (family.without_votes(family.weights)[2] if self.words else 0.0)
+        outcome = Outcome(q, prior, theta, total, **run.outcome)
         labels = self._decode(tags, part, run.params, q, prior)
-        return outcome, labels, np.exp(run.params.log_prior)
+        chain = log_chain(stats.mass, allowed) if self.words else run.params.log_prior
+        return outcome, labels, np.exp(chain)
 
     def _decode(self, tags: Tags, part: Part, params: Params, q: Floats, prior: Floats) -> npt.NDArray[np.int32]:
         if self.decode == "tokens":
@@ -229,6 +335,9 @@ class HMMCrowd(TagModel):
         unseen = np.log(pooled / pooled.sum(axis=1, keepdims=True))
         score = with_unseen(score.reshape(-1, H, K, K), tags.votes.n_annotators, unseen).reshape(-1, K)
         params = Params(score, self.params_.log_prior)
+        if self.words:
+            part = with_tokens(replace(part, n_annotators=len(score) // K))
+            params = Params(*self.field_.scored(score, word_features(tags)[:, self.features_], part.n_cells))
         q = chain_expect(part, params, tags.starts, posterior=True)[1]
         return q, self._decode(tags, part, params, q, self._fitted().prior)
 

@@ -46,6 +46,7 @@ would be unbounded: such rows are an error.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -59,7 +60,7 @@ from crowdwise.answers.comparisons_base import annotator_counts, item_counts
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import Likelihood, log_likelihood
 from crowdwise.answers.comparisons_matches import Matches
-from crowdwise.core.constraints import Check, Positive, checked, declared, is_number
+from crowdwise.core.constraints import Check, Count, Positive, checked, declared, is_number
 from crowdwise.core.numerics import Floats, Ints, softmax
 from crowdwise.core.result import Result
 from crowdwise.data.comparisons import OUTCOMES, TIE, Comparisons
@@ -296,6 +297,46 @@ def theta_errors(matches: Matches, s: Floats, eta: Floats, strength: float) -> F
     said = np.bincount(m, w, len(eta)) + strength - 1.0
     information = said * eta * (1.0 - eta) - np.bincount(m, w * r * (1.0 - r), len(eta))
     return np.asarray(1.0 / np.sqrt(np.maximum(information, 0.05 * said * eta * (1.0 - eta) + 1e-12)))
+
+
+@checked
+def reward_groups(
+    X: Any, comparisons: Comparisons, n_groups: Count = 2, *, rounds: Count = 5, random_state: int = 0, **settings: Any
+) -> tuple[list[DeepBT], Floats]:  # fmt: skip
+    """A mixture of reward models by EM: each annotator answers by the network of one of several groups.
+
+    Returns the fitted networks, that of the largest group first, and M x G: the probability of each annotator to be of
+    a group. What annotator m would answer is ``sum_g membership[m, g] models[g].predict_proba(X, comparisons)``. A
+    round trains every network on all comparisons, each weighted by its annotator's membership, from that of
+    ``mixture-bt`` on; ``settings`` are those of :class:`DeepBT`, without reliabilities: one who turns answers round is
+    of another group.
+
+    >>> import numpy as np, crowdwise as cw
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(30, 2))
+    >>> i, j, who = rng.integers(0, 30, 1200), rng.integers(1, 30, 1200), rng.integers(0, 10, 1200)
+    >>> j = (i + j) % 30
+    >>> z = np.where(who < 5, x[i, 0] - x[j, 0], x[i, 1] - x[j, 1])
+    >>> lost = rng.random(1200) > 1 / (1 + np.exp(-3 * z))
+    >>> pairs = cw.Comparisons.from_codes(i, j, who, lost.astype(int), items=range(30), annotators=range(10))
+    >>> models, membership = cw.reward_groups(x, pairs, rounds=1, network="linear", epochs=5, lr=0.05)
+    >>> membership.argmax(axis=1).reshape(2, 5).std(axis=1).tolist()
+    [0.0, 0.0]
+    """
+    from crowdwise.answers.comparisons_mixture import MixtureBT
+
+    own = {"annotators": False, "random_state": random_state} | settings
+    membership = MixtureBT(n_groups=n_groups, random_state=random_state).fit(comparisons).consensus_.membership
+    M, who, w = comparisons.n_annotators, comparisons.annotator, comparisons.weights
+    said = np.arange(len(who)), comparisons.outcome
+    for _ in range(rounds):
+        parts = [replace(comparisons, weight=w * np.maximum(member[who], 1e-6)) for member in membership.T]
+        models = [DeepBT(**own).fit(X, part) for part in parts]
+        log_p = np.stack([np.log(model.predict_proba(X, comparisons)[said]) for model in models], axis=1)
+        total = np.stack([np.bincount(who, w * one, M) for one in log_p.T], axis=1)
+        membership = softmax(total + np.log(membership.mean(axis=0)))
+    order = np.argsort(-membership.mean(axis=0), kind="stable")
+    return [models[g] for g in order.tolist()], membership[:, order]
 
 
 BLIND = 0.02
