@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crowdwise.active.curve_drawing import COLOURS, DASHES, Line, draw, page
-from crowdwise.core.figures import to_png
+from crowdwise.data.figures import to_png
 from crowdwise.errors import ExtraError, ParameterError
 
 SVG = "{http://www.w3.org/2000/svg}"

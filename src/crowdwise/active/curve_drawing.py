@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.core.figures import STYLE, Axis, number
+from crowdwise.data.figures import STYLE, Axis, number
 from crowdwise.errors import ParameterError
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#A6761D")

@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.constraints import Count, Fraction, checked
-from crowdwise.core.figures import STYLE, Axis, Figure, number
 from crowdwise.core.intervals import beta_interval, quantile, rate_interval, with_interval
 from crowdwise.core.numerics import Floats
 from crowdwise.core.result import Result, kendall_tau, some_known
 from crowdwise.data import encoding
+from crowdwise.data.figures import STYLE, Axis, Figure, number
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import InputError, ParameterError, listing, suggestion

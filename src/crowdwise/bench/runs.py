@@ -236,9 +236,9 @@ def texts(data: Dataset, folder: Path) -> Task:
         raise InputError(f"{file} needs the columns label and text, and the table of items its names.")
     text_of = dict(zip(map(str, data.item_table[item].to_list()), data.item_table["text"].to_list(), strict=True))
     known = [text_of[str(name)] for name in data.votes.items.tolist()]
-    axes = TextAxes.fitted(known)
+    axes, rows = TextAxes.fitted(known)
     return Task(
-        axes.rows(known), data.votes, axes.rows(test["text"].to_list()),
+        rows, data.votes, axes.rows(test["text"].to_list()),
         class_codes(test[label].to_list(), data.votes.classes, data.legend), {"scale": False},
     )  # fmt: skip
 

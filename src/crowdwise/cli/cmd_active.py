@@ -282,7 +282,7 @@ def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], fac
 
 def write_figures(folder: Path, figures: list[str], html: str, facts: dict[str, Any]) -> None:
     """curves.svg (and curves-2.svg ...), the same as .png, curves.html, facts.json."""
-    from crowdwise.core.figures import to_png
+    from crowdwise.data.figures import to_png
 
     for i, svg in enumerate(figures):
         stem = "curves" if i == 0 else f"curves-{i + 1}"

@@ -385,7 +385,7 @@ def stacked(*parts: list[dict[str, Any]]) -> Any:
 
 def heat_map(parts: Any, column: str, unit: str = "log odds") -> Any:
     from crowdwise.answers.comparisons_leaderboard import draw_heat_map
-    from crowdwise.core.figures import Figure
+    from crowdwise.data.figures import Figure
 
     return Figure(draw_heat_map(parts.to_dicts(), column, unit))
 

@@ -24,6 +24,7 @@ from crowdwise.core.dependence import Dependence
 from crowdwise.core.intervals import gamma_interval, quantile
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
+from crowdwise.data.figures import Figure, draw_table
 from crowdwise.data.folders import (
     SavedFiles,
     check_shapes,
@@ -142,6 +143,12 @@ class Result(Frozen, ABC):
     def _repr_html_(self) -> str:
         shown = () if self.n_answers > MOST_SHOWN else self.TABLES[:2]  # items and annotators
         return to_html(repr(self), {table: self._columns(table, 0.95) for table in shown})
+
+    def plot(self, table: str = "annotators") -> Figure:
+        """A figure of a table: estimates with their intervals (``"annotators"``), or how sure the labels are
+        (``"items"``). Notebooks show it; ``plot().save("picture.svg")`` writes it."""
+        self._check_table(table, 0.95)
+        return draw_table(table.capitalize(), self._columns(table, 0.95))
 
     def _check_table(self, table: str, level: float) -> None:
         if not is_number(level) or not 0.0 < level < 1.0:

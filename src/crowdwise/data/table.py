@@ -22,6 +22,7 @@ from crowdwise.data.assemble import Repeats
 from crowdwise.data.boundary import guarded
 from crowdwise.data.columns import named_like_an_id
 from crowdwise.data.encoding import Codes, Counts, Mask, TextNames, Vocabulary
+from crowdwise.data.figures import Figure, draw_rows
 from crowdwise.data.files import PathLike
 from crowdwise.data.frames import is_frame, is_missing, native
 from crowdwise.data.places import Lines
@@ -608,6 +609,15 @@ class Table(Readable, ABC):
 
     def _repr_html_(self) -> str:
         return frames.to_html(repr(self), {} if self.n_answers > MOST_SHOWN else {self.answer_type: self._columns()})
+
+    def plot(self) -> Figure:
+        """A figure of the answers: how often each class was chosen, of votes; else how many each annotator gave."""
+        of = "label" if hasattr(self, "classes") and hasattr(self, "label") else "annotator"
+        names = self.classes if of == "label" else self.annotators
+        count = np.bincount(getattr(self, of), minlength=len(names))
+        order = np.argsort(-count, kind="stable")
+        title = f"{self.answer_type.capitalize()} by {'class' if of == 'label' else 'annotator'}"
+        return draw_rows(title, names[order].tolist(), count[order])
 
     def _columns(self) -> dict[str, Any]:
         """The columns of the long table, with names for codes."""

@@ -5,19 +5,19 @@ word, or two words in a row, that occurs in two texts or more; its number is (1 
 it is among the texts of the fit, and each text has length 1. The most frequent ``MAX_FEATURES`` are kept. Nothing is
 pickled: a saved learner holds words and numbers.
 
-Texts as rows of numbers: how much they share with some texts of the fit, on the first principal axes of these.
+Texts as rows of numbers: how much they share with some texts of the fit, on orthogonal axes of these.
 
-Two texts are as alike as their TF-IDF vectors of words and pairs of words, and those of groups of 2 to 5 letters, have
+Two texts are as alike as their TF-IDF vectors of words and pairs of words, and those of groups of 3 to 5 letters, have
 in common. The groups relate words with one stem, and misspelt words, which a few thousand texts cannot teach word by
-word. What a network gets are the first principal axes of that likeness, of full length: the axes that differ most
-between texts count most, and are not brought to one variance.
+word. What a network gets are coordinates under which the likeness of texts is their product (as far as the ``known``
+ones span them); they are not brought to one variance.
 
 ==================  =============  ============  =====================================================================
 symbol              code           shape         equation
 ==================  =============  ============  =====================================================================
 T                   ``known``      L x V         TF-IDF of the texts of the fit (of some of them, where there are many)
-A                   ``axes``       L x D         eigenvectors of T T' over the roots of their eigenvalues
-a text t                           D             t T' A, in units of the root mean square of those of the fit
+C                   ``axes``       L x L         the Cholesky factor of T T' (with a small ridge)
+a text t                           L             C^-1 T t', over the root mean square of those of the fit (``length``)
 ==================  =============  ============  =====================================================================
 """
 
@@ -64,15 +64,17 @@ def fit_texts(texts: Any, embed: Any = None) -> tuple[AnyTextFeatures, ArrayInpu
     if embed is not None:
         found = TextEmbeddings.of(embed)
         return found, found.inputs(given)
-    made: type[TextFeatures] | type[TextAxes] = TextFeatures if len(given) > MANY else TextAxes
     try:
-        features = made.fitted(given)
+        if len(given) > MANY:
+            features = TextFeatures.fitted(given)
+            return features, features.inputs(given)
+        axes, rows = TextAxes.fitted(given)
+        return axes, ArrayInputs(rows, scaled=True)
     except ValueError as error:
         raise InputError(
             f"No features could be made of the texts, which begin with {listing(given[:1])}: {error}. Expected texts "
             "of words that occur more than once."
         ) from None
-    return features, features.inputs(given)
 
 
 def restore_texts(state: dict[str, Any], arrays: dict[str, Any], embed: Any = None) -> AnyTextFeatures:
@@ -220,14 +222,15 @@ def packaged(name: str) -> str:
     return name
 
 
-MAX_TEXTS, MAX_AXES = 5_000, 1_500
-"""The most texts of the fit that texts are compared with, and the most axes."""
+MAX_TEXTS = 2_000
+"""The most texts of the fit that texts are compared with. An eigendecomposition of 5,000 with 1,500 axes takes 15 times
+as long, and brings nothing on sentiment_polarity (docs/benchmarks/default-learner.md)."""
+RIDGE = 1e-3
+"""Added to the likeness of a text with itself, which is 2: texts may be alike."""
 MAX_GROUPS = 100_000
 """The most words and pairs of words, and the most groups of letters, the most frequent first."""
 FEW = 20
 """Texts below which words and groups that occur in a single one count too."""
-SMALLEST = 1e-6
-"""Axes with a smaller share of the largest eigenvalue are left out."""
 BLOCK = 1_000
 ARRAYS = ("data", "indices", "indptr", "axes")
 
@@ -235,29 +238,27 @@ ARRAYS = ("data", "indices", "indptr", "axes")
 class TextAxes:
     """From texts to rows of numbers; what they are compared with are texts of the fit."""
 
-    def __init__(self, vectorisers: Sequence[Any], known: Any, axes: Floats) -> None:
-        self.vectorisers, self.known, self.axes = vectorisers, known, axes
+    def __init__(self, vectorisers: Sequence[Any], known: Any, axes: Floats, length: float) -> None:
+        self.vectorisers, self.known, self.axes, self.length = vectorisers, known, axes, length
 
     @classmethod
-    def fitted(cls, texts: Sequence[str], max_axes: int = MAX_AXES) -> TextAxes:
-        """Axes of some texts."""
+    def fitted(cls, texts: Sequence[str]) -> tuple[TextAxes, npt.NDArray[np.float32]]:
+        """Axes of some texts, and all texts on them."""
         few = len(texts) < FEW
         vectorisers = [words(min_df=1 if few else 2), letters(min_df=1 if few else 3)]
-        rows = sp.hstack([one.fit_transform(texts) for one in vectorisers]).tocsr()
-        chosen = np.sort(np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS])
-        known = rows[chosen].astype(np.float32)
-        n = len(chosen)
-        alike = (known @ known.T).toarray()  # float32: the axes are saved with fewer digits still
-        value, axes = scipy.linalg.eigh(alike, subset_by_index=(max(0, n - max_axes), n - 1))
-        kept = np.flatnonzero(value > SMALLEST * value[-1])[::-1]
-        axes = axes[:, kept] / np.sqrt(value[kept])
-        axes = axes / np.sqrt((placed(rows, known, axes) ** 2).mean())
-        return cls(vectorisers, known, axes.astype(np.float16).astype(np.float64))  # as they are saved
+        rows = sp.hstack([one.fit_transform(texts) for one in vectorisers]).tocsr().astype(np.float32)
+        known = rows[np.sort(np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS])]
+        alike = (known @ known.T.tocsr()).toarray() + RIDGE * np.eye(known.shape[0])
+        axes = scipy.linalg.cholesky(alike, lower=True, overwrite_a=True, check_finite=False)
+        axes = axes.astype(np.float16).astype(np.float32)  # as they are saved
+        found = placed(rows, known, axes)
+        length = float(np.sqrt((found**2).mean())) or 1.0
+        return cls(vectorisers, known, axes, length), found / np.float32(length)
 
     def rows(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """N x D: texts on the axes."""
-        rows = sp.hstack([one.transform(texts) for one in self.vectorisers]).tocsr()
-        return placed(rows, self.known, self.axes).astype(np.float32)
+        """N x L: texts on the axes."""
+        rows = sp.hstack([one.transform(texts) for one in self.vectorisers]).tocsr().astype(np.float32)
+        return placed(rows, self.known, self.axes) / np.float32(self.length)
 
     def inputs(self, texts: Sequence[str]) -> ArrayInputs:
         """Texts as a learner takes them."""
@@ -272,6 +273,7 @@ class TextAxes:
         """Words, groups of letters and their weights, for JSON."""
         return {
             "axes": self.axes.shape[1],
+            "length": self.length,
             "words": self.words,
             "weights": [float(weight) for weight in self.vectorisers[0].idf_],
             "letters": [str(group) for group in self.vectorisers[1].get_feature_names_out()],
@@ -296,16 +298,21 @@ class TextAxes:
             vectorisers[-1].idf_ = idf
             width += len(idf)
         data, indices, indptr, axes = (np.asarray(arrays[name]) for name in ARRAYS)
-        if len(indptr) != len(axes) + 1 or axes.shape[1:] != (state["axes"],) or (indices >= width).any():
+        if axes.shape != (state["axes"],) * 2 or len(indptr) != len(axes) + 1 or (indices >= width).any():
             raise ReadError("The saved texts and their axes do not fit together.")
         known = sp.csr_matrix((data, indices, indptr), shape=(len(axes), width))
-        return cls(vectorisers, known, axes.astype(np.float64))
+        length = float(state["length"])
+        if not (np.isfinite(axes).all() and (np.diag(axes) > 0).all() and np.isfinite(length) and length > 0):
+            raise ReadError("The saved axes of the texts are no axes: their lengths must be above 0.")
+        return cls(vectorisers, known, axes.astype(np.float32), length)
 
 
-def placed(rows: Any, known: Any, axes: Floats) -> Floats:
-    """N x D: rows T' A, a block of rows at a time."""
-    blocks = range(0, rows.shape[0], BLOCK)
-    return np.concatenate([(rows[at : at + BLOCK] @ known.T).toarray() @ axes for at in blocks])
+def placed(rows: Any, known: Any, axes: Floats) -> npt.NDArray[np.float32]:
+    """N x L: C^-1 T of each row, a block of rows at a time."""
+    other = known.T.tocsr()
+    alike = [(rows[at : at + BLOCK] @ other).toarray().T for at in range(0, rows.shape[0], BLOCK)]
+    found = [scipy.linalg.solve_triangular(axes, part, lower=True, check_finite=False).T for part in alike]
+    return np.concatenate(found)
 
 
 def words(**more: Any) -> Any:
@@ -315,7 +322,7 @@ def words(**more: Any) -> Any:
 
 def letters(**more: Any) -> Any:
     """TF-IDF of groups of letters within words."""
-    return _axes_vectoriser(analyzer="char_wb", ngram_range=(2, 5), **more)
+    return _axes_vectoriser(analyzer="char_wb", ngram_range=(3, 5), **more)
 
 
 def _axes_vectoriser(**more: Any) -> Any:

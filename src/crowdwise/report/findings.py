@@ -77,6 +77,7 @@ from crowdwise.core.crowd_kind import crowd_sums, kind_of, rules_in
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, binomial_tail
 from crowdwise.core.result import Result
+from crowdwise.data.figures import Figure, draw_rows
 from crowdwise.data.frames import make_frame
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -324,6 +325,18 @@ class Diagnosis:
     def sentences(self) -> list[str]:
         """One sentence for each finding."""
         return [sentence(finding) for finding in self.findings]
+
+    def plot(self) -> Figure:
+        """A figure of the annotators: of votes their accuracy, coloured by verdict (drop red, look orange, keep green,
+        few votes grey)."""
+        if self.seen is None or self.seen.people is None:
+            figure: Figure = self.result.plot()
+            return figure
+        names, columns = self.seen.votes.annotators, self.seen.people.columns
+        order = np.argsort(-columns["accuracy"], kind="stable")
+        values, low, high = (columns[name][order] for name in ("accuracy", "accuracy_low", "accuracy_high"))
+        tones = [self.verdicts[name].value for name in names[order].tolist()]
+        return draw_rows("Annotators: accuracy, by verdict", names[order].tolist(), values, low, high, tones)
 
     def review(self, kind: str | None = None) -> Any:
         """The items to review, the most doubtful first: those that the headline of a report counts, of votes.

@@ -48,6 +48,7 @@ from crowdwise.core.intervals import Z
 from crowdwise.core.model import Model
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.figures import Figure, draw_rows
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConnectionWarning, ConvergenceWarning, CrowdwiseError, InputError, ParameterError
 from crowdwise.trust.evidence import sample_items
@@ -144,6 +145,11 @@ class Comparison(Tables):
         columns |= {"behind_high": self.high, "calibration_error": self.calibration, "seconds": self.seconds}
         columns |= {"score_error": self.error}
         return columns if self.accuracy is None else columns | {"accuracy": self.accuracy}
+
+    def plot(self) -> Figure:
+        """A figure of how far each method is behind the best, per held-out vote, with 95 % intervals."""
+        title = "Behind the best, log-likelihood per held-out vote"
+        return draw_rows(title, self.methods, self.behind, self.low, self.high)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON can hold it."""

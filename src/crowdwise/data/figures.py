@@ -1,0 +1,149 @@
+"""What figures share that are drawn by hand: axes, numbers, a style for light and dark ground, PNG, and the figure."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdwise.data.folders import write_text, write_whole
+from crowdwise.errors import ExtraError, ParameterError
+
+STYLE = (
+    "<style>.ground{fill:#fff}.ink{fill:#222}.axis{stroke:#555}.grid{stroke:#ddd}.mark{stroke:#555}"
+    "@media (prefers-color-scheme:dark){.ground{fill:#1b1d23}.ink{fill:#eee}.axis{stroke:#aaa}.grid{stroke:#3a3d45}"
+    ".mark{stroke:#bbb}}</style>"
+)
+"""Colours on light and on dark ground."""
+
+
+class Axis:
+    """Round numbers along a side, and where a value stands on it."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
+        low, high = float(min(values)), float(max(values))
+        if high - low < 1e-12:
+            low, high = low - 0.5, high + 0.5
+        rough = (high - low) / 5
+        power = 10.0 ** math.floor(math.log10(rough))
+        self.step = next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= rough * (1.0 - 1e-9))
+        first, last = math.floor(low / self.step + 1e-9), math.ceil(high / self.step - 1e-9)
+        self.ticks = [k * self.step for k in range(first, last + 1)]
+        self.low, self.high, self.start, self.end = self.ticks[0], self.ticks[-1], start, end
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+
+def number(value: float, percent: bool, step: float) -> str:
+    """As many digits as the steps of the axis need."""
+    value, step = (100.0 * value, 100.0 * step) if percent else (value, step)
+    digits = next((d for d in range(4) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 4)
+    return f"{value:,.{digits}f}" + (" %" if percent else "")
+
+
+def to_png(svg: str, scale: float = 2.0) -> bytes:
+    """The figure as a PNG, on light ground."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise ExtraError(
+            "PNG figures need vl-convert-python, which is not installed: pip install vl-convert-python. "
+            "The SVG shows the same."
+        ) from None
+    return bytes(vl_convert.svg_to_png(svg, scale=scale))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawn figure: notebooks show it, and :meth:`save` writes it."""
+
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as ``.svg`` or ``.png``, whole or not at all."""
+        path = Path(path)
+        match path.suffix.lower():
+            case ".svg":
+                write_text(self.svg, path)
+            case ".png":
+                image = to_png(self.svg)
+                write_whole(lambda place: Path(place).write_bytes(image), path)
+            case _:
+                raise ParameterError(f"A figure is written as .svg or .png, not as {path.name!r}.")
+        return path
+
+
+MOST_BARS = 30
+"""Rows of a figure: of more the first and the last half are drawn."""
+TONES = {"keep": "#17683a", "look": "#a35406", "drop": "#ad2015", "unclear": "#777"}
+PLAIN = "#0b655f"
+
+
+def draw_rows(
+    title: str, names: Sequence[Any], values: Any, low: Any = None, high: Any = None, tones: Sequence[str] | None = None
+) -> Figure:  # fmt: skip
+    """Numbers by name: bars, or dots where they have intervals. ``tones``: a key of ``TONES`` for each."""
+    x = np.asarray(values, dtype=np.float64)
+    known = np.flatnonzero(np.isfinite(x))
+    half = MOST_BARS // 2
+    rows = known if len(known) <= MOST_BARS else np.concatenate([known[:half], known[-half:]])
+    reach = [] if low is None else [np.asarray(end, dtype=np.float64) for end in (low, high)]
+    ends = [0.0, *x[rows].tolist(), *(e for end in reach for e in end[rows].tolist() if math.isfinite(e))]
+    axis = Axis(ends, 170.0, 560.0)
+    cut = f" ({half} first and {half} last of {len(known):,})" if len(rows) < len(known) else ""
+    height = 66 + 20 * len(rows)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}" width="640" role="img" '
+        f'font-family="sans-serif" font-size="12"><title>{escape(title)}</title>{STYLE}'
+        f'<rect class="ground" width="640" height="{height}"/>'
+        f'<text class="ink" x="8" y="18" font-weight="bold">{escape(title + cut)}</text>'
+    ]
+    for tick in axis.ticks:
+        parts.append(f'<path class="grid" d="M{axis(tick)} 30V{height - 24}"/>')
+        label = number(tick, False, axis.step)
+        parts.append(f'<text class="ink" x="{axis(tick)}" y="{height - 8}" text-anchor="middle">{label}</text>')
+    for line, n in enumerate(rows.tolist()):
+        y, colour, name = 42 + 20 * line, PLAIN if tones is None else TONES[tones[n]], str(names[n])
+        name = name if len(name) <= 24 else name[:23] + "…"
+        parts.append(f'<text class="ink" x="162" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
+        if reach and all(math.isfinite(end[n]) for end in reach):
+            a, b = (axis(float(end[n])) for end in reach)
+            parts.append(
+                f'<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="5" stroke-opacity=".4"/>'
+                f'<circle cx="{axis(x[n])}" cy="{y}" r="4" fill="{colour}"/>'
+            )
+        else:
+            a, b = sorted((axis(0.0), axis(x[n])))
+            parts.append(f'<rect class="bar" x="{a}" y="{y - 6}" width="{b - a:.1f}" height="12" fill="{colour}"/>')
+        parts.append(f'<text class="ink" x="572" y="{y + 4}">{x[n]:,.4g}</text>')
+    return Figure("".join([*parts, "</svg>"]))
+
+
+def draw_table(title: str, columns: Mapping[str, Any]) -> Figure:
+    """The first column of a table that has an interval, the largest first; else how its probabilities are spread."""
+    first = next(iter(columns))
+    found = next((name for name in columns if f"{name}_low" in columns and f"{name}_high" in columns), None)
+    if found is not None:
+        values = [np.asarray(columns[name], dtype=np.float64) for name in (found, f"{found}_low", f"{found}_high")]
+        order = np.argsort(-np.nan_to_num(values[0], nan=-np.inf), kind="stable")
+        title = f"{title}: {found.replace('_', ' ')}, with 95 % intervals"
+        value, low, high = (part[order] for part in values)
+        return draw_rows(title, np.asarray(columns[first])[order].tolist(), value, low, high)
+    if "probability" not in columns:
+        raise ParameterError(f"There is nothing to draw in the table of {title}: no intervals and no probabilities.")
+    height, edges = np.histogram(np.asarray(columns["probability"], dtype=np.float64), bins=10, range=(0.0, 1.0))
+    ranges = [f"{100 * a:.0f}–{100 * b:.0f} %" for a, b in pairwise(edges.tolist())]
+    least = int(np.flatnonzero(height)[0]) if height.any() else 0
+    return draw_rows(f"{title} by the probability of their label", ranges[least:][::-1], height[least:][::-1])

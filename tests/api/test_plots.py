@@ -1,0 +1,67 @@
+"""Pictures of votes, results, diagnoses and comparisons, and what notebooks show of each."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+from crowdwise.data.figures import MOST_BARS, TONES, draw_rows
+from crowdwise.errors import ParameterError
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    return cw.simulate.hammer_spammer(200, n_annotators=8, n_classes=3, votes_per_item=5, random_state=1)
+
+
+def drawn(chart):
+    """Names, intervals and bars of a picture; it is well-formed."""
+    root = ET.fromstring(chart.svg)
+    texts = [one.text for one in root.iter(f"{SVG}text")]
+    return texts, len(list(root.iter(f"{SVG}line"))), sum(one.get("class") == "bar" for one in root.iter(f"{SVG}rect"))
+
+
+def test_votes_results_diagnoses_and_comparisons_have_pictures(crowd, tmp_path):
+    consensus = cw.aggregate(crowd.votes)
+    texts, lines, bars = drawn(crowd.votes.plot())
+    assert texts[0] == "Votes by class" and (lines, bars) == (0, 3) and {"0", "1", "2"} <= set(texts)
+    texts, lines, bars = drawn(consensus.plot())
+    assert "accuracy" in texts[0] and (lines, bars) == (8, 0)
+    texts, lines, bars = drawn(consensus.plot("items"))
+    assert "probability" in texts[0] and lines == 0 and sum(int(t) for t in texts[-2 * bars :] if t.isdigit()) == 200
+    diagnosis = cw.diagnose(crowd.votes, consensus)
+    colours = {tone for tone in TONES if TONES[tone] in diagnosis.plot().svg}
+    assert colours == {verdict.value for verdict in diagnosis.verdicts.values()}
+    compared = cw.compare(crowd.votes, ["majority", "dawid-skene"], repeats=1, replicates=0)
+    texts, lines, bars = drawn(compared.plot())
+    assert {"majority", "dawid-skene"} <= set(texts) and lines == 2
+    for one in (crowd.votes, consensus, diagnosis, compared):
+        assert one._repr_html_().startswith("<") and one.plot()._repr_svg_().startswith("<svg")
+    file = consensus.plot().save(tmp_path / "picture.svg")
+    assert file.read_text(encoding="utf-8") == consensus.plot().svg
+    with pytest.raises(ParameterError, match=r"written as \.svg or \.png"):
+        consensus.plot().save(tmp_path / "picture.pdf")
+    with pytest.raises(ParameterError, match="Unknown table 'people'"):
+        consensus.plot("people")
+
+
+def test_other_answers_have_pictures():
+    pairs = cw.simulate.comparisons(4, random_state=0).comparisons
+    assert drawn(pairs.plot())[2] > 0 and cw.aggregate(pairs).plot().svg.startswith("<svg")
+    ratings = cw.Ratings.from_dense(np.random.default_rng(0).normal(size=(30, 5)) + np.arange(30)[:, None])
+    assert drawn(ratings.plot())[2] > 0 and drawn(cw.aggregate(ratings).plot())[1] > 0
+
+
+def test_names_are_escaped_and_many_are_cut():
+    chart = draw_rows("<b>", ["<script>alert(1)</script>", "x" * 60], [1.0, -2.0])
+    texts, _, bars = drawn(chart)
+    assert "<script" not in chart.svg and bars == 2 and texts[0] == "<b>" and any(t.endswith("…") for t in texts)
+    many = draw_rows("many", range(100), np.arange(100.0))
+    texts, _, bars = drawn(many)
+    assert bars == MOST_BARS and texts[0] == "many (15 first and 15 last of 100)" and {"0", "99"} <= set(texts)
+    assert drawn(draw_rows("none", [], []))[2] == 0
