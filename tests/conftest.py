@@ -70,6 +70,12 @@ def real(name: str) -> Path:
 # -------------------------------------------------------------------- parts of the system
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Three processes for two cores: many tests wait for servers, browsers and other processes."""
+    return max(2, (os.cpu_count() or 1) * 3 // 2)
+
+
 def in_ci() -> bool:
     """Whether what is missing is a failure."""
     return os.environ.get("CI", "").lower() in ("1", "true", "yes")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from crowdwise.registry import ANSWER_TYPES, VOTES
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "crowdwise"
 FILES = sorted(PACKAGE.rglob("*.py"))
+parsed = cache(ast.parse)
 SOURCES = {file.relative_to(PACKAGE): file.read_text(encoding="utf-8") for file in FILES}
 KEYS = set(ANSWER_TYPES) - {VOTES}
 HEAVY = ["jinja2", "narwhals", "numba", "pandas", "polars", "pyspark", "scipy", "sklearn", "torch", "typer"]
@@ -93,7 +95,7 @@ def our_imports(source: str, path: Path) -> Iterator[Import]:
 
     ``from crowdwise.data import votes`` imports the module ``data.votes``, ``from crowdwise import Votes`` the face.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             found = [(alias.name.split("."), "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -140,7 +142,7 @@ def test_public_class_names_are_unique() -> None:
     """One name, one thing: a reader who sees ``State`` knows which."""
     found: dict[str, list[str]] = {}
     for path, source in SOURCES.items():
-        for node in ast.parse(source).body:
+        for node in parsed(source).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(str(path))
     assert not {name: paths for name, paths in found.items() if len(paths) > 1}
@@ -155,7 +157,7 @@ def test_the_public_names_of_a_package_are_there(part: str) -> None:
 def compared_types(source: str) -> list[int]:
     """The lines that compare an answer type with the name of one."""
     lines = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Compare):
             words = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
             names = {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(node)}
@@ -287,7 +289,7 @@ def private_reaches(source: str, path: Path) -> list[str]:
     modules = {i.module.rpartition(".")[2] for i in imports if not i.names}
     found += [
         f"{path}:{node.lineno}: takes {node.value.id}.{node.attr}."
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id in modules
@@ -315,7 +317,7 @@ def test_modules_are_named_as_strings_in_the_registry_alone() -> None:
         f"{path}:{node.lineno}: {node.value!r}"
         for path, source in SOURCES.items()
         if path != Path("registry.py")
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and names_a_module(node.value)
     ]
     assert not found, "\n".join(found)
@@ -341,7 +343,7 @@ def test_every_public_module_says_what_it_is() -> None:
     silent = [
         str(path)
         for path, source in SOURCES.items()
-        if source.strip() and not ast.get_docstring(ast.parse(source))  # an empty __init__ holds nothing to explain
+        if source.strip() and not ast.get_docstring(parsed(source))  # an empty __init__ holds nothing to explain
     ]
     assert not silent, f"start without a docstring: {silent}"
 
@@ -351,7 +353,7 @@ POSIX = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios",
 
 def posix_imports(source: str) -> list[int]:
     """Lines that import a module which only POSIX systems have when the file itself is imported."""
-    nodes = list(ast.parse(source).body)
+    nodes = list(parsed(source).body)
     found = []
     while nodes:
         node = nodes.pop()
@@ -391,7 +393,7 @@ def dotted(node: ast.AST) -> str:
 def habits(source: str) -> list[tuple[int, str]]:
     """Line and complaint for each print, global random state and pickle in a source."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Call):
             if dotted(node.func) in {"print", "builtins.print"}:
                 found.append((node.lineno, "prints; return the value, or hand it to the progress callback"))

@@ -1,29 +1,41 @@
 """A file is opened at most twice, and its answer type decided once, whatever is done with it."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import crowdwise as cw
 from command_line import run
-from crowdwise import reading
+from crowdwise import reading, registry
 from crowdwise.data import guess, plain_files
+from crowdwise.data.packing import names_of
 from crowdwise.errors import InputError
+from crowdwise.label_studio import ls_round
+from crowdwise.label_studio.ls_project import Control
 
 EXPORTS = Path(__file__).parents[1] / "exports"
 WATCHED: list[tuple[str, list[str]]] = []
 """Files that are watched, with the calls that opened them: audit hooks cannot be taken away again."""
 
 
+WRITTEN: list[list[str]] = []
+"""Lists of the files that are opened to be written."""
+
+
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     for file, calls in WATCHED if event == "open" else ():
         if isinstance(args[0], str) and args[0] == file:
             calls.append("open")
+    for names in WRITTEN if event == "open" else ():
+        if args[2] & (os.O_WRONLY | os.O_RDWR):
+            names.append(str(args[0]))
 
 
 sys.addaudithook(_hook)
@@ -50,6 +62,18 @@ def opens(file: Path) -> Iterator[list[str]]:
             yield calls
         finally:
             WATCHED.pop()
+
+
+@contextmanager
+def nothing_is_written() -> Iterator[None]:
+    """No file is written in the block, a temporary one neither."""
+    names: list[str] = []
+    WRITTEN.append(names)
+    try:
+        yield
+    finally:
+        WRITTEN.remove(names)
+    assert names == []
 
 
 @contextmanager
@@ -205,3 +229,45 @@ def test_files_in_parts_follow_the_rules_of_files_in_memory(battles: Path, votes
     assert done.returncode != 0 and "say --answers votes" in " ".join(done.stderr.split())
     whole = cw.aggregate(votes, "majority").labels
     assert cw.aggregate(votes, "majority", out=out).n_items == len(whole) == pl.read_csv(out).height
+
+
+# -------------------------------------------------------------------- what needs no file, or one look
+
+
+def test_predict_reads_the_folder_of_a_model_once(crowd: Any, tmp_path: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(60, 4)) + crowd.truth[:, None]
+    learner = registry.find("raykar", inputs=True).create().fit(features, crowd.votes)
+    model, new = learner.save(tmp_path / "model"), tmp_path / "new.npz"
+    np.savez(new, X=features)
+    with ExitStack() as stack:
+        files = [file for file in sorted(Path(model).rglob("*")) if file.is_file()]
+        calls = {file: stack.enter_context(opens(file)) for file in files}
+        done = run("predict", model, "--features", new, "--json")
+    assert done.returncode == 0, done.stderr
+    assert sorted({len(found) for found in calls.values()})[-1] == 1
+    assert all(len(calls[file]) == 1 for file in files if file.parent == Path(model))
+
+
+def test_names_of_annotators_and_labels_need_no_file() -> None:
+    names = ["b,c", 'say "a"', "two\nlines", "7"]
+    with nothing_is_written():
+        codes, found = names_of(pl.Series(names), "annotator", from_text=True)
+        labels, classes = names_of(pl.Series([" yes", "no ", "Yes"]), "label", normalise_labels=True)
+    assert [str(found[code]) for code in codes] == names
+    assert [classes[code] for code in labels] == ["yes", "no", "yes"]
+
+
+def test_a_refit_of_label_studio_needs_no_file() -> None:
+    tasks = [
+        {"id": n, "data": {"text": f"text {n}"}, "annotations": [
+            {"id": 10 * n + m, "completed_by": m, "result": [
+                {"from_name": "kind", "to_name": "text", "type": "choices",
+                 "value": {"choices": ["ab"[(n + m // 3) % 2]]}}
+            ]} for m in range(1, 4)
+        ]} for n in range(1, 9)
+    ]  # fmt: skip
+    control = Control("kind", "text", "choices", ("a", "b"))
+    ls_round.fit(tasks, control)  # what is imported and compiled at the first call
+    with nothing_is_written():
+        found = ls_round.fit(tasks, control)
+    assert len(found.predictions()) == 8
