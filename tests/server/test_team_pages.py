@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from conftest import need_module
-from crowdwise.server import languages, routes_pages
+from crowdwise.server import routes_pages
 from crowdwise.server.configuration import load_configuration
 from crowdwise.server.routes_votes import FOR_ANNOTATORS
 from server_browser import SIZES, Tab, has_text, website
 from server_site import Site, running
 
-SERVER = Path(languages.__file__).parent
+SERVER = Path(routes_pages.__file__).parent
 
 
 def png(path: Path, shade: int) -> None:
@@ -185,7 +185,7 @@ def spoken() -> set[str]:
 
 
 def test_catalogues_are_complete() -> None:
-    for language, texts in languages.catalogues().items():
+    for language, texts in routes_pages.catalogues().items():
         if language != "en":
             assert sorted(spoken() - set(texts)) == [], language
             for english, other in texts.items():

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 import crowdwise as cw
 from crowdwise.server import routes_events
-from crowdwise.store import point_rows
+from crowdwise.store import campaign_rows
 from crowdwise.store.store_tables import points
 from crowdwise.trust.agreement import agreement
 from server_site import Site
@@ -138,12 +138,12 @@ def test_the_curve_grows_and_skills_have_a_history(site: Site) -> None:
 
 def test_a_long_curve_is_thinned(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = site.campaign()
-    monkeypatch.setattr(point_rows, "MOST", 5)
+    monkeypatch.setattr(campaign_rows, "MOST", 5)
     empty = dict.fromkeys(("accuracy", "low", "high"))
     for seq in range(1, 101):
         made = {"campaign": campaign, "seq": seq, "time": float(seq), "votes": seq, "spent": 0.0, "state": "running"}
         made |= {**empty, "skills": "[]" if seq in (2, 50) else None}
-        site.service.write(lambda conn, made=made: point_rows.add_point(conn, made, {}), campaign)
+        site.service.write(lambda conn, made=made: campaign_rows.add_point(conn, made, {}), campaign)
     query = sa.select(points.c.seq).where(points.c.campaign == campaign).order_by(points.c.seq)
     found = site.service.read(lambda conn: conn.execute(query).scalars().all())
     assert len(found) <= 22 and found[0] == 1 and found[-1] == 100 and {2, 50} <= set(found)

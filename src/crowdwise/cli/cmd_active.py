@@ -321,7 +321,7 @@ def gold(
     `crowdwise gold labels.csv --ask 20 --gold known.csv --json`
     """
     from crowdwise.errors import ParameterError
-    from crowdwise.trust.gold_choice import ask_for_gold
+    from crowdwise.trust.item_review import ask_for_gold
     from crowdwise.trust.wording import counted
 
     check_outputs(out)

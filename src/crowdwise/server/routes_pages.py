@@ -1,9 +1,16 @@
-"""The pages: sign in, campaigns, labelling, watching. Scripts of a page call the API with the session's cookie."""
+"""The pages: sign in, campaigns, labelling, watching. Scripts of a page call the API with the session's cookie.
+
+Languages of the pages: catalogues in ``static/messages``, one JSON file for each, from the English text to another.
+
+To add a language, add its file: ``_name`` is what the menu calls it, ``_dir`` is ``rtl`` where it is written from right
+to left. A text that a file lacks stays English; a test says which.
+"""
 
 from __future__ import annotations
 
 import hmac
 import json
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +23,6 @@ from fastapi.templating import Jinja2Templates
 
 from crowdwise.server.access_tokens import COOKIE, Token, make_token
 from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
-from crowdwise.server.languages import COOKIE as LANGUAGE
-from crowdwise.server.languages import texts_of
 from crowdwise.server.media import TYPES
 from crowdwise.server.routes_votes import progress
 from crowdwise.server.service import Service, add_audit
@@ -390,3 +395,42 @@ def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
     add_items(conn, row, checked_items(conn, row, given))
     add_annotators(conn, row, {annotator: None})
     return find_campaign(conn, row.id)
+
+
+# -------------------------------------------------------------------- languages
+
+
+FOLDER = Path(__file__).parent / "static" / "messages"
+LANGUAGE = "crowdwise-language"
+"""The cookie with the language that was chosen."""
+DEFAULT = "en"
+
+
+@cache
+def catalogues() -> dict[str, dict[str, str]]:
+    """Language -> its texts."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
+
+
+def language_of(request: Request) -> str:
+    """The language of a page: asked for by ``lang``, else chosen before, else the first that the browser takes."""
+    wanted = [request.query_params.get("lang", ""), request.cookies.get(LANGUAGE, "")]
+    accepted = request.headers.get("accept-language", "").split(",")
+    wanted += [part.partition(";")[0].strip() for part in accepted]
+    found = (tag.lower().split("-")[0] for tag in wanted)
+    return next((tag for tag in found if tag in catalogues()), DEFAULT)
+
+
+def texts_of(request: Request) -> dict[str, Any]:
+    """What templates need to speak a language: ``t`` for texts, and the catalogue for the scripts of the page."""
+    language = language_of(request)
+    catalogue = catalogues()[language]
+
+    def t(text: str, **values: Any) -> str:
+        said = catalogue.get(text, text)
+        for name, value in values.items():
+            said = said.replace(f"{{{name}}}", str(value))
+        return said
+
+    names = {tag: one["_name"] for tag, one in catalogues().items()}
+    return {"t": t, "lang": language, "dir": catalogue.get("_dir", "ltr"), "messages": catalogue, "languages": names}

@@ -25,9 +25,8 @@ from crowdwise.server.api_messages import SecondLook
 from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.store import steady_clock
-from crowdwise.store.campaign_rows import find_campaign
+from crowdwise.store.campaign_rows import find_campaign, list_points, skill_history
 from crowdwise.store.live_votes import NO_VOTES
-from crowdwise.store.point_rows import list_points, skill_history
 from crowdwise.store.roster_rows import find_numbers, items_since, list_reviews, payload_of, settle
 from crowdwise.store.store_tables import annotators, items, leases, skips, votes
 from crowdwise.store.vote_rows import votes_of_item

@@ -26,11 +26,18 @@ from crowdwise.server.media import Media
 from crowdwise.server.question_queue import InFlight, QuestionQueues, Shown, hand_out
 from crowdwise.server.webhook_sender import WebhookSender
 from crowdwise.store import steady_clock
-from crowdwise.store.campaign_rows import CampaignRow, add_event, find_campaign, set_proof
+from crowdwise.store.campaign_rows import (
+    CampaignRow,
+    add_event,
+    add_point,
+    find_campaign,
+    point_of,
+    set_proof,
+    skills_noted,
+)
 from crowdwise.store.database import Database, insert_new, load_key, private_folder
 from crowdwise.store.group_commit import GroupCommit, Work
 from crowdwise.store.lease_rows import LeaseAsked
-from crowdwise.store.point_rows import add_point, point_of, skills_noted
 from crowdwise.store.roster_rows import annotator_of
 from crowdwise.store.store_tables import audit, ended_sessions, tokens
 from crowdwise.store.vote_rows import add_together

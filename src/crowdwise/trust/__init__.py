@@ -10,10 +10,9 @@ Every function takes votes, most a consensus of them as well, and none looks at 
 ``dependent_groups``   rings, groups of annotators who depend on one another, and what a panel is worth
 ``annotators``         a table of annotators with intervals and flags
 ``coverage``           annotators who abstain: coverage, overlap, conflict (``crowdwise.coverage_table``)
-``item_review``        items to look at again, and classes that are taken for one another
+``item_review``        items to look at again or to label by hand, and classes that are taken for one another
 ``certificate``        the labels of which a share is proven to be right, by random gold labels (``crowdwise.certify``)
 ``estimates``          shares, means, differences and coefficients with intervals (``crowdwise.estimate``)
-``gold_choice``        the items whose truth would help most
 ``fairness``           error rates by an attribute of items; ``fair_thresholds`` that keep gaps small
 ``demographics``       which groups of annotators label differently
 ``method_comparison``  methods side by side without any truth; ``posterior_checks``: what a consensus does not explain
@@ -41,8 +40,7 @@ _WHERE: dict[str, tuple[str, ...]] = {
     "estimates": ("PopulationEstimates",),
     "fair_thresholds": ("Thresholds", "choose_thresholds"),
     "fairness": ("FairnessReport", "assess_fairness"),
-    "gold_choice": ("GoldItems", "ask_for_gold"),
-    "item_review": ("ClassPair", "ItemReport", "assess_items"),
+    "item_review": ("ClassPair", "GoldItems", "ItemReport", "ask_for_gold", "assess_items"),
     "method_comparison": ("Comparison", "compare"),
     "posterior_checks": ("predictive_checks",),
     "spammers": (
