@@ -241,7 +241,7 @@ interval. With fewer than 10 items no interval is given; that rule is off here. 
 
 
 def rings_part(found: dict[str, Any]) -> str:
-    from trust_rings import CHOSEN_ON, CROWDS, DAMAGED, KINDS, METHODS, OTHER_KINDS, SHARES, SUMMED
+    from trust_rings import CHOSEN_ON, CROWDS, DAMAGED, DRAWS, KINDS, METHODS, OTHER_KINDS, SHARES, SIZES, SUMMED
 
     def of(rows: list[dict[str, Any]], column: str) -> int:
         return sum(int(r[column]) for r in rows)
@@ -297,7 +297,17 @@ def rings_part(found: dict[str, Any]) -> str:
         "ring", "found, accused", "`auto`", '`collusion="ignore"`', "without the ring", "majority", "without the ring",
         "`m-msr`", "`grouped-dawid-skene`",
     ]  # fmt: skip
-    still = found["as they are"]
+    still, honest = found["as they are"], found["parts"]
+    draws = honest["draws"] | {"all": sum(honest["draws"].values())}
+    by_kind = {kind: sum(kind in (r["kind"], "all") for r in honest["accused"]) for kind in draws}
+    part_rows = [[k, f"{n:,}", str(by_kind[k]), f"{100 * by_kind[k] / n:.1f}"] for k, n in draws.items()]
+    part_falls = [
+        [
+            r["set"], f"{r['items']:,} {r['kind']}" if "items" in r["kind"] else "half of the annotators",
+            str(r["accused"]), *(f"{r[c]:.1f}" if c in r else "–" for c in ("auto", "ignored", "majority")),
+        ]
+        for r in honest["accused"]
+    ]  # fmt: skip
     accused = [f"{r['set']} ({r['accused']})" for r in still if r["accused"]]
     return f"""
 ## Rings planted in real crowds
@@ -334,8 +344,27 @@ on the first half of the items (a drip attack); and copies of the truth, which d
 
 Collusion on few items leaves the members in agreement with the rest, and is not found by its agreement alone. The drip
 attack has timestamps (items are answered in their order), and rings are looked for in later votes as well; that search
-was chosen with this attack in view. The tables above are older than it and than one change of how large candidates grow
-(made for 40 % of bluebird, below); with and without that change, 120 runs at 10 and 30 % of the votes found the same.
+was chosen with this attack in view.
+
+### Sub-samples of honest crowds
+
+The same {len(still)} crowds, {DRAWS} draws each: {", ".join(str(n) for n in SIZES)} random items, as many of those with
+truth where not all have it, and all votes of a random half of the annotators. Accuracy in % on items with truth.
+
+{_table(["sub-samples of", "draws", "with an accusation", "percent"], part_rows)}
+
+{_table(["accused in", "of", "accused", "`auto`", '`collusion="ignore"`', "majority"], part_falls, 2)}
+
+Annotators with whom the others agree are exempt (`AGREES` in `core/collusion.py`). Before, on other draws of these
+crowds and twelve more, 19 of 2,316 had an accusation, 16 of them of annotators of trec2011_vuurens who are right on 94
+to 100 %: `auto` had 75.7 instead of 82.0 on its items with truth. The rule was chosen on those draws and on one seed of
+the rings above. With it, on 2,310 new draws of the same kinds, five had one: three of the 50 of llmbar_judges, where
+labels lost 10 to 21 points, as before the rule.
+
+**Contested items** were tried as well: 100 and 300 of the half of the items on which votes differ most, 880 draws. 24
+had an accusation: all 20 of llmbar_judges, one of ducks, three of trec2011_vuurens. Most LLM judges are wrong together
+on pairs made to mislead them, and those who are right are taken for a ring: labels lose up to 54 points. Votes cannot
+show which side knows; where that can be, `collusion="ignore"`, or gold labels.
 
 ### 11 of 39 annotators of bluebird
 
@@ -464,6 +493,8 @@ others, that `assess_annotators` flags for drift; 10 crowds each, 5 votes per it
 
 
 def assignment_part(rows: list[dict[str, Any]]) -> str:
+    from crowdwise.active.fair_assignment import TOLERANCE
+
     how = {"plain": "the strategy alone", "one matrix": "bound, one matrix, no tolerance", "by group": "bound, A_m(z)"}
     case = {
         1: "half of the annotators guess on B and are the best on A",
@@ -478,7 +509,7 @@ def assignment_part(rows: list[dict[str, Any]]) -> str:
 ## Fair assignment
 
 600 items in two groups, 24 annotators; three votes per item at random, then three more on average by strategy `value`
-in batches of 200, with a bound of .01 on the expected gap and a tolerance of .005; accuracy in %, mean of
+in batches of 200, with a bound of .01 on the expected gap and a tolerance of {TOLERANCE:g}; accuracy in %, mean of
 {rows[0]["seeds"]} campaigns, of two fits of the same votes.
 
 {_table(header, body, 2)}

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ DAMAGED = ("bluebird", "dog", "rte", "sp_amt", "temp", "weather_amt", "wsd", "fa
 P_WRONG, COPIED = 0.9, 0.9
 SHARED = 30
 """Members who share so many items with another member are expected to be found."""
+SIZES, DRAWS = (100, 200, 350, 500), 10
+"""Items of a sub-sample, and how often it is drawn."""
 
 
 @lru_cache(maxsize=2)
@@ -229,6 +232,45 @@ def as_they_are(task: tuple[str, str]) -> dict[str, Any]:
     return {"set": name, "annotators": votes.n_annotators, "accused": flagged, "same": same}
 
 
+def parts_of(votes: cw.Votes, seed: int) -> Iterator[tuple[str, cw.Votes]]:
+    """Sub-samples: random items, random items with truth where not all have it, and half of the annotators."""
+    rng, all_items = np.random.default_rng(seed), np.arange(len(votes))
+    known = np.flatnonzero(votes.truth >= 0)
+    for name, pool in (("items", all_items), ("items with truth", known[: len(known) * (len(known) < len(votes))])):
+        for size in SIZES:
+            if size < len(pool):
+                yield name, votes[np.sort(rng.choice(pool, size, replace=False))]
+    some = rng.choice(votes.n_annotators, (votes.n_annotators + 1) // 2, replace=False)
+    yield "annotators", votes.select(np.isin(votes.annotator, some))
+
+
+def honest_parts(task: tuple[str, str, int]) -> list[dict[str, Any]]:
+    """Sub-samples of a crowd without a planted ring: how many are accused, and what it does to the labels."""
+    warnings.simplefilter("ignore")
+    folder, name, seed = task
+    out = []
+    for kind, votes in parts_of(crowd(name, folder), seed):
+        accused = sum(len(ring.members) for ring in find_rings(votes))
+        row: dict[str, Any] = {"set": name, "kind": kind, "seed": seed, "items": len(votes), "accused": accused}
+        rows = np.flatnonzero((votes.truth >= 0) & (np.diff(votes.indptr) > 0))
+        if accused and len(rows):
+            for column, key, options in (
+                ("auto", "auto", {}), ("ignored", "auto", {"collusion": "ignore"}), ("majority", "majority", {})
+            ):  # fmt: skip
+                row[column] = accuracy(cw.aggregate(votes, key, **options), votes.truth, rows)
+        out.append(row)
+    return out
+
+
+def counted(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The sub-samples by kind, and each in which annotators are accused."""
+    kinds = list(dict.fromkeys(r["kind"] for r in rows))
+    return {
+        "draws": {kind: sum(r["kind"] == kind for r in rows) for kind in kinds},
+        "accused": [r for r in rows if r["accused"]],
+    }
+
+
 def bluebird(folder: str, seeds: int = 5) -> list[dict[str, Any]]:
     """11 of 39 annotators with identical answers to all 108 items."""
     votes = crowd("bluebird", folder)
@@ -288,13 +330,15 @@ def tally(runs: list[dict[str, Any]]) -> dict[str, Any]:
 def measured(folder: str, jobs: int, seeds: int) -> Iterator[dict[str, Any]]:
     """All runs, with more of them each time."""
     sizes = [(folder, name, s, seed) for name in DAMAGED for s in (0.0, *SHARES) for seed in range(2 if s else 1)]
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:  # a fork of polars' threads can hang
         runs, found = list[dict[str, Any]](), dict[str, Any](bluebird=bluebird(folder))
         for seed in range(seeds):
             runs += pool.map(one, tasks(folder, seed), chunksize=6)
             found |= {"seeds": seed + 1, "cells": tally(runs)}
             if not seed:
                 found["as they are"] = list(pool.map(as_they_are, [(folder, name) for name in (*CROWDS, *UNTOUCHED)]))
+                parts = [(folder, name, draw) for name in (*CROWDS, *UNTOUCHED) for draw in range(DRAWS)]
+                found["parts"] = counted([row for rows in pool.map(honest_parts, parts, chunksize=4) for row in rows])
                 found["damage"] = averaged(list(pool.map(damage, sizes, chunksize=3)))
             yield found
 
