@@ -355,7 +355,7 @@ truth where not all have it, and all votes of a random half of the annotators. A
 
 {_table(["accused in", "of", "accused", "`auto`", '`collusion="ignore"`', "majority"], part_falls, 2)}
 
-Annotators with whom the others agree are exempt (`AGREES` in `core/collusion.py`). Before, on other draws of these
+A candidate that the others agree with is exempt (`AGREES` in `core/collusion.py`). Before, on other draws of these
 crowds and twelve more, 19 of 2,316 had an accusation, 16 of them of annotators of trec2011_vuurens who are right on 94
 to 100 %: `auto` had 75.7 instead of 82.0 on its items with truth. The rule was chosen on those draws and on one seed of
 the rings above. With it, on 2,310 new draws of the same kinds, five had one: three of the 50 of llmbar_judges, where
