@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def run(data: Path, draws: int, jobs: int) -> Rows:
     """(Way of drawing, number of labels) -> set -> a row per draw."""
     out: Rows = defaultdict(dict)
     names = runs.find_sets(data)
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:  # polars and fork do not go together
         for name, found in zip(names, pool.map(partial(of_set, data, draws), names), strict=True):
             for key, rows in found.items():
                 out[key][name] = rows
