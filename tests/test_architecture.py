@@ -46,12 +46,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learners": MODEL | {"methods", "answers", "registry"},  # two-stage takes any method by its key
     "metrics": MODEL | {"registry"},
     "trust": MODEL | {"metrics", "registry"},
-    "answer_types": MODEL | {"metrics", "trust", "report", "answers"},  # reached by the registry's records alone
+    "answer_types": MODEL | {"metrics", "trust", "report"},  # reached by the registry's records alone
     "active": MODEL | {"online", "metrics", "registry"},
     "store": MODEL | {"online", "active", "registry", "migrations"},  # a campaign makes its model by its key
     "report": MODEL | {"metrics", "trust", "registry", "reading"},
     "importers": BASE | {"registry"},
-    "exporters": BASE | {"registry"},
+    "exporters": BASE,
     "reading": BASE | {"registry", "importers"},
     "file_check": BASE | {"registry", "importers", "reading"},
     "item_inputs": BASE | {"registry", "importers", "reading", "learners"},

@@ -382,3 +382,22 @@ def test_what_is_wrong_with_points_and_volumes_is_said():
         cw.Boxes.from_records([{"item": 1, "annotator": "a", "x1": 0}])
     with pytest.raises(cw.errors.ParameterError, match="axes=4"):
         cw.simulate.boxes(2, axes=4)
+
+
+def test_a_folder_brings_its_pictures_and_texts(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "images").mkdir()
+    rows = [("scan 1", m, "cat", 5, 5, 30, 30) for m in "abc"]
+    cw.Boxes.from_records(rows).to_frame("polars").write_csv(tmp_path / "labels.csv")
+    Image.new("RGB", (60, 40), "grey").save(tmp_path / "images" / "scan 1.png")
+    done = run("report", tmp_path, "--answers", "boxes", "--json")
+    (drawing,) = json.loads(done.stdout)["drawings"]
+    assert drawing["image"]["src"].startswith("data:image/")
+    for file in (tmp_path / "images").iterdir():
+        file.unlink()
+    spans = [("doc", m, "PER", 0, 3) for m in "abc"]
+    cw.Spans.from_records(spans).to_frame("polars").write_csv(tmp_path / "labels.csv")
+    (tmp_path / "items.csv").write_text("item,text\ndoc,Ada wrote it.\n", encoding="utf-8")
+    done = run("report", tmp_path, "--answers", "spans", "--json")
+    assert "wrote" in json.dumps(json.loads(done.stdout)["drawings"])

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import crowdwise as cw
-from crowdwise.answers.texts_consensus import Slots, align
+from crowdwise.answers.texts_consensus import Slots
 from crowdwise.cli.main import app
-from crowdwise.core.text_distance import chrf, edit_distance
+from crowdwise.core.text_distance import align, chrf, edit_distance
 from crowdwise.data.texts import Tokens
 from crowdwise.errors import InputError
 

@@ -225,3 +225,59 @@ def test_spans_for_doccano_prodigy_and_hugging_face(tmp_path: Path) -> None:
     boxes = cw.aggregate(cw.Boxes.from_records([("i", m, "cat", 0, 0, 5, 5) for m in "ab"]), "box-majority")
     with pytest.raises(InputError, match="Add columns width and height"):
         cw.write_labels(boxes, tmp_path / "b.json", "label-studio")
+
+
+def test_boxes_points_and_masks_come_back_from_cvat_and_labelme(tmp_path: Path) -> None:
+    crowd = cw.simulate.boxes(6, n_annotators=4, annotators_per_item=3, random_state=0)
+    drawn = cw.simulate.masks(3, size=32, random_state=0)
+    clicks = [{"item": "p.png", "annotator": m, "label": "cell", "x": 10.5, "y": 20.0} for m in "ab"]
+    for tool, name in (("cvat", "back.xml"), ("labelme", "back.zip")):
+        result = cw.aggregate(crowd.answers, "box-majority")
+        assert cw.write_labels(result, tmp_path / name, tool) == 6
+        again = cw.read_export(tmp_path / name).table("boxes")
+        assert len(again.items) == 6 and len(again.annotators) == 1
+        known = result.to_frame("objects", kind="dict")
+        rows = zip(
+            map(str, known["item"]), known["label"], *(known[e].round(3) for e in ("x1", "y1", "x2", "y2")), strict=True
+        )
+        back = again.label >= 0
+        found = zip(
+            map(str, again.items[again.item[back]]), again.classes[again.label[back]], *again.edges[back].T, strict=True
+        )
+        for one, two in zip(sorted(rows), sorted(found), strict=True):
+            assert one[:2] == two[:2] and np.allclose(one[2:], two[2:])
+        cw.write_labels(cw.aggregate(cw.Boxes.from_records(clicks), "box-majority"), tmp_path / name, tool)
+        points = cw.read_export(tmp_path / name).table("points")
+        assert points.point_size > 0 and ((points.edges[0, :2] + points.edges[0, 2:]) / 2).tolist() == [10.5, 20.0]
+    masks = cw.aggregate(drawn.answers, "mask-majority")
+    cw.write_labels(masks, tmp_path / "masks.xml", "cvat")
+    again = cw.read_export(tmp_path / "masks.xml").table("masks")
+    assert [(again.of_item(n)[0] == masks.mask(n)).all() for n in range(3)] == [True] * 3
+    with pytest.raises(ParameterError, match="labelme has no form for 'mask'"):
+        cw.write_labels(masks, tmp_path / "masks.zip", "labelme")
+    votes = cw.aggregate(cw.Votes.from_records([("a", "x", "cat"), ("b", "y", "dog")]), "majority")
+    with pytest.raises(ParameterError, match="not labels of items"):
+        cw.write_labels(votes, tmp_path / "labels.xml", "cvat")
+
+
+def test_spans_come_back_from_brat(tmp_path: Path) -> None:
+    texts = {"one": "Ada Byron met Charles Babbage.", "two": "Nobody."}
+    rows = [("one", m, "PER", *place) for m in "ab" for place in ((0, 3), (0, 9), (14, 29))]
+    table = cw.Spans.from_records([*rows, *(("two", m, None, None, None) for m in "ab")]).within(texts)
+    result = cw.aggregate(table)
+    assert len(result.chosen) == 3
+    items = {name: {"text": text} for name, text in texts.items()}
+    assert cw.write_labels(result, tmp_path / "back.zip", "brat", items=items) == 2
+    export = cw.read_export(tmp_path / "back.zip")
+    again = cw.aggregate(export.table(), "span-majority")
+    assert dict(zip(again.items.tolist(), again.spans(), strict=True))["one"] == [
+        ("PER", 0, 3),
+        ("PER", 0, 9),
+        ("PER", 14, 29),
+    ]
+    with pytest.raises(InputError, match="brat needs the text of item 'one'"):
+        cw.write_labels(result, tmp_path / "no.zip", "brat")
+    odd = cw.aggregate(cw.Spans.from_records([("a/b long name", m, "PER", 0, 4) for m in "ab"]))
+    with pytest.raises(InputError, match="cannot be one"):
+        cw.write_labels(odd, tmp_path / "no.zip", "brat")
+    assert not (tmp_path / "no.zip").exists()

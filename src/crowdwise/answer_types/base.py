@@ -96,11 +96,6 @@ class AnswerRules:
         """What a report draws of item n: what annotators said and what was found. ``about``: its text or picture."""
         return None
 
-    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
-        """Items (of masks: images) with what was found on them, for annotation tools: ``label``, ``score`` and a
-        ``box``, ``point``, ``event``, ``mask``, ``span`` or ``text``."""
-        raise InputError(f"What was found in {result.answer_type} cannot be written for annotation tools.")
-
     def picture(self, result: Any, tables: list[dict[str, Any]]) -> dict[str, Any]:
         """The first picture of a report: how sure the answers are. ``tables`` are those that the page shows."""
         from crowdwise.report.section_summary import sureness

@@ -151,16 +151,6 @@ class BoxRules(AnswerRules):
             "words": f"{len(rows)} by {counted(len(order), 'annotator')}, {int(yes[mine].sum())} found",
         }  # fmt: skip
 
-    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
-        names, places, _ = result._places()
-        form = {1: "event", 2: "point" if result.point_size else "box"}.get(result.boxes.shape[1] // 2, "volume")
-        for n, name in enumerate(result.items.tolist()):
-            yield name, [
-                {"label": str(result.classes[result.box_label[c]]), "score": float(result.probability[c]),
-                 form: [round(float(x), 3) for x in places[c]]}
-                for c in np.flatnonzero((result.box_item == n) & result.accepted).tolist()
-            ]  # fmt: skip
-
     def headline(self, result: Any) -> str:
         objects = counted(int(result.accepted.sum()), self.answer)
         return f"{objects} on {counted(len(result.items), 'item')}, {self.unsure(result)}."

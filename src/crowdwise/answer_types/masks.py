@@ -12,9 +12,8 @@ import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
-from crowdwise.answers.masks_consensus import dice
 from crowdwise.core.numerics import Floats
-from crowdwise.data.masks import Masks, encode_masks
+from crowdwise.data.masks import Masks, dice, encode_masks
 from crowdwise.metrics.bootstrap import Bootstrap, Options
 from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
@@ -126,17 +125,6 @@ class MaskRules(AnswerRules):
             "kind": "mask", "src": thumbnail(grown, 2 * MOST), "width": grown.shape[1], "height": grown.shape[0],
             "words": f"{counted(len(masks), 'mask')}, expected Dice {result.expected_dice[n]:.2f}",
         }  # fmt: skip
-
-    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
-        """``image [class]`` is a class on an image; other items are images with one object."""
-        out: dict[Any, list[dict[str, Any]]] = {}
-        for n, name in enumerate(result.items.tolist()):
-            image, bracket, kind = str(name).rpartition(" [")
-            classed = bool(bracket) and kind.endswith("]")
-            found = {"label": kind[:-1] if classed else "object", "score": float(result.expected_dice[n])}
-            there = result.mask(n)
-            out.setdefault(image if classed else name, []).extend([found | {"mask": there}] if there.any() else [])
-        yield from out.items()
 
     def unsure(self, result: Any, noun: str = "") -> str:
         doubt = int((result.expected_dice < DOUBTFUL).sum())

@@ -148,14 +148,6 @@ class SpanRules(AnswerRules):
         words = f"{counted(len(who), 'annotator')}, {counted(len(found), 'span')} found"
         return {"kind": "spans", "parts": parts, "cut": size > SHOWN, "found": found, "rows": marks, "words": words}
 
-    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
-        for n, name in enumerate(result.items.tolist()):
-            yield name, [
-                {"label": str(result.labels[result.label[c]]), "score": float(result.probability[c]),
-                 "span": [int(result.start[c]), int(result.end[c])]}
-                for c in np.flatnonzero((result.item == n) & (result.probability > 0.5)).tolist()
-            ]  # fmt: skip
-
     def headline(self, result: Any) -> str:
         return f"{counted(len(result.chosen), 'span')} in {counted(len(result.items), 'item')}, {self.unsure(result)}."
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
-from crowdwise.answers.texts_consensus import align
 from crowdwise.core.numerics import Floats
-from crowdwise.core.text_distance import edit_distance, edit_distances
+from crowdwise.core.text_distance import align, edit_distance, edit_distances
 from crowdwise.data.texts import Texts, Tokens
 from crowdwise.data.truth import encode_texts
 from crowdwise.metrics.bootstrap import Bootstrap, Options
@@ -99,10 +98,6 @@ class TextRules(AnswerRules):
             for t in range(hi - lo)
         ]
         return {"kind": "texts", "text": found[0], "first": first, "rows": rows, "words": counted(hi - lo, "text")}
-
-    def regions(self, result: Any) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
-        for name, text, doubt in zip(result.items.tolist(), result.texts.tolist(), self.doubts(result), strict=True):
-            yield name, [{"label": "", "score": float(1.0 - doubt), "text": str(text)}]
 
     def unsure(self, result: Any, noun: str = "") -> str:
         if result.word_accuracy is None:

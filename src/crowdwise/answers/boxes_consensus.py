@@ -48,7 +48,7 @@ import numpy.typing as npt
 from crowdwise import registry
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Fraction, MethodKey, Positive, declared
-from crowdwise.core.intervals import gamma_interval, quantile, with_interval
+from crowdwise.core.intervals import count_columns, gamma_interval, normal_columns, with_interval
 from crowdwise.core.loop import Callback, Rounds, check_cost
 from crowdwise.core.numerics import Floats, Ints, share_with_interval
 from crowdwise.core.result import Result, some_known
@@ -182,15 +182,13 @@ class BoxConsensus(Result):
         if table in ("objects", "candidates"):
             at = np.flatnonzero(self.accepted if table == "objects" else np.ones(len(self.boxes), dtype=bool))
             names, edges, _ = self._places()
-            reach = quantile(level) * self.deviations[at]
+            known = np.isfinite(self.deviations[at]).any()
             out: dict[str, Any] = {"item": self.items[self.box_item[at]], "label": self.classes[self.box_label[at]]}
             out |= {name: edges[at, e] for e, name in enumerate(names)}
             out |= {"probability": self.probability[at], "label_probability": self.label_probability[at]}
             out["annotators"] = self.box_annotators[at]
-            if np.isfinite(reach).any():
-                for e, name in enumerate(names):
-                    middle = edges[at, e]
-                    out |= {f"{name}_low": middle - reach[:, e], f"{name}_high": middle + reach[:, e]}
+            for e, name in enumerate(names if known else ()):
+                out |= normal_columns(name, edges[at, e], self.deviations[at, e], level)
             return out | ({} if table == "objects" else {"accepted": self.accepted})
         if table == "items":
             N = len(self.items)
@@ -199,24 +197,28 @@ class BoxConsensus(Result):
                 "expected_objects": np.bincount(self.box_item, self.probability, N),
                 "boxes": self.boxes_per_item, "annotators": self.annotators_per_item,
             }  # fmt: skip
-        looked = np.maximum(self.looked, 1)
-        rate = self.false_boxes / looked
-        shape = self.false_boxes + 0.5
-        low, high = gamma_interval(shape / looked, shape, level)
         people: dict[str, Any] = {
             "annotator": self.annotators, "items": self.looked,
             **with_interval("detection_rate", *share_with_interval(self.found, self.objects, self.unsure, level)),
-            **with_interval("false_alarms", rate, low, high),
+            **count_columns("false_alarms", self.false_boxes, self.looked, level),
         }  # fmt: skip
         if len(self.bias):
             names, _, unit = self._places()
             low, high = (1.0 / np.sqrt(x) for x in gamma_interval(self.spread**-2, self.spread_n / 2.0, level)[::-1])
             people |= with_interval("spread", unit * self.spread, unit * low, unit * high)
-            reach = unit * quantile(level) * self.bias_sd
             for e, name in enumerate(names):
-                b = unit * self.bias[:, e]
-                people |= with_interval(f"bias_{name}", b, b - reach[:, e], b + reach[:, e])
+                people |= normal_columns(f"bias_{name}", unit * self.bias[:, e], unit * self.bias_sd[:, e], level)
         return people
+
+    def regions(self) -> dict[Any, list[dict[str, Any]]]:
+        _, places, _ = self._places()
+        form = {1: "event", 2: "point" if self.point_size else "box"}.get(self.boxes.shape[1] // 2, "volume")
+        out: dict[Any, list[dict[str, Any]]] = {name: [] for name in self.items.tolist()}
+        for c in np.flatnonzero(self.accepted).tolist():
+            label, at = str(self.classes[self.box_label[c]]), [round(float(x), 3) for x in places[c]]
+            found = {"label": label, "score": float(self.probability[c]), form: at}
+            out[self.items[self.box_item[c]]].append(found)
+        return out
 
 
 @dataclass(frozen=True)

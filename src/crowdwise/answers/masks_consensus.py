@@ -40,11 +40,11 @@ import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Positive, declared
-from crowdwise.core.intervals import with_interval
+from crowdwise.core.intervals import normal_columns, quantile, with_interval
 from crowdwise.core.loop import Callback, Progress, check_cost
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
-from crowdwise.data.masks import Masks, Pixels, as_text, encode_masks, pack, unpack
+from crowdwise.data.masks import Masks, Pixels, as_text, dice, encode_masks, pack, unpack
 from crowdwise.errors import listing
 
 OWN = 0.5
@@ -140,9 +140,18 @@ class MaskConsensus(Result):
         """The mean Dice coefficient with true masks (a mapping from item to mask, or N masks, ``None`` for unknown)."""
         return float(np.mean([dice(*pair) for pair in self.against(truth)]))
 
-    def _columns(self, table: str, level: float) -> dict[str, Any]:
-        from scipy.stats import norm, t
+    def regions(self) -> dict[Any, list[dict[str, Any]]]:
+        """``image [class]`` is a class on an image; other items are images with one object."""
+        out: dict[Any, list[dict[str, Any]]] = {}
+        for n, name in enumerate(self.items.tolist()):
+            image, bracket, kind = str(name).rpartition(" [")
+            classed = bool(bracket) and kind.endswith("]")
+            found = {"label": kind[:-1] if classed else "object", "score": float(self.expected_dice[n])}
+            there = self.mask(n)
+            out.setdefault(image if classed else name, []).extend([found | {"mask": there}] if there.any() else [])
+        return out
 
+    def _columns(self, table: str, level: float) -> dict[str, Any]:
         N, M = len(self.items), len(self.annotators)
         if table == "items":
             item = np.repeat(np.arange(N), self.masks_per_item)
@@ -159,25 +168,17 @@ class MaskConsensus(Result):
         n = np.maximum(count, 1)
         mean = np.where(count > 0, np.bincount(self.annotator, self.agreement, M) / n, np.nan)
         square = np.bincount(self.annotator, (self.agreement - mean[self.annotator]) ** 2, M)
-        reach = t.ppf((1 + level) / 2, np.maximum(n - 1, 1)) * np.sqrt(square / np.maximum(n - 1, 1) / n)
+        reach = quantile(level, np.maximum(n - 1.0, 1.0)) * np.sqrt(square / np.maximum(n - 1, 1) / n)
         reach[n < 2] = 1.0
         ends = (np.clip(mean - reach, 0.0, 1.0), np.clip(mean + reach, 0.0, 1.0))
         out = {"annotator": self.annotators, "masks": count, **with_interval("agreement", mean, *ends)}
-        z = float(norm.ppf((1 + level) / 2))
         if self.offset is not None and self.offset_sd is not None:
-            far = z * self.offset_sd
-            out |= with_interval("offset", self.offset, self.offset - far, self.offset + far)
+            out |= normal_columns("offset", self.offset, self.offset_sd, level)
         if self.scatter is not None and self.scatter_sd is not None:
-            times = np.exp(z * self.scatter_sd)
+            times = np.exp(quantile(level) * self.scatter_sd)
             out |= with_interval("scatter", self.scatter, self.scatter / times, self.scatter * times)
         rates = {"sensitivity": self.sensitivity, "specificity": self.specificity}
         return out | {name: rate for name, rate in rates.items() if rate is not None}
-
-
-def dice(one: Pixels, two: Pixels) -> float:
-    """2 |A and B| / (|A| + |B|); 1 of two empty masks."""
-    size = int(np.count_nonzero(one)) + int(np.count_nonzero(two))
-    return 2.0 * int(np.count_nonzero(one & two)) / size if size else 1.0
 
 
 class VotePatterns(NamedTuple):

@@ -44,7 +44,7 @@ import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Bounds, Count, Positive, declared
-from crowdwise.core.intervals import gamma_interval, rate_interval, with_interval
+from crowdwise.core.intervals import count_columns, gamma_interval, rate_interval, with_interval
 from crowdwise.core.loop import Callback, Progress, check_cost
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
@@ -144,19 +144,24 @@ class SpanConsensus(Result):
                 out = {name: np.concatenate([column, more.get(name, blank)])[order] for name, column in out.items()}
         return out | {"item": self.items[out["item"]]}
 
+    def regions(self) -> dict[Any, list[dict[str, Any]]]:
+        out: dict[Any, list[dict[str, Any]]] = {name: [] for name in self.items.tolist()}
+        for c in self.chosen.tolist():
+            found = {"label": str(self.labels[self.label[c]]), "score": float(self.probability[c])}
+            out[self.items[self.item[c]]].append(found | {"span": [int(self.start[c]), int(self.end[c])]})
+        return out
+
     def _people(self, level: float) -> dict[str, Any]:
         def share(part: Floats, whole: Floats) -> Floats:
             return np.asarray(np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0))
 
-        detection, false = share(self.hits, self.chances), share(self.false_marks, self.looked.astype(np.float64))
-        noise = share(self.off, self.boundaries)
-        looked = np.maximum(self.looked, 1)
-        more = gamma_interval((self.false_marks + 0.5) / looked, self.false_marks + 0.5, level)
+        detection, noise = share(self.hits, self.chances), share(self.off, self.boundaries)
         wide = gamma_interval(np.nan_to_num(noise), np.maximum(self.boundaries, 0.5), level)
         out = {
             "annotator": self.annotators, "items": self.looked,
             **with_interval("detection", detection, *rate_interval(self.hits, self.chances, level)),
-            **with_interval("false_alarms", false, *more), **with_interval("boundary_noise", noise, *wide),
+            **count_columns("false_alarms", self.false_marks, self.looked, level),
+            **with_interval("boundary_noise", noise, *wide),
         }  # fmt: skip
         if len(self.labels) > 1:
             right = share(self.right_labels, self.hits)

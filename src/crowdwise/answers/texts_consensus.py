@@ -44,7 +44,7 @@ from crowdwise.core.intervals import rate_interval, with_interval
 from crowdwise.core.loop import Callback, Progress
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
-from crowdwise.core.text_distance import chrf, edit_distance, edit_distances
+from crowdwise.core.text_distance import align, chrf, edit_distance, edit_distances
 from crowdwise.data.texts import CutText, Texts, Tokens, Unit
 from crowdwise.data.truth import encode_texts
 from crowdwise.errors import InputError
@@ -122,6 +122,11 @@ class TextConsensus(Result):
         pairs = list(zip(cut.words(self.texts[known].tolist()), cut.words(true[known].tolist()), strict=True))
         return 1.0 - sum(edit_distance(a, b) for a, b in pairs) / max(1, sum(len(b) for _, b in pairs))
 
+    def regions(self) -> dict[Any, list[dict[str, Any]]]:
+        sure = (self.likeness if self.word_accuracy is None else self.word_accuracy).tolist()
+        rows = zip(self.items.tolist(), sure, self.texts.tolist(), strict=True)
+        return {name: [{"label": "", "score": score, "text": str(text)}] for name, score, text in rows}
+
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "words":
             place = np.arange(len(self.words)) - np.searchsorted(self.word_item, self.word_item)
@@ -142,39 +147,6 @@ class TextConsensus(Result):
             "annotator": self.annotators, "texts": self.texts_per_annotator,
             **with_interval("accuracy", accuracy, low, high),
         }  # fmt: skip
-
-
-Slot = list[int]
-"""One entry for each text: its token, or -1."""
-
-
-def align(sequences: Sequence[tuple[int, ...]], texts: Sequence[int], R: int) -> list[Slot]:
-    """The slots of some token sequences, those of ``texts`` among R.
-
-    >>> align([(1, 2, 3), (1, 3), (1, 2, 4, 3)], [0, 1, 2], 3)
-    [[1, 1, 1], [2, -1, 2], [-1, -1, 4], [3, 3, 3]]
-    """
-    from rapidfuzz.distance import Levenshtein
-
-    distance = edit_distances(sequences)
-    c = min(range(len(sequences)), key=lambda i: (distance[i].sum(), sequences[i]))
-    centre = sequences[c]
-    main = [[-1] * R for _ in centre]
-    between: list[dict[int, list[int]]] = [{} for _ in range(len(centre) + 1)]
-    for sequence, text in zip(sequences, texts, strict=True):
-        for step in Levenshtein.opcodes(centre, sequence):
-            piece = sequence[step.dest_start : step.dest_end]
-            if step.tag == "insert":
-                between[step.src_start].setdefault(text, []).extend(piece)
-            elif step.tag != "delete":
-                for slot, token in zip(main[step.src_start : step.src_end], piece, strict=True):
-                    slot[text] = token
-    out: list[Slot] = []
-    for n, inserted in enumerate(between):
-        if inserted:
-            out += align([tuple(piece) for piece in inserted.values()], list(inserted), R)
-        out += main[n : n + 1]
-    return out
 
 
 @dataclass(frozen=True)

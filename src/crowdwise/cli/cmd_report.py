@@ -141,8 +141,11 @@ def diagnose(
 def reported(found: Fitted, path: Path, *, title: str | None = None, **options: Any) -> dict[str, Any]:
     """The dict of a report, with a progress bar."""
     from crowdwise.cli import show
+    from crowdwise.data.dataset import named_images, texts_beside
     from crowdwise.report.findings import STEPS
 
+    if found.answers.dataset is None and path.is_dir():  # of votes the dataset has them
+        options |= {"images": named_images(path / "images", found.table.items), "texts": texts_beside(path)}
     title = path.name if title is None and found.answers.dataset is None else title
     with show.steps(len(STEPS) + 1) as progress:
         return found.report(title=title, progress=progress, all_items=True, **options)

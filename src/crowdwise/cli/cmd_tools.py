@@ -74,7 +74,9 @@ def facts(found: Any, made: list[Path]) -> dict[str, Any]:
 PathArgument = Annotated[
     Path, typer.Argument(help="A result that was saved: crowdwise aggregate ... --save FOLDER.", show_default=False)
 ]
-ToolOption = Annotated[str, typer.Option("--to", help="label-studio, argilla, prodigy, doccano, coco or huggingface.")]
+ToolOption = Annotated[
+    str, typer.Option("--to", help="label-studio, argilla, prodigy, doccano, coco, cvat, labelme, brat or huggingface.")
+]
 OutOption = Annotated[Path, option("--out", "-o", help="The file to write: .json or .jsonl.")]
 ItemsOption = Annotated[
     Path | None,
@@ -103,7 +105,7 @@ def export(
     from crowdwise.exporters.write_labels import write_labels
     from crowdwise.saved import load
 
-    check_outputs(out, endings=(".json", ".jsonl"))
+    check_outputs(out, endings=(".json", ".jsonl", ".xml", ".zip"))
     result = load(path)
     table = None
     if items is not None:

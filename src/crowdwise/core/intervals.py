@@ -25,6 +25,18 @@ def with_interval(name: str, value: Floats, low: Floats, high: Floats) -> dict[s
     return {name: value, f"{name}_low": np.minimum(low, value), f"{name}_high": np.maximum(high, value)}
 
 
+def normal_columns(name: str, value: Floats, sd: Floats, level: float, freedom: Any = None) -> dict[str, Any]:
+    """The three columns of an estimate with a Normal (or t) distribution of such a deviation."""
+    reach = quantile(level, freedom) * sd
+    return with_interval(name, value, value - reach, value + reach)
+
+
+def count_columns(name: str, count: Floats, trials: Any, level: float) -> dict[str, Any]:
+    """The three columns of a number per trial, by the Gamma posterior under Jeffreys' prior."""
+    n = np.maximum(trials, 1)
+    return with_interval(name, count / n, *gamma_interval((count + 0.5) / n, count + 0.5, level))
+
+
 def interval_text(
     low: float, high: float, *, level: float = 0.95, form: Callable[[float], str] = "{:.3f}".format
 ) -> str:

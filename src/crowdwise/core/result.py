@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from crowdwise.core.constraints import is_number, seed_of
 from crowdwise.core.dependence import Dependence
-from crowdwise.core.intervals import gamma_interval, quantile
+from crowdwise.core.intervals import gamma_interval, normal_columns, quantile, with_interval
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
 from crowdwise.data.figures import Figure, draw_table
@@ -160,6 +160,11 @@ class Result(Frozen, ABC):
     @abstractmethod
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         """The columns of a table, by name."""
+
+    def regions(self) -> dict[Any, list[dict[str, Any]]]:
+        """What was found on each item (of masks: image), for annotation tools: ``label``, ``score`` and a ``box``,
+        ``point``, ``event``, ``mask``, ``span`` or ``text``."""
+        raise InputError(f"What was found in {self.answer_type} cannot be written for annotation tools.")
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``consensus.json``, ``arrays.npz`` and a manifest with their checksums to a folder, all or nothing.
@@ -378,12 +383,10 @@ class Estimates(Result):
         for name in ("bias", "scale"):
             value, sd = getattr(self, name), getattr(self, f"{name}_sd")
             if value is not None:
-                reach = quantile(level) * sd
-                out |= {name: value, f"{name}_low": value - reach, f"{name}_high": value + reach}
+                out |= normal_columns(name, value, sd, level)
         if self.precision is not None and self.precision_shape is not None:
             low, high = gamma_interval(self.precision, self.precision_shape, level)
-            out |= {"precision": self.precision, "precision_low": low, "precision_high": high}
+            out |= with_interval("precision", self.precision, low, high)
             with np.errstate(divide="ignore"):
-                noise = [1.0 / np.sqrt(p) for p in (self.precision, high, low)]
-            out |= {"noise": noise[0], "noise_low": noise[1], "noise_high": noise[2]}
+                out |= with_interval("noise", *(1.0 / np.sqrt(p) for p in (self.precision, high, low)))
         return out | self.annotator_columns

@@ -1,4 +1,5 @@
-"""How far texts are from each other: edits of words or characters, and chrF, which counts n-grams of characters."""
+"""How far texts are from each other: edits of words or characters, and chrF, which counts n-grams of characters; and
+the words of several texts side by side."""
 
 from __future__ import annotations
 
@@ -63,3 +64,36 @@ def chrf(candidates: Sequence[str], references: Sequence[str]) -> Floats:
     total = BETA**2 * precision + recall
     score = np.divide((1.0 + BETA**2) * precision * recall, total, out=np.zeros_like(total), where=total > 0)
     return np.where(orders == 0, 1.0, score)
+
+
+Slot = list[int]
+"""One entry for each text: its token, or -1."""
+
+
+def align(sequences: Sequence[tuple[int, ...]], texts: Sequence[int], R: int) -> list[Slot]:
+    """The slots of some token sequences, those of ``texts`` among R.
+
+    >>> align([(1, 2, 3), (1, 3), (1, 2, 4, 3)], [0, 1, 2], 3)
+    [[1, 1, 1], [2, -1, 2], [-1, -1, 4], [3, 3, 3]]
+    """
+    from rapidfuzz.distance import Levenshtein
+
+    distance = edit_distances(sequences)
+    c = min(range(len(sequences)), key=lambda i: (distance[i].sum(), sequences[i]))
+    centre = sequences[c]
+    main = [[-1] * R for _ in centre]
+    between: list[dict[int, list[int]]] = [{} for _ in range(len(centre) + 1)]
+    for sequence, text in zip(sequences, texts, strict=True):
+        for step in Levenshtein.opcodes(centre, sequence):
+            piece = sequence[step.dest_start : step.dest_end]
+            if step.tag == "insert":
+                between[step.src_start].setdefault(text, []).extend(piece)
+            elif step.tag != "delete":
+                for slot, token in zip(main[step.src_start : step.src_end], piece, strict=True):
+                    slot[text] = token
+    out: list[Slot] = []
+    for n, inserted in enumerate(between):
+        if inserted:
+            out += align([tuple(piece) for piece in inserted.values()], list(inserted), R)
+        out += main[n : n + 1]
+    return out

@@ -226,22 +226,30 @@ def dataset_of(folder: Path, labels: PathLike, **options: Any) -> Dataset:
         name=folder.resolve().name, votes=votes,
         features=read_arrays(folder / "features.npz") if (folder / "features.npz").is_file() else {},
         item_table=_read_optional(folder, "items"), annotator_table=_read_optional(folder, "annotators"), meta=meta,
-        images=_named_images(folder / "images", votes), file=Path(labels), item_column=options.get("item"),
+        images=named_images(folder / "images", votes.items), file=Path(labels), item_column=options.get("item"),
     )  # fmt: skip
 
 
-def _named_images(folder: Path, votes: Votes) -> dict[Any, Path]:
-    """The images in a folder that are named after an item, with or without their ending."""
-    if not folder.is_dir():
-        return {}
-    place = {str(name): name for name in votes.items.tolist()}
-    found: dict[Any, Path] = {}
-    for file in sorted(folder.rglob("*")):
+def named_images(folder: Path, items: Vocabulary) -> dict[Any, Path]:
+    """The images in a folder that are named after an item (or the image of ``image [class]``), with or without their
+    ending."""
+    files: dict[str, Path] = {}
+    for file in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if file.suffix.lower() in IMAGES:
-            name = next((n for n in (file.name, file.stem) if n in place), None)
-            if name is not None:
-                found.setdefault(place[name], file)
-    return found
+            files.setdefault(file.name, file)
+            files.setdefault(file.stem, file)
+    names = ((name, str(name), str(name).rpartition(" [")[0]) for name in items.tolist())
+    return {name: files.get(whole) or files[image] for name, whole, image in names if whole in files or image in files}
+
+
+def texts_beside(folder: Path) -> dict[Any, str]:
+    """Item -> its text, from the columns item and text of the table of items in a folder."""
+    table = _read_optional(folder, "items")
+    parts = {} if table is None else columns.resolve(table.columns, dict.fromkeys(("item", "text")))
+    if table is None or parts["item"] is None or parts["text"] is None:
+        return {}
+    pairs = table.select(parts["item"], parts["text"]).drop_nulls().iter_rows()
+    return {name: str(text) for name, text in pairs}
 
 
 def _declare(votes: Votes, listed: Any) -> Votes:

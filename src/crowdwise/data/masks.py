@@ -35,12 +35,12 @@ from crowdwise.data.assemble import in_order
 from crowdwise.data.boundary import reading
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
-from crowdwise.data.frames import is_missing, make_frame
+from crowdwise.data.frames import make_frame
 from crowdwise.data.plain_files import limit
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, columns_of, reader
-from crowdwise.data.truth import by_name
+from crowdwise.data.truth import aligned, by_name, written_in
 from crowdwise.errors import CrowdwiseError, ExtraError, InputError, LabelError, ReadError, SizeError, listing
 
 Pixels = npt.NDArray[np.bool_]
@@ -288,6 +288,12 @@ def mask_of(value: Any, height: int | None, width: int | None, where: str) -> Pi
     return found
 
 
+def dice(one: Pixels, two: Pixels) -> float:
+    """2 |A and B| / (|A| + |B|); 1 of two empty masks."""
+    size = int(np.count_nonzero(one)) + int(np.count_nonzero(two))
+    return 2.0 * int(np.count_nonzero(one & two)) / size if size else 1.0
+
+
 def encode_masks(truth: Any, items: Vocabulary, height: Counts, width: Counts) -> npt.NDArray[Any]:
     """N packed masks, ``None`` where unknown, from N masks or a mapping of items to masks."""
     truth = by_name(truth, plain=False)
@@ -296,15 +302,8 @@ def encode_masks(truth: Any, items: Vocabulary, height: Counts, width: Counts) -
             raise InputError(f"As an array, truth must hold a mask or None for each of {len(items)} items.")
         truth = dict(zip(items.tolist(), truth, strict=True))
     known = {name: mask for name, mask in dict(truth).items() if not isinstance(mask, str) or mask.strip()}
-    known = {name: mask for name, mask in known.items() if isinstance(mask, np.ndarray) or not is_missing(mask)}
-    rows = encoding.locate(items, names := encoding.to_vocabulary(list(known)))
-    if len(names) and (rows < 0).all():
-        raise InputError(
-            f"None of the {len(names)} items with truth has masks: truth names {listing(names, 3)}, the masks "
-            f"{listing(items, 3)}. Check that both name the items alike."
-        )
+    rows, masks = aligned(known, items, "masks", "")
     out = np.full(len(items), None, dtype=object)
-    masks = list(known.values())
     for n in np.flatnonzero(rows >= 0).tolist():
         out[n] = pack(mask_of(masks[rows[n]], int(height[n]), int(width[n]), f"The true mask of {listing(items[[n]])}"))
     return out
@@ -330,12 +329,6 @@ def _with_text(columns: Mapping[str, Any], masks: str) -> dict[str, Any]:
         elif isinstance(value, Path):
             out[masks][n] = str(value)
     return out | size
-
-
-def _truths_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, Any]:
-    """Item -> its mask as it is written, from a column of a table of truths."""
-    names = items[item].tolist()
-    return {name: mask for name, mask in zip(names, source[part].to_list(), strict=True) if mask is not None}
 
 
 def _beside_table(mask: Any, folder: Path) -> Any:
@@ -365,7 +358,7 @@ class Masks(ByItem):
     _rows: ClassVar[str] = "masks"
     _act: ClassVar[str] = "drew"
     _truths: ClassVar[tuple[str, ...]] = ("truth", "mask")
-    _truth_in: ClassVar[Any] = staticmethod(_truths_in)
+    _truth_in: ClassVar[Any] = staticmethod(written_in)
     _by_item: ClassVar[tuple[str, ...]] = ("truth", "height", "width")
 
     indptr: Counts
@@ -434,7 +427,7 @@ class Masks(ByItem):
         beside = source.beside()
         beside["on_duplicate"] = options["on_duplicate"]
         made = cls.from_codes(item, annotator, masks, items=items, annotators=annotators, **beside)
-        return made.with_truth(_truths_in(source, "truth", item, items)) if "truth" in source else made
+        return made.with_truth(written_in(source, "truth", item, items)) if "truth" in source else made
 
     @classmethod
     def from_codes(

@@ -30,7 +30,7 @@ from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, reader
-from crowdwise.data.truth import encode_texts
+from crowdwise.data.truth import encode_texts, written_in
 from crowdwise.errors import InputError
 
 Unit = Literal["auto", "word", "character"]
@@ -96,12 +96,6 @@ class Tokens:
         return CutText(words, [*forms[:-1], f"{forms[-1]} "] if words else [])
 
 
-def _texts_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, str]:
-    """Item -> its text, from a column of a table of truths."""
-    names = items[item].tolist()
-    return {name: str(text) for name, text in zip(names, source[part].to_list(), strict=True) if text is not None}
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Texts(ByItem):
     """A frozen, validated table of texts. Make one with a ``from_...`` method or :func:`crowdwise.read_texts`.
@@ -120,7 +114,7 @@ class Texts(ByItem):
     _rows: ClassVar[str] = "texts"
     _act: ClassVar[str] = "wrote about"
     _truths: ClassVar[tuple[str, ...]] = ("truth", "text")
-    _truth_in: ClassVar[Any] = staticmethod(_texts_in)
+    _truth_in: ClassVar[Any] = staticmethod(written_in)
 
     indptr: Counts
     annotator: Codes
@@ -145,7 +139,7 @@ class Texts(ByItem):
         beside = source.beside()
         beside["on_duplicate"] = options["on_duplicate"]
         made = cls.from_codes(item, annotator, text, items=items, annotators=annotators, texts=texts.tolist(), **beside)
-        return made.with_truth(_texts_in(source, "truth", item, items)) if "truth" in source else made
+        return made.with_truth(written_in(source, "truth", item, items)) if "truth" in source else made
 
     @classmethod
     def from_codes(

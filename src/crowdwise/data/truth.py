@@ -38,7 +38,7 @@ def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str
             )
         _check_codes(codes, classes)
         return codes.astype(np.int32)
-    rows, found = _aligned(truth, items, what, "an array of class codes or a mapping from item to class")
+    rows, found = aligned(truth, items, what, "an array of class codes or a mapping from item to class")
     codes = encoding.locate(values := _names(found), classes)
     if (codes < 0).any():
         values = encoding.to_vocabulary(_respelled(values.tolist(), classes))
@@ -90,7 +90,7 @@ def encode_numbers(truth: Any, items: Vocabulary, what: str = "ratings") -> Numb
                 f"As an array, truth must hold a finite number (NaN where unknown) for each of the {len(items)} items."
             )
         return array.copy()
-    rows, found = _aligned(truth, items, what, "an array of numbers or a mapping from item to number")
+    rows, found = aligned(truth, items, what, "an array of numbers or a mapping from item to number")
     try:
         values = np.array([float(value) for value in found], dtype=np.float64)
     except (TypeError, ValueError):
@@ -112,17 +112,23 @@ def encode_texts(truth: Any, items: Vocabulary) -> npt.NDArray[Any]:
             )
         out[:] = list(truth)
         return out
-    rows, found = _aligned(truth, items, "texts", "an array of texts or a mapping from item to text")
+    rows, found = aligned(truth, items, "texts", "an array of texts or a mapping from item to text")
     for n in np.flatnonzero(rows >= 0).tolist():
         out[n] = str(found[rows[n]])
     return out
+
+
+def written_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, Any]:
+    """Item -> what a column of a table of truths holds, as it is written."""
+    names = items[item].tolist()
+    return {name: value for name, value in zip(names, source[part].to_list(), strict=True) if value is not None}
 
 
 def encode_partition(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
     """N codes (-1 unknown) and the classes behind them, from a mapping of items to classes or N classes in order."""
     truth = by_name(truth, plain=False)
     if isinstance(truth, Mapping):
-        rows, found = _aligned(truth, items, "answers", "")
+        rows, found = aligned(truth, items, "answers", "")
         values = _names(found)
     else:
         values, rows = _names(truth), np.arange(len(items), dtype=np.int32)
@@ -145,7 +151,7 @@ def encode_sets(truth: Any, items: Vocabulary, labels: Vocabulary) -> tuple[Mask
                 f"{table.dtype} values of shape {table.shape}."
             )
         return table.copy(), np.ones(N, dtype=bool)
-    rows, sets = _aligned(truth, items, "answers", "")
+    rows, sets = aligned(truth, items, "answers", "")
     odd = next((some for some in sets if not isinstance(some, Iterable) or isinstance(some, str)), None)
     if odd is not None:
         raise InputError(f"The true set of an item is {odd!r}: expected a list of labels.")
@@ -208,11 +214,13 @@ def by_name(truth: Any, plain: bool = True) -> Any:
     return found
 
 
-def _aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[Codes, list[Any]]:
+def aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[Codes, list[Any]]:
     """Where each item stands among those with a truth (-1: nowhere), and what is true of these."""
     if not hasattr(truth, "keys"):
         raise InputError(f"truth must be {expected}, and is {type(truth).__name__}.")
-    known = {name: value for name, value in dict(truth).items() if not is_missing(value)}
+    known = {
+        name: value for name, value in dict(truth).items() if isinstance(value, np.ndarray) or not is_missing(value)
+    }
     names = encoding.to_vocabulary(list(known))
     rows = encoding.locate(items, names)
     if len(names) and len(items) and (rows < 0).all():

@@ -6,6 +6,9 @@
 ``prodigy``       JSONL: tasks of the ``choice`` interface, accepted
 ``doccano``       JSONL: texts with labels
 ``coco``          JSON: images, categories, and an annotation with ``score`` for each label of an image (no boxes)
+``cvat``          XML for images 1.1: boxes, points and masks
+``labelme``       zip with a JSON file for each image: boxes and points
+``brat``          zip with ``.txt`` and ``.ann`` for each text: spans
 ``huggingface``   JSONL for ``datasets.load_dataset("json", ...)``: label, its probability, and ``soft_labels``
 ================  ================================================================================================
 
@@ -18,16 +21,22 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from xml.etree import ElementTree
 
-from crowdwise import registry
+import numpy as np
+
 from crowdwise.data import columns, frames
 from crowdwise.data.boundary import guarded
-from crowdwise.data.folders import write_text
+from crowdwise.data.folders import write_text, write_whole
 from crowdwise.data.masks import run_lengths, to_brush
 from crowdwise.errors import ExtraError, InputError, Option, ParameterError, Remedy, listing, suggestion, warn
+
+Rows = list[tuple[Any, list[dict[str, Any]], Mapping[str, Any]]]
+"""Items with the regions on them and what is known of them."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,8 @@ def write_labels(
     path
         The file to write.
     tool
-        ``"label-studio"``, ``"argilla"``, ``"prodigy"``, ``"doccano"``, ``"coco"`` or ``"huggingface"``.
+        ``"label-studio"``, ``"argilla"``, ``"prodigy"``, ``"doccano"``, ``"coco"``, ``"cvat"``, ``"labelme"``,
+        ``"brat"`` or ``"huggingface"``.
     items
         A table with an item column and what belongs to items (texts, ``task_id``), such as ``items`` of an
         :class:`~crowdwise.Export`; or a mapping from item to such values.
@@ -100,10 +110,13 @@ def write_labels(
             remedy=Remedy("Name the column with {}.", Option("field")),
         )
     if not _has_labels(result):
-        rules = registry.ANSWER_TYPES[result.answer_type].rules
-        regions = dict(rules.regions(result))
+        regions = result.regions()
         _check_names(list(regions), about)
         return _write_regions(regions, path, tool, about, target)
+    if tool in WHOLE_WRITERS:
+        raise ParameterError(
+            f"{tool} takes {listing(REGIONS[tool])} regions, not labels of items: choose another tool."
+        )
     found = labelled(result, about)
     if tool == "coco":
         whole = _coco(list(found), target)
@@ -138,6 +151,9 @@ def _write_regions(
         raise ParameterError(
             f"{tool} has no form for {listing(sorted(forms))}: {', '.join(able) or 'no tool'} has one."
         )
+    if tool in WHOLE_WRITERS:
+        WHOLE_WRITERS[tool](rows, path, to)
+        return len(rows)
     made = [REGION_WRITERS[tool](*row, to) for row in rows]
     text = json.dumps(made, ensure_ascii=False, indent=1) if tool in ARRAYS else _lines(made)
     write_text(text + "\n", path)
@@ -152,7 +168,7 @@ def _subject(name: Any, about: Mapping[str, Any], field: str) -> str:
     return str(name if about.get(field) is None else about[field])
 
 
-def _coco_regions(rows: list[tuple[Any, list[dict[str, Any]], Mapping[str, Any]]], to: Target) -> dict[str, Any]:
+def _coco_regions(rows: Rows, to: Target) -> dict[str, Any]:
     """Boxes and masks as COCO has them. Whole numbers stay the ids of images, other names are counted."""
     own = all(isinstance(name, int) for name, _, _ in rows)
     kinds = sorted({one["label"] for _, found, _ in rows for one in found})
@@ -184,6 +200,87 @@ def _coco_regions(rows: list[tuple[Any, list[dict[str, Any]], Mapping[str, Any]]
         "info": {"description": f"Consensus by {to.model}; score is the probability"}, "images": images,
         "categories": [{"id": n, "name": name} for n, name in enumerate(kinds, 1)], "annotations": made,
     }  # fmt: skip
+
+
+def _cvat(rows: Rows, path: Any, to: Target) -> None:
+    """CVAT for images 1.1: upload it as annotations of the task."""
+    root = ElementTree.Element("annotations")
+    ElementTree.SubElement(root, "version").text = "1.1"
+    job = ElementTree.SubElement(ElementTree.SubElement(root, "meta"), "job")
+    ElementTree.SubElement(ElementTree.SubElement(job, "assignee"), "username").text = to.model
+    for n, (name, found, about) in enumerate(rows):
+        size = {key: about[key] for key in ("width", "height") if about.get(key) is not None}
+        if found and "mask" in found[0]:
+            size = dict(zip(("height", "width"), found[0]["mask"].shape, strict=True))
+        about_image = {"id": n, "name": name, **size}
+        image = ElementTree.SubElement(root, "image", {key: str(value) for key, value in about_image.items()})
+        for one in found:
+            what = {"label": one["label"], "source": "file", "occluded": "0"}
+            if "mask" in one:
+                at = [np.flatnonzero(one["mask"].any(axis=axis))[[0, -1]].tolist() for axis in (0, 1)]
+                (left, right), (top, bottom) = at
+                part = one["mask"][top : bottom + 1, left : right + 1]
+                runs = ", ".join(map(str, run_lengths(part.T)))
+                place = {"left": left, "top": top, "width": part.shape[1], "height": part.shape[0], "rle": runs}
+            elif "box" in one:
+                place = dict(zip(("xtl", "ytl", "xbr", "ybr"), one["box"], strict=True))
+            else:
+                place = {"points": ",".join(map(str, one["point"]))}
+            tag = next(form for form in one if form in ("mask", "box", "point"))
+            ElementTree.SubElement(
+                image, "points" if tag == "point" else tag, what | {key: str(v) for key, v in place.items()}
+            )
+    write_text(ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n", path)
+
+
+def _brat(rows: Rows, path: Any, to: Target) -> None:
+    """An archive with ``NAME.txt`` and ``NAME.ann`` for each item: unpack it into a collection."""
+    files = {}
+    for name, found, about in rows:
+        text = _subject(name, about, to.field)
+        if max((one["span"][1] for one in found), default=0) > len(text):
+            raise InputError(
+                f"brat needs the text of item {name!r}, and {text[:40]!r} is shorter than its spans. Give the table of "
+                "items, and the name of its column of texts as field."
+            )
+        lines = []
+        for n, one in enumerate(found, 1):
+            (a, b), label = one["span"], "_".join(one["label"].split())  # brat has no blanks in labels
+            lines.append(f"T{n}\t{label} {a} {b}\t{' '.join(text[a:b].split())}\n")
+        files |= {f"{name}.txt": text, f"{name}.ann": "".join(lines)}
+    _write_archive(files, path)
+
+
+def _labelme(rows: Rows, path: Any, to: Target) -> None:
+    """An archive with a JSON file for each image, to be put beside the images."""
+    files = {}
+    for name, found, about in rows:
+        shapes = [
+            {"label": one["label"], "points": [one["point"]] if "point" in one else [one["box"][:2], one["box"][2:]],
+             "shape_type": "point" if "point" in one else "rectangle", "group_id": None, "flags": {},
+             "description": f"probability {one['score']:.4f}"}
+            for one in found
+        ]  # fmt: skip
+        size = {f"image{key.title()}": about.get(key) for key in ("height", "width")}
+        whole = {"version": "5.5.0", "flags": {}, "shapes": shapes, "imagePath": str(name), "imageData": None, **size}
+        files[f"{str(name).rpartition('.')[0] or name}.json"] = json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
+    if len(files) < len(rows):
+        raise InputError("LabelMe names files as images without their endings: two images would share one.")
+    _write_archive(files, path)
+
+
+def _write_archive(files: Mapping[str, str], path: Any) -> None:
+    """A zip archive with a folder, which stands for the annotator, whole or not at all."""
+    odd = [name for name in files if set(name) & set('/\\:*?"<>|') or name.startswith(".")]
+    if odd:
+        raise InputError(f"Items are names of files there, and {listing(odd, 3)} cannot be one.")
+
+    def write(place: Any) -> None:
+        with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in files.items():
+                archive.writestr(zipfile.ZipInfo(f"crowdwise/{name}"), text.encode())
+
+    write_whole(write, path)
 
 
 def _label_studio_regions(
@@ -366,14 +463,16 @@ WRITERS: dict[str, Callable[[Labelled, Target], dict[str, Any]]] = {
     "huggingface": _huggingface,
 }  # fmt: skip
 """Tool -> what it takes for an item."""
-TOOLS = (*WRITERS, "coco")
+WHOLE_WRITERS: dict[str, Callable[[Rows, Any, Target], None]] = {"cvat": _cvat, "labelme": _labelme, "brat": _brat}
+TOOLS = (*WRITERS, "coco", *WHOLE_WRITERS)
 REGION_WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
     "label-studio": _label_studio_regions, "doccano": _doccano_regions, "prodigy": _prodigy_regions,
     "huggingface": _huggingface_regions,
 }  # fmt: skip
 REGIONS = {
     "label-studio": ("box", "point", "mask", "span", "event", "text"), "doccano": ("span", "text"),
-    "prodigy": ("span",), "coco": ("box", "point", "mask"),
+    "prodigy": ("span",), "coco": ("box", "point", "mask"), "cvat": ("box", "point", "mask"),
+    "labelme": ("box", "point"), "brat": ("span",),
     "huggingface": ("box", "point", "event", "volume", "mask", "span", "text"),
 }  # fmt: skip
 """Tool -> the forms of regions that it takes."""
