@@ -11,6 +11,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.answers import tags_hmm
+from crowdwise.answers.tags_result import without_silence
 from crowdwise.core.em import Part
 from crowdwise.errors import ConvergenceWarning, InputError, LabelError, NotFittedError, ParameterError
 
@@ -301,3 +302,31 @@ def test_many_tokens():
     crowd = cw.simulate.bio_tags(15_000, n_annotators=200, annotators_per_sequence=3, random_state=0)
     found = cw.aggregate(crowd.tags, "hmm-crowd", memory=False)
     assert found.converged and found.seconds < 150
+
+
+def test_what_a_rule_does_not_tag_is_no_vote_against_others():
+    """Rules that know one type, and a third of its spans: O of the others is silence. People's O stays a vote."""
+    rng, rows, truth = np.random.default_rng(1), [], {}
+    rules = [(f"{kind}{k}", kind) for kind in ("PER", "LOC", "ORG") for k in range(4)]
+    for s in range(60):
+        kinds = [None if rng.random() < 0.8 else ("PER", "LOC", "ORG")[rng.integers(3)] for _ in range(12)]
+        truth[f"s{s}"] = ["O" if kind is None else f"B-{kind}" for kind in kinds]
+        for name, own in rules:
+            for t, kind in enumerate(kinds):
+                speaks = rng.random() < (0.35 if kind == own else 0.004)
+                rows.append((f"s{s}", t, name, f"B-{own}" if speaks else "O"))
+    tags = cw.Tags.from_records(rows).with_truth(truth)
+    found = cw.aggregate(tags)
+    assert float(cw.metrics.span_scores(found, tags)["f1"]) > 0.8
+    assert "are no votes where others tag a token" in found.notes[-1]
+    assert not (cw.aggregate(tags.votes, "majority").labels != "O").any()
+    seen = {(s, t) for s, t, _, tag in rows if tag != "O"}
+    assert all(tag == "O" for (s, t), tag in zip(named(tags), found.labels, strict=True) if (s, t) not in seen)
+    people = cw.simulate.bio_tags(60, n_annotators=12, random_state=1).tags
+    assert without_silence(people) is people
+
+
+def named(tags):
+    """Sequence and position of each token."""
+    sequence = np.repeat(tags.sequences, np.diff(tags.starts)).tolist()
+    return zip(sequence, tags.position.tolist(), strict=True)

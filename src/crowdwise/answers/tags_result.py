@@ -21,6 +21,9 @@ from crowdwise.data.truth import truth_by_token
 from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.kernels import chains
 
+FEW, MOST = 10, 0.8
+"""Of annotators who are rules: the fewest spans, and the largest share of all spans that their types may have."""
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TagConsensus(Consensus):
@@ -175,8 +178,15 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         check_classes(answers.votes, "tags")
         if not self.single_annotator and (self._gold is None or not (self._gold >= 0).any()):
             check_several(answers, self.key, "Give gold tags of some tokens, or take the tags as they are.")
-        outcome, labels, transition = self._infer(answers, self._gold, callback)
-        return {"transition": transition, **consensus_fields(answers.votes, outcome, labels)}
+        heard = without_silence(answers)
+        outcome, labels, transition = self._infer(heard, self._gold, callback)
+        if heard is not answers:
+            less = answers.votes.n_answers - heard.votes.n_answers
+            said = (
+                f"Most annotators tag a few types alone, as rules do: {less:,} O are no votes where others tag a token."
+            )
+            outcome = replace(outcome, notes=[*outcome.notes, said])
+        return {"transition": transition, **consensus_fields(heard.votes, outcome, labels)}
 
     @abstractmethod
     def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred: ...
@@ -197,8 +207,31 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         fitted = self._fitted()
         if not isinstance(tags, Tags):
             raise InputError(f"{self.key} expects Tags and found {type(tags).__name__}.")
-        new = replace(tags, votes=recode(tags.votes, fitted), scheme=fitted.scheme)
+        new = without_silence(replace(tags, votes=recode(tags.votes, fitted), scheme=fitted.scheme))
         return self._posterior(new) if tags.n_tokens else (np.empty((0, len(fitted.classes))), np.empty(0, np.int32))
+
+
+def without_silence(tags: Tags) -> Tags:
+    """Tags without the O of rules on tokens that others tag.
+
+    A rule that knows names of persons says O of everything else: it is silent. Annotators are taken for rules where
+    more than half of them began ``FEW`` spans or more, of at most half of the types, which are less than ``MOST`` of
+    all spans. A token that nobody tags keeps its O.
+    """
+    votes, names = tags.votes, [str(name) for name in tags.classes.tolist()]
+    types = sorted({name[2:] for name in names if name != "O"})
+    if tags.scheme != "bio" or "O" not in names or len(types) < 2:
+        return tags
+    kind = np.array([types.index(name[2:]) if name != "O" else -1 for name in names])[votes.label]
+    begins = np.array([name.startswith("B-") for name in names])[votes.label]
+    spans = np.zeros((votes.n_annotators, len(types)))
+    np.add.at(spans, (votes.annotator[begins], kind[begins]), 1.0)
+    share = (spans > 0) @ (spans.sum(axis=0) / max(spans.sum(), 1.0))
+    rule = (2 * (spans > 0).sum(axis=1) <= len(types)) & (spans.sum(axis=1) >= FEW) & (share < MOST)
+    if 2 * rule.sum() <= votes.n_annotators:
+        return tags
+    tagged = np.bincount(votes.item[kind >= 0], minlength=len(votes)) > 0
+    return replace(tags, votes=votes.select((kind >= 0) | ~rule[votes.annotator] | ~tagged[votes.item]))
 
 
 def checked_truth(tags: Tags, gold: Ints) -> Ints:
