@@ -326,7 +326,8 @@ def reward_groups(
     from crowdwise.answers.comparisons_mixture import MixtureBT
 
     own = {"annotators": False, "random_state": random_state} | settings
-    membership = MixtureBT(n_groups=n_groups, random_state=random_state).fit(comparisons).consensus_.membership
+    first = MixtureBT(n_groups=n_groups, random_state=random_state).fit(comparisons).consensus_
+    membership = np.asarray(first.membership)
     M, who, w = comparisons.n_annotators, comparisons.annotator, comparisons.weights
     said = np.arange(len(who)), comparisons.outcome
     for _ in range(rounds):
