@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -633,6 +634,20 @@ def test_probabilities_of_verdicts_are_read() -> None:
         verdicts([0.2, 1.9], "probability_a")
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_battles_of_named_models_are_left_out_aloud(tmp_path: Path, suffix: str) -> None:
+    rows = {
+        "question_id": range(6), "model_a": list("xyxyxy"), "model_b": list("yxyxyx"), "judge": list("mnmnmn"),
+        "winner": ["model_a"] * 6, "anony": [True, False, True, True, False, True],
+    }  # fmt: skip
+    file = tmp_path / f"battles.{suffix}"
+    getattr(pl.DataFrame(rows), f"write_{suffix}")(file)
+    with pytest.warns(UserWarning, match="Left out 2 of 6 rows: battles that were not anonymous"):
+        table = cw.read_comparisons(file)
+    assert table.n_answers == 4
+    assert cw.Comparisons.from_frame({**rows, "anony": [True] * 6}).n_answers == 6
+
+
 def test_a_probability_counts_as_so_many_verdicts() -> None:
     """Of ten verdicts seven for the left one are as much as ten with a probability of .7."""
     rng = np.random.default_rng(0)
@@ -824,3 +839,27 @@ def test_methods_for_comparisons_are_compared() -> None:
     assert found.agreement.shape == (4, 4) and (found.score < 0).all()
     with pytest.raises(ParameterError, match="is for"):
         cw.compare(crowd.comparisons, ["majority"])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_probabilities_make_labels_better_and_stated_probabilities_too(n_classes: int) -> None:
+    """A vote with a probability says more than the weights that a model of votes makes of it."""
+    rng, N = np.random.default_rng(0), 300
+    truth = rng.integers(n_classes, size=N)
+    rows: dict[str, list[Any]] = {"item": [], "judge": [], "label": [], "probability": []}
+    hard: list[Any] = []
+    for judge, signal in enumerate((1.0, 1.3, 1.6, 1.9, 2.2)):
+        z = signal * (signal * np.eye(n_classes)[truth] + rng.normal(size=(N, n_classes)))
+        p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+        cells = np.broadcast_arrays(np.arange(N)[:, None], judge, np.arange(n_classes), p)
+        for column, values in zip(rows, cells, strict=True):
+            rows[column] += values.ravel().tolist()
+        hard += [(n, judge, k) for n, k in enumerate(p.argmax(axis=1).tolist())]
+    fits = [
+        cw.aggregate(votes)
+        for votes in (cw.Votes.from_frame(rows, probability="probability"), cw.Votes.from_records(hard))
+    ]
+    loss = [-np.log(c.stated_posterior[c.items, truth[c.items]]).mean() for c in fits]
+    right = [(c.labels == truth[c.items]).mean() for c in fits]
+    assert right[0] >= right[1] and loss[0] < 0.8 * loss[1]
+    assert fits[1].shown_dependence.evidence == 1.0 < fits[0].shown_dependence.evidence

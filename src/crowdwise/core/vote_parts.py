@@ -309,6 +309,9 @@ def usual(
         dependence.usual_for(kind or parts.kind), shared_prior=shared_prior, pairs=bool(parts.agreeing[0]),
         copied=dependence.look_copied(parts.agreeing),
     )  # fmt: skip
+    if len(parts.held) == 1:
+        only = parts.only
+        found = replace(found, evidence=dependence.soft_evidence(only.votes, posterior(only), only.gold))
     known = parts.gold_items()
     if gold_by_votes is None and known and dependence.can_teach(parts.names, found):
         stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))

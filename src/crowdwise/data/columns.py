@@ -113,6 +113,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "left_logprob": "left logprob, logprob a, log prob a, logprob left, logprob 1",
         "right_logprob": "right logprob, logprob b, log prob b, logprob right, logprob 2",
         "probability": "probability, prob",
+        "anony": "anony",
         "chosen": "chosen, winning item, better",
         "rejected": "rejected, loser, losing item, worse",
         "question": "question, prompt, context, instruction, topic, group, ballot",

@@ -86,7 +86,7 @@ class Comparisons(Table):
         Col("outcome", "outcomes", needed=True), Col("question", "questions"), *COMMON, Col("truth", "outcomes"),
         Col("left_length"), Col("right_length"), Col("left_probability"), Col("right_probability", per=""),
         Col("left_logprob", per=""), Col("right_logprob", per=""), Col("probability", per=""), Col("chosen", per=""),
-        Col("rejected", per=""),
+        Col("rejected", per=""), Col("anony", per=""),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
         Opt("outcomes", None,
@@ -149,6 +149,7 @@ class Comparisons(Table):
             source.require(cls._needed()[: 2 if soft else 3], also="; nor both of chosen and rejected")
             first, second, *said = ["left", "right"] if soft else ["left", "right", "outcome"]
         also = [part for part in ("annotator", "question") if part in source]
+        _keep_anonymous(source)
         source.complete([first, second, *said, *also], options["on_missing"])
         meaning = _meanings(options["outcomes"])
         code, items = source.coded(first, second)
@@ -421,6 +422,17 @@ def _grades(said: Sequence[str]) -> npt.NDArray[np.float64] | None:
     used = sorted({g for g, s in zip(grade, signs, strict=True) if s})
     return np.array([0.5 + 0.5 * s * (used.index(g) + 1) / len(used) if s else 0.5
                      for g, s in zip(grade, signs, strict=True)])  # fmt: skip
+
+
+def _keep_anonymous(source: Source) -> None:
+    """Leave out the battles of a Chatbot Arena in which the models' names were shown, as its own board does."""
+    if "anony" not in source:
+        return
+    shown = source["anony"].cast(str).str.to_lowercase().is_in(["false", "0"]).fill_null(False)
+    if shown.any():
+        left_out = f"Left out {int(shown.sum()):,} of {len(source):,} rows: battles that were not anonymous"
+        source.keep((~shown).arg_true().to_numpy())
+        warn(f"{left_out} (column {source.parts['anony']!r}; remove it to keep them).")
 
 
 def _probability(source: Source, y: Codes | None) -> npt.NDArray[np.float64] | None:

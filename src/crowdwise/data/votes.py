@@ -392,6 +392,8 @@ def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
     return encoding.to_vocabulary(list(dict.fromkeys(name for v in vocabularies for name in v.tolist())))
 
 
+LEAST_PROBABILITY = 1e-4
+"""Classes that an annotator gives no more have no vote."""
 SCALES, SCALE_ROUNDS = np.exp(np.linspace(np.log(0.05), np.log(5.0), 47)), 10
 """By what log-odds of an annotator may be multiplied, and how often that is estimated."""
 
@@ -437,7 +439,7 @@ def soft_votes(
             break
         scale = new
     weight = scaled(log, scale[who, None])
-    row, k = np.nonzero(weight > 1e-4)
+    row, k = np.nonzero(weight > LEAST_PROBABILITY)
     return of[row], who[row], k, weight[row, k]
 
 
