@@ -183,7 +183,7 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         if heard is not answers:
             less = answers.votes.n_answers - heard.votes.n_answers
             said = (
-                f"Most annotators tag a few types alone, as rules do: {less:,} O are no votes where others tag a token."
+                f"Most annotators tag a few types alone, as rules do: {less:,} O do not count where others tag a token."
             )
             outcome = replace(outcome, notes=[*outcome.notes, said])
         return {"transition": transition, **consensus_fields(heard.votes, outcome, labels)}
@@ -216,7 +216,7 @@ def without_silence(tags: Tags) -> Tags:
 
     A rule that knows names of persons says O of everything else: it is silent. Annotators are taken for rules where
     more than half of them began ``FEW`` spans or more, of at most half of the types, which are less than ``MOST`` of
-    all spans. A token that nobody tags keeps its O.
+    all spans. A token without a tag keeps its O.
     """
     votes, names = tags.votes, [str(name) for name in tags.classes.tolist()]
     types = sorted({name[2:] for name in names if name != "O"})

@@ -235,7 +235,7 @@ def _cvat(rows: Rows, path: Any, to: Target) -> None:
 
 def _brat(rows: Rows, path: Any, to: Target) -> None:
     """An archive with ``NAME.txt`` and ``NAME.ann`` for each item: unpack it into a collection."""
-    files = {}
+    files: dict[str, str] = {}
     for name, found, about in rows:
         text = _subject(name, about, to.field)
         if max((one["span"][1] for one in found), default=0) > len(text):
@@ -262,7 +262,14 @@ def _labelme(rows: Rows, path: Any, to: Target) -> None:
             for one in found
         ]  # fmt: skip
         size = {f"image{key.title()}": about.get(key) for key in ("height", "width")}
-        whole = {"version": "5.5.0", "flags": {}, "shapes": shapes, "imagePath": str(name), "imageData": None, **size}
+        whole: dict[str, Any] = {
+            "version": "5.5.0",
+            "flags": {},
+            "shapes": shapes,
+            "imagePath": str(name),
+            "imageData": None,
+            **size,
+        }
         files[f"{str(name).rpartition('.')[0] or name}.json"] = json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
     if len(files) < len(rows):
         raise InputError("LabelMe names files as images without their endings: two images would share one.")
