@@ -62,8 +62,8 @@ def test_a_gap_that_votes_can_close_is_closed() -> None:
     assert (plain.proposal.item < 60).all()
     strict = propose_fairly(seen, 60, 0.03, greedy, random_state=0)
     assert not strict.met
-    assert (strict.after <= plain.after + 0.005).all()
-    assert "more than 0.005 above" in strict.why
+    assert (strict.after <= plain.after + 0.003).all()
+    assert "more than 0.003 above" in strict.why
     fair = propose_fairly(seen, 60, 0.03, greedy, tolerance=0.3, random_state=0)
     assert fair.met
     assert fair.why == ""
@@ -103,7 +103,7 @@ def test_why_not() -> None:
     closed = propose_fairly(replace(seen, closed=np.arange(80) < 40), 5, 0.01, random_state=0)
     assert closed.why == "no item of 7 is open"
     seen_by_all = AskablePairs.of(np.repeat(np.arange(40), 6), np.tile(np.arange(6), 40), 80)
-    assert "nobody who is available" in propose_fairly(replace(seen, voted=seen_by_all), 5, 0.01, random_state=0).why
+    assert "no available annotator" in propose_fairly(replace(seen, voted=seen_by_all), 5, 0.01, random_state=0).why
     useless = planted(np.where(doubt > 0.4, 0.3, 0.05), [7] * 40 + [8] * 40, (0.6,) * 6)
     assert "expected to change a label of 7" in propose_fairly(useless, 20, 0.01, random_state=0).why
     once = propose_fairly(planted(doubt, [7] * 40 + [8] * 40, (0.7,) * 6), 80, 0.01, random_state=0)
@@ -174,7 +174,7 @@ def test_matrices_by_group_show_who_is_bad_on_one_group_only() -> None:
 
     assert guesses(fair.proposal) < 0.1 < 0.3 < guesses(plain.proposal)
     alone = expected_errors(state, plain.proposal)
-    assert all(fair.after[z] <= alone[group == z].mean() + 0.005 for z in (0, 1))
+    assert all(fair.after[z] <= alone[group == z].mean() + 0.003 for z in (0, 1))
 
 
 def test_groups_that_do_not_differ_leave_the_matrices_as_they_are() -> None:

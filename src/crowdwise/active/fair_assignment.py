@@ -51,8 +51,8 @@ GRAIN = 0.1
 MAX_WEIGHT = np.log(1e4)
 """The logarithm of the largest ratio of two weights."""
 
-TOLERANCE = 0.005
-"""Half a point."""
+TOLERANCE = 0.003
+"""Per batch; over a campaign it adds up."""
 
 Gap = Annotated[float, Bounds(minimum=0, below=1)]
 """A difference of shares of wrong labels."""
