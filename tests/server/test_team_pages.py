@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from conftest import need_module
+from crowdwise.active.end_state import ENDS
 from crowdwise.server import routes_pages
 from crowdwise.server.configuration import load_configuration
 from crowdwise.server.routes_votes import FOR_ANNOTATORS
@@ -181,7 +182,10 @@ def spoken() -> set[str]:
         out |= set(re.findall(r'\bt\("((?:[^"\\]|\\.)+)"[,)]', text)) | set(re.findall(r"\bt\('([^']+)'", text))
         for pair in re.findall(r'\bcount\([^"]*"([^"]+)", "([^"]+)"', text):
             out |= set(pair)
-    return out
+    watch = (SERVER / "static" / "watch.js").read_text(encoding="utf-8")
+    heads = re.search(r"const NUMBERS = {(.+)};", watch)
+    assert heads is not None
+    return out | set(re.findall(r': "([^"]+)"', heads[1])) | {state.replace("-", " ") for state in (*ENDS, "running")}
 
 
 def test_catalogues_are_complete() -> None:
@@ -245,6 +249,20 @@ def test_a_campaign_is_made_on_a_page_from_dropped_images(browser: Any, live: Si
     )
     page.get_by_role("button", name="Add 1 items").click()
     has_text(page, "#said", "The items are there.")
+    page.get_by_text("Known answers (gold)").click()
+    page.get_by_label("One a line").fill("item,gold\n7,wren\n0.png,robin\n")
+    page.get_by_role("button", name="Set the known answers").click()
+    has_text(page, "#said", "2 known answers are set.")
+    page.get_by_label("Stop when it is proven").fill("5")
+    page.locator("#rules").get_by_role("button", name="Save").click()
+    has_text(page, "#said", "Saved.")
+    found = live.call("GET", f"/campaigns/{campaign}/items")["items"]
+    assert {row["item"]: row["gold"] for row in found if row["gold"]} == {"7": "wren", "0.png": "robin"}
+    page.goto(f"{live.client.base_url}/watch/{campaign}?lang=de")
+    page.get_by_text("Gold-Labels zufällig gezogener Objekte").wait_for()  # what the proof still costs
+    page.get_by_text("3 in der letzten Stunde", exact=False).first.wait_for()
+    tab.check_look([SIZES[0], SIZES[3]])
+    page.goto(f"{live.client.base_url}/campaign/{campaign}?lang=en")
     page.get_by_label("To delete it with all votes").fill("Birds")
     page.get_by_role("button", name="Delete for good").click()
     page.wait_for_url(f"{live.client.base_url}/")

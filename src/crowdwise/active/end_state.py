@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from crowdwise.active import acquisition
 from crowdwise.active.state import AskablePairs, State
-from crowdwise.active.stopping import AccuracyEstimate, Proof, StopRule, estimate_accuracy
+from crowdwise.active.stopping import AccuracyEstimate, Proof, StopRule, estimate_accuracy, gold_to_stop
 from crowdwise.core.dependence import Dependence, more_votes
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
@@ -257,6 +257,7 @@ def proof_status(rule: StopRule, now: Situation) -> dict[str, Any] | None:
     proof = now.proof
     return {
         "drawn": len(proof.drawn), "known": len(proof.known), "looks": len(proof.looks),
+        "needed": gold_to_stop(rule, len(now.state.gold)),
         "proven": proof.sentence(now.at), "missing": now.why_no_look(rule),
     }  # fmt: skip
 

@@ -233,7 +233,8 @@ async def reviews_list(
 
 @router.get("/throughput", tags=["results"])
 async def throughput(service: ServiceOf, caller: Reader, campaign: str) -> dict[str, Any]:
-    """Votes of the last minute, hour and day, of each of the last 60 minutes (the latest last), and questions out."""
+    """Votes of the last minute, hour and day, of each of the last 60 minutes (the latest last), of each annotator in
+    the last hour, and questions out."""
     return await service.read_now(lambda conn: pace(conn, campaign), campaign)
 
 
@@ -373,7 +374,8 @@ DONT_KNOW = "I don't know"
 
 
 def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:
-    """Votes in the last minute, hour and day, votes of each of the last 60 minutes, and the questions that are out."""
+    """Votes in the last minute, hour and day, of each of the last 60 minutes, of each annotator in the last hour, and
+    the questions that are out."""
     now = steady_clock.now()
     spans = {"minute": 60.0, "hour": 3600.0, "day": 86400.0}
     counted = sa.select(sa.func.count()).where(votes.c.campaign == campaign, votes.c.retracts.is_(None))
@@ -385,5 +387,10 @@ def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:
     query = sa.select(minute, sa.func.count()).where(votes.c.campaign == campaign, votes.c.time > now - 3600.0)
     ago = {row[0]: row[1] for row in conn.execute(query.group_by(minute))}
     out["minutes"] = [int(ago.get(59 - i, 0)) for i in range(60)]
+    person = sa.select(annotators.c.name, sa.func.count()).join(
+        votes, (votes.c.campaign == annotators.c.campaign) & (votes.c.annotator == annotators.c.number)
+    )
+    recent = person.where(votes.c.campaign == campaign, votes.c.time > now - 3600.0, votes.c.retracts.is_(None))
+    out["annotators"] = {str(json.loads(name)): n for name, n in conn.execute(recent.group_by(annotators.c.name))}
     open_ = sa.select(sa.func.count()).where(leases.c.campaign == campaign, leases.c.expires > now)
     return {**out, "out": conn.execute(open_).scalar_one()}

@@ -1,4 +1,5 @@
 // Drawings of the watching page, at the width that there is; colours are in app.css.
+import { t } from "/static/messages.js";
 import { amount, drawn, percent } from "/static/elements.js";
 
 const HEIGHT = 260;
@@ -49,13 +50,13 @@ export function accuracyChart(points, { axis, target, budget, width }) {
   parts.push(drawn("circle", { class: "dot", cx: along(last), cy: y(last.accuracy), r: 4 }));
   if (target) {
     parts.push(drawn("line", { class: "target", x1: SPACE.left, x2: right, y1: y(target), y2: y(target) }));
-    parts.push(drawn("text", { class: "name", x: SPACE.left + 6, y: y(target) - 5 }, `target ${percent(target, 1)}`));
+    parts.push(drawn("text", { class: "name", x: SPACE.left + 6, y: y(target) - 5 }, t("target {n}", { n: percent(target, 1) })));
   }
   if (money && budget && budget <= x1) {
     parts.push(drawn("line", { class: "target", x1: x(budget), x2: x(budget), y1: SPACE.top, y2: bottom }));
-    parts.push(drawn("text", { class: "name", x: x(budget) - 6, y: bottom - 6, "text-anchor": "end" }, `budget ${amount(budget)}`));
+    parts.push(drawn("text", { class: "name", x: x(budget) - 6, y: bottom - 6, "text-anchor": "end" }, t("budget {n}", { n: amount(budget) })));
   }
-  const label = `Estimated accuracy ${percent(last.accuracy, 1)}, 95% CI ${percent(last.low, 1)} to ${percent(last.high, 1)}, after ${amount(last.spent)} spent`;
+  const label = t("Estimated accuracy {n}, 95% CI {low} to {high}, after {spent} spent", { n: percent(last.accuracy, 1), low: percent(last.low, 1), high: percent(last.high, 1), spent: amount(last.spent) });
   return drawn("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label }, ...parts);
 }
 
@@ -75,7 +76,7 @@ export function paceChart(minutes, width) {
   });
   parts.push(drawn("text", { class: "tick", x: SPACE.left, y: HEIGHT - 14 }, "60 minutes ago"));
   parts.push(drawn("text", { class: "tick", x: width - SPACE.right, y: HEIGHT - 14, "text-anchor": "end" }, "now"));
-  const label = `${minutes.reduce((sum, value) => sum + value, 0)} votes in the last hour, at most ${Math.max(...minutes)} in a minute`;
+  const label = t("{n} votes in the last hour, at most {most} in a minute", { n: minutes.reduce((sum, value) => sum + value, 0), most: Math.max(...minutes) });
   return drawn("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label }, ...parts);
 }
 

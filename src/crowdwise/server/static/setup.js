@@ -98,6 +98,37 @@ async function listItems() {
   find("#items").replaceChildren(rows.length ? element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)) : element("p", { class: "hint" }, t("There is none.")));
 }
 
+// Lines of an item and its answer, as rows of [item, answer]; a first line of the words item and gold or label is left out.
+function knownAnswers(text) {
+  const classes = JSON.parse(page.dataset.classes);
+  const rows = text.split(/\r?\n/).filter((line) => line.trim()).map((line) => {
+    const at = Math.max(line.lastIndexOf(","), line.lastIndexOf("\t"), line.lastIndexOf(";"));
+    return [line.slice(0, at), line.slice(at + 1)].map((part) => part.trim().replace(/^"(.*)"$/, "$1").replaceAll('""', '"'));
+  });
+  if (rows.length && /^(item|id)$/i.test(rows[0][0]) && /^(gold|label|answer|truth)$/i.test(rows[0][1])) rows.shift();
+  const wrong = rows.find(([item, answer]) => !item || !answer);
+  if (wrong) throw new Error(t("A line has no item or no answer: {line}", { line: wrong.join(" ") }));
+  const value = (answer) => classes.find((name) => String(name) === answer) ?? (classes.length || answer === "" || Number.isNaN(Number(answer)) ? answer : Number(answer));
+  return rows.map(([item, answer]) => [item, value(answer)]);
+}
+
+async function setGold(text) {
+  const groups = new Map();
+  for (const [item, answer] of knownAnswers(text)) groups.set(answer, [...(groups.get(answer) || []), item]);
+  let n = 0;
+  for (const [gold, items] of groups) {
+    try {
+      await call(`${api}/items`, { items, gold }, "PATCH");
+    } catch (error) {
+      if (n && !error.signedOut) error.message += ` ${t("{n} known answers are set.", { n })}`; // those of other answers
+      throw error;
+    }
+    n += items.length;
+  }
+  say(t("{n} known answers are set.", { n }));
+  listItems();
+}
+
 async function listHooks() {
   const hooks = (await act(() => call(`${api}/webhooks`))) || [];
   find("#hooks").replaceChildren(...hooks.map((hook) => element("p", {}, `${hook.url} `, element("button", { type: "button", class: "small", onclick: async () => (await act(() => call(`${api}/webhooks/${hook.id}`, undefined, "DELETE"))) && listHooks() }, t("Remove")))));
@@ -137,12 +168,19 @@ function setUp() {
     const found = await act(() => call(`${api}/signup`, {}), t("The link is shown once."));
     if (found) shownLink(find("#link"), t("Sign-up link (for Prolific add ?PROLIFIC_PID=…)"), found.link);
   });
+  find("#known-file").addEventListener("change", async (event) => {
+    find("#known").value = await event.target.files[0].text();
+  });
+  find("#gold").addEventListener("submit", (event) => {
+    event.preventDefault();
+    act(() => setGold(find("#known").value));
+  });
   const rules = find("#rules");
   rules.addEventListener("submit", (event) => {
     event.preventDefault();
-    const { budget, price, max_votes, gold_rate, target, instructions } = rules.elements;
+    const { budget, price, max_votes, gold_rate, target, max_error, instructions } = rules.elements;
     const given = { budget: numberOf(budget.value), price: Number(price.value), max_votes: numberOf(max_votes.value), gold_rate: numberOf(gold_rate.value, true) ?? 0, instructions: instructions.value };
-    if (target) given.target = numberOf(target.value, true);
+    if (target) Object.assign(given, { target: numberOf(target.value, true), max_error: numberOf(max_error.value, true) });
     act(() => call(api, given, "PATCH"), t("Saved."));
   });
   find("#hook").addEventListener("submit", async (event) => {

@@ -2,6 +2,7 @@
 import { call } from "/static/calls.js";
 import { accuracyChart, paceChart } from "/static/charts.js";
 import { amount, element, find, percent, words } from "/static/elements.js";
+import { count, t } from "/static/messages.js";
 import { peopleList, reviewList } from "/static/watch_lists.js";
 
 const SOON = 700; // milliseconds from an event to what is quick to read
@@ -31,14 +32,14 @@ async function read(name, query = "") {
     if (error.signedOut) signedOut();
     else if (error.status === 409 || error.status === 422) seen[name] = null;
     else if (!error.passing) say(error.message);
-    else connection("The server cannot be reached; trying again.");
+    else connection(t("The server cannot be reached; trying again."));
   }
   return seen[name];
 }
 
 function signedOut() {
   over = true;
-  find("#stop").replaceChildren(element("p", { class: "notice bad" }, "Your session has ended. ", element("a", { href: `/login?next=${encodeURIComponent(location.pathname)}` }, "Sign in again")));
+  find("#stop").replaceChildren(element("p", { class: "notice bad" }, `${t("Your session has ended")}. `, element("a", { href: `/login?next=${encodeURIComponent(location.pathname)}` }, t("Sign in again"))));
 }
 
 function connection(text) {
@@ -77,7 +78,7 @@ for (const kind of ["pointerup", "pointercancel"]) {
 // ---------------------------------------------------------------- status
 
 function tile(name, value, more, share) {
-  const bar = share === undefined ? null : element("progress", { max: 1, value: Math.min(1, share), "aria-label": `${name}: share` });
+  const bar = share === undefined ? null : element("progress", { max: 1, value: Math.min(1, share), "aria-label": t("{name}: share", { name }) });
   return element("div", { class: "tile" }, element("dt", {}, name), element("dd", {}, element("strong", {}, value), more ? element("span", { class: "hint" }, more) : null, bar));
 }
 
@@ -85,7 +86,7 @@ function tile(name, value, more, share) {
 function agreementTile() {
   const first = (seen.agreement || []).find((row) => typeof row.value === "number");
   const interval = first && typeof first.low === "number" ? `, 95% CI ${first.low.toFixed(2)}-${first.high.toFixed(2)}` : "";
-  return tile("Agreement", first ? first.value.toFixed(2) : "not known", first ? `${first.coefficient ?? first.measure ?? first.name}${interval}` : "no item has two answers yet");
+  return tile(t("Agreement"), first ? first.value.toFixed(2) : t("not known"), first ? `${first.coefficient ?? first.measure ?? first.name}${interval}` : t("no item has two answers yet"));
 }
 
 const NUMBERS = { probability: "Probability", low: "95% CI, low", high: "high", rank: "Rank", score: "Score", value: "Value", votes: "Votes", ratings: "Ratings", answers: "Answers", comparisons: "Pairs", wins: "Wins", labels: "Classes", label: "Label", text: "Text", item: "Item", settled: "Settled" };
@@ -98,8 +99,8 @@ function drawResults() {
   const rows = seen.consensus.items;
   if (rows.length && "rank" in rows[0]) rows.sort((a, b) => a.rank - b.rank);
   const columns = ORDER.filter((name) => rows.length && rows.some((row) => row[name] !== null && row[name] !== undefined));
-  const cell = (value, name) => (typeof value === "number" ? (name === "probability" ? percent(value, 1) : amount(value)) : typeof value === "boolean" ? (value ? "yes" : "") : value === "" ? "none of them" : String(value ?? ""));
-  const head = element("tr", {}, ...columns.map((name) => element("th", { scope: "col" }, NUMBERS[name])));
+  const cell = (value, name) => (typeof value === "number" ? (name === "probability" ? percent(value, 1) : amount(value)) : typeof value === "boolean" ? (value ? t("yes") : "") : value === "" ? t("none of them") : String(value ?? ""));
+  const head = element("tr", {}, ...columns.map((name) => element("th", { scope: "col" }, t(NUMBERS[name]))));
   put(place, () => [element("table", { class: "leaders" }, element("thead", {}, head), element("tbody", {}, ...rows.map((row) => element("tr", {}, ...columns.map((name) => element("td", { dir: "auto" }, cell(row[name], name)))))))], JSON.stringify(rows));
 }
 
@@ -107,25 +108,26 @@ function drawStatus() {
   const s = seen.status;
   if (!s) return;
   const running = s.open === "open";
-  find("#open").textContent = (running ? s.state : s.open).replaceAll("-", " ");
+  find("#open").textContent = t((running ? s.state : s.open).replaceAll("-", " "));
   find("#open").className = `tag ${running ? (s.stop ? "warn" : "good") : "bad"}`;
   const stop = [s.stop, s.advice].filter(Boolean).join(". ");
   if (!over) put(find("#stop"), () => (stop ? [element("p", { class: "notice warn" }, `${stop.charAt(0).toUpperCase()}${stop.slice(1)}${/[.!?]$/.test(stop) ? "" : "."}`)] : []), stop);
-  const target = s.target === null ? "no target" : `target ${percent(s.target, 1)}`;
-  const accuracy = s.accuracy_known ? `95% CI ${percent(s.accuracy_low, 1)}-${percent(s.accuracy_high, 1)}, ${target}` : type === "votes" ? `too few votes to say; ${target}` : "";
+  const target = s.target === null ? t("no target") : t("target {n}", { n: percent(s.target, 1) });
+  const accuracy = s.accuracy_known ? `95% CI ${percent(s.accuracy_low, 1)}-${percent(s.accuracy_high, 1)}, ${target}` : type === "votes" ? t("too few votes to say; {target}", { target }) : "";
   const pace = seen.throughput;
   const tiles = [
-    type === "votes" ? tile("Accuracy", s.accuracy_known ? percent(s.accuracy, 1) : "not known", accuracy) : agreementTile(),
-    tile("Spent", amount(s.spent), s.budget === null ? "no budget set" : `of ${amount(s.budget)}`, s.budget === null ? undefined : s.spent / s.budget),
-    tile("Items finished", amount(s.finished), `of ${amount(s.items)}, ${amount(s.voted_on)} with votes`, s.items ? s.finished / s.items : 0),
-    tile("Votes", amount(s.votes), `by ${amount(s.annotators)} ${s.annotators === 1 ? "annotator" : "annotators"}`),
-    tile("Pace", pace ? `${amount(pace.hour)} / hour` : "–", pace ? `${amount(pace.minute)} in the last minute` : ""),
-    tile("Queue", amount(s.asked), "questions with annotators now"),
+    type === "votes" ? tile(t("Accuracy"), s.accuracy_known ? percent(s.accuracy, 1) : t("not known"), accuracy) : agreementTile(),
+    tile(t("Spent"), amount(s.spent), s.budget === null ? t("no budget set") : t("of {n}", { n: amount(s.budget) }), s.budget === null ? undefined : s.spent / s.budget),
+    tile(t("Items finished"), amount(s.finished), t("of {n}, {m} with votes", { n: amount(s.items), m: amount(s.voted_on) }), s.items ? s.finished / s.items : 0),
+    tile(t("Votes"), amount(s.votes), count(s.annotators, "by {n} annotator", "by {n} annotators")),
+    tile(t("Pace"), pace ? t("{n} / hour", { n: amount(pace.hour) }) : "–", pace ? t("{n} in the last minute", { n: amount(pace.minute) }) : ""),
+    tile(t("Queue"), amount(s.asked), t("questions with annotators now")),
+    ...(s.proof ? [tile(t("Proof"), t("{n} of about {m}", { n: amount(s.proof.known), m: amount(s.proof.needed) }), s.proof.proven || t("gold labels of items drawn at random"), s.proof.known / s.proof.needed)] : []),
   ];
   put(find("#facts"), () => tiles, JSON.stringify([s, pace, seen.agreement]));
   if (!lead) return;
-  find("#pause").textContent = s.open === "open" ? "Pause the campaign" : "Open the campaign";
-  find("#close").textContent = "Close it";
+  find("#pause").textContent = s.open === "open" ? t("Pause the campaign") : t("Open the campaign");
+  find("#close").textContent = t("Close it");
   find("#close").hidden = s.open === "closed";
 }
 
@@ -138,14 +140,14 @@ function drawCharts() {
   const pace = seen.throughput;
   const place = find("#pace");
   if (pace) put(place, () => [paceChart(pace.minutes, wide(place))], JSON.stringify([pace.minutes, wide(place)]));
-  if (pace) find("#pace-words").textContent = `${amount(pace.minute)} in the last minute, ${amount(pace.hour)} in the last hour, ${amount(pace.day)} in the last day.`;
+  if (pace) find("#pace-words").textContent = t("{minute} in the last minute, {hour} in the last hour, {day} in the last day.", { minute: amount(pace.minute), hour: amount(pace.hour), day: amount(pace.day) });
   const curve = find("#curve");
   if (!curve) return;
-  const none = "The curve begins when there are enough votes to estimate the accuracy.";
+  const none = t("The curve begins when there are enough votes to estimate the accuracy.");
   const options = { axis, target: s.target, budget: s.budget, width: wide(curve) };
   put(curve, () => [known.length ? accuracyChart(points, options) : element("p", { class: "hint" }, none)], JSON.stringify([options, known]));
   const rows = known.slice(-20).reverse().map((point) => element("tr", {}, ...[new Date(1000 * point.time).toLocaleTimeString("en-GB"), amount(point.votes), amount(point.spent), percent(point.accuracy, 1), `${percent(point.low, 1)}-${percent(point.high, 1)}`].map((text) => element("td", {}, text))));
-  put(find("#curve-table"), () => [element("table", {}, element("thead", {}, element("tr", {}, ...["Time", "Votes", "Spent", "Accuracy", "95% CI"].map((text) => element("th", { scope: "col" }, text)))), element("tbody", {}, ...rows))], JSON.stringify(known.slice(-20)));
+  put(find("#curve-table"), () => [element("table", {}, element("thead", {}, element("tr", {}, ...[t("Time"), t("Votes"), t("Spent"), t("Accuracy"), t("95% CI")].map((text) => element("th", { scope: "col" }, text)))), element("tbody", {}, ...rows))], JSON.stringify(known.slice(-20)));
 }
 
 // ---------------------------------------------------------------- annotators and items
@@ -153,17 +155,18 @@ function drawCharts() {
 function drawLists() {
   const known = seen.flags || seen.reliability || [];
   const rows = new Map(known.map((row) => [String(row.annotator), { ...row, votes: row.votes ?? row.ratings ?? row.comparisons ?? row.answers ?? 0 }]));
+  for (const [name, hour] of Object.entries(seen.throughput?.annotators || {})) if (rows.has(name)) rows.get(name).hour = hour;
   for (const row of seen.annotators || []) rows.set(String(row.annotator), { ...rows.get(String(row.annotator)), ...row });
   const order = find("#order").value;
   const options = { order, chance: classes.length ? 1 / classes.length : 0, all: showAll, pause: lead ? pausePerson : null, showAll: () => { showAll = true; drawLists(); } };
   put(find("#people"), () => peopleList([...rows.values()], options), JSON.stringify([[...rows.values()], order, showAll]));
   if (!lead) return;
   if (!find("#review")) return;
-  put(find("#review"), () => (seen.review ? reviewList(seen.review, { classes, type, settle }) : [element("p", { class: "hint" }, "Nothing yet: there are no votes.")]), JSON.stringify(seen.review));
+  put(find("#review"), () => (seen.review ? reviewList(seen.review, { classes, type, settle }) : [element("p", { class: "hint" }, t("Nothing yet: there are no votes."))]), JSON.stringify(seen.review));
   const looks = seen.reviews || [];
-  const line = (look) => [new Date(1000 * look.time).toLocaleString("en-GB"), String(look.item), look.actor, look.answer === null ? "opened again" : words(look.answer), look.before === null ? "" : words(look.before)];
-  const head = element("tr", {}, ...["Time", "Item", "By", "Answer", "Before", ""].map((text) => element("th", { scope: "col" }, text)));
-  put(find("#looks"), () => [looks.length ? element("table", {}, element("thead", {}, head), element("tbody", {}, ...looks.map((look) => element("tr", {}, ...line(look).map((text) => element("td", {}, text)), element("td", {}, look.answer === null ? null : element("button", { type: "button", class: "small", onclick: () => settle(look.item, null) }, "Open again")))))) : element("p", { class: "hint" }, "None yet.")], JSON.stringify(looks));
+  const line = (look) => [new Date(1000 * look.time).toLocaleString("en-GB"), String(look.item), look.actor, look.answer === null ? t("opened again") : words(look.answer), look.before === null ? "" : words(look.before)];
+  const head = element("tr", {}, ...[t("Time"), t("Item"), t("By"), t("Answer given"), t("Before"), ""].map((text) => element("th", { scope: "col" }, text)));
+  put(find("#looks"), () => [looks.length ? element("table", {}, element("thead", {}, head), element("tbody", {}, ...looks.map((look) => element("tr", {}, ...line(look).map((text) => element("td", {}, text)), element("td", {}, look.answer === null ? null : element("button", { type: "button", class: "small", onclick: () => settle(look.item, null) }, t("Open again"))))))) : element("p", { class: "hint" }, t("None yet."))], JSON.stringify(looks));
 }
 
 async function act(text, path, body, method) {
@@ -179,13 +182,13 @@ async function act(text, path, body, method) {
   }
 }
 
-const pausePerson = (row) => act(`${row.annotator} is ${row.available ? "paused" : "asked again"}.`, `${api}/annotators?name=${encodeURIComponent(row.annotator)}`, { available: !row.available }, "PATCH");
+const pausePerson = (row) => act(t(row.available ? "{name} is paused." : "{name} is asked again.", { name: row.annotator }), `${api}/annotators?name=${encodeURIComponent(row.annotator)}`, { available: !row.available }, "PATCH");
 
 function settle(item, label) {
   seen.review = (seen.review || []).filter((row) => row.item !== item);
   find("#review-head").tabIndex = -1;
   find("#review-head").focus();
-  return act(`${item} is ${label === null ? "open again" : `settled: ${words(label)}`}.`, `${api}/reviews`, { item, answer: label });
+  return act(label === null ? t("{item} is open again.", { item }) : t("{item} is settled: {said}.", { item, said: words(label) }), `${api}/reviews`, { item, answer: label });
 }
 
 // ---------------------------------------------------------------- reading
@@ -226,15 +229,15 @@ function listen() {
   stream.addEventListener("open", () => {
     clearInterval(poll);
     poll = setInterval(refresh, 12 * POLL); // the pace falls without an event
-    connection("live");
+    connection(t("live"));
     refresh();
   });
   for (const kind of ["votes", "undo", "items", "annotators", "state", "standing", "settings"]) stream.addEventListener(kind, () => refresh());
-  stream.addEventListener("standing", (event) => say(`The status changed: ${JSON.parse(event.data).state.replaceAll("-", " ")}.`));
+  stream.addEventListener("standing", (event) => say(t("The status changed: {state}.", { state: t(JSON.parse(event.data).state.replaceAll("-", " ")) })));
   stream.addEventListener("settings", () => call(api).then((found) => Object.assign(settings, found.settings)).then(fillSettings).catch(() => {}));
   stream.addEventListener("error", () => {
     if (over) return stream.close();
-    connection("not live; read every few seconds");
+    connection(t("not live; read every few seconds"));
     clearInterval(poll);
     poll = setInterval(refresh, POLL);
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2 * POLL);
@@ -263,26 +266,26 @@ if (lead) {
       if (value !== settings[name]) changed[name] = value;
     }
     if (form.elements.feedback.checked !== settings.feedback) changed.feedback = form.elements.feedback.checked;
-    if (!Object.keys(changed).length) return say("Nothing was changed.");
-    if (await act("Saved.", api, changed, "PATCH")) Object.assign(settings, changed);
+    if (!Object.keys(changed).length) return say(t("Nothing was changed."));
+    if (await act(t("Saved."), api, changed, "PATCH")) Object.assign(settings, changed);
     return undefined;
   });
   const invite = find("#invite");
   invite.addEventListener("submit", async (event) => {
     event.preventDefault();
     const price = invite.elements.price.value === "" ? {} : { price: Number(invite.elements.price.value) };
-    const found = await act("The link is shown once: send it to the annotator.", `${api}/invitations`, { annotator: invite.elements.name.value, ...price });
+    const found = await act(t("The link is shown once: send it to the annotator."), `${api}/invitations`, { annotator: invite.elements.name.value, ...price });
     if (!found) return;
     const field = element("input", { id: "made", readonly: true, value: found.link, onfocus: () => field.select() });
-    const copy = element("button", { type: "button", onclick: () => navigator.clipboard.writeText(found.link).then(() => say("Copied."), () => field.focus()) }, "Copy");
-    find("#link").replaceChildren(element("label", { for: "made" }, `Link for ${found.annotator}`), element("div", { class: "finder" }, field, copy));
+    const copy = element("button", { type: "button", onclick: () => navigator.clipboard.writeText(found.link).then(() => say(t("Copied.")), () => field.focus()) }, t("Copy"));
+    find("#link").replaceChildren(element("label", { for: "made" }, t("Link for {name}", { name: found.annotator })), element("div", { class: "finder" }, field, copy));
     invite.reset();
   });
   find("#pause").addEventListener("click", () => {
     const state = seen.status && seen.status.open === "open" ? "paused" : "open";
-    act(`The campaign is ${state}.`, `${api}/state`, { state }, "PUT");
+    act(state === "open" ? t("The campaign is open.") : t("The campaign is paused."), `${api}/state`, { state }, "PUT");
   });
-  find("#close").addEventListener("click", () => act("The campaign is closed: votes are not taken. It can be opened again.", `${api}/state`, { state: "closed" }, "PUT"));
+  find("#close").addEventListener("click", () => act(t("The campaign is closed: votes are not taken. It can be opened again."), `${api}/state`, { state: "closed" }, "PUT"));
   fillSettings();
 }
 find("#order").addEventListener("change", drawLists);
