@@ -137,7 +137,11 @@ def test_weights_follow_their_rows(uneven):
 
 @pytest.mark.parametrize(
     "weight, words",
-    [(np.ones(3), "one number for each of 600 rows"), (np.full(600, -1.0), "at least 0"), (np.zeros(600), "above")],
+    [
+        (np.ones(3), "one number for each of 600 rows"),
+        (np.full(600, -1.0), "at least 0"),
+        (np.zeros(600), "all weights are zero"),
+    ],
 )
 def test_odd_weights_are_refused(uneven, weight, words):
     with pytest.raises(InputError, match=words):

@@ -49,7 +49,10 @@ REPRESENTATIVE = (
 NOT_FOR_LEARNERS = {
     "check_dtype_object": "what cannot be read as numbers is an InputError (a ValueError), not a TypeError",
     "check_supervised_y_2d": "a column of labels is one annotator among M columns, which needs no warning",
-}
+} | dict.fromkeys(
+    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
+    "weights are of learning from inputs: annotators are judged by all votes, and networks draw items by weight",
+)
 NOT_FOR_THE_CLASSIFIER = NOT_FOR_LEARNERS | {
     "check_do_not_raise_errors_in_init_or_set_params": "set_params looks the method up, to know which settings it has",
 }

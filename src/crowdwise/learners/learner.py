@@ -101,8 +101,10 @@ def row_weights(given: Any, items: npt.NDArray[Any], at: Ints | None) -> Floats:
             f"sample_weight has the shape {weight.shape}: expected one number for each of {n_rows:,} rows."
         )
     weight = weight if at is None else weight[at]
-    if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-        raise InputError("sample_weight: expected numbers of at least 0, and at least one above.")
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise InputError("sample_weight: expected numbers of at least 0.")
+    if not weight.any():
+        raise InputError("sample_weight: all weights are zero, which leaves nothing to learn from.")
     return weight
 
 
