@@ -493,7 +493,7 @@ def are_small(inputs: Inputs) -> bool:
 
 
 def plain_members(
-    data: TrainingData, gold: Ints | None, fold: Ints, scale: InputScale, weight: Floats | None
+    data: TrainingData, gold: Ints | None, fold: Ints, scale: InputScale, weight: Floats | None = None
 ) -> list[Plain]:  # fmt: skip
     """The plain members, none for inputs that are large or not in memory."""
     if not are_small(data.inputs):

@@ -195,7 +195,9 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         params = self.get_params(deep=False) | {"random_state": seed_of(self.random_state)}
         facts = {
             "method": self.key,
-            "params": {name: plain(_pairs(value)) for name, value in params.items()},
+            "params": {
+                name: plain(_pairs(value) if name == "class_weight" else value) for name, value in params.items()
+            },
             "shape": list(self.shape_),
             "features": self._named_features(),
             "item_column": self.item_column_,
