@@ -101,7 +101,7 @@ def test_held_out_votes_are_told(folder):
 def test_a_summary_goes_to_standard_error(folder, model):
     done = run("learn", folder, *FAST)
     assert done.stdout == ""
-    for part in ("ccem: 300 items, 6 annotators", "8 epochs, loss", "359 items nobody voted on", "nothing was saved"):
+    for part in ("ccem: 300 items, 6 annotators", "8 epochs, loss", "359 items without votes", "nothing was saved"):
         assert part in done.stderr
     assert (model / "learner.json").is_file()
 
