@@ -199,8 +199,8 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
 
 
-def test_readme_and_start_page_lead_to_the_examples() -> None:
-    for page in (ROOT / "README.md", DOCS / "index.md", DOCS / "start.md"):
+def test_readme_and_first_page_lead_to_the_examples() -> None:
+    for page in (ROOT / "README.md", DOCS / "index.md"):
         linked = set(re.findall(r"examples/(\w+)\.py", page.read_text(encoding="utf-8")))
         wanted = {"annotation_lead", "judge_panel", "text_classification", "image_classification", "campaign_service"}
         assert wanted <= linked <= {script.stem for script in EXAMPLES}, page

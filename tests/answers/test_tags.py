@@ -88,7 +88,7 @@ def test_the_objective_never_falls(bio, settings):
 def test_a_field_over_words_equals_enumeration_and_never_falls(tiny, remember):
     words = np.array([f"Word{k % 3}" for k in tiny.votes.truth + np.arange(tiny.n_tokens) % 2], dtype=object)
     tags = replace(tiny, words=words)
-    model = cw.HMMCrowd(memory=remember, words=True, tol=1e-7).fit(tags)
+    model = cw.HMMCrowd(memory=remember, words=True, prior=1.0, tol=1e-7).fit(tags)
     found, K, D = model.consensus_, tiny.votes.n_classes, len(model.features_)
     field = np.exp(model.field_.weights[D:])
     u = np.exp(tags_hmm.word_features(tags)[:, model.features_] @ model.field_.weights[:D])

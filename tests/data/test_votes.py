@@ -405,7 +405,7 @@ def test_extreme_integers():
         in Votes.from_frame({**LONG, "label": np.array([2**63 + 5, 1, 2], dtype=np.uint64)}).classes.tolist()
     )
     for bad in (float("inf"), 1e30):
-        with pytest.raises(LabelError, match="no class or name: expected whole numbers of at most 64 bits"):
+        with pytest.raises(LabelError, match="not a class or name: expected whole numbers of at most 64 bits"):
             Votes.from_frame({**LONG, "label": [bad, 1.0, 2.0]})
     with pytest.raises(LabelError, match=r"'label' holds fractions such as 0\.5"):
         Votes.from_frame({**LONG, "label": [0.5, 1, 2]})

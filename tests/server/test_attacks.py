@@ -560,7 +560,7 @@ def test_a_crafted_backup_is_refused(tmp_path: Path, facts: bytes, monkeypatch: 
     with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("backup.json", facts)
     store = Database(load_configuration({"data": str(tmp_path / "d")}, environment={}).url)
-    with pytest.raises(ReadError, match="no backup"):
+    with pytest.raises(ReadError, match="not a backup"):
         backups.restore(store, tmp_path / "b.zip")
     store.close()
 

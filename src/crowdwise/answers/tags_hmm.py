@@ -295,6 +295,7 @@ class HMMCrowd(TagModel):
             pseudo = pseudo_counts(self.prior, self.history, tags, part, gold)
         else:
             pseudo = priors.pseudo_counts(self.prior, self.history, votes, gold)
+        pseudo = np.broadcast_to(pseudo, (part.n_annotators, K, K))  # one for all where it was a number
         share = allowed * (self.transition_prior / allowed.sum(axis=1, keepdims=True))
         family: Any = ChainFamily(pseudo, share, allowed, self._fixed(K, allowed))
         if self.words:
