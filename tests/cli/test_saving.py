@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +54,6 @@ def test_the_current_folder_is_not_emptied(command: str, crowd: Path, tmp_path: 
 
 
 def test_without_a_home_or_a_place_for_temporary_files(tmp_path):
-    import os
-    import subprocess
-    import sys
-
     (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\na,y,1\nb,x,0\n")
     missing = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NUMBA_CACHE_DIR"), "/nonexistent")
     command = [sys.executable, "-m", "crowdwise", "aggregate", "labels.csv", "--out", "out.csv"]
@@ -92,10 +91,6 @@ assert sorted(p.name for p in Path("closed").iterdir()) == []
 
 def test_as_a_user_without_rights(tmp_path):
     """As somebody who may read the program and little else: root gives up its rights, others have none to give up."""
-    import os
-    import subprocess
-    import sys
-
     (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\na,y,1\nb,x,0\nb,y,1\n")
     (tmp_path / "private.csv").write_text("item,annotator,label\na,x,1\n")
     assert run("aggregate", "labels.csv", "--save", "result", cwd=tmp_path).returncode == 0
