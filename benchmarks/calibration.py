@@ -169,13 +169,14 @@ def bounds(cases: list[Case]) -> str:
     ]
     header = ["chosen with the truth in view", "calibration error", "expected accuracy is off by"]
     table = tables.markdown(header, [[name, f"{x:.3f}", f"{y:.1f}"] for name, x, y in rows])
-    return f"""Could other constants do better? Choices by the very truth that they are measured on bound what can be had:
+    return f"""Could other constants do better? Choices by the very truth that they are measured on bound it:
 
 {table}
 
 One correction for all crowds cannot have an expected accuracy that is off by much less than {rows[0][2]:.1f} points:
 crowds whose votes look alike are right more often, or less. The mean accuracy of the other crowds is off by
-{np.mean(constant):.1f}. Probabilities that are right would have a calibration error of {np.mean(chance):.3f}, by the size of the sets alone."""
+{np.mean(constant):.1f}. Probabilities that are right would have a calibration error of {np.mean(chance):.3f}, by the
+size of the sets alone."""
 
 
 def coverage(case: Case, sd: float | None, known: int = 0) -> tuple[float, float]:

@@ -94,10 +94,10 @@ def chain_statistics(part: Part, q: Floats, cuts: Ints, allowed: npt.NDArray[np.
     return Stats(em.statistics(part, q).counts, np.where(allowed, chain, 0.0))
 
 
-def chain_expect(part: Part, params: Params, cuts: Ints, posterior: bool = False) -> tuple[Stats, Floats]:
+def chain_expect(part: Part, params: Params, cuts: Ints) -> tuple[Stats, Floats]:
     """As :func:`crowdwise.core.em.expect`, with a Markov chain for a prior."""
     counts, chain, evidence, q = chains.expect(
-        part.indptr, part.cell, part.weight, params.log_score, params.log_prior, part.truth, cuts, posterior=posterior
+        part.indptr, part.cell, part.weight, params.log_score, params.log_prior, part.truth, cuts
     )
     return Stats(counts, chain, evidence), q
 
@@ -310,7 +310,7 @@ class HMMCrowd(TagModel):
             accelerate=self.accelerate and not self.words, callback=callback,
             expectation=lambda part, params: chain_expect(part, params, tags.starts)[0],
         )  # fmt: skip
-        stats, q = chain_expect(part, run.params, tags.starts, posterior=True)
+        stats, q = chain_expect(part, run.params, tags.starts)
         n = len(pseudo) * K
         self.params_ = replace(run.params, log_score=run.params.log_score[:n])
         self.stats_ = replace(stats, counts=stats.counts[:n])
@@ -339,7 +339,7 @@ class HMMCrowd(TagModel):
         if self.words:
             part = with_tokens(replace(part, n_annotators=len(score) // K))
             params = Params(*self.field_.scored(score, word_features(tags)[:, self.features_], part.n_cells))
-        q = chain_expect(part, params, tags.starts, posterior=True)[1]
+        q = chain_expect(part, params, tags.starts)[1]
         return q, self._decode(tags, part, params, q, self._fitted().prior)
 
     def _fixed(self, K: int, allowed: npt.NDArray[np.bool_]) -> Floats | None:

@@ -15,8 +15,11 @@ q[t, k]                posterior           exp(a[t, k] + b[t, k] - log P(votes o
 c[j, k]                pairs               sum over neighbours of P(y_t = j, y_{t+1} = k, given the votes)
 =====================  ==================  =======================================================================
 
-All sequences take a step together; those that are over drop out. ``chains_native`` is the same, compiled, sequence by
-sequence. L. R. Rabiner, A tutorial on hidden Markov models and selected applications in speech recognition, 1989.
+All sequences take a step together; those that are over drop out. Messages are logarithms. A step needs log sum_j
+exp(a[j]) A[j, k]; taking out the largest a[j] makes that one product with A for K exponentials, where the sum of
+logarithms would take K^2. Only where the product vanishes (the largest state cannot be followed by k, and all that can
+are e^-600 times less probable) is the sum taken term by term. L. R. Rabiner, A tutorial on hidden Markov models and
+selected applications in speech recognition, 1989.
 """
 
 from __future__ import annotations
@@ -30,54 +33,53 @@ from crowdwise import kernels
 from crowdwise.kernels import reference
 from crowdwise.kernels.reference import Floats, Ints
 
+VANISHED = 1e-270
+"""Below it a product may have lost terms to underflow."""
+
 
 def expect(
-    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, starts: Ints,
-    *, posterior: bool = True, engine: str = "auto",
-) -> tuple[Floats, Floats, float, Floats]:  # fmt: skip
+    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, starts: Ints
+) -> tuple[Floats, Floats, float, Floats]:
     """Expected counts (cells x K), those of the chain ((1 + K) x K, like the prior), log-likelihood and posterior.
 
     ``truth`` holds a class code per token (-1 unknown), or nothing.
     """
-    if _native((len(cell) + len(starts)) * log_score.shape[1] * 4, engine):
-        from crowdwise.kernels import chains_native
-
-        return chains_native.expect(indptr, cell, weight, log_score, log_prior, truth, starts, posterior)
-    return reference_expect(indptr, cell, weight, log_score, log_prior, truth, starts)
-
-
-def viterbi(logit: Floats, log_prior: Floats, starts: Ints, *, engine: str = "auto") -> Ints:
-    """The tagging of every sequence with the largest sum of token logits and log prior; among equals the first."""
-    if _native(4 * logit.size, engine):
-        from crowdwise.kernels import chains_native
-
-        return chains_native.viterbi(logit, log_prior, starts)
-    return reference_viterbi(logit, log_prior, starts)
-
-
-def _native(work: int, engine: str) -> bool:
-    return kernels.choose(work, engine) is not reference
-
-
-def reference_expect(
-    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, starts: Ints
-) -> tuple[Floats, Floats, float, Floats]:
-    """The definition of :func:`expect`."""
     C, K = log_score.shape
     e = emissions(indptr, cell, weight, log_score, truth)
-    log_first, log_A = log_prior[0], log_prior[1:]
-    steps = list(_steps(starts))
-    a, b = forward(e, log_first, log_A, steps), backward(e, log_A, steps)
-    evidence = _log_sum(a[starts[1:] - 1], axis=1)
-    of_token = np.repeat(evidence, np.diff(starts))[:, None]
-    q = np.exp(a + b - of_token)
-    q /= q.sum(axis=1, keepdims=True)
-    pairs = np.zeros((K, K))
+    log_A, steps = log_prior[1:], list(_steps(starts))
+    a, b = np.empty_like(e), np.zeros_like(e)
+    a[steps[0]] = log_prior[0] + e[steps[0]]
     for rows in steps[1:]:
-        joint = a[rows - 1][:, :, None] + log_A + (e + b)[rows][:, None, :] - of_token[rows][:, :, None]
-        pairs += np.exp(joint).sum(axis=0)
-    chain = np.vstack([q[starts[:-1]].sum(axis=0), pairs])
-    return reference.scatter(indptr, cell, weight, q, C), chain, float(evidence.sum()), q
+        a[rows] = _followed(a[rows - 1], log_A) + e[rows]
+    for rows in reversed(steps[1:]):
+        b[rows - 1] = _followed(e[rows] + b[rows], log_A.T)
+    evidence = _log_sum(a[starts[1:] - 1], axis=1)
+    q = np.exp(a + b - np.repeat(evidence, np.diff(starts))[:, None])
+    q /= q.sum(axis=1, keepdims=True)
+    later = np.delete(np.arange(len(e)), starts[:-1])
+    chain = np.vstack([q[starts[:-1]].sum(axis=0), _pairs(a[later - 1], log_A, (e + b)[later])])
+    return kernels.scatter(indptr, cell, weight, q, C), chain, float(evidence.sum()), q
+
+
+def _followed(x: Floats, log_A: Floats) -> Floats:
+    """log sum_j exp(x[., j] + log A[j, k])."""
+    top = _peak(x)
+    z = np.exp(x - top) @ np.exp(log_A)
+    with np.errstate(divide="ignore"):
+        out = top + np.log(z)
+    lost = np.flatnonzero((z <= VANISHED).any(axis=1))
+    out[lost] = _log_sum(x[lost, :, None] + log_A, axis=1)
+    return np.asarray(out)
+
+
+def _pairs(x: Floats, log_A: Floats, y: Floats) -> Floats:
+    """c[j, k]: the sum of exp(x[., j] + log A[j, k] + y[., k]), each row scaled to a sum of one."""
+    A, u, v = np.exp(log_A), np.exp(x - _peak(x)), np.exp(y - _peak(y))
+    z = ((u @ A) * v).sum(axis=1)
+    kept = z > VANISHED
+    rest = x[~kept, :, None] + log_A + y[~kept, None, :]
+    rest = np.exp(rest - _log_sum(rest.reshape(len(rest), log_A.size), axis=1)[:, None, None])
+    return np.asarray(A * (u[kept].T @ (v[kept] / z[kept, None])) + rest.sum(axis=0))
 
 
 def emissions(indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, truth: Ints) -> Floats:
@@ -91,23 +93,8 @@ def emissions(indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, truth
     return e
 
 
-def forward(e: Floats, log_first: Floats, log_A: Floats, steps: list[Ints]) -> Floats:
-    a = np.empty_like(e)
-    a[steps[0]] = log_first + e[steps[0]]
-    for rows in steps[1:]:
-        a[rows] = _log_sum(a[rows - 1][:, :, None] + log_A, axis=1) + e[rows]
-    return a
-
-
-def backward(e: Floats, log_A: Floats, steps: list[Ints]) -> Floats:
-    b = np.zeros_like(e)
-    for rows in reversed(steps[1:]):
-        b[rows - 1] = _log_sum(log_A + (e[rows] + b[rows])[:, None, :], axis=2)
-    return b
-
-
-def reference_viterbi(logit: Floats, log_prior: Floats, starts: Ints) -> Ints:
-    """The definition of :func:`viterbi`."""
+def viterbi(logit: Floats, log_prior: Floats, starts: Ints) -> Ints:
+    """The tagging of every sequence with the largest sum of token logits and log prior; among equals the first."""
     T, K = logit.shape
     log_first, log_A = log_prior[0], log_prior[1:]
     steps = list(_steps(starts))
@@ -132,6 +119,12 @@ def _steps(starts: Ints) -> Iterator[Ints]:
     first, length = starts[:-1][order], length[order]
     for t in range(int(length[0])):
         yield first[: np.searchsorted(-length, -t, side="left")] + t
+
+
+def _peak(x: Floats) -> Floats:
+    """The largest of each row, or 0 where there is none."""
+    top = x.max(axis=1, keepdims=True)
+    return np.where(np.isfinite(top), top, 0.0)
 
 
 def _log_sum(x: Floats, axis: int) -> Any:
