@@ -15,8 +15,10 @@ from crowdwise.core import em
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.priors import pseudo_counts
 from crowdwise.core.starts import shares
+from crowdwise.core.vote_parts import VotePart
 from crowdwise.errors import ConvergenceWarning, ParameterError
 from crowdwise.kernels import cuda
+from crowdwise.methods.ds_dawid_skene import best_classes
 
 EM_METHODS = ["dawid-skene", "one-coin", "confusion-vector", "fast-dawid-skene", "anchored"]
 
@@ -59,11 +61,12 @@ def test_statistics_of_parts_add_up_to_those_of_the_whole(engine):
     gold = np.where(rng.random(len(votes)) < 0.2, rng.integers(0, K, len(votes)), -1).astype(np.int32)
     part = Part.of(votes, gold, item_prior)
     params = Params(np.log(rng.dirichlet(np.ones(K), part.n_cells)), np.log(rng.dirichlet(np.ones(K), 1)))
-    whole, _ = em.expect(part, params, engine=engine)
-    cuts = [0, 1, 77, 78, 200, len(votes)]
-    total = Stats(np.zeros_like(whole.counts), np.zeros(K))
-    for lo, hi in itertools.pairwise(cuts):
-        total = total + em.expect(part.split(lo, hi), params, engine=engine)[0]
+    with kernels.using(engine):
+        whole, _ = em.expect(part, params)
+        cuts = [0, 1, 77, 78, 200, len(votes)]
+        total = Stats(np.zeros_like(whole.counts), np.zeros(K))
+        for lo, hi in itertools.pairwise(cuts):
+            total = total + em.expect(part.split(lo, hi), params)[0]
     assert np.allclose(total.counts, whole.counts, atol=1e-10)
     assert np.allclose(total.mass, whole.mass, atol=1e-10)
     assert abs(total.log_likelihood - whole.log_likelihood) < 1e-8
@@ -113,6 +116,16 @@ def test_the_objective_recomputed_from_its_definition_never_falls(key, accelerat
         values.append(value)
     assert (np.diff(values) >= -1e-9 * abs(values[0])).all()
     assert values[-1] > values[0]
+
+
+def test_hard_em_counts_each_item_once_and_takes_the_first_of_equals():
+    votes = cw.Votes.from_records([("x", "a", 0), ("y", "b", 1)])
+    params = Params(np.log(np.array([[0.5, 0.5], [0.5, 0.5], [0.2, 0.8], [0.2, 0.8]])), np.log([[0.5, 0.5]]))
+    found = best_classes(params, VotePart(votes))
+    assert found.mass.tolist() == [1.0, 1.0]
+    assert found.counts[0].tolist() == [1.0, 0.0]
+    assert found.counts[3].tolist() == [0.0, 1.0]
+    assert abs(found.log_likelihood - np.log(0.25) - np.log(0.4)) < 1e-12
 
 
 @pytest.mark.parametrize("key", EM_METHODS)
@@ -285,7 +298,7 @@ def test_engine_cuda_is_an_argument_of_aggregate(monkeypatch):
     assert moved
     assert not cuda._resident  # the votes left the device
     assert np.abs(other.posterior - plain.posterior).max() < 1e-8
-    assert kernels.asked_for("auto") != "cuda"
+    assert kernels.asked_for() != "cuda"
     monkeypatch.setattr(cuda, "available", lambda: False)
     with pytest.raises(ParameterError, match="no torch that finds a CUDA device"):
         cw.aggregate(votes, "dawid-skene", engine="cuda")

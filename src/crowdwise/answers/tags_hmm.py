@@ -110,7 +110,6 @@ class ChainFamily:
     chain_pseudo: Floats
     allowed: npt.NDArray[np.bool_]
     fixed: Floats | None = None
-    hard: bool = False
 
     def maximise(self, stats: Stats) -> Params:
         log_score = safe_log(full(stats.table() + self.pseudo)).reshape(stats.counts.shape)

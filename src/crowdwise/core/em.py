@@ -87,9 +87,9 @@ class Part:
         M, K = self.n_annotators, self.n_classes
         return Part(indptr, self.cell[rows], self.weight[rows], self.truth[lo:hi], M, K, prior)
 
-    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+    def expect(self, params: Params) -> Stats:
         """The statistics of these votes under some parameters, by the threads of this machine."""
-        return expect(self, params, hard=hard, engine=engine)[0]
+        return expect(self, params)[0]
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,6 @@ class Params:
 class Family(Protocol):
     """How parameters come from statistics, and the objective."""
 
-    @property
-    def hard(self) -> bool:
-        """Whether items count for their best class alone."""
-        return False
-
     def maximise(self, stats: Stats) -> Params: ...
 
     def objective(self, log_likelihood: float, params: Params) -> float: ...
@@ -153,8 +148,8 @@ class Engine(Protocol):
         """The total weight of the votes."""
         ...
 
-    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
-        """The statistics of all votes under some parameters; ``engine`` names the kernels."""
+    def expect(self, params: Params) -> Stats:
+        """The statistics of all votes under some parameters."""
         ...
 
 
@@ -199,35 +194,26 @@ def log_class_prior(mass: Floats, fixed: Floats | None, even_items: float = 0.0)
     return safe_log(normalise(mass + even_items / len(mass), axis=0) if fixed is None else fixed)[None]
 
 
-def expect(
-    part: Part, params: Params, *, hard: bool = False, posterior: bool = False, engine: str = "auto"
-) -> tuple[Stats, Floats]:
+def expect(part: Part, params: Params, *, posterior: bool = False) -> tuple[Stats, Floats]:
     """The statistics of some votes under some parameters, and their N x K posterior where asked for."""
-    check_engine(engine)
+    check_engine()
     log_prior = params.log_prior if part.item_prior is None else params.log_prior + part.item_prior
     counts, mass, evidence, q = kernels.expect(
-        part.indptr, part.cell, part.weight, params.log_score, log_prior, part.truth,
-        hard=hard, posterior=posterior, engine=engine,
-    )  # fmt: skip
+        part.indptr, part.cell, part.weight, params.log_score, log_prior, part.truth, posterior
+    )
     return Stats(counts, mass, evidence), q
 
 
-def check_engine(engine: str = "auto") -> None:
+def check_engine() -> None:
     """Whether the engine exists, and runs on this machine."""
-    name = kernels.asked_for(engine)
+    name = kernels.asked_for()
     if name not in kernels.KERNEL_SETS:
         raise ParameterError(f"CROWDWISE_ENGINE={name!r} is not known. Choose from {', '.join(kernels.KERNEL_SETS)}.")
-    if not kernels.available(engine):
+    if not kernels.available():
         raise ParameterError(
             "engine 'cuda' cannot be used here: there is no torch that finds a CUDA device. "
             "Leave the engine (and the variable CROWDWISE_ENGINE) out to compute on the processor."
         )
-
-
-def share_statistics(part: Part) -> Stats:
-    """The statistics that go with vote shares."""
-    check_engine()
-    return Stats(*kernels.share_counts(part.indptr, part.cell, part.weight, part.n_classes, part.n_cells))
 
 
 def statistics(part: Part, q: Floats) -> Stats:
@@ -238,30 +224,26 @@ def statistics(part: Part, q: Floats) -> Stats:
 
 def count_moments(part: Part, q: Floats) -> tuple[Floats, Floats]:
     """The counts that go with a posterior and their variances, as c[m, k, l]."""
-    check_engine()
-    M, K = part.n_annotators, part.n_classes
-    counts, spread = kernels.count_moments(part.indptr, part.cell, part.weight, q, part.n_cells)
-    return counts.reshape(M, K, K).transpose(0, 2, 1).copy(), spread.reshape(M, K, K).transpose(0, 2, 1).copy()
+    counts, spread = (statistics(part, p).table().transpose(0, 2, 1).copy() for p in (q, q * (1.0 - q)))
+    return counts, spread
 
 
 def run_em(
     part: Engine, family: Family, start: Stats, *, max_iter: int = 500, tol: float = 1e-7, accelerate: bool = True,
-    callback: Callback | None = None, restart: int = 0, engine: str = "auto", expectation: Expectation | None = None,
+    callback: Callback | None = None, restart: int = 0, expectation: Expectation | None = None,
 ) -> EMFit:  # fmt: skip
     """Alternate the two steps from some statistics until the objective gains less than ``tol`` per vote.
 
     An iteration is one pass over the votes, whether the point it tried was kept or not. ``expectation`` stands in for
-    :func:`expect` where items are not independent before the votes (their statistics add up over whole chains then).
+    :func:`expect`: where items are not independent before the votes (their statistics add up over whole chains then),
+    or count for their best class alone.
     """
     votes = max(part.n_votes, 1.0)
     rounds = Rounds(max_iter, votes, callback, restart)
 
     def step(stats: Stats) -> tuple[Params, Stats, float]:
         params = family.maximise(stats)
-        if expectation is not None:
-            new = expectation(part, params)
-            return params, new, family.objective(new.log_likelihood, params)
-        new = part.expect(params, hard=family.hard, engine=engine)
+        new = part.expect(params) if expectation is None else expectation(part, params)
         return params, new, family.objective(new.log_likelihood, params)
 
     point = start
@@ -272,7 +254,7 @@ def run_em(
         rounds.reached(objective, below=tol)
         recent = [*recent, point][-2:] if rounds.gain < NEAR else []
         point = stats
-        if accelerate and not family.hard and len(recent) == 2 and rounds.another():
+        if accelerate and len(recent) == 2 and rounds.another():
             further = extrapolate(recent[0], recent[1], point, votes)
             recent = []
             if further is not None:

@@ -336,6 +336,11 @@ class EMModel(Model, ABC):
         """The maximisation step, made once per fit; where the class says ``in_parts``, from sums over votes alone."""
         raise NotImplementedError
 
+    def _expect(self, parts: Any, params: Params) -> Stats:
+        """The expectation step."""
+        found: Stats = parts.expect(params)
+        return found
+
     def _finish(self, part: Any, family: Family, params: Params) -> Params:
         """The parameters to report, from those that EM ended with."""
         return params
@@ -395,7 +400,7 @@ class EMModel(Model, ABC):
     def _run_em(self, part: Engine, family: Family, start: Stats, callback: Callback | None, restart: int = 0) -> EMFit:
         return em.run_em(
             part, family, start, max_iter=self.max_iter, tol=self.tol, accelerate=self.accelerate, callback=callback,
-            restart=restart,
+            restart=restart, expectation=self._expect,
         )  # fmt: skip
 
     def _starts_from_votes(self) -> bool:
@@ -404,7 +409,7 @@ class EMModel(Model, ABC):
     def _start(self, parts: VoteParts) -> Stats:
         """The statistics to start from: see :func:`crowdwise.core.starts.initial_posterior`."""
         if self._starts_from_votes():
-            return starts.start_statistics(parts)
+            return parts.statistics(starts.first_posterior(parts))
         part = parts.only
         q = starts.initial_posterior(self.start, part.part, part.votes, part.gold, self.random_state)
         return em.statistics(part.part, q)

@@ -65,13 +65,6 @@ def first_posterior(parts: VoteParts) -> Posterior:
     return lambda part: clamp(weighted_posterior(part.votes, weight), part.gold)
 
 
-def start_statistics(parts: VoteParts) -> Stats:
-    """The statistics of :func:`first_posterior`."""
-    if not parts.sizes[2]:
-        return parts.summed(lambda part: em.share_statistics(part.part))
-    return parts.statistics(first_posterior(parts))
-
-
 def agreement_sums(part: VotePart) -> Floats:
     """4 x M, which add up over items: votes on gold items, right ones of them, agreement with shares, all votes."""
     votes, gold = part.votes, np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold

@@ -66,12 +66,12 @@ class VotePart:
         """The total weight of the votes."""
         return self.part.n_votes
 
-    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+    def expect(self, params: Params) -> Stats:
         """The statistics of the votes under some parameters; no pass where the posterior was computed last."""
-        if self._last and self._last[0][0] is params and not hard:
+        if self._last and self._last[0][0] is params:
             return self._last[0][1]
         self._last.clear()
-        return self.part.expect(params, hard=hard, engine=engine)
+        return self.part.expect(params)
 
     def posterior(self, params: Params) -> Floats:
         """N x K."""
@@ -190,9 +190,9 @@ class VoteParts:
         """The total weight of the votes of all parts."""
         return float(self.sizes[1])
 
-    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+    def expect(self, params: Params) -> Stats:
         """The statistics of all parts under some parameters."""
-        return self.summed(lambda part: part.expect(params, hard=hard, engine=engine))
+        return self.summed(lambda part: part.expect(params))
 
     def statistics(self, posterior: Posterior) -> Stats:
         """The statistics that go with a posterior of each item."""

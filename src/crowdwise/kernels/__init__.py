@@ -2,7 +2,7 @@
 pass over the votes for a GPU.
 
 Loading a compiler costs more than it saves on small data, so the path is chosen by the amount of
-work; ``engine`` (or the environment variable ``CROWDWISE_ENGINE``) overrides the choice. ``cuda`` is never chosen
+work; :func:`using` (or the environment variable ``CROWDWISE_ENGINE``) overrides the choice. ``cuda`` is never chosen
 unasked; what it has no kernel for runs as with ``auto``.
 """
 
@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+
+import numpy as np
 
 from crowdwise.kernels import reference
 from crowdwise.kernels.reference import Floats, Ints
@@ -38,16 +40,14 @@ def using(engine: str) -> Iterator[None]:
         _chosen.reset(before)
 
 
-def asked_for(engine: str) -> str:
-    """The engine by name: the one given, that of the block (:func:`using`), or that of the environment."""
-    if engine != "auto":
-        return engine
-    return _chosen.get() or os.environ.get("CROWDWISE_ENGINE", engine)
+def asked_for() -> str:
+    """The engine of the block (:func:`using`), or that of the environment."""
+    return _chosen.get() or os.environ.get("CROWDWISE_ENGINE", "auto")
 
 
-def available(engine: str = "auto") -> bool:
+def available() -> bool:
     """Whether the engine can be used on this machine."""
-    if asked_for(engine) != "cuda":
+    if asked_for() != "cuda":
         return True
     try:
         from crowdwise.kernels import cuda
@@ -56,93 +56,63 @@ def available(engine: str = "auto") -> bool:
     return cuda.available()
 
 
-def choose(work: int, engine: str = "auto") -> Any:
+def choose(work: int) -> Any:
     """The module to compute with: ``reference`` or ``native``."""
-    engine = asked_for(engine)
-    engine = "auto" if engine == "cuda" else engine
+    engine = asked_for()
     loaded = "crowdwise.kernels.native" in sys.modules
-    if engine == "native" or (engine == "auto" and work >= (NATIVE_WORK // 10 if loaded else NATIVE_WORK)):
+    if engine == "native" or (engine != "reference" and work >= (NATIVE_WORK // 10 if loaded else NATIVE_WORK)):
         from crowdwise.kernels import native
 
         return native
     return reference
 
 
-def expect(
-    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints,
-    hard: bool = False, posterior: bool = True, engine: str = "auto",
-) -> tuple[Floats, Floats, float, Floats]:  # fmt: skip
-    """Expected counts, class mass, log-likelihood and (if asked for) posterior in one pass: see
-    :func:`reference.expect`."""
-    if asked_for(engine) == "cuda":
-        from crowdwise.kernels import cuda
-
-        return cuda.expect(indptr, cell, weight, log_score, log_prior, truth, hard, posterior)
-    module = choose(len(cell) * log_score.shape[1], engine)
-    if module is reference:
-        return reference.expect(indptr, cell, weight, log_score, log_prior, truth, hard)
-    out: tuple[Floats, Floats, float, Floats] = module.expect(
-        indptr, cell, weight, log_score, log_prior, truth, hard, posterior
-    )
-    return out
-
-
-def shares(indptr: Ints, label: Ints, weight: Floats, K: int, engine: str = "auto") -> Floats:
-    """The share of each class among an item's votes: see :func:`reference.shares`."""
-    out: Floats = choose(K * len(label), engine).shares(indptr, label, weight, K)
-    return out
-
-
-def share_counts(
-    indptr: Ints, cell: Ints, weight: Floats, K: int, n_cells: int, engine: str = "auto"
-) -> tuple[Floats, Floats]:
-    """The counts and the mass that go with vote shares: see :func:`reference.share_counts`."""
-    module = _with_votes(K * len(cell), engine)
-    out: tuple[Floats, Floats] = module.share_counts(indptr, cell, weight, K, n_cells)
-    return out
-
-
-def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, engine: str = "auto") -> Floats:
-    """The counts that go with a posterior: see :func:`reference.scatter`."""
-    out: Floats = _with_votes(q.shape[1] * len(cell), engine).scatter(indptr, cell, weight, q, n_cells)
-    return out
-
-
-def count_moments(
-    indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, engine: str = "auto"
-) -> tuple[Floats, Floats]:
-    """The counts that go with a posterior, and their variances: see :func:`reference.count_moments`."""
-    module = _with_votes(q.shape[1] * len(cell), engine)
-    out: tuple[Floats, Floats] = module.count_moments(indptr, cell, weight, q, n_cells)
-    return out
-
-
-def top_class(q: Floats, margin: float, engine: str = "auto") -> tuple[Ints, Ints]:
-    """The largest in each row, and the rows with another one as large: see :func:`reference.top_class`."""
-    out: tuple[Ints, Ints] = choose(q.size, engine).top_class(q, margin)
-    return out
-
-
-def agreements(
-    indptr: Ints, annotator: Ints, label: Ints, decided: Ints, M: int, engine: str = "auto"
-) -> tuple[Ints, Ints]:
-    """Each annotator's votes, and those that agree with what was decided: see :func:`reference.agreements`."""
-    out: tuple[Ints, Ints] = choose(len(label), engine).agreements(indptr, annotator, label, decided, M)
-    return out
-
-
-def _with_votes(work: int, engine: str) -> Any:
+def _with_votes(work: int) -> Any:
     """The module to sum over votes with: those that a GPU has already are summed there."""
-    if asked_for(engine) == "cuda":
+    if asked_for() == "cuda":
         from crowdwise.kernels import cuda
 
         return cuda
-    return choose(work, engine)
+    return choose(work)
 
 
-def cooccurrence(
-    indptr: Ints, cell: Ints, weight: Floats, n_cells: int, engine: str = "auto"
-) -> tuple[Ints, Ints, Floats]:
+def expect(
+    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, posterior: bool = True
+) -> tuple[Floats, Floats, float, Floats]:
+    """Expected counts, class mass, log-likelihood and (if asked for) posterior in one pass: see
+    :func:`reference.expect`."""
+    module = _with_votes(len(cell) * log_score.shape[1])
+    asked = () if module is reference else (posterior,)
+    out: tuple[Floats, Floats, float, Floats] = module.expect(indptr, cell, weight, log_score, log_prior, truth, *asked)
+    return out
+
+
+def shares(indptr: Ints, label: Ints, weight: Floats, K: int) -> Floats:
+    """The share of each class among an item's votes: see :func:`reference.shares`."""
+    out: Floats = choose(K * len(label)).shares(indptr, label, weight, K)
+    return out
+
+
+def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int) -> Floats:
+    """The counts that go with a posterior: see :func:`reference.scatter`."""
+    out: Floats = _with_votes(q.shape[1] * len(cell)).scatter(indptr, cell, weight, q, n_cells)
+    return out
+
+
+def top_class(q: Floats, margin: float) -> tuple[Ints, Ints]:
+    """The largest in each row, and the rows with another one as large: see :func:`reference.top_class`."""
+    out: tuple[Ints, Ints] = choose(q.size).top_class(q, margin)
+    return out
+
+
+def agreements(indptr: Ints, annotator: Ints, label: Ints, decided: Ints, M: int) -> tuple[Ints, Ints]:
+    """Each annotator's votes, and those that agree with what was decided: see :func:`reference.agreements`."""
+    out: tuple[Ints, Ints] = choose(len(label)).agreements(indptr, annotator, label, decided, M)
+    return out
+
+
+def cooccurrence(indptr: Ints, cell: Ints, weight: Floats, n_cells: int) -> tuple[Ints, Ints, Floats]:
     """Sparse counts of pairs of cells on the same item: see :func:`reference.cooccurrence`."""
-    out: tuple[Ints, Ints, Floats] = choose(10 * len(cell), engine).cooccurrence(indptr, cell, weight, n_cells)
+    pairs = int((np.diff(indptr).astype(np.float64) ** 2).sum())
+    out: tuple[Ints, Ints, Floats] = choose(pairs).cooccurrence(indptr, cell, weight, n_cells)
     return out

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, one_hot
+from torch.nn.functional import embedding_bag
 
 from crowdwise.kernels.reference import Floats, Ints
 
@@ -118,7 +118,7 @@ class Resident:
 
     @torch.no_grad()
     def expect(
-        self, log_score: Floats, log_prior: Floats, truth: Ints, hard: bool = False, posterior: bool = True
+        self, log_score: Floats, log_prior: Floats, truth: Ints, posterior: bool = True
     ) -> tuple[Floats, Floats, float, Floats]:
         """See :func:`crowdwise.kernels.reference.expect`; without ``posterior`` the last array is empty."""
         K = log_score.shape[1]
@@ -127,42 +127,18 @@ class Resident:
         known = logit[self.known, self.true]
         log_q = torch.log_softmax(logit, 1)
         evidence = logit[:, 0] - log_q[:, 0]
-        if hard:
-            evidence, best = logit.max(1)
         q = log_q.exp_()
         if len(self.known):
             evidence[self.known] = known
             q[self.known] = 0.0
             q[self.known, self.true] = 1.0
-            if hard:
-                best[self.known] = self.true
-        r = one_hot(best, K).double() if hard else q
-        counts = self.by_cell.sums(r)
-        empty = np.empty((0, K))
-        return (
-            counts.cpu().numpy(), r.sum(0).cpu().numpy(), float(evidence.sum()),
-            q.cpu().numpy() if posterior else empty,
-        )  # fmt: skip
-
-    @torch.no_grad()
-    def share_counts(self, K: int) -> tuple[Floats, Floats]:
-        """See :func:`crowdwise.kernels.reference.share_counts`."""
-        label = torch.eye(K, dtype=torch.float64, device=self.device).repeat(self.n_cells // K, 1)
-        shares = self.by_item.sums(label)
-        total = shares.sum(1, keepdim=True)
-        shares = torch.where(total > 0.0, shares / total, 1.0 / K)
-        return self.by_cell.sums(shares).cpu().numpy(), shares.sum(0).cpu().numpy()
+        counts, mass = self.by_cell.sums(q).cpu().numpy(), q.sum(0).cpu().numpy()
+        return counts, mass, float(evidence.sum()), q.cpu().numpy() if posterior else np.empty((0, K))
 
     @torch.no_grad()
     def scatter(self, q: Floats) -> Floats:
         """See :func:`crowdwise.kernels.reference.scatter`."""
         return np.asarray(self.by_cell.sums(self.put(q, torch.float64)).cpu().numpy())
-
-    @torch.no_grad()
-    def count_moments(self, q: Floats) -> tuple[Floats, Floats]:
-        """See :func:`crowdwise.kernels.reference.count_moments`."""
-        table = self.put(q, torch.float64)
-        return self.by_cell.sums(table).cpu().numpy(), self.by_cell.sums(table * (1.0 - table)).cpu().numpy()
 
 
 _resident: OrderedDict[tuple[int, ...], Resident] = OrderedDict()
@@ -188,27 +164,13 @@ def release() -> None:
 
 def expect(
     indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints,
-    hard: bool = False, posterior: bool = True, device: str | None = None,
+    posterior: bool = True, device: str | None = None,
 ) -> tuple[Floats, Floats, float, Floats]:  # fmt: skip
     """One pass: see :func:`crowdwise.kernels.reference.expect`."""
     found = resident(indptr, cell, weight, len(log_score), device)
-    return found.expect(log_score, log_prior, truth, hard, posterior)
-
-
-def share_counts(
-    indptr: Ints, cell: Ints, weight: Floats, K: int, n_cells: int, device: str | None = None
-) -> tuple[Floats, Floats]:
-    """See :func:`crowdwise.kernels.reference.share_counts`."""
-    return resident(indptr, cell, weight, n_cells, device).share_counts(K)
+    return found.expect(log_score, log_prior, truth, posterior)
 
 
 def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, device: str | None = None) -> Floats:
     """See :func:`crowdwise.kernels.reference.scatter`."""
     return resident(indptr, cell, weight, n_cells, device).scatter(q)
-
-
-def count_moments(
-    indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, device: str | None = None
-) -> tuple[Floats, Floats]:
-    """See :func:`crowdwise.kernels.reference.count_moments`."""
-    return resident(indptr, cell, weight, n_cells, device).count_moments(q)

@@ -21,8 +21,8 @@ SPECIALISED = 16
 
 
 def expect(
-    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, hard: bool = False,
-    posterior: bool = True, threads: int = 0,
+    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, posterior: bool = True,
+    threads: int = 0,
 ) -> tuple[Floats, Floats, float, Floats]:  # fmt: skip
     """As :func:`crowdwise.kernels.reference.expect`; without ``posterior`` the last result is empty."""
     C, K = log_score.shape
@@ -32,7 +32,7 @@ def expect(
     q = np.empty((N if posterior else 0, K))
     counts, mass, evidence = np.zeros((T, C, K)), np.zeros((T, K)), np.zeros((T, 1))
     cuts = item_cuts(indptr, T)
-    fixed = (indptr, cell, weight, log_score, log_prior, truth, hard, POWERS, q)
+    fixed = (indptr, cell, weight, log_score, log_prior, truth, POWERS, q)
     in_threads(lambda t: run(cuts[t], cuts[t + 1], *fixed, counts[t], mass[t], evidence[t]), T)
     return _total(counts), mass.sum(axis=0), float(evidence.sum()), q
 
@@ -44,27 +44,6 @@ def shares(indptr: Ints, label: Ints, weight: Floats, K: int) -> Floats:
     cuts = item_cuts(indptr, T)
     in_threads(lambda t: _shares(cuts[t], cuts[t + 1], indptr, label, weight, out), T)
     return out
-
-
-def share_counts(
-    indptr: Ints, cell: Ints, weight: Floats, K: int, n_cells: int, threads: int = 0
-) -> tuple[Floats, Floats]:
-    """As :func:`crowdwise.kernels.reference.share_counts`, without the table of shares."""
-    T = threads or threads_for(len(cell), n_cells)
-    counts, mass, cuts = np.zeros((T, n_cells, K)), np.zeros((T, K)), item_cuts(indptr, T)
-    in_threads(lambda t: _share_counts(cuts[t], cuts[t + 1], indptr, cell, weight, counts[t], mass[t]), T)
-    return _total(counts), mass.sum(axis=0)
-
-
-def count_moments(
-    indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, threads: int = 0
-) -> tuple[Floats, Floats]:
-    """As :func:`crowdwise.kernels.reference.count_moments`."""
-    T = threads or threads_for(len(cell), 2 * n_cells)
-    counts, spread = np.zeros((2, T, n_cells, q.shape[1]))
-    cuts = item_cuts(indptr, T)
-    in_threads(lambda t: _scatter(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t], spread[t]), T)
-    return _total(counts), _total(spread)
 
 
 def top_class(q: Floats, margin: float) -> tuple[Ints, Ints]:
@@ -89,7 +68,7 @@ def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, t
     T = threads or threads_for(len(cell), n_cells)
     counts = np.zeros((T, n_cells, q.shape[1]))
     cuts = item_cuts(indptr, T)
-    in_threads(lambda t: _scatter(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t], counts[t, :0]), T)
+    in_threads(lambda t: _scatter(cuts[t], cuts[t + 1], indptr, cell, weight, q, counts[t]), T)
     return _total(counts)
 
 
@@ -150,8 +129,8 @@ def _expect(n_classes: int, weighted: bool) -> Callable[..., None]:
 
     @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")
     def run(
-        lo: int, hi: int, indptr: Any, cell: Any, weight: Any, log_score: Any, log_prior: Any, truth: Any, hard: bool,
-        powers: Any, q: Any, counts: Any, mass: Any, evidence: Any,
+        lo: int, hi: int, indptr: Any, cell: Any, weight: Any, log_score: Any, log_prior: Any, truth: Any, powers: Any,
+        q: Any, counts: Any, mass: Any, evidence: Any,
     ) -> None:  # fmt: skip
         K = n_classes if n_classes > 0 else log_score.shape[1]
         x = np.empty(K)
@@ -183,25 +162,16 @@ def _expect(n_classes: int, weighted: bool) -> Callable[..., None]:
                 share = 1.0 / z
                 for k in range(K):
                     x[k] *= share
-                total += top if hard else top + np.log(z)
+                total += top + np.log(z)
             if keep:
                 for k in range(K):
                     q[n, k] = x[k]
-            if hard:
-                best = 0
-                for k in range(1, K):
-                    if x[k] > x[best]:
-                        best = k
-                for s in range(indptr[n], indptr[n + 1]):
-                    counts[cell[s], best] += weight[s] if weighted else 1.0
-                mass[best] += 1.0
-            else:
-                for s in range(indptr[n], indptr[n + 1]):
-                    c = cell[s]
-                    for k in range(K):
-                        counts[c, k] += weight[s] * x[k] if weighted else x[k]
+            for s in range(indptr[n], indptr[n + 1]):
+                c = cell[s]
                 for k in range(K):
-                    mass[k] += x[k]
+                    counts[c, k] += weight[s] * x[k] if weighted else x[k]
+            for k in range(K):
+                mass[k] += x[k]
         evidence[0] = total
 
     compiled: Callable[..., None] = run
@@ -222,36 +192,13 @@ def _shares(lo: int, hi: int, indptr: Any, label: Any, weight: Any, out: Any) ->
 
 
 @njit(nogil=True, cache=True)
-def _scatter(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, q: Any, counts: Any, spread: Any) -> None:
-    """The counts and, unless their table is empty, the variances that go with them."""
+def _scatter(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, q: Any, counts: Any) -> None:
     K = q.shape[1]
     for n in range(lo, hi):
         for s in range(indptr[n], indptr[n + 1]):
             w = weight[s] if weight.size else 1.0
             for k in range(K):
                 counts[cell[s], k] += w * q[n, k]
-                if spread.size:
-                    spread[cell[s], k] += w * q[n, k] * (1.0 - q[n, k])
-
-
-@njit(nogil=True, cache=True)
-def _share_counts(lo: int, hi: int, indptr: Any, cell: Any, weight: Any, counts: Any, mass: Any) -> None:
-    K = counts.shape[1]
-    share = np.empty(K)
-    for n in range(lo, hi):
-        total = 0.0
-        share[:] = 0.0
-        for s in range(indptr[n], indptr[n + 1]):
-            w = weight[s] if weight.size else 1.0
-            share[cell[s] % K] += w
-            total += w
-        for k in range(K):
-            share[k] = share[k] / total if total > 0.0 else 1.0 / K
-            mass[k] += share[k]
-        for s in range(indptr[n], indptr[n + 1]):
-            w = weight[s] if weight.size else 1.0
-            for k in range(K):
-                counts[cell[s], k] += w * share[k]
 
 
 @njit(nogil=True, cache=True)

@@ -27,7 +27,7 @@ Ints = npt.NDArray[Any]
 
 
 def expect(
-    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints, hard: bool = False
+    indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints
 ) -> tuple[Floats, Floats, float, Floats]:
     """One pass over the votes: expected counts (C x K), class mass (K), log-likelihood, posterior (N x K).
 
@@ -39,30 +39,20 @@ def expect(
     log-likelihood                        sum over n of logsumexp_k logit[n, k], or of the logit of the
                                           true class
     ====================================  =============================================================
-
-    ``hard``: each item counts for its best class alone (the first of equals), and the log-likelihood
-    is that of these classes; the posterior returned stays soft.
     """
     C, K = log_score.shape
     logit = logits(indptr, cell, weight, log_score, log_prior)
-    N = len(logit)
     top = logit.max(axis=1, keepdims=True)
     q = np.exp(logit - top)
     total = q.sum(axis=1, keepdims=True)
     q /= total
     evidence = (top + np.log(total))[:, 0]
-    if hard:
-        evidence = top[:, 0].copy()
     known = np.flatnonzero(truth >= 0)
     if len(known):
         evidence[known] = logit[known, truth[known]]
         q[known] = 0.0
         q[known, truth[known]] = 1.0
-    r = q
-    if hard:
-        r = np.zeros_like(q)
-        r[np.arange(N), q.argmax(axis=1)] = 1.0
-    return scatter(indptr, cell, weight, r, C), r.sum(axis=0), float(evidence.sum()), q
+    return scatter(indptr, cell, weight, q, C), q.sum(axis=0), float(evidence.sum()), q
 
 
 def logits(indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats) -> Floats:
@@ -83,17 +73,6 @@ def shares(indptr: Ints, label: Ints, weight: Floats, K: int) -> Floats:
     counts = np.bincount(item * K + label, weights=weight if len(weight) else None, minlength=N * K).reshape(N, K)
     total = counts.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(counts, total, out=np.full((N, K), 1.0 / K), where=total > 0))
-
-
-def share_counts(indptr: Ints, cell: Ints, weight: Floats, K: int, n_cells: int) -> tuple[Floats, Floats]:
-    """The counts (C x K) and the mass (K) that go with the shares of an item's votes as its posterior."""
-    v = shares(indptr, cell % K, weight, K)
-    return scatter(indptr, cell, weight, v, n_cells), v.sum(axis=0)
-
-
-def count_moments(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int) -> tuple[Floats, Floats]:
-    """The counts that go with a posterior, and their variances: sum over the votes in cell c of w_s q (1 - q)."""
-    return scatter(indptr, cell, weight, q, n_cells), scatter(indptr, cell, weight, q * (1.0 - q), n_cells)
 
 
 def top_class(q: Floats, margin: float) -> tuple[Ints, Ints]:

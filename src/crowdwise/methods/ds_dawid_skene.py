@@ -60,20 +60,20 @@ With a = 0 this is ``dawid-skene`` under the hierarchical prior.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.core import priors
+from crowdwise.core import em, priors
 from crowdwise.core.constraints import Share
 from crowdwise.core.em import Engine
 from crowdwise.core.model import Family, Params, SingleVotes, Stats, declared
-from crowdwise.core.numerics import Floats, normalise
+from crowdwise.core.numerics import Floats, normalise, safe_log
 from crowdwise.core.priors import Prior
 from crowdwise.core.starts import majority, shares
-from crowdwise.core.vote_parts import VoteParts
+from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.errors import ParameterError
 from crowdwise.online.streaming import StreamingModel
 
@@ -114,7 +114,6 @@ class ConfusionFamily(Family):
     tie: Tie
     pseudo: Floats
     class_prior: Floats | None
-    hard: bool = False
     even_items: float = 0.0
     """So many items, spread evenly over the classes, are added to those that a learned class prior is taken from."""
 
@@ -162,7 +161,6 @@ class DawidSkene(StreamingModel):
     key = "dawid-skene"
     in_parts = True
     _tie = staticmethod(full)
-    _hard = False
     _quick = False
     _even_items = 0.0
 
@@ -182,7 +180,7 @@ class DawidSkene(StreamingModel):
         counts = partial(majority_counts, parts)
         pseudo = priors.pseudo_counts(self.prior, self.history, parts.names, counts=counts, quick=self._quick)
         class_prior = priors.class_prior_counts(self.class_prior, parts.names)
-        return ConfusionFamily(self._tie, pseudo, class_prior, self._hard, self._even_items)
+        return ConfusionFamily(self._tie, pseudo, class_prior, self._even_items)
 
 
 class OneCoin(DawidSkene):
@@ -220,6 +218,14 @@ class ConfusionVector(DawidSkene):
     _tie = staticmethod(per_class)
 
 
+def best_classes(params: Params, part: VotePart) -> Stats:
+    """The statistics of items that count for their most probable class alone, the first of equals."""
+    soft, q = em.expect(part.part, params, posterior=True)
+    best = q.argmax(axis=1)
+    found = em.statistics(part.part, np.eye(q.shape[1])[best])
+    return replace(found, log_likelihood=soft.log_likelihood + float(safe_log(q[np.arange(len(q)), best]).sum()))
+
+
 @declared
 class FastDawidSkene(DawidSkene):
     """Full confusion matrices by hard EM: every item counts for its most probable class alone.
@@ -237,9 +243,12 @@ class FastDawidSkene(DawidSkene):
     key = "fast-dawid-skene"
     single_votes = "certain"
     streams = False  # an item with one vote, counted for that class alone, says its annotator is always right
-    _hard = True
 
     accelerate: bool = field(default=False, init=False)
+
+    def _expect(self, parts: Any, params: Params) -> Stats:
+        found: Stats = parts.summed(partial(best_classes, params))
+        return found
 
 
 @dataclass(frozen=True)

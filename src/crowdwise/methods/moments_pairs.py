@@ -87,8 +87,6 @@ from crowdwise.core.model import Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.methods import moments_shared as shared
 
-MANY = 2_000_000
-"""Pairs of votes from which the compiled count is worth loading."""
 ADVICE = "Leave out annotators with few votes (votes.without), merge rare classes, or use dawid-skene."
 
 COUNTED = 8
@@ -107,8 +105,7 @@ def pair_counts(votes: Votes, gold: Ints | None) -> csr_matrix:
     indptr = np.concatenate([[0], np.cumsum(size)])
     C = (M + 1) * K
     check_pairs(size, C)
-    engine = "native" if (size * size).sum() > MANY else "auto"
-    rows, columns, values = kernels.cooccurrence(indptr, cell, weight, C, engine=engine)
+    rows, columns, values = kernels.cooccurrence(indptr, cell, weight, C)
     row = np.repeat(np.arange(C), np.diff(rows))
     other = row // K != columns // K  # an annotator who answered an item twice is not a pair
     return csr_matrix((values[other], (row[other], columns[other])), shape=(C, C))

@@ -180,15 +180,15 @@ class SparkParts(VoteParts):
         """The numbers of annotators and classes."""
         return self.names.n_annotators, self.names.n_classes
 
-    def expect(self, params: Params, *, hard: bool = False, engine: str = "auto") -> Stats:
+    def expect(self, params: Params) -> Stats:
         """The statistics of all blocks under some parameters, which travel in a file where they are large."""
         if self.folder is None or params.log_score.nbytes <= FILE_BYTES:
-            return super().expect(params, hard=hard, engine=engine)
+            return super().expect(params)
         path = self.folder / f"{self.store.name}-{uuid.uuid4().hex}.npy"
         try:
             np.save(path, np.concatenate([params.log_prior, params.log_score]))
             os.chmod(path, 0o644)
-            return self.summed(partial(_expected, str(path), len(params.log_prior), hard, engine))
+            return self.summed(partial(_expected, str(path), len(params.log_prior)))
         finally:
             with suppress(OSError):
                 path.unlink()
@@ -366,10 +366,10 @@ def spare_modules() -> None:
 _spared = 0
 
 
-def _expected(path: str, n_priors: int, hard: bool, engine: str, part: VotePart) -> Stats:
+def _expected(path: str, n_priors: int, part: VotePart) -> Stats:
     """The statistics of a block under the parameters in a file."""
     table = _loaded(path)
-    return part.expect(Params(table[n_priors:], table[:n_priors]), hard=hard, engine=engine)
+    return part.expect(Params(table[n_priors:], table[:n_priors]))
 
 
 @lru_cache(maxsize=1)
