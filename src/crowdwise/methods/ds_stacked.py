@@ -28,60 +28,45 @@ stands, unless its annotator is worse than chance.
 The weights are those of D. Wolpert, Stacked generalization, Neural Networks 5 (1992), for densities: P. Smyth and D.
 Wolpert, Linearly combining density estimators via stacking, Machine Learning 36 (1999).
 
-The models, each with a prior learned from the votes, differ in what may differ between two annotators:
+The models differ in what may differ between two annotators, so in how matrices come from counts:
 
-=============  ==================================================  ==================  ================================
-model          theta[m, k, l] = P(m says l, truth k)               own numbers         wrong answers
-=============  ==================================================  ==================  ================================
-``Coin``       w[m] if l = k, else (1 - w[m]) / (K - 1)            1                   spread evenly
-``Vector``     w[m, k] if l = k, else (1 - w[m, k]) / (K - 1)      K                   spread evenly
-``Habit``      t[m] [l = k] + (1 - t[m]) x[m, l]                   K                   the annotator's favourite labels
-``Full``       anything                                            K (K - 1)           which class is taken for which
-=============  ==================================================  ==================  ================================
+===================  =========================================  ==================  =================================
+model                theta[m, k, l] = P(m says l, truth k)      own numbers         wrong answers
+===================  =========================================  ==================  =================================
+``one_coin``         w[m] if l = k, else (1 - w[m]) / (K - 1)   1                   spread evenly
+``per_class``        the same with w[m, k]                      K                   spread evenly
+``know_or_habit``    t[m] [l = k] + (1 - t[m]) x[m, l]          K                   the annotator's favourite labels
+``full``             anything                                   K (K - 1)           which class is taken for which
+===================  =========================================  ==================  =================================
 
-All are fitted as ``anchored`` is (:mod:`crowdwise.methods.ds_dawid_skene`): a share ``anchor`` of the counts is that
-of vote shares, so that no class drifts from what its label means, and a last step without it gives the matrices that
-the votes support.
+All are fitted as ``anchored`` is (:mod:`crowdwise.methods.ds_dawid_skene`), with the hierarchical prior, but for the
+anchor: the votes on an item are weighted by t[m]^2, with t[m] = (K w[m] - 1) / (K - 1) the agreement of an annotator
+beyond chance. A vote of one who is right with probability w, and wrong evenly, carries information of that order (the
+first term of its mutual information with the truth). Prior and vote weights are learned ``ROUNDS`` times, each time
+from the labels of the fit before.
 
-==============  ==============  ============  ====================================================================
-symbol          code            shape         equation
-==============  ==============  ============  ====================================================================
-q[n, k]         posterior       N x K         softmax_k( log pi_k + sum_votes log theta[m, k, l] )
-t[m]            ``skill()``     M             (K w[m] - 1) / (K - 1), at least 0: agreement beyond chance
-v[n, k]         ``anchor``      N x K         shares of the votes on n, each weighted by t[m]^2
-c[m, l, k]      ``counts``      M x L x K     (1 - a) sum q[n, k] + a sum v[n, k], over m's votes for l
-b               ``pseudo``      as the model  strength * base: the crowd's own averages, so many votes strong
-theta           ``table()``     M x L x K     the model's numbers from c + b
-t[m], x[m, l]   ``habits()``    M, M x L      fixed point of: knew[m, l] = c[m, l, l] t / (t + (1 - t) x[l]),
-                                              t ~ sum_l knew + b, (1 - t) x[l] ~ sum_k c[m, l, k] - knew[m, l] + b
-==============  ==============  ============  ====================================================================
-
-A vote of an annotator who is right with probability w, and wrong evenly, carries information of order t^2 (the first
-term of its mutual information with the truth, for a class prior that is not too uneven), hence the weights.
-
-The strength of a prior is the one under which counts are most probable (Dirichlet-multinomial). Priors
-and vote weights are learned ``ROUNDS`` times, each time from the labels of the fit before. Strengths are taken from
-a grid of steps of 10^(1/4), so that rounding cannot move them.
+The habit's t and x are the fixed point of knew[m, l] = c[m, l, l] t / (t + (1 - t) x[l]), t ~ sum_l knew and
+(1 - t) x[l] ~ sum_k c[m, l, k] - knew[m, l].
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Protocol, Self
+from typing import Annotated
 
 import numpy as np
 
 from crowdwise.core import em, predictive, priors, starts
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
-from crowdwise.core.em import Family, Params, Part, Stats
+from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.loop import Callback, check_memory
 from crowdwise.core.model import Model, Outcome, declared
-from crowdwise.core.numerics import Floats, Ints, clamp, dirichlet_multinomial, normalise, safe_log, winners
-from crowdwise.core.shrinkage import one_coin_table, own_accuracy
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
+from crowdwise.core.shrinkage import learned_prior, own_accuracy
 from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.core.vote_sums import single_annotator_items, tally
 from crowdwise.data.votes import Votes
-from crowdwise.methods.ds_dawid_skene import Anchor
+from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily, ConfusionFamily, Tie, full, one_coin, per_class
 
 ENOUGH = 20_000
 """So many predicted votes distinguish the models: further folds are not fitted."""
@@ -115,7 +100,7 @@ def mixed_score(log_p: Floats, weight: Floats, w: Floats) -> float:
 
 def explain(w: Floats, scores: Floats, average: float) -> str:
     """The decision in a sentence."""
-    words = [model.words for model in CONFUSION_MODELS]
+    words = list(WORDS.values())
     order = [j for j in np.argsort(-w, kind="stable").tolist() if w[j] > 0]
     first = order[0]
     if not np.isfinite(average):
@@ -183,15 +168,15 @@ class Stacked(Model):
         w, note = self._weigh(votes, gold, item_prior, callback)
         single = single_annotator_items(votes)
         fits = {
-            j: self._fit_one(model, votes, gold, item_prior, callback, 0)
-            for j, model in enumerate(CONFUSION_MODELS)
+            j: self._fit_one(tie, votes, gold, item_prior, callback, 0)
+            for j, tie in enumerate(TIES)
             if j == 0 or w[j] > 0
         }
         self._simplest, self._kept = fits[0], [(float(w[j]), fit) for j, fit in fits.items() if w[j] > 0]
         q = np.asarray(sum(u * fit.posterior for u, fit in self._kept))
         q[single] = self._simplest.posterior[single]
         if single.any() and w[0] < 1.0:
-            note += f" Where a single annotator voted ({single.sum():,} items): {CONFUSION_MODELS[0].words}."
+            note += f" Where a single annotator voted ({single.sum():,} items): {WORDS['coin']}."
         K = votes.n_classes
         theta = np.asarray(sum(u * np.exp(fit.params.log_score) for u, fit in self._kept))
         return Outcome(
@@ -212,11 +197,10 @@ class Stacked(Model):
             w = kept(stacked(log_p))
             scores, average = log_p.sum(axis=1) / weight.sum(), mixed_score(log_p, weight, w)
         else:
-            w = np.eye(len(CONFUSION_MODELS))[0]
-            scores, average = np.full(len(CONFUSION_MODELS), np.nan), float("nan")
-        names = [model.name for model in CONFUSION_MODELS]
-        self.scores_ = dict(zip(names, scores.tolist(), strict=True))
-        self.weights_ = dict(zip(names, w.tolist(), strict=True))
+            w = np.eye(len(TIES))[0]
+            scores, average = np.full(len(TIES), np.nan), float("nan")
+        self.scores_ = dict(zip(WORDS, scores.tolist(), strict=True))
+        self.weights_ = dict(zip(WORDS, w.tolist(), strict=True))
         return w, explain(w, scores, average)
 
     def _predicted(
@@ -230,12 +214,12 @@ class Stacked(Model):
             votes = votes.only(
                 votes.annotators[np.bincount(votes.annotator, minlength=votes.n_annotators) > 0].tolist()
             )
-        log_p, weight = [np.zeros((len(CONFUSION_MODELS), 0))], [np.zeros(0)]
+        log_p, weight = [np.zeros((len(TIES), 0))], [np.zeros(0)]
         for f in range(self.folds):
             here, there = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
             if len(here) and len(there):
                 known = _rows(here, gold, item_prior)
-                fits = [self._fit_one(c, votes, gold, item_prior, callback, f + 1, there) for c in CONFUSION_MODELS]
+                fits = [self._fit_one(tie, votes, gold, item_prior, callback, f + 1, there) for tie in TIES]
                 found = [predictive.leave_one_out_scores(fit.params, votes[here], *known) for fit in fits]
                 log_p.append(np.stack([x.log_p for x in found]))
                 weight.append(found[0].weight)
@@ -244,18 +228,33 @@ class Stacked(Model):
         return np.concatenate(log_p, axis=1), np.concatenate(weight)
 
     def _fit_one(
-        self, model: type[ConfusionModel], votes: Votes, gold: Ints | None, item_prior: Floats | None,
-        callback: Callback | None, restart: int, items: Ints | None = None,
+        self, tie: Tie, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None,
+        restart: int, items: Ints | None = None,
     ) -> FittedConfusion:  # fmt: skip
-        """A model fitted to all items, or to some."""
+        """A model fitted to all items, or to some; its prior and its anchor are learned ``ROUNDS`` times.
+
+        History is evidence like the votes: it counts for the prior, the anchor and every step.
+        """
         pi = priors.class_prior_counts(self.class_prior, votes)
-        past = None if self.history is None else priors.pseudo_counts(0.0, self.history, votes)
+        past: Floats | float = 0.0
+        if self.history is not None:
+            past = priors.history_counts(self.history, votes)
         if items is not None:
             votes, (gold, item_prior) = votes[items], _rows(items, gold, item_prior)
-        return fit_confusion_model(
-            model, votes, gold, item_prior, anchor=float(self.anchor), class_prior=pi, past=past,
-            max_iter=self.max_iter, tol=float(self.tol), callback=callback, restart=restart,
-        )  # fmt: skip
+        part, q = Part.of(votes, gold, item_prior), starts.gold_weighted(votes, gold)
+        stats, passes = em.statistics(part, q), 0
+        for _ in range(ROUNDS):
+            labels = em.statistics(part, winners(q)).table() + past
+            at_votes = em.statistics(part, weighted_shares(votes, gold, labels))
+            free = ConfusionFamily(tie, learned_prior(labels) + past, pi)
+            fit = em.run_em(
+                part, AnchoredFamily(free, Anchor(float(self.anchor), at_votes)), stats, max_iter=self.max_iter,
+                tol=float(self.tol), callback=callback, restart=restart,
+            )  # fmt: skip
+            stats, q = em.expect(part, fit.params, posterior=True)
+            passes += fit.iterations
+        params = free.maximise(stats)
+        return FittedConfusion(params, *em.expect(part, params, posterior=True), passes, fit.converged)
 
     def _predict(self, votes: Votes) -> Floats:
         part, single = Part.of(votes), single_annotator_items(votes)
@@ -272,195 +271,42 @@ def _rows(items: Ints, gold: Ints | None, item_prior: Floats | None) -> tuple[In
 
 ROUNDS = 3
 """How often priors are learned, each time from the labels of the fit before."""
-STRENGTHS: Floats = np.logspace(-2.0, 4.0, 25)
-"""The pseudo-votes a prior can be worth."""
 MIN_SKILL = 1e-3
 """The least t: where all annotators of an item are at chance, their votes count alike."""
 INNER = 15
 """Passes of the fixed point for habits, from a start that is right where counts are many."""
 
 
-def best_strength(counts: Floats, base: Floats, used: Ints) -> float:
-    """The strength on the grid under which counts (rows on the last axis) are most probable; the largest without any.
-
-    The likelihood has one peak in practice: every fourth strength is tried, then the neighbours of the best.
-    """
-    if not used.any():
-        return float(STRENGTHS[-1])
-    c, b = counts[used], np.broadcast_to(base, counts.shape)[used]
-    found: dict[int, float] = {}
-
-    def value(i: int) -> float:
-        if i not in found:
-            found[i] = dirichlet_multinomial(c, STRENGTHS[i] * b)
-        return found[i]
-
-    best = max(range(0, len(STRENGTHS), 4), key=value)
-    for step in (2, 1):
-        best = max((i for i in (best, best - step, best + step) if 0 <= i < len(STRENGTHS)), key=value)
-    return float(STRENGTHS[best])
+def know_or_habit(counts: Floats) -> Floats:
+    """theta[m, l, k] of annotators who know the truth, or draw a label from their habit."""
+    K = counts.shape[1]
+    right, said, given = np.einsum("mll->ml", counts), counts.sum(axis=2), counts.sum(axis=1)
+    # (1 - t) x[l] is how often l is said where it is wrong.
+    wrong = (said - right) / (given.sum(axis=1, keepdims=True) - given + 1e-12)
+    t, x = 1.0 - np.clip(wrong.sum(axis=1), 0.05, 0.95), normalise(wrong, axis=1)
+    for _ in range(INNER):
+        knew = right * (t[:, None] / (t[:, None] + (1.0 - t[:, None]) * x + 1e-300))
+        t = np.clip(knew.sum(axis=1) / np.maximum(said.sum(axis=1), 1e-300), 1e-6, 1.0 - 1e-6)
+        x = normalise(np.maximum(said - knew, 0.0), axis=1)
+    out = np.repeat(((1.0 - t)[:, None] * x)[:, :, None], K, axis=2)
+    out[:, np.arange(K), np.arange(K)] += t[:, None]
+    return out
 
 
-def several(counts: Floats) -> Ints:
-    """Who has more than one vote: the others carry no information on how much annotators differ."""
-    return np.asarray(counts.sum(axis=(1, 2)) > 1.0 + 1e-9)
-
-
-class ConfusionModel(Protocol):
-    """How theta[m, l, k] comes from counts, with a prior learned from hard counts."""
-
-    name: ClassVar[str]
-    words: ClassVar[str]
-
-    @classmethod
-    def learned(cls, counts: Floats) -> Self: ...
-
-    def table(self, counts: Floats) -> Floats: ...
-
-    def log_prior(self, table: Floats) -> float: ...
-
-
-@dataclass(frozen=True)
-class Accuracies:
-    """Right votes and wrong ones, which are spread evenly over the other labels: what the first two models count."""
-
-    pseudo: Floats
-    """Right and wrong votes of the prior, on the last axis."""
-    name: ClassVar[str]
-    words: ClassVar[str]
-    by_class: ClassVar[bool]
-
-    @classmethod
-    def right_and_wrong(cls, counts: Floats) -> Floats:
-        """The right and wrong votes of each annotator, on the last axis."""
-        right, said = np.einsum("mkk->mk", counts), counts.sum(axis=1)
-        if not cls.by_class:
-            right, said = right.sum(axis=1), said.sum(axis=1)
-        return np.stack([right, said - right], axis=-1)
-
-    @classmethod
-    def learned(cls, counts: Floats) -> Self:
-        seen = cls.right_and_wrong(counts)
-        base = normalise(seen.sum(axis=0) + 0.01, axis=-1)
-        return cls(best_strength(seen, base, several(counts)) * base)
-
-    def accuracy(self, counts: Floats) -> Floats:
-        """The share of right votes, with those of the prior."""
-        return normalise(self.right_and_wrong(counts) + self.pseudo, axis=-1)[..., 0]
-
-    def table(self, counts: Floats) -> Floats:
-        return one_coin_table(self.accuracy(counts), counts.shape[1])
-
-    def log_prior(self, table: Floats) -> float:
-        k = np.arange(self.pseudo.size // 2)  # where classes share an accuracy, the first stands for all
-        both = safe_log(np.stack([table[:, k, k], table[:, (k + 1) % table.shape[1], k]], axis=2)).sum(axis=0)
-        return float((self.pseudo * both).sum())
-
-
-class Coin(Accuracies):
-    """One accuracy per annotator."""
-
-    name = "coin"
-    words = "one accuracy per annotator"
-    by_class = False
-
-
-class Vector(Accuracies):
-    """One accuracy per annotator and class."""
-
-    name = "vector"
-    words = "an accuracy per annotator and class"
-    by_class = True
-
-
-@dataclass(frozen=True)
-class Habit:
-    """The truth, or a label drawn from the annotator's habit."""
-
-    knowing: Floats
-    """Known and habitual answers of the prior: 2."""
-    strategy: Floats
-    """Habitual answers of the prior by label: L."""
-    name: ClassVar[str] = "habit"
-    words: ClassVar[str] = "annotators who know, or answer from habit"
-
-    @classmethod
-    def learned(cls, counts: Floats) -> Self:
-        K = counts.shape[1]
-        # Half a vote of each kind at the start, so that a single vote is not certainty.
-        weak = cls(np.full(2, 0.5), np.full(K, 0.5 / K))
-        knew, spam = weak.habits(counts)[2:]
-        both = np.stack([knew, spam.sum(axis=1)], axis=1)
-        base, label = normalise(both.sum(axis=0) + 0.01, axis=0), normalise(spam.sum(axis=0) + 0.01, axis=0)
-        knowing = best_strength(both, base, several(counts))
-        strategy = best_strength(spam, label, spam.sum(axis=1) > 1.0 + 1e-9)
-        return cls(knowing * base, strategy * label)
-
-    def habits(self, counts: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """t[m], x[m, l], and the answers known (M) and from habit (M x L) that they come from."""
-        right, said, given = np.einsum("mll->ml", counts), counts.sum(axis=2), counts.sum(axis=1)
-        # (1 - t) x[l] is how often l is said where it is wrong.
-        elsewhere = given.sum(axis=1, keepdims=True) - given
-        wrong = (said - right + self.strategy) / (elsewhere + self.strategy.sum() + 1e-12)
-        u = np.clip(wrong.sum(axis=1), 0.05, 0.95)
-        t, x = 1.0 - u, normalise(wrong, axis=1)
-        for _ in range(INNER):
-            knew = right * (t[:, None] / (t[:, None] + (1.0 - t[:, None]) * x + 1e-300))
-            spam = np.maximum(said - knew, 0.0)
-            known = knew.sum(axis=1)
-            t = np.clip((known + self.knowing[0]) / (known + spam.sum(axis=1) + self.knowing.sum()), 1e-6, 1.0 - 1e-6)
-            x = normalise(spam + self.strategy, axis=1)
-        return t, x, known, spam
-
-    def table(self, counts: Floats) -> Floats:
-        t, x = self.habits(counts)[:2]
-        K = x.shape[1]
-        out = np.repeat(((1.0 - t)[:, None] * x)[:, :, None], K, axis=2)
-        out[:, np.arange(K), np.arange(K)] += t[:, None]
-        return out
-
-    def log_prior(self, table: Floats) -> float:
-        """From the table alone: the labels said where they are wrong are (1 - t) x."""
-        k = np.arange(table.shape[1])
-        wrong = table[:, k, (k + 1) % len(k)]
-        u = wrong.sum(axis=1)
-        logs = safe_log(np.stack([1.0 - u, u])).sum(axis=1)
-        return float(self.knowing @ logs + self.strategy @ safe_log(wrong / u[:, None]).sum(axis=0))
-
-
-@dataclass(frozen=True)
-class Full:
-    """Anything, shrunk towards half the crowd's matrix and half the annotator's own coin."""
-
-    pseudo: Floats
-    """M x L x K pseudo-votes."""
-    name: ClassVar[str] = "full"
-    words: ClassVar[str] = "a full confusion matrix per annotator"
-
-    @classmethod
-    def learned(cls, counts: Floats) -> Self:
-        K = counts.shape[1]
-        crowd = normalise(counts.sum(axis=0) + 0.01, axis=0)
-        base = 0.5 * crowd + 0.5 * one_coin_table(own_accuracy(counts), K)
-        rows, around = counts.transpose(0, 2, 1), base.transpose(0, 2, 1)
-        return cls(best_strength(rows, around, several(counts)) * base)
-
-    def table(self, counts: Floats) -> Floats:
-        return normalise(counts + self.pseudo, axis=1)
-
-    def log_prior(self, table: Floats) -> float:
-        return float(np.vdot(self.pseudo, safe_log(table)))
-
-
-CONFUSION_MODELS: tuple[type[ConfusionModel], ...] = (Coin, Vector, Habit, Full)
-"""From the simplest on."""
+TIES: tuple[Tie, ...] = (one_coin, per_class, know_or_habit, full)
+"""The models, from the simplest on."""
+WORDS = {
+    "coin": "one accuracy per annotator",
+    "vector": "an accuracy per annotator and class",
+    "habit": "annotators who know, or answer from habit",
+    "full": "a full confusion matrix per annotator",
+}
 
 
 def skill(counts: Floats) -> Floats:
-    """t[m]: how far an annotator agrees with the labels beyond chance, shrunk like a coin's accuracy."""
+    """t[m]: how far an annotator agrees with the labels beyond chance."""
     K = counts.shape[1]
-    w = Coin.learned(counts).accuracy(counts)
-    return np.asarray(np.maximum((K * w - 1.0) / (K - 1.0), MIN_SKILL))
+    return np.asarray(np.maximum((K * own_accuracy(counts) - 1.0) / (K - 1.0), MIN_SKILL))
 
 
 def weighted_shares(votes: Votes, gold: Ints | None, counts: Floats) -> Floats:
@@ -469,37 +315,9 @@ def weighted_shares(votes: Votes, gold: Ints | None, counts: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class ModelFamily(Family):
-    """The maximisation step of a confusion model, with anchored counts."""
-
-    model: ConfusionModel
-    anchor: Anchor
-    class_prior: Floats | None
-    past: Floats | None = None
-    """M x L x K counts of earlier performance."""
-
-    def maximise(self, stats: Stats) -> Params:
-        return self.free(self.anchor.mixed(stats))
-
-    def free(self, stats: Stats) -> Params:
-        """The step without the anchor."""
-        counts = stats.table() if self.past is None else stats.table() + self.past
-        return stats.params(self.model.table(counts), self.class_prior)
-
-    def objective(self, log_likelihood: float, params: Params) -> float:
-        K = params.log_score.shape[1]
-        table = params.log_score.reshape(-1, K, K)
-        prior = self.model.log_prior(np.exp(table))
-        if self.past is not None:
-            prior += float(np.vdot(self.past, table))
-        return self.anchor.objective(log_likelihood, params) + prior
-
-
-@dataclass(frozen=True)
 class FittedConfusion:
     """A confusion model, fitted."""
 
-    model: ConfusionModel
     params: Params
     stats: Stats
     posterior: Floats
@@ -510,28 +328,3 @@ class FittedConfusion:
         """The posterior of other votes, of which annotators not seen in the fit answer like the crowd as a whole."""
         score = scores_with_unseen(self.params.log_score, self.stats.counts, part.n_annotators, part.n_classes)
         return em.expect(part, Params(score, self.params.log_prior), posterior=True)[1]
-
-
-def fit_confusion_model(
-    model: type[ConfusionModel], votes: Votes, gold: Ints | None = None, item_prior: Floats | None = None, *,
-    anchor: float, class_prior: Floats | None = None, past: Floats | None = None, max_iter: int = 200,
-    tol: float = 1e-6, callback: Callback | None = None, restart: int = 0,
-) -> FittedConfusion:  # fmt: skip
-    """A model with its prior and its anchor learned ``ROUNDS`` times, then one step without the anchor.
-
-    ``past`` (M x L x K counts) is evidence like the votes: it counts for the prior, the anchor and every step.
-    """
-    part = Part.of(votes, gold, item_prior)
-    q = starts.gold_weighted(votes, gold)
-    stats, passes = em.statistics(part, q), 0
-    for _ in range(ROUNDS):
-        labels = em.statistics(part, winners(q)).table()
-        labels = labels if past is None else labels + past
-        at_votes = em.statistics(part, weighted_shares(votes, gold, labels))
-        family = ModelFamily(model.learned(labels), Anchor(anchor, at_votes), class_prior, past)
-        fit = em.run_em(part, family, stats, max_iter=max_iter, tol=tol, callback=callback, restart=restart)
-        stats, q = em.expect(part, fit.params, posterior=True)
-        passes += fit.iterations
-    params = family.free(stats)
-    stats, q = em.expect(part, params, posterior=True)
-    return FittedConfusion(family.model, params, stats, q, passes, fit.converged)
