@@ -1,6 +1,6 @@
 """Parameters of every method, learner and method of other answers: what their annotations allow, and what they refuse.
 
-Examples of both come with each constraint (:class:`crowdwise.core.constraints.Constraint`), at the bounds where there
+Examples of both come with each constraint (:class:`crowdwise.core.constraints.Check`), at the bounds where there
 are some. Whatever a parameter is, an object that is nothing of the kind is refused by name.
 """
 

@@ -25,7 +25,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, wraps
 from typing import Annotated, Any, Literal, ParamSpec, Self, TypeVar, dataclass_transform
 
@@ -82,16 +82,6 @@ def are_numbers(value: Any, bounds: Bounds, shapes: tuple[tuple[int, ...], ...] 
 
 @dataclass(frozen=True)
 class Check:
-    """A test of one's own, and what it asks for; examples as those of :class:`Constraint`."""
-
-    allows: Callable[[Any], bool]
-    expected: str
-    accepts: tuple[Any, ...] = ()
-    refuses: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
-class Constraint:
     """What a parameter may be: a test, and what is expected in words.
 
     ``accepts`` and ``refuses`` are examples, at the bounds where there are some: the contract tests try them.
@@ -101,25 +91,24 @@ class Constraint:
     expected: str
     accepts: tuple[Any, ...] = ()
     refuses: tuple[Any, ...] = ()
-    words: tuple[str, ...] = ()
 
     def check(self, name: str, value: Any) -> None:
         """Raise :class:`~crowdwise.errors.ParameterError` where the value is not allowed."""
         if not self.allows(value):
-            near = suggestion(value, self.words) if isinstance(value, str) else ""
+            words = [word for word in self.accepts if isinstance(word, str)]
+            near = suggestion(value, words) if isinstance(value, str) else ""
             raise ParameterError(f"expected {self.expected}.{near}", about=Setting(name, value))
 
 
 @cache
-def constraint_of(annotation: Any) -> Constraint | None:
+def constraint_of(annotation: Any) -> Check | None:
     """The constraint that an annotation states; ``None`` where it allows anything."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         kind, *notes = arguments
         for note in notes:
             if isinstance(note, Check):
-                words = tuple(value for value in note.accepts if isinstance(value, str))
-                return Constraint(note.allows, note.expected, note.accepts, (*note.refuses, object()), words)
+                return replace(note, refuses=(*note.refuses, object()))
             if isinstance(note, Bounds):
                 return _number(kind, note)
         return constraint_of(kind)
@@ -128,17 +117,17 @@ def constraint_of(annotation: Any) -> Constraint | None:
     if origin in (typing.Union, types.UnionType):
         return _union([constraint_of(argument) for argument in arguments])
     if annotation is None or annotation is type(None):
-        return Constraint(lambda v: v is None, "None", (None,), (object(),))
+        return Check(lambda v: v is None, "None", (None,), (object(),))
     if annotation is bool:
-        return Constraint(lambda v: isinstance(v, (bool, np.bool_)), "True or False", (True, False), (1, "yes", None))
+        return Check(lambda v: isinstance(v, (bool, np.bool_)), "True or False", (True, False), (1, "yes", None))
     if annotation is str:
-        return Constraint(lambda v: isinstance(v, str), "text", ("text",), (1, None))
+        return Check(lambda v: isinstance(v, str), "text", ("text",), (1, None))
     if annotation in (int, float):
         return _number(annotation, Bounds())
     return None
 
 
-def _number(kind: Any, bounds: Bounds) -> Constraint:
+def _number(kind: Any, bounds: Bounds) -> Check:
     whole = kind is int
     is_one, noun = (is_count, "a whole number") if whole else (is_number, "a number")
     step: Any = 1 if whole else 0.5
@@ -148,27 +137,25 @@ def _number(kind: Any, bounds: Bounds) -> Constraint:
     accepts = tuple(dict.fromkeys(v for v in values if bounds.hold(v)))
     refused = tuple(dict.fromkeys(v for v in values if not bounds.hold(v)))
     odd = (True, np.nan, np.inf, "no such word", None, object(), *((low + 0.5,) if np.isfinite(low) and whole else ()))
-    return Constraint(lambda v: is_one(v) and bounds.hold(v), bounds.words(noun), accepts, (*refused, *odd))
+    return Check(lambda v: is_one(v) and bounds.hold(v), bounds.words(noun), accepts, (*refused, *odd))
 
 
-def _words(words: tuple[Any, ...]) -> Constraint:
-    texts = tuple(word for word in words if isinstance(word, str))
-    return Constraint(
+def _words(words: tuple[Any, ...]) -> Check:
+    return Check(
         lambda v: any(type(v) is type(word) and v == word for word in words), _either([repr(word) for word in words]),
-        words, ("no such word", 1.5, object()), texts,
+        words, ("no such word", 1.5, object()),
     )  # fmt: skip
 
 
-def _union(members: list[Constraint | None]) -> Constraint | None:
+def _union(members: list[Check | None]) -> Check | None:
     some = [member for member in members if member is not None]
     if len(some) < len(members):
         return None  # one of them allows anything
-    return Constraint(
+    return Check(
         lambda v: any(member.allows(v) for member in some),
         _either([member.expected for member in some]),
         tuple(v for member in some for v in member.accepts),
         tuple(v for member in some for v in member.refuses if not any(other.allows(v) for other in some)),
-        tuple(word for member in some for word in member.words),
     )
 
 
@@ -194,7 +181,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     signature = inspect.signature(function)
 
     @cache
-    def constraints() -> dict[str, Constraint]:
+    def constraints() -> dict[str, Check]:
         hints = typing.get_type_hints(function, include_extras=True)
         return {name: found for name in hints if (found := constraint_of(hints[name])) is not None}
 
@@ -282,7 +269,7 @@ class Parameterised:
         return {name: p.default for name, p in signature.parameters.items()}
 
     @classmethod
-    def constraints(cls) -> dict[str, Constraint]:
+    def constraints(cls) -> dict[str, Check]:
         """What each parameter may be, for those whose annotation says so."""
         return {name: found for name in cls.parameters() if (found := constraint_of(annotation(cls, name))) is not None}
 

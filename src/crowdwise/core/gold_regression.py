@@ -99,8 +99,6 @@ class GoldRegression:
     losses
         The cross-validated log loss of gold labels by the fit, and by the best regression on the votes; empty where
         there was none.
-    evidence
-        The log-likelihood of gold labels, each predicted without itself, under the average of all candidates.
     """
 
     power: float
@@ -108,7 +106,6 @@ class GoldRegression:
     weights: Floats | None = None
     share: float = 0.0
     losses: tuple[float, ...] = ()
-    evidence: float = 0.0
 
 
 def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegression:
@@ -125,7 +122,7 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     """
     power, K = calibrated_power(logit, gold), logit.shape[1]
     if len(gold) < MIN_LABELS or (gold == gold[0]).all():
-        return GoldRegression(power, (0.0,) * K, evidence=-float(_own_loss(power * logit, gold).sum()))
+        return GoldRegression(power, (0.0,) * K)
     rows, fold = _folds(_own_loss(power * logit, gold), gold, None if votes is None else alike(votes))
     logit, gold = logit[rows], gold[rows]
     train = np.stack([fold != f for f in (*range(FOLDS), -1)])  # the last one has all items
@@ -141,7 +138,7 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
         B = ridge(basis * root, offset, gold, train, np.array(VOTES_SD) ** -2.0)
         loss.append(_held_out(offset[:, None] + (basis * root) @ B, gold, fold))
     gain = (before - np.concatenate(loss)).sum(axis=1) - np.log(CAUTION * len(BIAS_SD))
-    w, evidence = softmax(np.append(gain, 0.0)[None])[0], np.logaddexp.reduce(np.append(gain, 0.0)) - before.sum()
+    w = softmax(np.append(gain, 0.0)[None])[0]
     w *= w[-1] <= FIT_DECIDES
     of_bias, of_votes = w[: len(BIAS_SD)], w[len(BIAS_SD) : -1]
     bias, weights = of_bias @ found[-1, :, 0], None
@@ -152,7 +149,7 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
         added = basis @ (np.einsum("j,jrk->rk", of_votes, B[-1]) / root[:, None])  # by each gold item, to b and W
         bias, weights = bias + added.sum(axis=0), vote_weights(votes[rows], added / scale)
     bias = tuple((bias - bias.mean()).tolist())
-    return GoldRegression(power, bias, weights, float(of_votes.sum()), losses, float(evidence))
+    return GoldRegression(power, bias, weights, float(of_votes.sum()), losses)
 
 
 def _tables(votes: Votes) -> tuple[Any, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Floats
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError
 
 if TYPE_CHECKING:
-    from crowdwise.core.consensus import Consensus
+    from crowdwise.core.consensus import Consensus, VoteResult
 
 
 def with_unseen(known: Floats, n_annotators: int, unseen: npt.ArrayLike) -> Floats:
@@ -49,17 +49,22 @@ def recode(votes: Votes, fitted: Consensus) -> Votes:
     """New votes in the codes of the fit; annotators not seen there get codes after the last one."""
     if not isinstance(votes, Votes):
         raise InputError(f"Expected Votes and found {type(votes).__name__}.")
-    place = encoding.locate(votes.classes, fitted.classes)
     used = np.bincount(votes.label, minlength=votes.n_classes) > 0
-    if (place[used] < 0).any():
-        raise LabelError(
-            f"The new votes use {votes.classes[used & (place < 0)].tolist()}: "
-            f"the model was fitted with the classes {fitted.classes.tolist()}."
-        )
-    who = encoding.locate(votes.annotators, fitted.annotators)
-    new = who < 0
-    who = np.where(new, len(fitted.annotators) + np.cumsum(new) - 1, who)
-    names = np.concatenate([fitted.annotators.astype(object), votes.annotators[new].astype(object)])
-    who, label = who[votes.annotator].astype(np.int32), encoding.recode(votes.label, place)
+    said, who, names = places_in(fitted, votes.classes, votes.annotators, used)
     known = (votes.items, names, fitted.classes, votes.weight)
-    return Votes(votes.indptr, who, label, *known, n_options=votes.n_options)
+    label = encoding.recode(votes.label, said)
+    return Votes(votes.indptr, who[votes.annotator], label, *known, n_options=votes.n_options)
+
+
+def places_in(fitted: VoteResult, classes: Any, annotators: Any, used: Any = True) -> tuple[Ints, Ints, Any]:
+    """The codes of classes and annotators in a fit, and the names of all annotators: those not seen there come last.
+    ``used``: which of the classes have votes."""
+    place, who = encoding.locate(classes, fitted.classes), encoding.locate(annotators, fitted.annotators)
+    if (lacking := used & (place < 0)).any():
+        raise LabelError(
+            f"The new votes use {classes[lacking].tolist()}: the model was fitted with the classes "
+            f"{fitted.classes.tolist()}."
+        )
+    new = who < 0
+    who = np.where(new, len(fitted.annotators) + np.cumsum(new) - 1, who).astype(np.int32)
+    return place, who, np.concatenate([fitted.annotators.astype(object), annotators[new].astype(object)])

@@ -172,13 +172,14 @@ class VoteParts:
     @cached_property
     def agreeing(self) -> Floats:
         """:func:`crowdwise.core.dependence.agreeing_items` of all parts."""
-        return np.asarray(self.total(_agreeing, np.zeros(2)))
+        return np.asarray(self.total(lambda part: dependence.agreeing_items(part.votes), np.zeros(2)))
 
     @cached_property
     def kind(self) -> CrowdKind:
         """The kind of the crowd (:mod:`crowdwise.core.crowd_kind`)."""
         K = self.names.n_classes
-        return kind_of(self.total(_crowd_sums, np.zeros(self.names.n_annotators * K + 2)), K)
+        zero = np.zeros(self.names.n_annotators * K + 2)
+        return kind_of(self.total(lambda part: crowd_sums(part.votes), zero), K)
 
     @property
     def n_items(self) -> int:
@@ -265,14 +266,6 @@ def right_sums(parts: VoteParts, params: Params) -> Floats:
 def _size(part: VotePart) -> Floats:
     known = 0 if part.gold is None else int((part.gold >= 0).sum())
     return np.array([len(part.votes), part.n_votes, known], dtype=np.float64)
-
-
-def _agreeing(part: VotePart) -> Floats:
-    return dependence.agreeing_items(part.votes)
-
-
-def _crowd_sums(part: VotePart) -> Floats:
-    return crowd_sums(part.votes)
 
 
 def _gold_items(part: VotePart) -> VotePart | None:

@@ -300,11 +300,6 @@ def difference(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Float
     return a[annotator] - b[item], 1.0, -1.0
 
 
-def own_guesses(x: Floats, log_guess: Floats) -> tuple[Floats, Floats]:
-    """``irt``: z_s = log(1 + exp(x_s) / g), and log P(l_s | another truth) = log(1 - p_s) + log g."""
-    return softplus(x - log_guess), log_guess - softplus(x)
-
-
 @declared
 class ItemResponse(AbilityModel):
     """Ability minus difficulty: annotators who know the answer give it, the others guess from their own distribution.
@@ -345,7 +340,9 @@ class ItemResponse(AbilityModel):
         return (self.ability_mean, self.ability_sd), (0.0, self.difficulty_sd)
 
     def _evidence(self, rows: VoteRows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
-        return own_guesses(x, safe_log(guess).ravel()[rows.cell])
+        """z_s = log(1 + exp(x_s) / g), and log P(l_s | another truth) = log(1 - p_s) + log g."""
+        log_guess = safe_log(guess).ravel()[rows.cell]
+        return softplus(x - log_guess), log_guess - softplus(x)
 
     def _credit(self, rows: VoteRows, x: Floats, guess: Floats, q: Floats) -> Floats:
         return np.asarray(rows.voted(q) * sigmoid(x - safe_log(guess).ravel()[rows.cell]))
@@ -387,12 +384,6 @@ def product(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, 
     return x, ease, np.where(b < EASIEST, 1.0, 0.0)[item] * x
 
 
-def even_errors(x: Floats, K: int) -> tuple[Floats, Floats]:
-    """``glad``: z_s = x_s + log(K - 1), and log P(l_s | another truth) = log(1 - p_s) - log(K - 1)."""
-    others = np.log(K - 1.0)
-    return x + others, -softplus(x) - others
-
-
 @declared
 class GLAD(AbilityModel):
     """Ability times ease: an annotator is right with probability sigmoid(ability * exp(log ease)), errors uniform.
@@ -427,7 +418,9 @@ class GLAD(AbilityModel):
         return (self.ability_mean, self.ability_sd), (self.ease_mean, self.ease_sd)
 
     def _evidence(self, rows: VoteRows, x: Floats, guess: Floats) -> tuple[Floats, Floats]:
-        return even_errors(x, rows.K)
+        """z_s = x_s + log(K - 1), and log P(l_s | another truth) = log(1 - p_s) - log(K - 1)."""
+        others = np.log(rows.K - 1.0)
+        return x + others, -softplus(x) - others
 
     def _credit(self, rows: VoteRows, x: Floats, guess: Floats, q: Floats) -> Floats:
         return rows.voted(q)

@@ -39,9 +39,8 @@ second learns one from the labels of the first.
 **Few items.** One item more, of each class with probability 1/K, counts in pi (and (1/K) sum_k log pi_k in J).
 
 **Gold.** Gold labels calibrate the posterior (:mod:`crowdwise.core.gold_regression`); labels go by that. The fit itself
-is made without them. With ``TAUGHT_FROM`` labels people are fitted once more with
-them, and that is taken where the gold labels, each judged by what other items teach, are ten times as probable under
-it. Where most items have one vote, there is a fit with gold labels alone. Where these show that the crowd is worse than
+is made without them: on real crowds 150 or 400 of them in it brought nothing. Where most items have one vote, there is
+a fit with gold labels alone. Where these show that the crowd is worse than
 chance, the anchor is dropped, and votes mean what the gold labels say they mean.
 
 **Collusion.** Rings are looked for first (:mod:`crowdwise.core.collusion`), and a ring has one vote on an item: each
@@ -67,16 +66,16 @@ from crowdwise.core import em, priors
 from crowdwise.core.collusion import Ring, discounted, find_rings
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
 from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of, own_options, rates
-from crowdwise.core.dependence import SHARES, USUAL, Setting, correct, corrected_logit, votes_per_item
+from crowdwise.core.dependence import SHARES, Setting, correct, votes_per_item
 from crowdwise.core.em import EMFit, Engine, Family, Stats
-from crowdwise.core.gold_regression import CAUTION, regress, without_own
+from crowdwise.core.gold_regression import without_own
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import binomial_tail, clamp, normalise, safe_log, winners
+from crowdwise.core.numerics import binomial_tail, clamp, normalise, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.starts import shares
-from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, joined
+from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
 from crowdwise.core.vote_sums import outvoted, single_annotator_items
 from crowdwise.errors import ParameterError, SizeError, listing
 from crowdwise.methods.bayes_mace import MACE
@@ -100,9 +99,8 @@ SEEN: dict[CrowdKind, str] = {
     "rules": "Annotators say one class or nothing, as rules do: how often each speaks is what was learned of it.",
     "panel": "Nearly everybody answered nearly every item, as panels do: each was taken to know the class or to guess.",
 }
-MOST, TAUGHT_FROM = 0.5, 100
-"""The share of items with several votes under which a fit needs gold labels; the fewest labels with which one is tried
-elsewhere."""
+MOST = 0.5
+"""The share of items with several votes under which a fit needs gold labels."""
 WRONG_CROWD = 0.001
 """How unlikely it must be that a crowd at chance is wrong on as many gold items."""
 
@@ -203,10 +201,6 @@ class Auto(Anchored):
             free = DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
             params, fit, _ = free._run(parts, callback)
             return params, fit, {"notes": [FREE]}
-        if parts.sizes[2] >= TAUGHT_FROM and people and not teach:
-            taught = self._people(parts, callback)
-            if gold_evidence(known, taught[3]) - gold_evidence(known, by_votes) > np.log(CAUTION):
-                params, fit, others, by_votes = taught
         return params, fit, others | {"kind": kind, "gold_by_votes": by_votes if known else None}
 
     def _people(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any], Posterior]:
@@ -226,7 +220,7 @@ class Auto(Anchored):
             params, fit = self._second(several, again, stats, fit, callback)
             gold = [_gold_counts(part.votes, part.gold) for part in parts.gold_items() if part.gold is not None]
             others = self._without(np.sum(gold, axis=0), labels, parts.names, family) if gold else others
-        voted = parts.where(_voted)
+        voted = parts.where(lambda part: np.diff(part.votes.indptr) > 0)
         if several.n_items < voted.n_items:
             at_votes = voted.statistics(lambda part: shares(part.votes, part.gold))
             params = self._with_all_items(voted, at_votes.mass, params, family)
@@ -412,15 +406,6 @@ def contradicted(known: list[VotePart], by_votes: Posterior) -> bool:
     return bool(binomial_tail(wrong, size, 1.0 - 1.0 / K) < WRONG_CROWD)
 
 
-def gold_evidence(known: list[VotePart], by_votes: Posterior) -> float:
-    """The log-likelihood of gold labels by the votes on their items and what all others teach, regressions included."""
-    votes, gold = joined([part.votes for part in known]), np.concatenate([np.asarray(part.gold) for part in known])
-    before = [part.item_prior for part in known if part.item_prior is not None]
-    q = safe_log(np.concatenate([by_votes(part) for part in known]))
-    logit = corrected_logit(q, votes_per_item(votes), USUAL, np.concatenate(before) if before else None)
-    return regress(logit, gold, votes).evidence
-
-
 def _gold_counts(votes: Votes, gold: Ints) -> Floats:
     """Counts of the votes on gold items against their gold labels, as in :class:`crowdwise.core.em.Stats`."""
     return em.statistics(Part.of(votes), np.eye(votes.n_classes)[gold]).counts
@@ -435,7 +420,3 @@ def matrices(labels: Stats, stats: Stats) -> Floats:
 def _smoothed(part: VotePart) -> Floats:
     """Vote shares with half a vote for every class; certainty where the class is known."""
     return clamp(correct(part.votes.shares(), votes_per_item(part.votes), SHARES), part.gold)
-
-
-def _voted(part: VotePart) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.diff(part.votes.indptr) > 0)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus_in_parts import ConsensusInParts, Decision, labelled
+from crowdwise.core.unseen import places_in
 from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Vocabulary
-from crowdwise.errors import LabelError, OutputError
+from crowdwise.errors import OutputError
 from crowdwise.spark.spark_parts import VOTES, SparkParts, parts_in, running
 from crowdwise.spark.spark_table import (
     CodedNames,
@@ -81,16 +81,7 @@ class SparkConsensus(ConsensusInParts):
         given = {"item": item, "annotator": annotator, "label": label, "weight": weight}
         table = read_table(check_frame(df), given, on_missing=on_missing, order=on_duplicate in ("first", "last"))
         new = find_names(table, None, False)
-        said = encoding.locate(new.classes, self.classes)
-        if (said < 0).any():
-            raise LabelError(
-                f"The new votes use {new.classes[said < 0].tolist()}: the model was fitted with the classes "
-                f"{self.classes.tolist()}."
-            )
-        who, known = encoding.locate(new.annotators, self.annotators), len(self.annotators)
-        unseen = who < 0
-        who = np.where(unseen, known + np.cumsum(unseen) - 1, who).astype(np.int32)
-        names = np.concatenate([self.annotators.astype(object), new.annotators[unseen].astype(object)])
+        said, who, names = places_in(self, new.classes, new.annotators)
         codes = {
             part: (values, encoding.recode(code, place))
             for (part, (values, code)), place in zip(new.codes.items(), (who, said), strict=True)
