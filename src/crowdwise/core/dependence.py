@@ -352,16 +352,6 @@ def copied_note(agreeing: Floats) -> list[str]:
     ]
 
 
-def usual_for(kind: str) -> Dependence:
-    """As in real crowds of a kind."""
-    return replace(USUAL, rho=0.0 if kind == "rules" else RHO, kind=kind)
-
-
-def can_teach(names: Votes, found: Dependence) -> bool:
-    """Whether items judge the votes on others: some have two, and there is room for matrices."""
-    return found.pairs and 2 <= names.n_classes and names.n_annotators * names.n_classes**2 <= MAX_CELLS
-
-
 def with_gold(
     found: Dependence, free: Floats, votes: Votes, gold: Ints, log_prior: Floats | None = None, regression: bool = False
 ) -> Dependence:

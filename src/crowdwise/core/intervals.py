@@ -97,11 +97,3 @@ def row_interval(counts: Floats, spread: Floats, t: int, level: float = LEVEL) -
     unsure = (1.0 - p) ** 2 * spread[..., t, t] + p**2 * spread[..., t, 1 - t]
     low, high = share_interval(right, total, unsure, level)
     return p, low, high
-
-
-def chi_squared_interval(n: Floats) -> tuple[Floats, Floats]:
-    """Of the chi-squared distribution with n > 0 degrees of freedom, not necessarily whole, divided by n."""
-    from scipy.special import gammaincinv
-
-    tail = (1.0 - LEVEL) / 2.0
-    return np.asarray(2.0 * gammaincinv(n / 2.0, tail) / n), np.asarray(2.0 * gammaincinv(n / 2.0, 1.0 - tail) / n)

@@ -60,7 +60,8 @@ def first_posterior(parts: VoteParts) -> Posterior:
     """:func:`gold_weighted` of each part; a pass over the parts where there are gold labels."""
     if not parts.sizes[2]:
         return lambda part: shares(part.votes, part.gold)
-    accuracy = accuracy_of(parts.total(agreement_sums, np.zeros((4, parts.names.n_annotators))))
+    tested, right, agrees, total = parts.total(agreement_sums, np.zeros((4, parts.names.n_annotators)))
+    accuracy = (right + GOLD_WEIGHT * ((agrees + 0.5) / (total + 1.0))) / (tested + GOLD_WEIGHT)
     weight = log_odds(accuracy, parts.names.n_classes)
     return lambda part: clamp(weighted_posterior(part.votes, weight), part.gold)
 
@@ -70,13 +71,6 @@ def agreement_sums(part: VotePart) -> Floats:
     votes, gold = part.votes, np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold
     agrees, total, _ = right_votes(votes, shares(votes, gold))
     return np.stack([*tested_and_right(votes, gold), agrees, total])
-
-
-def accuracy_of(sums: Floats) -> Floats:
-    """The accuracy of each annotator from :func:`agreement_sums`."""
-    tested, right, agrees, total = sums
-    rate = (agrees + 0.5) / (total + 1.0)
-    return np.asarray((right + GOLD_WEIGHT * rate) / (tested + GOLD_WEIGHT))
 
 
 def tested_and_right(votes: Votes, gold: Ints) -> tuple[Floats, Floats]:

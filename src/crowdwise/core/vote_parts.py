@@ -298,15 +298,17 @@ def usual(
     ``gold_by_votes``: the posterior of gold items by their votes and what other items teach, where the method has it.
     ``regression``: whether gold labels may also correct what votes say.
     """
+    kind = kind or parts.kind
     found = replace(
-        dependence.usual_for(kind or parts.kind), shared_prior=shared_prior, pairs=bool(parts.agreeing[0]),
-        copied=dependence.look_copied(parts.agreeing),
+        dependence.USUAL, rho=0.0 if kind == "rules" else dependence.RHO, kind=kind, shared_prior=shared_prior,
+        pairs=bool(parts.agreeing[0]), copied=dependence.look_copied(parts.agreeing),
     )  # fmt: skip
     if len(parts.held) == 1:
         only = parts.only
         found = replace(found, evidence=dependence.soft_evidence(only.votes, posterior(only), only.gold))
     known = parts.gold_items()
-    if gold_by_votes is None and known and dependence.can_teach(parts.names, found):
+    M, K = parts.names.n_annotators, parts.names.n_classes
+    if gold_by_votes is None and known and found.pairs and 2 <= K and M * K**2 <= dependence.MAX_CELLS:
         stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))
         gold_by_votes = partial(_by_other_items, stats)
     if gold_by_votes is None or not known:

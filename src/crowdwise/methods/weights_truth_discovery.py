@@ -48,7 +48,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive
-from crowdwise.core.intervals import chi_squared_interval, rate_interval, with_interval
+from crowdwise.core.intervals import gamma_interval, rate_interval, with_interval
 from crowdwise.core.model import Callback, Model, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.unseen import with_unseen
@@ -197,7 +197,7 @@ class CATD(AlternatingWeights):
     def _columns(self, weight: Floats, right: Floats, total: Floats) -> dict[str, Any]:
         """Of n over the loss, one over the error that the weight is a cautious bound of."""
         rate = total / (np.maximum(total - right, 0.0) + self.smoothing)
-        low, high = chi_squared_interval(np.maximum(total, 1e-12))
+        low, high = gamma_interval(np.ones_like(total), np.maximum(total, 1e-12) / 2.0)
         return with_interval("weight", weight, rate * low, np.where(total > 0, rate * high, np.inf))
 
 
@@ -251,7 +251,7 @@ class BWA(Model):
             rounds.reached(objective, converged=moved <= self.tol)
         self.precision_, self.mean_, self._unseen = precision, mu, a / b
         # Gamma posteriors. The K questions use the same votes: their errors are correlated and do not average out.
-        value, (low, high) = precision.mean(axis=1), chi_squared_interval(a + total)
+        value, (low, high) = precision.mean(axis=1), gamma_interval(np.ones_like(total), (a + total) / 2.0)
         return Outcome(
             posterior=normalise(z, axis=1),
             prior=normalise(mu, axis=0),
