@@ -8,7 +8,7 @@ from scipy.stats import beta, chi2
 
 import crowdwise as cw
 from crowdwise import registry
-from crowdwise.core.intervals import around, chi_squared_interval, rate_interval
+from crowdwise.core.intervals import around, gamma_interval, rate_interval
 from crowdwise.core.vote_sums import right_votes
 from crowdwise.methods.skills_agreement import best_triangles
 from crowdwise.methods.skills_graph import pairs
@@ -93,7 +93,7 @@ def test_rates_have_the_interval_of_jeffreys_and_chi_squared_that_of_scipy():
     low, high = rate_interval(np.array([0.0, 7.0, 20.0]), np.full(3, 20.0))
     assert np.allclose(low, beta.ppf(0.025, [0.5, 7.5, 20.5], [20.5, 13.5, 0.5]))
     assert np.allclose(high, beta.ppf(0.975, [0.5, 7.5, 20.5], [20.5, 13.5, 0.5]))
-    low, high = chi_squared_interval(np.array([1.0, 12.5]))
+    low, high = gamma_interval(np.ones(2), np.array([1.0, 12.5]) / 2.0)
     assert np.allclose(low, chi2.ppf(0.025, [1.0, 12.5]) / [1.0, 12.5])
     assert np.allclose(high, chi2.ppf(0.975, [1.0, 12.5]) / [1.0, 12.5])
     low, high = around(np.array([0.5, 0.5]), np.array([0.01, np.inf]), 0.0, 1.0)
