@@ -12,7 +12,7 @@ from crowdwise.core.em import Params, Part
 from crowdwise.core.numerics import winners
 from crowdwise.core.shrinkage import learned_prior, strength
 from crowdwise.core.vote_parts import VoteParts
-from crowdwise.methods import ds_auto
+from crowdwise.core.vote_sums import confirmed
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
@@ -138,7 +138,7 @@ def test_items_with_one_vote_do_not_teach():
     assert np.allclose(whole.consensus_.confusion, taught.consensus_.confusion)
     assert np.allclose(whole.predict_proba(some), whole.consensus_.posterior)
     gold = np.where(np.arange(200) < 40, 0, -1).astype(np.int32)
-    assert ds_auto.confirmed(some, gold).tolist() == [True] * 40 + [False] * 40 + [True] * 120
+    assert confirmed(some, gold).tolist() == [True] * 40 + [False] * 40 + [True] * 120
 
 
 def single_votes(seed, n_items=200, twice=()):

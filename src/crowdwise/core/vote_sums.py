@@ -80,6 +80,13 @@ def single_annotator_items(votes: Votes) -> Ints:
     return np.asarray(out)
 
 
+def confirmed(votes: Votes, gold: Ints | None) -> Ints:
+    """Which items (a mask) have something to compare a vote with: another annotator's, or a gold label."""
+    voted = np.diff(votes.indptr) > 0
+    several = voted & ~single_annotator_items(votes)
+    return np.asarray(several if gold is None else several | (voted & (gold >= 0)))
+
+
 def outvoted(votes: Votes, labels: Ints, gold: Ints | None = None) -> tuple[Ints, Ints]:
     """The items of which another class has more (weighted) votes than their label, and the class with the most there.
 

@@ -76,7 +76,7 @@ from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
 from crowdwise.core.starts import shares
 from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
-from crowdwise.core.vote_sums import outvoted, single_annotator_items
+from crowdwise.core.vote_sums import confirmed, outvoted
 from crowdwise.errors import ParameterError, SizeError, listing
 from crowdwise.methods.bayes_mace import MACE
 from crowdwise.methods.ds_dawid_skene import Anchored, AnchoredFamily, ConfusionFamily, DawidSkene
@@ -385,13 +385,6 @@ def ring_note(ring: Ring, votes: Votes) -> str:
         f"({names}): they count as one vote on an item. Only gold labels show which side is right; collusion='ignore' "
         "counts every vote."
     )
-
-
-def confirmed(votes: Votes, gold: Ints | None) -> npt.NDArray[np.bool_]:
-    """Which items have something to compare a vote with: another vote, or a gold label."""
-    voted = np.diff(votes.indptr) > 0
-    several = voted & ~single_annotator_items(votes)
-    return np.asarray(several if gold is None else several | (voted & (gold >= 0)))
 
 
 def without_gold(part: VotePart, params: Params) -> Floats:

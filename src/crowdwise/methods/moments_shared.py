@@ -39,7 +39,7 @@ from crowdwise.core.loop import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Rounds, Stats, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
 from crowdwise.core.vote_parts import VotePart, VoteParts
-from crowdwise.core.vote_sums import per_annotator
+from crowdwise.core.vote_sums import confirmed, per_annotator
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full, majority_counts
 
 MIN_VOTES = 2.0
@@ -133,18 +133,6 @@ def with_gold(votes: Votes, gold: Ints | None, used: Ints, code: Ints) -> tuple[
     return item[order], cell[order], weight[order]
 
 
-def any_overlap(votes: Votes, gold: Ints | None) -> bool:
-    """Whether some item has votes of two annotators, or a vote and a gold label.
-
-    If not, any confusion matrices explain the votes equally well, and EM would drift.
-    """
-    size = np.diff(votes.indptr)
-    if gold is not None and (size[gold >= 0] > 0).any():
-        return True
-    first = votes.annotator[votes.indptr[:-1][size > 0]]
-    return bool((votes.annotator != np.repeat(first, size[size > 0])).any())
-
-
 def as_params(table: Floats, d: Floats) -> Params:
     """A solution the way the expectation step takes it."""
     return Params(safe_log(table).reshape(-1, len(d)), safe_log(d)[None])
@@ -234,7 +222,7 @@ class MomentModel(EMModel):
         return part.expect(params) if self.solution_.solved.any() else super()._start(parts)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        if self.refine and any_overlap(votes, gold):
+        if self.refine and confirmed(votes, gold).any():  # else any matrices explain the votes, and EM would drift
             return super()._fit(votes, gold, item_prior, callback)
         check_memory(votes)
         part = VotePart(votes, gold, item_prior=item_prior)
