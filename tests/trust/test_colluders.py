@@ -165,6 +165,29 @@ def test_those_who_know_are_no_ring_among_many_who_err_together(seed):
     assert find_rings(votes) == []
 
 
+@pytest.mark.parametrize("seed", [3, 5])
+def test_those_who_split_on_the_same_items_judge_and_do_not_copy(seed):
+    """Most are misled by what an item says, as LLM judges are; the few who are not contradict them as a ring does."""
+    rng, M, knows = np.random.default_rng(seed), 40, np.arange(40) < 12
+    truth, ease = rng.integers(0, 2, 300), rng.normal(1.5, 1.5, 300)[:, None]
+    right = 1.0 / (1.0 + np.exp(-np.where(knows, 1.0, -0.6) * ease))
+    misled = cw.Votes.from_dense(np.where(rng.random((300, M)) < right, truth[:, None], 1 - truth[:, None]))
+    pairs, members = PairAgreement.of(misled), np.flatnonzero(knows)
+    skill = pairs.skills(~knows)
+    g, room = pairs.seen(~knows, skill)
+    own = float((g * room)[members].sum() / room[members].sum())
+    assert pairs.inside(members) - own > MARGIN and not pairs.along(members, ~knows, own, skill)
+    assert pairs.judged(members, ~knows)
+    assert find_rings(misled) == []
+    script = np.where(rng.random(300) < 0.9, 1 - truth, truth)
+    copied = with_ring(misled, members, script, 0.9, seed)
+    copied = replace(copied, label=np.where(knows[copied.annotator], copied.label, 1 - copied.label))
+    assert [ring.members.tolist() for ring in find_rings(copied)] == [members.tolist()]
+    own_answers = rng.random(300) < 0.2  # on a fifth of the items members answer for themselves
+    partly = np.where(own_answers[misled.item] & knows[misled.annotator], misled.label, copied.label)
+    assert [ring.members.tolist() for ring in find_rings(replace(copied, label=partly))] == [members.tolist()]
+
+
 def test_sub_samples_of_honest_crowds_are_not_accused(real):
     votes = cw.read_dataset(real("trec2011_vuurens"), on_duplicate="all").votes
     known = np.flatnonzero(votes.truth >= 0)
@@ -174,6 +197,9 @@ def test_sub_samples_of_honest_crowds_are_not_accused(real):
     for name in ("rte", "dog", "weather_amt"):
         crowd = cw.read_dataset(real(name), on_duplicate="all").votes
         parts += [crowd[np.sort(rng.choice(len(crowd), 200, replace=False))] for _ in range(2)]
+    judges = cw.read_dataset(real("llmbar_judges"), on_duplicate="all").votes
+    contested = np.argsort(judges.shares().max(axis=1), kind="stable")[: len(judges) // 2]
+    parts += [judges[contested], *(judges[np.sort(rng.choice(contested, 100, replace=False))] for _ in range(2))]
     assert [part for part in parts if find_rings(part)] == []
 
 

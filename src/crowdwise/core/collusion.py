@@ -9,7 +9,8 @@ is not: members agree because they copy. What tells a ring is the gap between th
 which is 1 for exact copies of random labels, more for copied mistakes, and at most 0.5 in most real crowds, where
 annotators who are alike also agree with the rest. So the test is whether the agreement inside exceeds the skill by more
 than ``MARGIN``. Where many err together the gap is larger for honest annotators, too: the others agree about their
-mistakes, so the few who know seem to lack skill. They still agree with the others, a ring does not (``along``).
+mistakes, so the few who know seem to lack skill. Two things tell them from a ring: the others still agree with them
+(``along``), and where they do not, those who judge split on the same items, while copies slip anywhere (``judged``).
 
 ===============  ============  =======  ===============================================================================
 symbol           code          shape    equation
@@ -43,9 +44,9 @@ count as one from then on.
 
 When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
 others guess, of half of those who do not; copies of a good annotator, whose gap is small and which do no harm;
-collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). The opposite failure: where most annotators are
-wrong together on most items, the few who know contradict the crowd as a ring does, and votes cannot tell which side is
-right.
+collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). The opposite failure: two or three who know, or who
+hardly ever slip, among many who are wrong together on most items look like a ring, and so do more of them on some dozens
+of items.
 
 Agreement of honest annotators as s_i s_j: Y. Ma, A. Olshevsky, C. Szepesvari and V. Saligrama, ICML 2018. The agreement
 matrix with adversaries: P. A. Traganitis and G. B. Giannakis, ICDM 2021. The gap, the search and the test are ours.
@@ -87,6 +88,10 @@ GUESSES = 0.2
 AGREES = 1 / 3
 """Annotators who surely agree with the others, and this many times as much as these with each other, are no ring.
 Of the rings planted in real crowds 99 % agree less, and good annotators among many who err together agree more."""
+OWN = 0.2
+"""The share of the items on which the members of a ring may answer for themselves, without passing for judges."""
+COPIES, UNEVEN = 200, 0.01
+"""Simulated rings, and the share of them that may split as unevenly as annotators who are no ring."""
 LATE = (0.25, 0.5, 0.75)
 """Shares of the votes, by time, after which members may begin: a drip attack is honest until then."""
 LEAST_AGREEMENT = 0.06
@@ -121,6 +126,14 @@ class Ring:
     since: float | None = None
 
 
+def _least(x: Floats, weight: Floats) -> tuple[float, float]:
+    """Mean and variance of a distribution without the ``OWN`` of it that are largest; 0 where there is none."""
+    order = np.argsort(x, kind="stable")
+    x, upto = x[order], np.minimum(np.cumsum(weight[order]), (1.0 - OWN) * weight.sum())
+    share = np.diff(upto, prepend=0.0) / max(float(weight.sum()), 1e-300) / (1.0 - OWN)
+    return float(x @ share), float((x - x @ share) ** 2 @ share)
+
+
 def paired_votes(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """All pairs (first, second) of different votes on the same item, for some items."""
     size = np.diff(indptr)[rows]
@@ -146,8 +159,8 @@ class PairAgreement:
         Pairs of votes on one item that agree, all of them, and the share that label habits alone make agree.
     votes
         How many votes each has.
-    item, place
-        The votes: codes of items, and positions in ``annotator``.
+    item, place, label
+        The votes: codes of items, positions in ``annotator``, and codes of classes.
     """
 
     annotator: Ints
@@ -157,6 +170,7 @@ class PairAgreement:
     votes: Floats
     item: Ints
     place: Ints
+    label: Ints
 
     @classmethod
     def of(cls, votes: Votes) -> PairAgreement:
@@ -190,7 +204,7 @@ class PairAgreement:
         total = habit.sum(axis=1)
         habit += 2.0 * habit.sum(axis=0) / max(float(total.sum()), 1.0)
         habit /= habit.sum(axis=1, keepdims=True)
-        return cls(busy, both[0], both[1], habit @ habit.T, total, item, who)
+        return cls(busy, both[0], both[1], habit @ habit.T, total, item, who, label)
 
     def __len__(self) -> int:
         return len(self.annotator)
@@ -263,6 +277,36 @@ class PairAgreement:
         met = self.room[members].sum(axis=0) * outside
         items = np.unique(self.item[self.mask(members)[self.place]]).size
         return bool(own * met.sum() >= AGREES * (met @ skill) and own * np.sqrt(items) >= 2.0)
+
+    def judged(self, members: Ints, outside: Mask) -> bool:
+        """Whether members split on the same items more than nearly all simulated copies, whose slips fall anywhere.
+
+        Of the items on which they contradict those outside; the ``OWN`` of them that split most are left out.
+        """
+        K = int(self.label.max()) + 1
+        ours, theirs = (
+            np.bincount((self.item * K + self.label)[some[self.place]], minlength=K * (int(self.item.max()) + 1))
+            for some in (self.mask(members), outside)
+        )
+        ours, theirs = ours.reshape(-1, K), theirs.reshape(-1, K)
+        size = ours.sum(axis=1)
+        against = (size > 2) & (theirs.sum(axis=1) > 0) & (ours.argmax(axis=1) != theirs.argmax(axis=1))
+        size, most = size[against], ours.max(axis=1)[against]
+        mean, variance = _least((size - most) / size, np.ones(len(size)))
+        if mean == 0.0:
+            return False
+        n, times = np.unique(size, return_counts=True)
+        k, low, high = np.arange(n[-1] + 2)[:, None], 0.0, 1.0
+        slips = np.minimum(k[:-1], n - -(-n // K)) / n
+        for _ in range(ITERATIONS):  # how often copies slip
+            p = 0.5 * (low + high)
+            chance = -np.diff(np.where(k <= n, binomial_tail(k, n, p), 0.0), axis=0)
+            low, high = (p, high) if _least(slips.ravel(), (times * chance).ravel())[0] < mean else (low, p)
+        rng, simulated = np.random.default_rng(0), list[float]()
+        for _ in range(COPIES):
+            slips = np.minimum(rng.binomial(size, p), size - -(-size // K)) / size
+            simulated.append(_least(slips, np.ones(len(size)))[1])
+        return bool(np.mean(np.array(simulated) >= variance) <= UNEVEN)
 
     def excess(self, i: Any, j: Any, kappa: Any) -> tuple[Floats, Floats]:
         """Agreements of pairs beyond those that kappa makes, and their variance."""
@@ -408,7 +452,7 @@ class _Search:
             return nothing
         own = float((g * room)[members].sum() / room[members].sum())
         inside = pairs.inside(members)
-        if inside - own < MARGIN or self.pairs.along(members, outside, own, skill):
+        if inside - own < MARGIN or pairs.along(members, outside, own, skill) or pairs.judged(members, outside):
             return -np.inf, inside, own
         i, j = (members[at] for at in np.triu_indices(len(members), 1))
         excess, variance = pairs.excess(i, j, own + MARGIN)
