@@ -308,6 +308,7 @@ def rings_part(found: dict[str, Any]) -> str:
         ]
         for r in honest["accused"]
     ]  # fmt: skip
+    on_part = ["members found, %", *(f"{100 * hit / able:.0f}" for _, able, hit in found["on part"])]
     accused = [f"{r['set']} ({r['accused']})" for r in still if r["accused"]]
     return f"""
 ## Rings planted in real crowds
@@ -342,7 +343,12 @@ on the first half of the items (a drip attack); and copies of the truth, which d
 
 {_table(header, others)}
 
-Collusion on few items leaves the members in agreement with the rest, and is not found by its agreement alone. The drip
+Collusion on few items leaves the members in agreement with the rest, and is not found by its agreement alone. Members
+found, by the share of the items on which they collude, mistakes by 20 % of the votes, two seeds:
+
+{_table(["share of the items", *(f"{part:.0%}" for part, *_ in found["on part"])], [on_part], 1)}
+
+So a ring is seen from about six items in ten on. The drip
 attack has timestamps (items are answered in their order), and rings are looked for in later votes as well; that search
 was chosen with this attack in view.
 
@@ -355,16 +361,18 @@ truth where not all have it, and all votes of a random half of the annotators. A
 
 {_table(["accused in", "of", "accused", "`auto`", '`collusion="ignore"`', "majority"], part_falls, 2)}
 
-A candidate that the others agree with is exempt (`AGREES` in `core/collusion.py`). Before, on other draws of these
-crowds and twelve more, 19 of 2,316 had an accusation, 16 of them of annotators of trec2011_vuurens who are right on 94
-to 100 %: `auto` had 75.7 instead of 82.0 on its items with truth. The rule was chosen on those draws and on one seed of
-the rings above. With it, on 2,310 new draws of the same kinds, five had one: three of the 50 of llmbar_judges, where
-labels lost 10 to 21 points, as before the rule.
-
-**Contested items** were tried as well: 100 and 300 of the half of the items on which votes differ most, 880 draws. 24
-had an accusation: all 20 of llmbar_judges, one of ducks, three of trec2011_vuurens. Most LLM judges are wrong together
-on pairs made to mislead them, and those who are right are taken for a ring: labels lose up to 54 points. Votes cannot
-show which side knows; where that can be, `collusion="ignore"`, or gold labels.
+Two rules of `core/collusion.py` protect honest annotators. A candidate that the others agree with is exempt (`AGREES`).
+Before that rule, on other draws of these crowds and twelve more, 19 of 2,316 had an accusation, 16 of them of
+annotators of trec2011_vuurens who are right on 94 to 100 %: `auto` had 75.7 instead of 82.0 on its items with truth.
+And so is one whose members split on the same items (`judged`): most LLM judges are wrong together on pairs made to
+mislead them, and those who are right contradict the rest as a ring does; but copies slip on any item, and judges on the
+hard ones. On 220 parts of llmbar_judges (50 or 100 random items, 100 or 300 of the half on which votes differ most)
+accusations fell from 117, which cost up to 52 points, to 6, all on 50 or 100 random items (0 to 24 points). On 2,502
+parts of 47 crowds, thirteen of them used for nothing else here, they fell from 31, 30 of them of llmbar_judges, to 4.
+Planted rings are found as before: on two fresh seeds, with rings that answer for themselves on a tenth or a fifth of
+the items besides, 6,067 of 6,252 members with and without the rule. Of 560 noisy rings in seven crowds it spares none.
+llmbar_judges is the one real crowd with the fault, so it was in view: the form of the rule was settled on its parts, on
+one seed of the rings and on bluebird; no other crowd of judges shows the fault, but simulated ones do.
 
 ### 11 of 39 annotators of bluebird
 
@@ -515,8 +523,20 @@ in batches of 200, with a bound of .01 on the expected gap and a tolerance of {T
 {_table(header, body, 2)}
 
 The tolerance was lowered from .005, with which A fell by .8 points in 8 campaigns (`dawid-skene`). A tolerance of .002,
-run on the same 16 campaigns afterwards, left a gap of 8.2 and 1.5 points and A .6 lower in the second case: what A
-loses over a campaign is known to a few tenths of a point, not better.
+run on the same 16 campaigns afterwards, left a gap of 8.2 and 1.5 points and A .6 lower in the second case.
+
+**16 fresh campaigns** (seeds 16 to 31, run once, after the tolerance was chosen), the strategy alone against the bound
+with A_m(z): mean, and standard error over campaigns.
+
+| planted | fit | gap alone | gap with the bound | A falls by | at worst |
+| --- | --- | ---: | ---: | ---: | ---: |
+| half guess on B and are the best on A | dawid-skene | 16.4 ± .8 | 9.2 ± .8 | -.2 ± .2 | 1.0 |
+| half guess on B and are the best on A | group-conditional | 15.2 ± .8 | 7.2 ± .7 | .1 ± .2 | 1.3 |
+| two thirds guess on B | dawid-skene | 5.2 ± .8 | 1.1 ± .4 | -.0 ± .3 | 1.7 |
+| two thirds guess on B | group-conditional | 5.4 ± .7 | 1.2 ± .4 | .0 ± .3 | 1.7 |
+
+A falls by no more than half a point on average, in single campaigns by up to 1.7. The gap halves in three of the four
+rows; with `dawid-skene`, whose one matrix cannot hold annotators who guess on B alone, it falls by 44 %.
 """
 
 

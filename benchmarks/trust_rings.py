@@ -49,6 +49,8 @@ DAMAGED = ("bluebird", "dog", "rte", "sp_amt", "temp", "weather_amt", "wsd", "fa
 P_WRONG, COPIED = 0.9, 0.9
 SHARED = 30
 """Members who share so many items with another member are expected to be found."""
+PARTS = (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Shares of the items on which a ring colludes, its members answering for themselves elsewhere."""
 SIZES, DRAWS = (100, 200, 350, 500), 10
 """Items of a sub-sample, and how often it is drawn."""
 
@@ -93,8 +95,8 @@ def members_of(votes: cw.Votes, share: float, rng: np.random.Generator) -> list[
     return chosen
 
 
-def planted(votes: cw.Votes, kind: str, way: str, share: float, seed: int) -> tuple[cw.Votes, Any]:
-    """The votes with a ring, and the mask of its members."""
+def planted(votes: cw.Votes, kind: str, way: str, share: float, seed: int, part: float = 0.2) -> tuple[cw.Votes, Any]:
+    """The votes with a ring, and the mask of its members; ``part``: of the items, where it is targeted."""
     rng = np.random.default_rng([seed, int(100 * share), KINDS.index(kind) if kind in KINDS else 9])
     N, K = len(votes), votes.n_classes
     known = votes.truth if votes.truth is not None else np.full(N, -1)
@@ -121,7 +123,7 @@ def planted(votes: cw.Votes, kind: str, way: str, share: float, seed: int) -> tu
         other = (copied + rng.integers(1, K, len(copied))) % K
         copied = np.where(rng.random(len(copied)) < COPIED, copied, other)
     if kind == "targeted":
-        inside &= (rng.random(N) < 0.2)[item]
+        inside &= (rng.random(N) < part)[item]
     if kind == "drip":
         inside &= item >= N // 2
     order = np.argsort(item, kind="stable")
@@ -199,6 +201,14 @@ def one(task: tuple[str, str, str, str, float, int]) -> dict[str, Any]:
         out[column] = accuracy(cw.aggregate(table, "auto", **options), votes.truth, rows)
     out["majority"] = accuracy(cw.aggregate(attacked, "majority"), votes.truth, rows)
     return out
+
+
+def on_part(task: tuple[str, str, float, int]) -> tuple[float, int, int]:
+    """Members who share enough items, and those found, of a ring that colludes on a part of the items."""
+    folder, name, part, seed = task
+    attacked, ring = planted(crowd(name, folder), "targeted", "conversion", 0.2, seed, part)
+    able = shares_items(attacked, ring)
+    return part, int(able.sum()), sum(int(able[found.members].sum()) for found in find_rings(attacked))
 
 
 def damage(task: tuple[str, str, float, int]) -> dict[str, Any]:
@@ -339,6 +349,9 @@ def measured(folder: str, jobs: int, seeds: int) -> Iterator[dict[str, Any]]:
                 found["as they are"] = list(pool.map(as_they_are, [(folder, name) for name in (*CROWDS, *UNTOUCHED)]))
                 parts = [(folder, name, draw) for name in (*CROWDS, *UNTOUCHED) for draw in range(DRAWS)]
                 found["parts"] = counted([row for rows in pool.map(honest_parts, parts, chunksize=4) for row in rows])
+                some = [(folder, name, part, draw) for name in CROWDS for part in PARTS for draw in (0, 1)]
+                met = list(pool.map(on_part, some, chunksize=8))
+                found["on part"] = [[p, *(sum(row[i] for row in met if row[0] == p) for i in (1, 2))] for p in PARTS]
                 found["damage"] = averaged(list(pool.map(damage, sizes, chunksize=3)))
             yield found
 
