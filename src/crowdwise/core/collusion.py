@@ -45,8 +45,8 @@ count as one from then on.
 When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
 others guess, of half of those who do not; copies of a good annotator, whose gap is small and which do no harm;
 collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). The opposite failure: two or three who know, or who
-hardly ever slip, among many who are wrong together on most items look like a ring, and so do more of them on some dozens
-of items.
+hardly ever slip, among many who are wrong together on most items look like a ring, and so do more of them on some
+dozens of items.
 
 Agreement of honest annotators as s_i s_j: Y. Ma, A. Olshevsky, C. Szepesvari and V. Saligrama, ICML 2018. The agreement
 matrix with adversaries: P. A. Traganitis and G. B. Giannakis, ICDM 2021. The gap, the search and the test are ours.
@@ -63,7 +63,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core.numerics import Floats, Ints, binomial_tail
+from crowdwise.core.numerics import Floats, Ints, binomial_tail, sample_items
 from crowdwise.data.votes import Votes
 
 Mask = npt.NDArray[np.bool_]
@@ -185,18 +185,11 @@ class PairAgreement:
         size = np.bincount(item, minlength=len(votes))
         indptr = np.append(0, np.cumsum(size))
         cost = size * (size - 1) // 2
-        rows = np.arange(len(size))
-        if cost.sum() > MOST_PAIRS:
-            rows = np.random.default_rng(0).permutation(rows)
-            rows = np.sort(rows[: max(int(np.searchsorted(np.cumsum(cost[rows]), MOST_PAIRS)), 1)])
         B = len(busy)
-        agree, common = np.zeros(B * B), np.zeros(B * B)
-        a, b = paired_votes(indptr, rows)
-        cell = who[a] * B + who[b]
-        common += np.bincount(cell, minlength=B * B)
-        agree += np.bincount(cell[label[a] == label[b]], minlength=B * B)
-        both = []
-        for table in (agree.reshape(B, B), common.reshape(B, B)):
+        a, b = paired_votes(indptr, sample_items(cost, MOST_PAIRS, 0))
+        cell, both = who[a] * B + who[b], list[Floats]()
+        for cells in (cell[label[a] == label[b]], cell):
+            table = np.bincount(cells, minlength=B * B).reshape(B, B).astype(np.float64)
             table = table + table.T
             np.fill_diagonal(table, 0.0)
             both.append(table)
@@ -241,9 +234,9 @@ class PairAgreement:
         block = np.ix_(members, members)
         return float(self.beyond[block].sum() / max(float(self.room[block].sum()), 1e-9))
 
-    def typical(self) -> Floats:
-        """g by the median of the partners, as a share of the typical skill: a minority does not move it."""
-        n = np.where(self.common >= MIN_COMMON, self.common, 0.0)
+    def typical(self, free: Mask) -> Floats:
+        """g by the median of the free partners, as a share of the typical skill: a minority does not move it."""
+        n = np.where((self.common >= MIN_COMMON) & free[:, None] & free, self.common, 0.0)
         kappa = np.divide(self.beyond, self.room, out=np.zeros_like(n), where=(n > 0.0) & (self.room > 0.0))
         order = np.argsort(kappa, axis=1, kind="stable")
         upto = np.cumsum(np.take_along_axis(n, order, axis=1), axis=1)
@@ -382,16 +375,8 @@ class _Search:
     def candidates(self, free: Mask) -> list[tuple[float, Ints]]:
         """Groups that pass the test, with their z."""
         pairs, out = self.pairs, list[tuple[float, Ints]]()
-        at = np.flatnonzero(free)
-        part = replace(
-            pairs, annotator=pairs.annotator[at], **{
-                name: getattr(pairs, name)[np.ix_(at, at)] for name in ("agree", "common", "chance")
-            },
-        )  # fmt: skip
-        middle = np.zeros(len(pairs))
-        middle[at] = part.typical()
         skill = pairs.skills(free)
-        for known in (middle, np.clip(pairs.seen(free, skill)[0], -1.0, 1.0)):
+        for known in (pairs.typical(free), np.clip(pairs.seen(free, skill)[0], -1.0, 1.0)):
             s = np.maximum(known, 0.0)
             excess, variance = pairs.excess(self.i, self.j, np.maximum(s[self.i], s[self.j]) + MARGIN)
             z = excess / np.sqrt(variance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -183,6 +183,14 @@ def binomial_tail(x: Any, n: Any, p: Any) -> Floats:
 
     x, n = np.asarray(x, dtype=np.float64), np.asarray(n, dtype=np.float64)
     return np.where(x > 1e-12, betainc(np.maximum(x, 1e-12), np.maximum(n - x, 0.0) + 1.0, p), 1.0)
+
+
+def sample_items(cost: Ints, most: float, random_state: Any, side: Literal["left", "right"] = "left") -> Ints:
+    """The items to look at, in order: all, or, at random, as many (at least one) as cost ``most`` together."""
+    if cost.sum() <= most:
+        return np.arange(len(cost))
+    order = np.random.default_rng(random_state).permutation(len(cost))
+    return np.sort(order[: max(int(np.searchsorted(np.cumsum(cost[order]), most, side=side)), 1)])
 
 
 def one_algebra_thread() -> AbstractContextManager[object]:

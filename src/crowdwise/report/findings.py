@@ -75,7 +75,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Fraction, checked
 from crowdwise.core.crowd_kind import crowd_sums, kind_of, rules_in
 from crowdwise.core.leave_one_out import LeaveOneOut
-from crowdwise.core.numerics import Floats, binomial_tail
+from crowdwise.core.numerics import Floats, binomial_tail, sample_items
 from crowdwise.core.result import Result
 from crowdwise.data.figures import Figure, draw_rows
 from crowdwise.data.frames import make_frame
@@ -85,7 +85,7 @@ from crowdwise.reading import read
 from crowdwise.trust.annotators import AnnotatorReport, assess_annotators
 from crowdwise.trust.colluders import SharedMistakes, shared_mistakes
 from crowdwise.trust.dependent_groups import Colluders, DependentGroups, effective_votes, find_colluders, find_groups
-from crowdwise.trust.evidence import check_match, read_evidence, sample_items
+from crowdwise.trust.evidence import check_match, read_evidence
 from crowdwise.trust.flags import Finding, FindingKind, FindingWords, Flag, FlagKind, Verdict
 from crowdwise.trust.item_review import ItemReport, assess_items
 from crowdwise.trust.spammers import Spammers, capacity_spammers, channel_capacity

@@ -1,9 +1,7 @@
 """How much annotators agree beyond chance: the coefficients that suit some answers, each with a bootstrap interval.
 
 Nothing here needs a complete table: items may have different numbers of answers, from different annotators. Which
-coefficients there are for which answers is in ``answer_types``; those of a whole crowd are in
-``agreement_coefficients``, intraclass correlations in ``intraclass``, those of two annotators in
-``pairwise_agreement``, their intervals in ``metrics.bootstrap``.
+coefficients there are for which answers is in ``answer_types``.
 
 When it fails: chance-corrected coefficients fall when one class dominates, however good the annotators are. Agreement
 is not accuracy: a crowd can agree on a mistake.

@@ -12,12 +12,6 @@ function                    value
 ``krippendorff_alpha``      1 - D_o / D_e, observed and expected d over pairs of votes within items and overall
 ==========================  ===================================================================================
 
-When it fails: chance-corrected coefficients fall when one class dominates, however good the annotators are (look at
-the percentage beside them; AC1 is made for this).
-
-References: Fleiss 1971; Krippendorff 2011 (Computing Krippendorff's alpha-reliability); Gwet 2008, 2014 (also the
-treatment of missing votes in Fleiss' kappa).
-
 Intraclass correlations: the share of the variance of votes that is between items.
 
 a, b and e are the variances of items, annotators and error, by Henderson's first method from sums of squares, so that
@@ -31,9 +25,12 @@ form              value                       of
 ``consistency``   a / (a + e / k)             levels of annotators do not count
 ================  ==========================  ==========================================================
 
-When it fails: with a handful of annotators b is guesswork; the interval is over items, annotators held.
+When it fails: chance-corrected coefficients fall when one class dominates, however good the annotators are (look at
+the percentage beside them; AC1 is made for this). With a handful of annotators b is guesswork; the interval is over
+items, annotators held.
 
-References: Shrout and Fleiss 1979, McGraw and Wong 1996, Henderson 1953.
+References: Fleiss 1971; Krippendorff 2011 (Computing Krippendorff's alpha-reliability); Gwet 2008, 2014 (also the
+treatment of missing votes in Fleiss' kappa); Shrout and Fleiss 1979, McGraw and Wong 1996, Henderson 1953.
 """
 
 from __future__ import annotations
@@ -141,17 +138,12 @@ def _coincidences(counts: Floats) -> Any:
     return csr_matrix((value, (p, k * K + m)), shape=(P, K * K))
 
 
-def mid_ranks(share: Floats) -> Floats:
-    """The mean rank of each class: d[k, l] of the ordinal scale is the squared difference of two of them."""
-    return np.asarray(np.cumsum(share, axis=-1) - share / 2.0)
-
-
 def _ordinal_statistic(s: Floats) -> Floats:
     K = int(np.sqrt(s.shape[1]))
     o = s.reshape(-1, K, K)
     mass = o.sum(axis=2)
     total = mass.sum(axis=1)
-    rank = mid_ranks(mass)
+    rank = np.cumsum(mass, axis=-1) - mass / 2.0  # d[k, l] is the squared difference of two of them
     # sum o (R_k - R_l)^2 = 2 sum_k mass_k R_k^2 - 2 sum o R_k R_l, and the same with o = mass mass' / (total - 1).
     square = 2.0 * (mass * rank**2).sum(axis=1)
     seen = square - 2.0 * np.einsum("bkl,bk,bl->b", o, rank, rank)
@@ -477,15 +469,6 @@ def common_cells(votes: Votes, weight: Floats, too_many: str) -> tuple[Ints, Int
     return np.repeat(np.arange(cells), np.diff(rows)), col, value
 
 
-def agreement_weights(K: int, weights: Weights, values: Floats | None = None) -> Floats:
-    """w[k, l]: identity, 1 - |x - y| / range, or 1 - (x - y)^2 / range^2, of the classes' places or values."""
-    if weights is None:
-        return np.eye(K)
-    x = np.arange(K, dtype=np.float64) if values is None else values
-    gap = np.abs(x[:, None] - x[None]) / max(float(np.ptp(x)), 1e-300)
-    return np.asarray(1.0 - (gap if weights == "linear" else gap**2))
-
-
 def chance_corrected(observed: Floats, expected: Floats) -> Floats:
     """(p_a - p_e) / (1 - p_e); nan where chance alone agrees always."""
     room = 1.0 - expected
@@ -514,7 +497,12 @@ def check_unweighted(answers: Any) -> None:
 
 
 def weights_of(votes: Votes, weights: Weights, values: Any) -> Floats:
-    return agreement_weights(votes.n_classes, weights, None if values is None else numbers(votes, values))
+    """w[k, l]: identity, 1 - |x - y| / range, or 1 - (x - y)^2 / range^2, of the classes' places or values."""
+    if weights is None:
+        return np.eye(votes.n_classes)
+    x = np.arange(votes.n_classes, dtype=np.float64) if values is None else numbers(votes, values)
+    gap = np.abs(x[:, None] - x[None]) / max(float(np.ptp(x)), 1e-300)
+    return np.asarray(1.0 - (gap if weights == "linear" else gap**2))
 
 
 def numbers(votes: Votes, values: Any) -> Floats:

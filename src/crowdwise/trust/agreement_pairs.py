@@ -28,7 +28,6 @@ import numpy.typing as npt
 from crowdwise.core.collusion import paired_votes
 from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data import encoding
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError, listing
@@ -41,6 +40,7 @@ from crowdwise.trust.agreement_coefficients import (
     ratio,
     weights_of,
 )
+from crowdwise.trust.evidence import annotator_codes
 from crowdwise.trust.result_tables import Tables
 
 
@@ -157,13 +157,10 @@ def _two_codes(votes: Votes, first: Any, second: Any) -> tuple[int, int]:
         raise ParameterError(
             f"There are {votes.n_annotators} annotators: name two of them, or use fleiss_kappa or pairwise_agreement."
         )
-    codes = encoding.locate(encoding.to_vocabulary([first, second]), votes.annotators)
-    if (codes < 0).any():
-        missing = [name for name, code in zip((first, second), codes.tolist(), strict=True) if code < 0]
-        raise InputError(f"No annotator named {listing(missing)}: the votes have {listing(votes.annotators)}.")
-    if codes[0] == codes[1]:
+    a, b = annotator_codes(votes, [first, second]).tolist()
+    if a == b:
         raise ParameterError(f"first and second are both {first!r}: expected two different annotators.")
-    return int(codes[0]), int(codes[1])
+    return a, b
 
 
 def light_kappa(votes: Votes, *, weights: Weights = None, values: Any = None, **options: Unpack[Options]) -> Estimate:

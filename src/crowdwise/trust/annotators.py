@@ -228,21 +228,15 @@ def _tested(
         if worse or p[FlagKind.RANDOM][m] <= level:
             out.append(Flag(FlagKind.WORSE_THAN_CHANCE if worse else FlagKind.RANDOM))
         if worse or not out:
-            for k, label in _worst_pairs(evidence.counts[m], p[FlagKind.CONFUSION][m], level):
-                out.append(Flag(FlagKind.CONFUSION, (classes[k], classes[label])))
+            pairs = np.argwhere(p[FlagKind.CONFUSION][m] <= level).tolist()
+            pairs = sorted(pairs, key=lambda pair: -evidence.counts[m][pair[0], pair[1]])[:3]  # the most votes first
+            out += [Flag(FlagKind.CONFUSION, (classes[k], classes[label])) for k, label in pairs]
         often = int(p[FlagKind.BIAS][m].argmin())
         if p[FlagKind.BIAS][m, often] <= level:
             out.append(Flag(FlagKind.BIAS, (classes[often],)))
     if FlagKind.DRIFT in p and p[FlagKind.DRIFT][m] <= level:
         out.append(Flag(FlagKind.DRIFT, change=float(columns["drift"][m])))
     return tuple(out)
-
-
-def _worst_pairs(counts: Floats, p: Floats, level: float) -> list[tuple[int, int]]:
-    """The confusions found, at most three, the most votes first."""
-    pairs = np.argwhere(p <= level)
-    order = np.argsort([-counts[k, label] for k, label in pairs], kind="stable")
-    return [(int(pairs[i][0]), int(pairs[i][1])) for i in order[:3]]
 
 
 @checked

@@ -369,7 +369,7 @@ class Design:
         The labels from the surest on, and how many of them each set has (T). Equal scores stay together.
     rates, log_weight
         H x T beliefs about the share of wrong labels between the ends of one set and the next, and their weights.
-    ends, value, start
+    ends, plans
         Sets at which the sequence can end; for each, the expected number of released labels by the first set that is
         tested (S x H), and the number of wrong labels that this set may have (-1: begin with the smallest).
     """
@@ -392,12 +392,11 @@ class Design:
         self.ends = np.unique(np.append(np.arange(STEP - 1, last, STEP), last))
 
     @cached_property
-    def _planned(self) -> tuple[list[Floats], list[Ints]]:
-        values, starts = zip(*(self.plan(end) for end in self.ends), strict=True)
-        return list(values), list(starts)
+    def plans(self) -> list[tuple[Floats, Ints]]:
+        return [self.plan(end) for end in self.ends]
 
     def plan(self, end: int) -> tuple[Floats, Ints]:
-        """``value`` and ``start`` of sequences that end at this set."""
+        """One of ``plans``: of sequences that end at this set."""
         N, n, z = self.size[-1], self.n_first + self.n_second, self.size[: end + 1]
         wrong = np.cumsum((self.rates * np.diff(self.size, prepend=0))[:, : end + 1], axis=1)
         inside = self.n_first * z[-1] / N + min(self.n_second, z[-1] * (1.0 - self.n_first / N))
@@ -407,14 +406,6 @@ class Design:
         begin = np.unique(np.append(0, np.flatnonzero(np.diff(limit[at], prepend=-1) > 0)))
         value = _expected_release(limit[at], m[at], wrong[:, at] / z[at], (z - m)[at].astype(float), begin)
         return value, np.where(begin == 0, -1, limit[at[begin]])
-
-    @property
-    def value(self) -> list[Floats]:
-        return self._planned[0]
-
-    @property
-    def start(self) -> list[Ints]:
-        return self._planned[1]
 
     def _allowed(self, size: Ints, drawn: Ints, n: int) -> Ints:
         return np.floor(self.max_error * (size - drawn + n) + 1e-9).astype(np.int64)
@@ -444,9 +435,10 @@ class Design:
         belief, r = self.log_weight, len(self.ends) - 1
         while True:
             weight = _normalised(belief)
-            best = np.array([(value @ weight).max() for value in self.value[: r + 1]])
+            best = np.array([(value @ weight).max() for value, _ in self.plans[: r + 1]])
             if r == 0 or MARGIN * best[r] >= best[:r].max():
-                return int(self.ends[r]), int(self.start[r][_begin(self.value[r], weight)])
+                value, start = self.plans[r]
+                return int(self.ends[r]), int(start[_begin(value, weight)])
             part = slice(self.ends[r - 1] + 1, self.ends[r] + 1)
             rates = self.rates[:, part]
             belief = belief + np.log(rates) @ e[part] + np.log1p(-rates) @ (m[part] - e[part])

@@ -50,12 +50,12 @@ from crowdwise.core.collusion import paired_votes
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, Fraction, RandomState, checked
 from crowdwise.core.intervals import Z
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, sample_items
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.kernels import reference
-from crowdwise.trust.evidence import adjusted, sample_items
+from crowdwise.trust.evidence import adjusted
 from crowdwise.trust.result_tables import AnnotatorPairs
 
 GROUPS = 10
@@ -169,27 +169,29 @@ def shared_mistakes(
         found = moments(votes, log_p, logit, weight, rows)
         i, j = found["left"].astype(np.int64), found["right"].astype(np.int64)
         p, surprise = _p_values(found["shared"], found["expected"], found["variance"])
-        new = _strongest(M, i, j, surprise, adjusted(p) <= level, apart) if step < GROUPS else None
-        if new is None:
+        adjusted_p = adjusted(p)
+        edge = adjusted_p <= level
+        flagged, group = _groups(M, i, j, surprise, edge)
+        at = np.flatnonzero(edge & ~((apart[i] >= 0) & (apart[i] == apart[j])))
+        if not len(at) or step == GROUPS:
             break
-        apart = np.where(new, step, apart)
+        top = at[np.argmax(surprise[at])]  # the group around the pair that stands out most, of those not set apart
+        together = group[i[top]] >= 0 and group[i[top]] == group[j[top]]
+        apart[(group == group[i[top]]) & together] = step
+        apart[[i[top], j[top]]] = step
     T, mean, variance = found["shared"], found["expected"], found["variance"]
-    adjusted_p = adjusted(p)
     room = np.maximum(found["mistakes"] / 2.0 - mean, 1e-9)
     strength, reach = (T - mean) / room, Z * np.sqrt(variance) / room
-    edge = adjusted_p <= level
     best = _most_surprising(M, i, j, p)
     some = best >= 0
     score, partner = np.zeros(M), np.full(M, -1, dtype=np.int64)
     score[some] = ((1.0 - adjusted_p) * np.clip(strength, 0.0, 1.0))[best[some]]
     partner[some] = (i + j)[best[some]] - np.flatnonzero(some)
-    flagged = np.zeros(M, dtype=bool)
-    flagged[i[edge]] = flagged[j[edge]] = True
     return SharedMistakes(
-        names=votes.annotators, score=score, flagged=flagged, group=_groups(M, i, j, surprise, edge, flagged),
-        partner=partner, left=i, right=j, items=found["items"].astype(np.int64), shared=T, expected=mean,
-        strength=np.clip(strength, -1.0, 1.0), low=np.clip(strength - reach, -1.0, 1.0),
-        high=np.clip(strength + reach, -1.0, 1.0), p_value=p, q_value=adjusted_p, level=float(level), kind=votes.kind,
+        names=votes.annotators, score=score, flagged=flagged, group=group, partner=partner, left=i, right=j,
+        items=found["items"].astype(np.int64), shared=T, expected=mean, strength=np.clip(strength, -1.0, 1.0),
+        low=np.clip(strength - reach, -1.0, 1.0), high=np.clip(strength + reach, -1.0, 1.0), p_value=p,
+        q_value=adjusted_p, level=float(level), kind=votes.kind,
     )  # fmt: skip
 
 
@@ -207,33 +209,16 @@ def _p_values(T: Floats, mean: Floats, variance: Floats) -> tuple[Floats, Floats
     return np.asarray(ndtr(-surprise)), surprise
 
 
-def _strongest(M: int, i: Ints, j: Ints, surprise: Floats, edge: Any, apart: Ints) -> Any:
-    """The members of the group around the pair that stands out most, of those not set apart; None if there is none."""
-    open_ = edge & ~((apart[i] >= 0) & (apart[i] == apart[j]))
-    if not open_.any():
-        return None
-    flagged = np.zeros(M, dtype=bool)
+def _groups(M: int, i: Ints, j: Ints, surprise: Floats, edge: Any) -> tuple[Any, Ints]:
+    """Who is in a pair found, and groups of those by average linkage of how much pairs stand out; -1 for the others."""
+    flagged, group = np.zeros(M, dtype=bool), np.full(M, -1, dtype=np.int64)
     flagged[i[edge]] = flagged[j[edge]] = True
-    group = _groups(M, i, j, surprise, edge, flagged)
-    at = np.flatnonzero(open_)
-    top = at[np.argmax(surprise[at])]
-    members = (
-        group == group[i[top]] if group[i[top]] >= 0 and group[i[top]] == group[j[top]] else np.zeros(M, dtype=bool)
-    )
-    members[[i[top], j[top]]] = True
-    return members
-
-
-def _groups(M: int, i: Ints, j: Ints, surprise: Floats, edge: Any, flagged: Any) -> Ints:
-    """Groups of those flagged, by average linkage of how much pairs stand out; -1 for the others."""
-    group = np.full(M, -1, dtype=np.int64)
     if edge.any():
         inside = flagged[i] & flagged[j]
         pairs = PairBlocks(i[inside], j[inside], np.ones(int(inside.sum())), np.zeros((int(inside.sum()), 1, 1)), M)
         found = cut(tree(pairs, surprise[inside], float(surprise[edge].min()) - 1e-9), M, 1)
-        several = np.bincount(found) > 1
-        group[flagged] = np.where(several[found[flagged]], found[flagged], -1)
-    return group
+        group[flagged] = np.where((np.bincount(found) > 1)[found[flagged]], found[flagged], -1)
+    return flagged, group
 
 
 EASE = np.array([0.1, 0.35, 0.7, 1.1, 1.8, 3.0])

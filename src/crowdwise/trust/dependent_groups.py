@@ -43,18 +43,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from crowdwise.core.annotator_groups import MIN_COMMON, PairDependence, answers, dependence, spectral_groups
+from crowdwise.core.annotator_groups import MIN_COMMON, answers, dependence, spectral_groups
 from crowdwise.core.collusion import PairAgreement, Ring, find_rings, paired_votes, since
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Bounds, Count, Fraction, checked
 from crowdwise.core.intervals import Z
 from crowdwise.core.numerics import Floats, Ints, clamp
-from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, listing
-from crowdwise.trust.evidence import check_match
+from crowdwise.trust.evidence import annotator_codes, check_match
 from crowdwise.trust.result_tables import AnnotatorGroups, AnnotatorPairs
 
 AtLeastTwo = Annotated[int, Bounds(minimum=2)]
@@ -114,7 +111,11 @@ def find_colluders(votes: Votes, *, trusted: Any = None, level: Fraction = 0.05)
     True
     """
     M = votes.n_annotators
-    rings = find_rings(votes, trusted=_trusted_mask(votes, trusted), level=level)
+    mask = None
+    if trusted is not None:
+        names = [trusted] if isinstance(trusted, str) or not isinstance(trusted, Sequence) else list(trusted)
+        mask = np.isin(np.arange(M), annotator_codes(votes, names))
+    rings = find_rings(votes, trusted=mask, level=level)
     group: Ints = np.full(M, -1, dtype=np.int64)
     for r, ring in enumerate(rings):
         group[ring.members] = r
@@ -154,18 +155,6 @@ def _first(votes: Votes, group: Ints) -> Floats:
     before = np.bincount(both, weights=np.append(earlier, 1.0 - earlier), minlength=M)
     total = np.bincount(both, minlength=M)
     return np.asarray(np.divide(before, total, out=np.full(M, np.nan), where=total > 0))
-
-
-def _trusted_mask(votes: Votes, trusted: Any) -> npt.NDArray[np.bool_] | None:
-    if trusted is None:
-        return None
-    names = [trusted] if isinstance(trusted, str) or not isinstance(trusted, Sequence) else list(trusted)
-    place = encoding.locate(encoding.to_vocabulary(names), votes.annotators)
-    if (place < 0).any():
-        raise InputError(f"No annotator named {listing(names)}: the votes have {listing(votes.annotators)}.")
-    mask = np.zeros(votes.n_annotators, dtype=bool)
-    mask[place] = True
-    return mask
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -233,7 +222,10 @@ def find_groups(
     if n_groups is not None:
         group = spectral_groups(found, int(n_groups))
     elif int(group.max(initial=-1)) + 1 < votes.n_annotators:
-        group = _confirmed(found, dependence(votes, level=level, extra=1, pairs=found.pairs))
+        beyond = dependence(votes, level=level, extra=1, pairs=found.pairs)
+        together = group[found.pairs.i] == group[found.pairs.j]
+        if not (together & (beyond.surprise > beyond.threshold)).any():  # none stands out beyond one more shared factor
+            group = np.arange(votes.n_annotators)
     pairs, M, K = found.pairs, votes.n_annotators, votes.n_classes
     rho = np.einsum("pkk->p", found.rest) / (K - 1.0)
     reach = Z / np.sqrt(pairs.common * (K - 1.0))
@@ -248,13 +240,6 @@ def find_groups(
         low=np.clip(rho - reach, -1.0, 1.0), high=np.clip(rho + reach, -1.0, 1.0), p_value=p, level=float(level),
         kind=votes.kind,
     )  # fmt: skip
-
-
-def _confirmed(found: PairDependence, beyond: PairDependence) -> Ints:
-    """The groups, if any pair inside one stands out beyond one more shared factor; else everybody is on their own."""
-    i, j = found.pairs.i, found.pairs.j
-    sure = (found.group[i] == found.group[j]) & (beyond.surprise > beyond.threshold)
-    return found.group if sure.any() else np.arange(len(found.group))
 
 
 @dataclass(frozen=True)

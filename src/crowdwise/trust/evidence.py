@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.consensus import Consensus
-from crowdwise.core.constraints import RandomState
 from crowdwise.core.leave_one_out import MAX_CELLS, LeaveOneOut
 from crowdwise.core.numerics import Floats, Ints
+from crowdwise.data import encoding
 from crowdwise.data.frames import is_missing
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, listing
@@ -73,20 +73,21 @@ def check_match(votes: Votes, consensus: Consensus) -> None:
         raise InputError("There is a single class: nothing can be said about annotators or items.")
 
 
+def annotator_codes(votes: Votes, names: list[Any]) -> Ints:
+    """The codes of annotators by name."""
+    codes = encoding.locate(encoding.to_vocabulary(names), votes.annotators)
+    if (codes < 0).any():
+        missing = [name for name, code in zip(names, codes.tolist(), strict=True) if code < 0]
+        raise InputError(f"No annotator named {listing(missing)}: the votes have {listing(votes.annotators)}.")
+    return codes
+
+
 def adjusted(p: Floats) -> Floats:
     """Benjamini and Hochberg's adjusted p-values: those up to a level have a false discovery rate of that level."""
     from scipy.stats import false_discovery_control
 
     p = np.clip(np.asarray(p, dtype=np.float64), 0.0, 1.0)
     return np.asarray(false_discovery_control(p.ravel()).reshape(p.shape)) if p.size else p
-
-
-def sample_items(cost: Ints, most: float, random_state: RandomState, side: Literal["left", "right"] = "left") -> Ints:
-    """The items to look at, in order: all, or, at random, as many (at least one) as cost ``most`` together."""
-    if cost.sum() <= most:
-        return np.arange(len(cost))
-    order = np.random.default_rng(random_state).permutation(len(cost))
-    return np.sort(order[: max(int(np.searchsorted(np.cumsum(cost[order]), most, side=side)), 1)])
 
 
 @dataclass(frozen=True, eq=False)

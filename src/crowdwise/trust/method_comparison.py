@@ -42,16 +42,14 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import predictive
-from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, CountFromZero, Fraction, RandomState, checked, seed_of
 from crowdwise.core.intervals import Z
 from crowdwise.core.model import Model
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Floats, Ints, sample_items
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.figures import Figure, draw_rows
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ConnectionWarning, ConvergenceWarning, CrowdwiseError, InputError, ParameterError
-from crowdwise.trust.evidence import sample_items
 from crowdwise.trust.posterior_checks import PosteriorCheck, predictive_checks
 from crowdwise.trust.result_tables import Tables
 
@@ -215,26 +213,34 @@ def compare(
             compared.append(_row(name, model, votes, masks, replicates, seed, progress or (lambda *_: None)))
         except CrowdwiseError as problem:
             problems[name] = str(problem)
-    if not compared:
-        raise InputError("None of the methods could be fitted: " + "; ".join(f"{k}: {v}" for k, v in problems.items()))
-    compared.sort(key=lambda row: -row.score)
-    pairs = [predictive.paired(compared[0].gain - row.gain, row.weight) for row in compared]
+    labels = np.array([row.result.label_codes for row in compared])
+    accuracy = None if codes is None else np.array([row.result.score(codes) for row in compared])
+    return _compared(
+        compared, labels, accuracy, problems=problems, n_votes=votes.n_votes, repeats=repeats, share=share,
+        n_held_out=float(np.mean([mask.sum() for mask in masks])), seed=seed_of(random_state), n_items=len(votes),
+        of_items=of_items, kind=votes.kind,
+    )  # fmt: skip
+
+
+def _compared(rows: list[_Row], answers: npt.NDArray[Any], accuracy: Floats | None, **facts: Any) -> Comparison:
+    """The comparison, the best first; ``answers``: of each row, by which they agree."""
+    if not rows:
+        failed = "; ".join(f"{name}: {why}" for name, why in facts["problems"].items())
+        raise InputError(f"None of the methods could be fitted: {failed}")
+    order = sorted(range(len(rows)), key=lambda at: -rows[at].score)
+    rows, answers = [rows[at] for at in order], answers[order]
+    pairs = [predictive.paired(rows[0].gain - row.gain, row.weight) for row in rows]
     behind, error = (np.array(x) for x in zip(*pairs, strict=True))
     error[0] = 0.0
-    labels = np.stack([row.consensus.label_codes for row in compared])
     return Comparison(
-        methods=tuple(row.name for row in compared),
-        score=np.array([row.score for row in compared]),
+        methods=tuple(row.name for row in rows), score=np.array([row.score for row in rows]),
         behind=behind, low=behind - Z * error, high=behind + Z * error,
-        seconds=np.array([row.consensus.seconds for row in compared]),
-        agreement=np.stack([(labels == mine).mean(axis=1) for mine in labels]),
-        reliability=np.stack([row.reliability for row in compared]),
-        calibration=np.array([calibration_error(row.reliability) for row in compared]),
-        checks=tuple(row.checks for row in compared),
-        accuracy=None if codes is None else np.array([row.consensus.score(codes) for row in compared]),
-        problems=problems, n_votes=votes.n_votes, n_held_out=float(np.mean([mask.sum() for mask in masks])),
-        repeats=repeats, share=share, seed=seed_of(random_state), n_items=len(votes), of_items=of_items,
-        error=np.array([Z * predictive.paired(row.gain, row.weight)[1] for row in compared]), kind=votes.kind,
+        seconds=np.array([row.result.seconds for row in rows]),
+        agreement=np.stack([(answers == mine).mean(axis=1) for mine in answers]),
+        reliability=np.stack([row.reliability for row in rows]),
+        calibration=np.array([calibration_error(row.reliability) for row in rows]),
+        checks=tuple(row.checks for row in rows), accuracy=None if accuracy is None else accuracy[order],
+        error=np.array([Z * predictive.paired(row.gain, row.weight)[1] for row in rows]), **facts,
     )  # fmt: skip
 
 
@@ -255,7 +261,7 @@ def compare_pairs(
     pair = np.minimum(table.left, table.right).astype(np.int64) * table.n_items + np.maximum(table.left, table.right)
     unit = np.unique(pair if table.question is None else table.question, return_inverse=True)[1]
     U = int(unit.max()) + 1
-    found, problems = list[tuple[str, Any, Floats, Floats, Floats]](), dict[str, str]()
+    found, problems = list[_Row](), dict[str, str]()
     for name, model in models.items():
         try:
             say("fit", name)
@@ -269,27 +275,15 @@ def compare_pairs(
                 gain += np.bincount(unit[mask], hidden.weights * np.log(hit), U)
                 weight += np.bincount(unit[mask], hidden.weights, U)
                 sums += reliability_sums(p, hidden.outcome, hidden.weights)
-            found.append((name, whole, gain / repeats, weight / repeats, shares_of(sums)))
+            found.append(_Row(name, whole, gain / repeats, weight / repeats, shares_of(sums)))
         except CrowdwiseError as problem:
             problems[name] = str(problem)
-    if not found:
-        raise InputError("None of the methods could be fitted: " + "; ".join(f"{k}: {v}" for k, v in problems.items()))
-    found.sort(key=lambda row: -float(row[2].sum() / row[3].sum()))
-    pairs = [predictive.paired(found[0][2] - row[2], row[3]) for row in found]
-    behind, error = (np.array(x) for x in zip(*pairs, strict=True))
-    error[0] = 0.0
     i, j = np.triu_indices(table.n_items, 1) if table.n_items <= 2000 else rng.integers(0, table.n_items, (2, 100_000))
-    order = np.stack([np.sign(row[1].scores[i] - row[1].scores[j]) for row in found])
-    return Comparison(
-        methods=tuple(row[0] for row in found), score=np.array([row[2].sum() / row[3].sum() for row in found]),
-        behind=behind, low=behind - Z * error, high=behind + Z * error,
-        seconds=np.array([row[1].seconds for row in found]),
-        agreement=np.stack([(order == mine).mean(axis=1) for mine in order]),
-        reliability=np.stack([row[4] for row in found]),
-        calibration=np.array([calibration_error(row[4]) for row in found]), checks=tuple(() for _ in found),
-        accuracy=None, problems=problems, n_votes=S, n_held_out=float(np.mean([mask.sum() for mask in masks])),
+    order = np.array([np.sign(row.result.scores[i] - row.result.scores[j]) for row in found])
+    return _compared(
+        found, order, None, problems=problems, n_votes=S, n_held_out=float(np.mean([mask.sum() for mask in masks])),
         repeats=repeats, share=share, seed=seed_of(random_state), n_items=table.n_items, of_items=table.n_items,
-        error=np.array([Z * predictive.paired(row[2], row[3])[1] for row in found]), kind=table.kind,
+        kind=table.kind,
     )  # fmt: skip
 
 
@@ -305,7 +299,7 @@ class _Row:
     """What was found out about one method."""
 
     name: str
-    consensus: Consensus
+    result: Any
     gain: Floats
     weight: Floats
     reliability: Floats

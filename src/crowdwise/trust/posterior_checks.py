@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.collusion import paired_votes
+from crowdwise.core.numerics import Floats, Ints, sample_items
 from crowdwise.data.votes import Votes
-from crowdwise.trust.evidence import sample_items
 
 MOST_PAIRS = 50_000
 """Pairs of votes that are looked at; with more, a sample of the items."""
@@ -79,18 +79,6 @@ def _sample(votes: Votes, q: Floats, rng: np.random.Generator) -> tuple[Votes, F
     return (votes, q) if len(items) == len(votes) else (votes[items], q[items])
 
 
-def pairs_of_votes(indptr: Ints) -> tuple[Ints, Ints]:
-    """All pairs of votes on the same item, as two lists of rows; items of one size at a time."""
-    size = np.diff(indptr)
-    left, right = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for r in np.unique(size[size > 1]).tolist():
-        first = np.asarray(indptr[:-1][size == r], dtype=np.int64)
-        a, b = np.triu_indices(r, 1)
-        left.append((first[:, None] + a).ravel())
-        right.append((first[:, None] + b).ravel())
-    return np.concatenate(left), np.concatenate(right)
-
-
 @dataclass(frozen=True)
 class _State:
     """What every drawn set of votes shares: pairs, expectations, tables to draw from."""
@@ -112,7 +100,7 @@ class _State:
     @classmethod
     def of(cls, votes: Votes, q: Floats, theta: Floats) -> _State:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
-        left, right = pairs_of_votes(votes.indptr)
+        left, right = paired_votes(votes.indptr, np.arange(N))
         # Two votes of one annotator on an item are not a pair of annotators.
         apart = votes.annotator[left] != votes.annotator[right]
         left, right = left[apart], right[apart]

@@ -27,9 +27,7 @@ they know is in their choice of items, which none of the three looks at.
 When they fail: the first two rest on the consensus; where that is wrong about most items, so are they. Covariances
 need common items, take annotators who copy each other for skilled, and see no knowledge that is not shared.
 
-References: Raykar and Yu 2012; Traganitis and Giannakis 2021 (ICASSP); Blahut 1972 and Arimoto 1972.
-
-How much one annotator knows: channel capacity and Raykar's and Yu's score, and draws of both from uncertain counts.
+Channel capacity and Raykar's and Yu's score, and draws of both from uncertain counts:
 
 ======================  ======================================================  =====================================
 function                value                                                   for knowledge with probability s
@@ -42,7 +40,7 @@ Here p = s + (1 - s) / K. theta[m, k] is drawn from its posterior Dirichlet(c[m,
 many as they are worth with their truth in doubt (Louis' principle, as in the intervals of confusion matrices). Both
 measures are convex, so that noise raises them, once in the counts and once more in the draws.
 
-References: Blahut 1972 and Arimoto 1972; Raykar and Yu 2012.
+References: Raykar and Yu 2012; Traganitis and Giannakis 2021 (ICASSP); Blahut 1972 and Arimoto 1972.
 """
 
 from __future__ import annotations
