@@ -293,7 +293,7 @@ class PairAgreement:
         slips = np.minimum(k[:-1], n - -(-n // K)) / n
         for _ in range(ITERATIONS):  # how often copies slip
             p = 0.5 * (low + high)
-            chance = -np.diff(np.where(k <= n, binomial_tail(k, n, p), 0.0), axis=0)
+            chance: Floats = -np.diff(np.where(k <= n, binomial_tail(k, n, p), 0.0), axis=0)
             low, high = (p, high) if _least(slips.ravel(), (times * chance).ravel())[0] < mean else (low, p)
         rng, simulated = np.random.default_rng(0), list[float]()
         for _ in range(COPIES):

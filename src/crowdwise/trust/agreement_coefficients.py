@@ -1,33 +1,13 @@
-"""Coefficients of agreement of a whole crowd, on items with any number of votes.
+"""Coefficients of agreement of a whole crowd, on items with any number of votes, and intraclass correlations.
 
-n[i, k] is the number of votes for class k on item i, n[i] all its votes, w[k, l] how far two labels agree (1 the
-same, 0 not at all), d[k, l] how far they differ.
-
-==========================  ===================================================================================
-function                    value
-==========================  ===================================================================================
-``percent_agreement``       p_a = mean over items with two votes or more of the share of their pairs that agree
-``fleiss_kappa``            (p_a - p_e) / (1 - p_e), p_e = sum_kl w[k, l] pi[k] pi[l], pi = mean of n[i, k] / n[i]
-``gwet_ac1``, ``gwet_ac2``  the same with p_e = sum_kl w[k, l] / (K (K - 1)) sum_k pi[k] (1 - pi[k])
-``krippendorff_alpha``      1 - D_o / D_e, observed and expected d over pairs of votes within items and overall
-==========================  ===================================================================================
-
-Intraclass correlations: the share of the variance of votes that is between items.
-
-a, b and e are the variances of items, annotators and error, by Henderson's first method from sums of squares, so that
-the table need not be complete.
-
-================  ==========================  ==========================================================
-form              value                       of
-================  ==========================  ==========================================================
-``one-way``       a / (a + e / k)             who voted is not looked at; e is all that is not between items
-``agreement``     a / (a + (b + e) / k)       levels of annotators count as error
-``consistency``   a / (a + e / k)             levels of annotators do not count
-================  ==========================  ==========================================================
+docs/reliability-agreement.md has their equations. n[i, k] is the number of votes for class k on item i, n[i] all its
+votes, w[k, l] how far two labels agree (1 the same, 0 not at all), d[k, l] how far they differ. Intraclass correlations
+are the share of the variance of votes that is between items, of variances by Henderson's first method from sums of
+squares, so that the table need not be complete.
 
 When it fails: chance-corrected coefficients fall when one class dominates, however good the annotators are (look at
-the percentage beside them; AC1 is made for this). With a handful of annotators b is guesswork; the interval is over
-items, annotators held.
+the percentage beside them; AC1 is made for this). With a handful of annotators their variance is guesswork; the
+interval is over items, annotators held.
 
 References: Fleiss 1971; Krippendorff 2011 (Computing Krippendorff's alpha-reliability); Gwet 2008, 2014 (also the
 treatment of missing votes in Fleiss' kappa); Shrout and Fleiss 1979, McGraw and Wong 1996, Henderson 1953.

@@ -1,16 +1,7 @@
-"""Agreement of two annotators on the items both labelled, and of every pair.
+"""Agreement of two annotators on the items both labelled, and of every pair (docs/reliability-agreement.md).
 
 p[k, l] is the share of common items on which the first says k and the second l, r and c its margins, d[k, l] how far
-two labels differ.
-
-=======================  ============================================================================
-function                 value
-=======================  ============================================================================
-``cohen_kappa``          1 - sum d p / sum d r c'
-``scott_pi``             the same with both shares replaced by their mean
-``light_kappa``          the mean of Cohen's kappa over all pairs
-``pairwise_agreement``   Cohen's kappa of all pairs with common items, intervals by the delta method
-=======================  ============================================================================
+two labels differ: kappa is 1 - sum d p / sum d r c', and Scott's pi the same with both margins replaced by their mean.
 
 When it fails: with few common items intervals are wide, and rough; kappa falls when one class dominates.
 

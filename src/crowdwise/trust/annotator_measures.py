@@ -1,24 +1,7 @@
 """Measures of annotators, and the tests behind the flags: skill, bias, confusions, weight, information, speed, drift.
 
 Every measure reads the votes as :mod:`crowdwise.core.leave_one_out` does: r[s, k] is the probability of class k by the
-other votes on the item, x[m, k, l] the expected counts.
-
-===================  ==============================================================================================
-function             value
-===================  ==============================================================================================
-``rule_skills``      of rules: how far their precision on gold items is above the share of their class
-``skills``           g: slope of "said l" on r[s, l], pooled over labels; score tests of g >= 0 and g >= ``useful``
-``constant_p``       against P(says l | truth is not l) <= 1/2
-``class_bias``       (said l) - P(truth is l); a sign test between the two kinds of mistakes
-``confusion_p``      against P(l | truth k) <= max(least, the rate of all others)
-``agreement``        the mean share of an item's other votes that say the same
-``weights``          log theta[l, l] - log of the mean of theta[k, l] over other classes
-``information``      I(truth; label), bits
-``speed``            votes per hour: one over the mean time between two votes, pauses left out
-``drift``            the slope of being right on the order of the votes (0 the first, 1 the last), at equal class
-===================  ==============================================================================================
-
-When it fails: see :mod:`crowdwise.trust.annotators`.
+other votes on the item, x[m, k, l] the expected counts. When it fails: see :mod:`crowdwise.trust.annotators`.
 """
 
 from __future__ import annotations

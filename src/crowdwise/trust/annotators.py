@@ -1,43 +1,12 @@
 """The reliability of annotators: one row each, with intervals, and flags.
 
 Every vote is judged by the other votes on its item (:mod:`crowdwise.trust.evidence`), so that no vote is evidence for
-itself.
-
-=================  ==================================================================================================
-column             meaning
-=================  ==================================================================================================
-votes              how many
-accuracy           w[m]: the probability of being right, the truth being known by the other votes only; with interval
-skill              sum_l Cov(said l, P(truth is l)) / sum_l Var(P(truth is l)): 1 knows everything, 0 answers without
-                   looking (at random, or always the same), below 0 is worse than that; with interval
-agreement          the share of the others' votes on the same items that say the same; with interval
-weight             by how much (log-odds) a vote of theirs moves the consensus towards what they say, on average; with
-                   interval
-information        bits about the truth in a vote, I(truth; label) at the class prior; with interval
-capacity           the same at the most informative prior, where a function for it is handed in
-bias, bias_class   the class named too often, and by how much of the votes: said l minus P(truth is l); with interval
-speed              votes per hour while working (pauses of more than half an hour left out), where there are timestamps
-drift              change of accuracy from the first vote to the last, at equal class; with interval
-suspicion          0 to 1: one minus the smallest adjusted p-value of the flags that speak against them
-flags              see below
-=================  ==================================================================================================
+itself. docs/reliability.md has the columns, and the hypothesis that each flag rejects; ``annotator_measures`` computes
+them.
 
 A flag is the rejection of a hypothesis that would clear the annotator, at a false discovery rate of ``level`` over all
 annotators (Benjamini and Hochberg, for each kind of flag on its own). In a crowd of which the hypotheses hold, an
 annotator is flagged with probability ``level`` at most, for each kind.
-
-=====================  ==============================================================================================
-flag                   hypothesis rejected
-=====================  ==============================================================================================
-``WORSE_THAN_CHANCE``  skill >= 0
-``RANDOM``             skill >= ``useful``: no better than guessing at their label rates
-``CONSTANT``           P(says X | truth is not X) <= 1/2; and X is 90 % of the votes or more
-``BIAS``               says X for others no more often than others for X, or than the rest of the crowd does (a sign
-                       test)
-``CONFUSION``          P(says B | truth is A) <= the larger of ``confusion`` and the rate of all others
-``DRIFT``              accuracy does not change with the order of the votes
-``FEW_VOTES``          (no test) the interval of the accuracy is wider than 0.4
-=====================  ==============================================================================================
 
 In a crowd of rules (:mod:`crowdwise.core.crowd_kind`), annotators who name one class or nothing are neither constant
 nor biased. Gold items alone show whether they know: skill is then how far their precision lies above the share of their

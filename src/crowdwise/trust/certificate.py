@@ -1,47 +1,24 @@
 """Labels with a proven error rate: the most labels that random gold labels vouch for.
 
-No model of votes knows how often a whole crowd is wrong. A few gold labels of items **drawn at random** prove it, for
-any crowd and any method, and nothing else is assumed.
-
-**What is proven.** N items have a label and a score; n of them, drawn at random without replacement, have gold labels.
-Released are the k surest items, and all gold items, whose labels are then the gold ones. With probability
-``confidence`` over the draw, at most ``max_error`` of the released labels are wrong.
+docs/guarantees.md says what is promised, and why it holds for any crowd; the symbols of its proofs:
 
 **One set.** Of the N_k items of a set, m were drawn and e of these labels are wrong; D of the N_k are wrong, which
-which is unknown. E is hypergeometric. Released are u = N_k - m + n labels, and c = floor(max_error u) may be wrong. If
-D <= c the promise holds, and P(E <= s | D = c + 1) <= level proves D <= c from at most s wrong ones (``_limits``). Gold
-labels correct e labels, so that the promise even holds if D - e <= c, and
+is unknown. Released are u = N_k - m + n labels, and c = floor(max_error u) may be wrong. The first test is
+P(E <= s | D = c + 1) <= level for at most s wrong ones (``_limits``), the second, which counts the labels that gold
+corrects, p(e) = max over D > c of P( E <= min(e, D - c - 1) ) <= level (``p_value``). Both are exact for any N.
 
-    p(e) = max over D > c of P( E <= min(e, D - c - 1) ) <= level
-
-proves that (``p_value``). Both are exact for any N.
-
-**Which set: a fixed sequence.** Sets are laid out by scores and by *which* items were drawn, not by what their gold
-labels say. They are tested from one of them on to larger ones, by the first test, until one fails; that one is then
-given the second test. Let j be the first set in this order with D_j > c_j. A broken promise needs E_j <= s_j (the
-sequence went through j), or that it ended at j with E_j <= D_j - c_j - 1 and p(E_j) <= level. Both bound E_j from
-above, so one of the two events contains the other, and each has at most the level. Sets whose limit s is no larger than
-that of a smaller set are left out (``_sequence``): with 5 % allowed and a level of 10 %, 45 labels prove a set with no
-wrong one and 77 with one; 60 with none would be a needless hurdle on the way.
+**Which set: a fixed sequence**, laid out by scores and by *which* items were drawn. Sets are tested from one of them on
+to larger ones, by the first test, until one fails; that one is then given the second test. Sets whose limit s is no
+larger than that of a smaller set are left out (``_sequence``): with 5 % allowed and a level of 10 %, 45 labels prove a
+set with no wrong one and 77 with one; 60 with none would be a needless hurdle on the way.
 
 **Where it begins** depends on a belief about the errors by rank: their share is that of the scores, give or take what
 crowds differ, and log-odds rise with the normal quantile of the rank by a slope that crowds have. The belief costs
-labels where it is wrong, never the promise.
+labels where it is wrong, never the promise. The end R of the sequence, its beginning, and the items that further gold
+labels are drawn from (those before R) may depend on the gold labels of items *after* R in a first draw. Read from the
+least sure label upwards, they update the belief, until no smaller R promises more.
 
-**What the first gold labels show.** The end R of the sequence, its beginning, and the items that further gold labels
-are drawn from (those before R) may depend on the gold labels of items *after* R in a first draw. Read from the least
-sure label upwards, they update the belief, until no smaller R promises more. Given them, the drawn items before R are
-still a uniform draw from these, so that all of the above holds there: gold labels of a second draw go where they count,
-and those of the first are not lost.
-
-**Losses between 0 and 1** (word error rates, 1 - overlap) are tested by betting: with x_1 ... x_m in random order, and
-mu_i the mean of what is left if the set has a mean loss of mu, the product of 1 + b_i (mu_i - x_i) with bets b_i that
-depend on earlier losses is a martingale, and exceeds 1 / level with at most that probability.
-
-**Gold that was not drawn at random** proves nothing. What can be seen is checked: gold items whose scores are far from
-those of the others are an error. Nor may the labels have been fitted with this gold.
-
-When it fails: it does not; it releases too little where scores do not tell right labels from wrong ones.
+**Losses between 0 and 1** (word error rates, 1 - overlap) are tested by betting (``bet``).
 
 A. Angelopoulos et al., Learn then test (2021), for sequences of tests; I. Waudby-Smith and A. Ramdas, Estimating means
 of bounded random variables by betting (2024).

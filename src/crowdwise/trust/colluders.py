@@ -1,29 +1,10 @@
 """Annotators who share mistakes: excess agreement on what a consensus says is wrong, pair by pair.
 
 Mistakes are shared for three innocent reasons: items are hard, wrong labels have favourites, and the consensus itself
-errs. So the null hypothesis is a model that has all three (below). For a pair (i, j)
-the truth and the ease of an item are inferred from the *other* annotators' votes alone, so neither a hard item nor a
-wrong consensus counts against them. The test compares the mistakes that i and j have in common, sum over items of
-1[both say l] P(l is wrong), with their mean and variance under that model.
-
-The p-value is the tail of a scaled Poisson distribution with that mean and variance. Where there are at least 50 pairs
-they are shifted and scaled so that their middle is no wider than it should be. Then Benjamini and Hochberg's procedure
-finds pairs at a false discovery rate of ``level``: in a crowd without collusion, the probability of a single
-pair being found. Groups grow from the pairs found by average linkage, so that one chance link does not join two.
-
-When it fails: with two votes per item a hard item looks like collusion. A ring that has captured the consensus
-makes the honest look like the ring (``captured`` says when to suspect it): run
-:func:`~crowdwise.trust.dependent_groups.find_colluders` first, and hand over the consensus without the ring.
-
-Y. Benjamini and Y. Hochberg, Controlling the false discovery rate, JRSS B 57 (1995). B. Efron, Large-scale
-simultaneous hypothesis testing: the choice of a null hypothesis, JASA 99 (2004), for the middle of the pairs.
-
-In the null model item n has a truth k and an ease tau (a few values, whose shares are learned), and annotator m says l
-with probability
-
-    p_m(l | k, tau) proportional to exp( tau beta[m, k, l] ),
-
-independently of all others.
+errs. The null hypothesis is a model that has all three: item n has a truth k and an ease tau (a few values, whose
+shares are learned), and annotator m says l with p_m(l | k, tau) proportional to exp(tau beta[m, k, l]), independently
+of all others. For a pair (i, j) truth and ease are inferred from the *other* annotators' votes alone, so neither a hard
+item nor a wrong consensus counts against them.
 
 ===============  ==============  ==============  ======================================================================
 symbol           code            shape           equation
@@ -35,7 +16,15 @@ X                ``x``           per pair, item  1[i and j both say l] (1 - rho[
 T, mean, var     ``shared``...   pairs           sums over common items of X, of E X and of Var X under the model
 ===============  ==============  ==============  ======================================================================
 
-Reference: J. Whitehill et al., NIPS 2009 (GLAD), for ease as a factor on log-odds.
+The p-value is the tail of a scaled Poisson distribution with that mean and variance. Where there are at least ``MANY``
+pairs they are shifted and scaled so that their middle is no wider than it should be (Efron 2004). Groups grow from the
+pairs found by average linkage, so that one chance link does not join two.
+
+When it fails: with two votes per item a hard item looks like collusion. A ring that has captured the consensus makes
+the honest look like the ring (``captured`` says when to suspect it): run
+:func:`~crowdwise.trust.dependent_groups.find_colluders` first, and hand over the consensus without the ring.
+
+References: J. Whitehill et al., NIPS 2009 (GLAD), for ease as a factor on log-odds; docs/reliability-colluders.md.
 """
 
 from __future__ import annotations

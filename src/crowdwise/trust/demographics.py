@@ -1,18 +1,11 @@
-"""Which groups of annotators label differently, on the same items.
-
-y = "says l" (or "is right", by the others) is compared between a group's votes and all others' **on the same items**:
-the regression with one intercept for each item,
-
-    delta = sum_s (g_s - mean g of the item) y_s / sum_s (g_s - mean g of the item)^2,     g_s = 1 for the group's
-    votes.
+"""Which groups of annotators label differently, on the same items (docs/reliability-fairness.md has the regression).
 
 Its error is clustered by annotators and by items (Cameron, Gelbach and Miller 2011), since the votes of one person go
-together: the number of people counts, not that of votes. P-values are from permutations of the annotators' groups: the
-sum over a group's votes of y minus its item's mean is a sum over people, so a shuffle of the people gives its
-distribution. They are adjusted for all attributes, groups and outcomes (Benjamini and Hochberg). Many groups make for
-much adjusting, so an attribute as a whole has a test of its own, under the same shuffles: the sum over groups and
-outcomes of squared sums per person, in units of their variance. Where classes are numbers their mean is an outcome,
-too; a numeric attribute with many values (age) is cut into four ranges.
+together. P-values are from permutations of the annotators' groups: the sum over a group's votes of y minus its item's
+mean is a sum over people, so a shuffle of the people gives its distribution. Many groups make for much adjusting, so an
+attribute as a whole has a test of its own, under the same shuffles: the sum over groups and outcomes of squared sums
+per person, in units of their variance. Where classes are numbers their mean is an outcome, too; a numeric attribute
+with many values (age) is cut into four ranges.
 
 When it fails: groups of few people have wide intervals, and no finding there means little. The permutation test
 supposes that which items people were given has nothing to do with their group. A group that differs is not thereby

@@ -6,14 +6,8 @@ and the one among the others (equalised odds). All rates must lie in a window [a
 an attainable rate is tried, and in each the best cut of every group is found, so the optimum is exact (over cuts;
 no item is decided by lot). For equalised odds there are two windows, of which 1,000 and, for each, 33 are tried.
 
-Without gold, accuracy and rates are expected ones under the posterior of the consensus.
-
-When it fails: cuts chosen by gold labels are best for those very items. A bound says nothing about individuals, and a
-posterior that shares the crowd's prejudice is cut by that prejudice. Where probabilities are all near 0 and 1 a cut
-moves items that are nearly certain, and loses much.
-
-M. Hardt, E. Price and N. Srebro, Equality of opportunity in supervised learning, NIPS (2016), for the idea of one
-threshold for each group, after the fact.
+When it fails: see docs/reliability-fairness.md. The idea of one threshold for each group, after the fact: M. Hardt, E.
+Price and N. Srebro, Equality of opportunity in supervised learning, NIPS (2016).
 """
 
 from __future__ import annotations

@@ -2,29 +2,11 @@
 
 Annotators are known by their confusion matrices theta, the crowd by the matrix C of all of its votes, and q[n] is the
 posterior under those matrices (:mod:`crowdwise.trust.evidence`). So the shares of a majority vote, which are no
-probabilities, and the certainty of maximum likelihood do not enter.
+probabilities, and the certainty of maximum likelihood do not enter. docs/reliability.md has the columns:
 
-===================  ==============================================================================================
-column               meaning
-===================  ==============================================================================================
-label, probability   the consensus and how sure it is
-right                q[n, label]: the probability that the label is right
-entropy              of q[n], in bits
-against              the share of the item's votes that say something else
-excess               p-value of the disagreement: as many votes against the truth, or more, from these very annotators,
-                     sum_k q[k] P( sum_votes Bernoulli(1 - theta[m, k, k]) >= votes that are not k ), exactly
-excess_adjusted      the same, adjusted for the number of items (Benjamini and Hochberg)
-odd                  excess_adjusted <= ``level``
-flip                 the probability that one more vote, by an average annotator, makes another class more probable
-                     than the label: sum_l P(l) 1[ max_k q_k C[k, l] is not the label's ],  P(l) = sum_k q_k C[k, l]
-gain                 by how much that vote raises the probability of the best class, on average:
-                     sum_l max_k q_k C[k, l] - max_k q_k
-difficulty           as the method has it, where it has it
-review, rank         0 to 1: 1 - right x excess_adjusted, and the place by it
-suggested            odd; or 1 - right > ``limit``, as far as the fewest items go that hold half of the expected errors
-                     (sum of 1 - right over all items), and the first ``FEW`` in any case
-why                  the reasons, in words
-===================  ==============================================================================================
+    excess   sum_k q[k] P( sum_votes Bernoulli(1 - theta[m, k, k]) >= votes that are not k ), exactly
+    flip     sum_l P(l) 1[ max_k q_k C[k, l] is not the label's ],  P(l) = sum_k q_k C[k, l]
+    gain     sum_l max_k q_k C[k, l] - max_k q_k
 
 ``excess`` compares the votes with the truth, not with each other (Gelman, Meng and Stern's realised discrepancy), and
 averages over what the truth may be. It is on the safe side: an item's own votes had a say in q. Items are called odd at
@@ -39,16 +21,11 @@ error is over items, since the votes of one item go together.
 When it fails: a posterior that is too sure (annotators who copy each other) makes ``flip`` and ``gain`` too small. A
 class pair that most annotators cannot distinguish may be merged in the consensus itself.
 
-Items to label by hand (:func:`ask_for_gold`): a gold label does two things: its item is right from then on, which pays
-where the label is in doubt; and it shows whether the crowd as a whole is too sure or biased
-(:mod:`crowdwise.core.gold_regression`), for which the items must not all be of one kind. So items are drawn at random
-without replacement, each the more often the more it is in doubt:
-
-    P(n is drawn next) ∝ 1 - max_k q'[n, k] + ``LEAST``
-
-with q' the corrected posterior. On real crowds fifty of these raise the accuracy over all items by half as much again
-as fifty drawn evenly, and are as good for the other items; the fifty most doubtful make the others' probabilities worse
-(docs/benchmarks/gold.md).
+Items to label by hand (:func:`ask_for_gold`): a gold label makes its item right, which pays where the label is in
+doubt; and it shows whether the crowd as a whole is too sure or biased (:mod:`crowdwise.core.gold_regression`), for
+which the items must not all be of one kind. So items are drawn at random without replacement, each the more often the
+more it is in doubt (docs/benchmarks/gold.md): P(n is drawn next) ∝ 1 - max_k q'[n, k] + ``LEAST``, q' the corrected
+posterior.
 """
 
 from __future__ import annotations

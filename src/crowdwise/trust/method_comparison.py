@@ -1,34 +1,17 @@
-"""Which method to use without known labels: all of them predict the same held-out votes.
+"""Which method to use without known labels: all of them predict the same held-out votes (docs/compare.md).
 
 A share of the (item, annotator) pairs is held out, several times over; every method is fitted to the rest, and asked
-what the held-out votes were. The posterior is measured, in the same way for all, before any correction for votes that
-err together (held-out votes err with the others, too): confusion matrices are read out of it by counting the votes that
-were left in, shrunk towards the crowd's (:func:`crowdwise.core.predictive.read_out`), whether or not a method has
-matrices of its own.
-
-    score = mean over held-out votes of log sum_k q[n, k] theta[m, k, l]
-
-==============  ==============  ===========  ========================================================================
-symbol          code            shape        equation
-==============  ==============  ===========  ========================================================================
-score[j]        ``score``       J            mean log probability of a held-out vote (per unit of weight)
-behind[j]       ``behind``      J            score of the best - score[j], and the ends of its 95% CI
-error           ``calibration`` J            sum over bins of (votes / all) |mean probability - share that was right|
-agree[i, j]     ``agreement``   J x J        share of the items that two methods label alike
-==============  ==============  ===========  ========================================================================
+what the held-out votes were: score = mean of log sum_k q[n, k] theta[m, k, l]. The posterior is measured, in the same
+way for all, before any correction for votes that err together (held-out votes err with the others, too): confusion
+matrices are read out of it by counting the votes that were left in, shrunk towards the crowd's
+(:func:`crowdwise.core.predictive.read_out`), whether or not a method has matrices of its own.
 
 Intervals are paired, over items: the differences of an item's votes are summed and averaged over the splits, and items
-are the units (repeated splits are not independent, and are not counted as if they were). They are for new items
-labelled by the same annotators.
+are the units (repeated splits are not independent, and are not counted as if they were).
 
-**Many votes.** The error of a score falls with the number of items, so that many votes need fewer splits: as many as
-``MOST_HELD`` votes allow, five at most and one at least. From ``max_votes`` on, items are drawn at random, with all of
-their votes. :attr:`Comparison.error` is the error that comes of the items at hand, drawn or not. Annotators have fewer
-votes in such a sample, and models with many parameters lose more by that: the scores are those of data of this size.
-
-When it misleads: votes are predicted well by any classes that explain them, also by ones that have drifted from what
-the labels mean, or that split what you call one class; a look at :attr:`Comparison.agreement` with ``majority`` shows
-how far. Sharper is not always better known: two methods that label alike can differ in score by how sure they are.
+**Many votes** need fewer splits: as many as ``MOST_HELD`` votes allow, five at most and one at least. From
+``max_votes`` on, items are drawn at random, with all of their votes. Annotators have fewer votes in such a sample, and
+models with many parameters lose more by that: the scores are those of data of this size.
 """
 
 from __future__ import annotations

@@ -1,25 +1,13 @@
 """Would the model have given votes like these? Posterior predictive checks of a consensus.
 
 Votes are drawn again on the same (item, annotator) pairs from what a fit says: the class of each item from its
-posterior, then each label from its annotator's confusion matrix. A statistic of the votes that lies far out among
-those of the drawn ones is something the model does not explain.
-
-=================  =====================================================================  ==============================
-check              statistic T                                                            what a small p-value means
-=================  =====================================================================  ==============================
-``disagreement``   share of the pairs of votes on an item that differ                     more, or less, than it expects
-``uneven``         sum_n (D[n] - E D[n])^2, D the pairs that differ on item n             hard items and easy ones
-``marginals``      sum_ml (o[m, l] - e[m, l])^2 / (e[m, l] + 1/2), o, e labels by person   favourite labels it misses
-``dependence``     mean over pairs of annotators of (A - E A)^2 / Var A, A agreements     collusion
-=================  =====================================================================  ==============================
+posterior, then each label from its annotator's confusion matrix. A statistic of the votes (docs/compare.md has the
+four) that lies far out among those of the drawn ones is something the model does not explain.
 
 Expectations are under the fit: P(i and j agree on n) = sum_k q[n, k] sum_l theta[i, k, l] theta[j, k, l]. p-values
 count the R drawn sets of votes: (1 + as far out) / (1 + R), on both sides (twice the smaller one) for
-``disagreement``, on the upper side for the others.
-
-The same votes that are checked made the fit, so p-values are too large rather than too small: a small one is to be
-believed, a large one is no proof. With many votes anything real is found out; how far T lies from what was expected
-says whether it matters.
+``disagreement``, on the upper side for the others. The same votes that are checked made the fit, so p-values are too
+large rather than too small.
 """
 
 from __future__ import annotations

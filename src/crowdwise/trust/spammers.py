@@ -1,44 +1,25 @@
 """Spammers: annotators whose answers do not depend on the item, found in three ways.
 
-All three ask how much an annotator knows and compare it with one and the same bar: an annotator who knows the answer
-with probability ``skill`` and guesses evenly otherwise. Below the bar is a spammer; constant labellers are, too, and
-people who answer backwards are not (their votes have as much information as right ones).
+All three (docs/reliability-spammers.md) ask how much an annotator knows and compare it with one and the same bar: an
+annotator who knows the answer with probability ``skill`` = s and guesses evenly otherwise, p = s + (1 - s) / K.
 
-=======================  ==============================================  =====================  =======================
-detector                 what it measures, from                          value at the bar       maths in
-=======================  ==============================================  =====================  =======================
-``capacity_spammers``    bits per vote, from the counts of a consensus   of skill s, see there  ``capacity``
-``raykar_yu_spammers``   how far the rows of a matrix are apart, same    s^2                    ``capacity``
-``covariance_spammers``  covariance with other annotators, from votes    s                      ``annotator_covariance``
-=======================  ==============================================  =====================  =======================
+=======================  ==================================================  ========================================
+detector                 what it measures, from                              value at the bar
+=======================  ==================================================  ========================================
+``capacity_spammers``    max over p of I(truth; label), counts of consensus  log2 K - H(p, (1-p)/(K-1), ...)
+``raykar_yu_spammers``   1/(K(K-1)) sum_c<c' |theta[c] - theta[c']|^2, same  s^2
+``covariance_spammers``  covariance with other annotators, from votes        s (``annotator_covariance``)
+=======================  ==================================================  ========================================
 
-Each gives every annotator a ``score`` between 0 and 1, the probability of being below the bar, and the verdict
-``spammer`` where the score is at least 1 - ``level``: an annotator at or above the bar is called a spammer with a
-probability of at most ``level``. Without the evidence for it there is no such verdict: with few votes it is
-``unclear``.
-
-``covariance_spammers(rule="clusters")`` is the published split in two clusters. As it splits every crowd, those in the
-cluster nearer 0 are ``unclear``, and ``spammer`` if they are below the bar by the test as well, so that ``level``
-holds. The published pruning takes out the whole cluster, ``found.prune(votes, unclear=True)``.
+theta[m, k] is drawn from its posterior Dirichlet(c[m, k] + 1/2), with counts reduced to as many as they are worth with
+their truth in doubt (Louis' principle, as in the intervals of confusion matrices). The first two measures are convex,
+so that noise raises them, once in the counts and once more in the draws.
 
 In a crowd of rules (:mod:`crowdwise.core.crowd_kind`) annotators who name one class or nothing are ``unclear``: what
 they know is in their choice of items, which none of the three looks at.
 
 When they fail: the first two rest on the consensus; where that is wrong about most items, so are they. Covariances
 need common items, take annotators who copy each other for skilled, and see no knowledge that is not shared.
-
-Channel capacity and Raykar's and Yu's score, and draws of both from uncertain counts:
-
-======================  ======================================================  =====================================
-function                value                                                   for knowledge with probability s
-======================  ======================================================  =====================================
-``channel_capacity``    max over p of I(truth; label), bits per vote            log2 K - H(p, (1-p)/(K-1), ...)
-``raykar_yu_score``     1/(K(K-1)) sum_c<c' |theta[c] - theta[c']|^2            s^2
-======================  ======================================================  =====================================
-
-Here p = s + (1 - s) / K. theta[m, k] is drawn from its posterior Dirichlet(c[m, k] + 1/2), with counts reduced to as
-many as they are worth with their truth in doubt (Louis' principle, as in the intervals of confusion matrices). Both
-measures are convex, so that noise raises them, once in the counts and once more in the draws.
 
 References: Raykar and Yu 2012; Traganitis and Giannakis 2021 (ICASSP); Blahut 1972 and Arimoto 1972.
 """
@@ -47,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -159,12 +141,8 @@ def capacity_spammers(
     >>> bool((found.spammer == crowd.parameters["spammers"]).all())
     True
     """
-    K = len(consensus.classes)
-    bar = one_coin_capacity(skill, K)
-
-    def bits(theta: Floats) -> Floats:
-        return channel_capacity(theta, tol=DRAWN, max_iter=300)  # within log2(K) / 300 at the very worst
-
+    bar = one_coin_capacity(skill, len(consensus.classes))
+    bits = partial(channel_capacity, tol=DRAWN, max_iter=300)  # within log2(K) / 300 at the very worst
     return _by_posterior(votes, consensus, "capacity", bits, bar, skill, level, draws, random_state)
 
 
