@@ -4,7 +4,8 @@
 
 DATA is the folder of data sets. Texts: the strengths of the two priors of ``rover`` are chosen on one set of recordings
 and reported on the other, both ways. Boxes: ``min_iou``, false alarms and spread of ``box-crowd`` are chosen on
-simulated crowds, and reported on ``boxes_crowd``. Prints the rows of docs/answers-texts.md and docs/answers-boxes.md.
+simulated crowds, and reported on ``boxes_crowd``. Masks: what could be had on ``masks_cells`` if parts of the truth were
+known. Prints the rows of docs/answers-texts.md, docs/answers-boxes.md and docs/answers-masks.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise.answers import boxes_consensus, texts_consensus
+from crowdwise.answers.masks_consensus import Band, SignedDistance, VotePatterns
 
 SPEECH = ("crowdspeech_dev_clean", "crowdspeech_test_other")
 OF_TEXT, OF_ANNOTATOR = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0), (5.0, 10.0, 25.0, 100.0)
@@ -74,6 +76,64 @@ def boxes(data):
     print(f"simulated, all settings {min(found.values()):.4f} to {max(found.values()):.4f}")
 
 
+def voted(masks, gold):
+    """The Dice coefficient of a mask by what is chosen: a function of who marked a pixel."""
+    found = VotePatterns.of_masks(masks)
+    C, R, T = len(found.times), len(masks), gold.sum()
+    inside = np.bincount(found.of, gold.ravel(), C)
+    votes = found.votes.sum(axis=0)
+
+    def dice(chosen):
+        return 2.0 * (chosen @ inside) / (chosen @ found.times + T)
+
+    weights = np.array([w for w in product(range(3), repeat=R) if any(w)])
+    score = weights @ found.votes
+    half = dice(2 * score > weights.sum(axis=1, keepdims=True))
+    by_share = np.cumsum(np.stack([inside, found.times])[:, np.argsort(-inside / found.times)], axis=1)
+    return {
+        "five votes": dice(votes >= 5), "best mask": dice(found.votes).max(),
+        "best number of votes": max(dice(votes >= k) for k in range(1, R + 1)),
+        "best majority of some": half[weights.max(axis=1) == 1].max(), "best weights": half.max(),
+        "best weights and threshold": max(dice(score > k).max() for k in range(2 * R)),
+        "any function": (2.0 * by_share[0] / (by_share[1] + T)).max(),
+    }  # fmt: skip
+
+
+SHIFTS = np.arange(-0.1, 0.3, 0.01)
+
+
+def masks(data):
+    """Mean Dice on cells where something is chosen by the truth: bounds of what votes and distances can say."""
+    stored = np.load(data / "masks_cells" / "masks.npz")
+    names = sorted({key.rsplit("/", 1)[0] for key in stored})
+    width = {name: stored[f"{name}/shape"][2] for name in names}
+    true = {n: np.unpackbits(stored[f"{n}/gold"], axis=1)[:, : width[n]].astype(bool) for n in names}
+    crowd = {n: np.unpackbits(stored[f"{n}/crowd"], axis=2)[:, :, : width[n]].astype(bool) for n in names}
+    table = cw.Masks.from_records([(n, f"s{m}", mask) for n in names for m, mask in enumerate(crowd[n])])
+    learned = SignedDistance()._learn(table, None)
+    rows, moved = [], []
+    for n, name in enumerate(table.items.tolist()):
+        masks, gold = table.of_item(n), true[name]
+        rows.append(voted(masks, gold))
+        band = Band.of(masks, np.ones(len(masks)))
+        weight, offset = learned.masks[n], learned.offset[learned.moments[n].who]
+        distance = np.concatenate([weight @ (d - offset[:, None]) for _, d in band.blocks()]) / weight.sum()
+        radius = np.sqrt(np.median([mask.sum() for mask in masks]) / np.pi)
+        agreed, within = masks[band.drawn[0]][band.box].ravel().copy(), gold[band.box].ravel()
+        dice = []
+        for shift in SHIFTS:
+            agreed[band.at] = distance > shift * radius
+            dice.append(2.0 * (agreed & within).sum() / (agreed.sum() + gold.sum()))
+        moved.append(dice)
+    for name in rows[0]:
+        print(f"masks, {name}: {np.mean([row[name] for row in rows]):.4f}")
+    moved, part = np.array(moved), np.array([name.split("/")[0] for name in table.items.tolist()])
+    print(f"masks, best shift of each image: {moved.max(axis=1).mean():.4f}")
+    best = {p: moved[part != p].mean(axis=0).argmax() for p in set(part.tolist())}
+    print(f"masks, shift learned from the other parts: {np.mean([moved[i, best[p]] for i, p in enumerate(part)]):.4f}")
+
+
 if __name__ == "__main__":
     texts(Path(sys.argv[1]))
     boxes(Path(sys.argv[1]))
+    masks(Path(sys.argv[1]))
