@@ -4,8 +4,8 @@
 
 DATA is the folder of data sets. Texts: the strengths of the two priors of ``rover`` are chosen on one set of recordings
 and reported on the other, both ways. Boxes: ``min_iou``, false alarms and spread of ``box-crowd`` are chosen on
-simulated crowds, and reported on ``boxes_crowd``. Masks: what could be had on ``masks_cells`` if parts of the truth were
-known. Prints the rows of docs/answers-texts.md, docs/answers-boxes.md and docs/answers-masks.md.
+simulated crowds, and reported on ``boxes_crowd``. Masks: what could be had on ``masks_cells`` if parts of the truth
+were known. Prints the rows of docs/answers-texts.md, docs/answers-boxes.md and docs/answers-masks.md.
 """
 
 from __future__ import annotations

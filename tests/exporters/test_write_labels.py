@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -195,9 +197,15 @@ def test_coco_has_boxes_and_masks_with_their_probability(tmp_path: Path) -> None
     rows = zip(table["item"], table["label"], table["x1"], table["probability"], strict=True)
     for one, two in zip(found, sorted(rows), strict=True):
         assert one[:2] == two[:2] and np.allclose(one[2:], two[2:], atol=1e-3)
+    again = cw.read_export(tmp_path / "a.json").table()
+    assert again.annotators.tolist() == [f"crowdwise {result.method}"] and len(again.items) == 6
+    both = (again.edges[again.label >= 0], result.boxes[result.accepted])
+    assert np.allclose(*(np.sort(edges, axis=0) for edges in both), atol=2e-3)
     drawn = cw.simulate.masks(3, size=32, random_state=0)
     consensus = cw.aggregate(drawn.answers, "mask-majority")
     cw.write_labels(consensus, tmp_path / "m.json", "coco")
+    back = cw.read_export(tmp_path / "m.json").table("masks")
+    assert all((back.of_item(n)[0] == consensus.mask(n)).all() for n in range(3))
     annotations = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))["annotations"]
     for n, one in enumerate(annotations):
         assert (mask_of(one["segmentation"], 32, 32, "it") == consensus.mask(n)).all()
@@ -258,6 +266,23 @@ def test_boxes_points_and_masks_come_back_from_cvat_and_labelme(tmp_path: Path) 
     votes = cw.aggregate(cw.Votes.from_records([("a", "x", "cat"), ("b", "y", "dog")]), "majority")
     with pytest.raises(ParameterError, match="not labels of items"):
         cw.write_labels(votes, tmp_path / "labels.xml", "cvat")
+
+
+def test_what_is_written_has_the_form_of_what_the_tools_export(tmp_path: Path) -> None:
+    """Elements and attributes of CVAT, and lines of brat, are among those of the samples."""
+    boxes = cw.aggregate(cw.Boxes.from_records([("i.png", m, "cat", 0, 0, 5, 5) for m in "ab"]), "box-majority")
+    exports = SHAPES.parent
+    about = {"i.png": {"width": 9, "height": 9, "text": "i.png"}}
+    cw.write_labels(boxes, tmp_path / "a.xml", "cvat", items=about)
+    found, sample = (ElementTree.parse(file).getroot() for file in (tmp_path / "a.xml", exports / "cvat_job_1.xml"))
+    for path in (".", "version", "meta/job/assignee/username", "image", "image/box"):
+        one, other = found.find(path), sample.find(path)
+        assert one is not None and other is not None and set(one.keys()) <= set(other.keys()), path
+    spans = cw.aggregate(cw.Spans.from_records([("doc-1", m, "PER", 0, 4) for m in "ab"]), "span-majority")
+    cw.write_labels(spans, tmp_path / "a.zip", "brat", items={"doc-1": {"text": "Anna saw Paris."}})
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        line = archive.read("crowdwise/doc-1.ann").decode()
+    assert line in (exports / "brat" / "ann" / "doc-1.ann").read_text(encoding="utf-8")
 
 
 def test_spans_come_back_from_brat(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Estimate, Options
@@ -37,6 +38,9 @@ class AnswerRules:
         What intervals of agreement are over.
     scale
         The scale of votes, by which labels are compared; ``None`` for answers that are not votes.
+    measured
+        What is measured against the truth: a function of :mod:`crowdwise.metrics` that gives all figures, or the
+        function of each.
     kinds
         The kinds of findings, the most pressing first.
     tables, headings
@@ -47,6 +51,7 @@ class AnswerRules:
     noun: ClassVar[str] = "item"
     unit: ClassVar[str] = "items"
     scale: ClassVar[Any] = None
+    measured: ClassVar[str | Mapping[str, str]] = {}
     kinds: ClassVar[Mapping[str, FindingWords]] = {"items": IN_DOUBT}
     tables: ClassVar[tuple[str, ...]] = ()
     headings: ClassVar[Mapping[str, str]] = {}
@@ -57,11 +62,14 @@ class AnswerRules:
 
     def truth(self, answers: Any) -> Any:
         """The truth that lies with the answers, as :meth:`measures` takes it; ``None`` where nothing is known."""
-        return getattr(answers, "truth", None)
+        true = getattr(answers, "truth", None)
+        return true if true is not None and any(one is not None and one != "" and one == one for one in true) else None
 
     def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
         """Figures against the truth by name."""
-        return {}
+        if isinstance(self.measured, str):
+            return dict(getattr(metrics, self.measured)(result, truth))
+        return {name: getattr(metrics, of)(result, truth) for name, of in self.measured.items()}
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         """What is worth acting on in the tables of a result, by name: ``items``, ``annotators`` and others."""

@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import AnswerRules, Figures, Frame, f1_loss, line, shown_image, where
 from crowdwise.core.numerics import Floats
 from crowdwise.data.boxes import Boxes, encode_boxes, iou, matched
 from crowdwise.metrics.bootstrap import Bootstrap, Options
-from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted, percent
 
@@ -32,6 +30,7 @@ class BoxRules(AnswerRules):
     """Boxes: any number of objects on each item."""
 
     answer = "object"
+    measured = "box_scores"
     kinds: ClassVar = {
         "misses": FindingWords("Annotators who miss much", "Show them objects that they missed.", Verdict.LOOK),
         "draws": FindingWords("Annotators who draw too much", "Show them what is not an object.", Verdict.LOOK),
@@ -52,18 +51,9 @@ class BoxRules(AnswerRules):
                     pairs, named = matched(overlap, 0.5), matched(overlap * same, 0.5)
                     total = overlap[pairs[:, 0], pairs[:, 1]].sum()
                     sums[n] += 2.0 * len(pairs), 2.0 * len(named), len(one) + len(two), 2.0 * total
-        by, once, used = Bootstrap(**options), np.ones(len(sums), dtype=np.int64), int((sums[:, 2] > 0).sum())
-        return {
-            name: by.of_sums(sums[:, [a, b]], once, lambda s: ratio(s[:, 0], s[:, 1]), used)
-            for name, a, b in (("f1", 0, 2), ("labelled", 1, 2), ("mean_iou", 3, 0))
-        }  # fmt: skip
-
-    def truth(self, answers: Boxes) -> Any:
-        known = answers.truth is not None and any(objects is not None for objects in answers.truth)
-        return answers.truth if known else None
-
-    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
-        return dict(metrics.box_scores(result, truth))
+        by, n, (found, labelled, drawn, shared) = Bootstrap(**options), int((sums[:, 2] > 0).sum()), sums.T
+        parts = {"f1": (found, drawn), "labelled": (labelled, drawn), "mean_iou": (shared, found)}
+        return {name: by.ratio(*part, n) for name, part in parts.items()}
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         people = frames["annotators"]

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import RATES, AnswerRules, Figures, Frame, line, where, wrong_rates
 from crowdwise.core.numerics import Floats
 from crowdwise.data.label_sets import LabelSets
@@ -28,6 +27,7 @@ class LabelSetRules(AnswerRules):
 
     answer = "label set"
     noun = "item"
+    measured: ClassVar = {"f1": "set_f1", "jaccard": "jaccard", "subset_accuracy": "subset_accuracy"}
     kinds: ClassVar = RATES | {
         "missed": FindingWords("Labels that are often left out", "Say in the guideline when they apply."),
         "items": IN_DOUBT,
@@ -57,10 +57,6 @@ class LabelSetRules(AnswerRules):
         known = np.flatnonzero(answers.known)
         names = answers.items[known].tolist()
         return {name: answers.labels[answers.truth[n]].tolist() for name, n in zip(names, known, strict=True)} or None
-
-    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
-        out = {"f1": metrics.set_f1(result, truth)}
-        return out | {name: getattr(metrics, name)(result, truth) for name in ("jaccard", "subset_accuracy")}
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         yield from wrong_rates(

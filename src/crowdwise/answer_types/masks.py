@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
 from crowdwise.core.numerics import Floats
 from crowdwise.data.masks import Masks, dice, encode_masks
 from crowdwise.metrics.bootstrap import Bootstrap, Options
-from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted
 
@@ -32,6 +30,7 @@ class MaskRules(AnswerRules):
     """Masks: one for each item."""
 
     answer = "mask"
+    measured = "mask_scores"
     kinds: ClassVar = {
         "large": FindingWords("Annotators who draw too large", EXAMPLES, Verdict.LOOK),
         "small": FindingWords("Annotators who draw too small", EXAMPLES, Verdict.LOOK),
@@ -52,17 +51,8 @@ class MaskRules(AnswerRules):
                 for a, b in combinations(range(len(masks)), 2)
             ]
             sums.append((sum(pairs), len(pairs)))
-        table = np.array(sums, dtype=float)
-        by, once = Bootstrap(**options), np.ones(len(table), dtype=np.int64)
-        n = int((table[:, 1] > 0).sum())
-        return {"dice": by.of_sums(table, once, lambda s: ratio(s[:, 0], s[:, 1]), n)}
-
-    def truth(self, answers: Masks) -> Any:
-        known = answers.truth is not None and any(true is not None for true in answers.truth.tolist())
-        return answers.truth if known else None
-
-    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
-        return dict(metrics.mask_scores(result, truth))
+        total, count = np.array(sums, dtype=float).T
+        return {"dice": Bootstrap(**options).ratio(total, count, int((count > 0).sum()))}
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         people, items = frames["annotators"], frames["items"]

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import InputError
@@ -34,6 +33,7 @@ class RatingRules(AnswerRules):
     """Ratings: a number for each item, with an interval."""
 
     answer = "value"
+    measured: ClassVar = {"mae": "mae", "rmse": "rmse"}
     kinds: ClassVar = {
         "scale": FindingWords(
             "Ratings that do not follow the truth", "Drop their ratings, or ask how they used the scale.", Verdict.DROP
@@ -58,12 +58,6 @@ class RatingRules(AnswerRules):
             "icc agreement": icc(answers, form="agreement", **options),
             "icc consistency": icc(answers, form="consistency", **options),
         }
-
-    def truth(self, answers: Ratings) -> Any:
-        return answers.truth if answers.truth is not None and np.isfinite(answers.truth).any() else None
-
-    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
-        return {"mae": metrics.mae(result, truth), "rmse": metrics.rmse(result, truth)}
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         people, items = frames["annotators"], frames["items"]

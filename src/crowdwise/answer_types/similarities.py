@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import RATES, AnswerRules, Figures, Frame, wrong_rates
 from crowdwise.answer_types.votes import VoteRules
 from crowdwise.data.similarities import Similarities
@@ -22,6 +21,9 @@ class SimilarityRules(AnswerRules):
 
     answer = "cluster"
     unit = "pairs of items"
+    measured: ClassVar = {
+        "accuracy": "cluster_accuracy", "mutual_information": "mutual_information", "adjusted_rand": "adjusted_rand",
+    }  # fmt: skip
     kinds: ClassVar = RATES | {"items": IN_DOUBT}
 
     def agreement(self, answers: Similarities, options: Options, scale: Any = None, values: Any = None) -> Figures:
@@ -34,10 +36,6 @@ class SimilarityRules(AnswerRules):
         known = np.flatnonzero(answers.truth >= 0)
         names = answers.classes[answers.truth[known]].tolist()
         return dict(zip(answers.items[known].tolist(), names, strict=True)) or None
-
-    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
-        out = {"accuracy": metrics.cluster_accuracy(result, truth)}
-        return out | {name: getattr(metrics, name)(result, truth) for name in ("mutual_information", "adjusted_rand")}
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         yield from wrong_rates(frames["annotators"], "Splits what belongs together", "Over-merges")

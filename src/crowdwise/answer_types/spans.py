@@ -18,13 +18,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import DOUBT, AnswerRules, Figures, Frame, f1_loss, line, where
 from crowdwise.core.numerics import Floats
 from crowdwise.core.span_overlap import matches
 from crowdwise.data.spans import Spans, encode_spans
 from crowdwise.metrics.bootstrap import Bootstrap, Options
-from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.span_agreement import disorders, pair_sums
 from crowdwise.trust.wording import IN_DOUBT, counted, percent
@@ -39,6 +37,7 @@ class SpanRules(AnswerRules):
     """Spans: any number for an item."""
 
     answer = "span"
+    measured = "span_set_scores"
     kinds: ClassVar = {
         "misses": FindingWords(
             "Annotators who miss much", "Show them examples of what belongs.", Verdict.LOOK
@@ -54,20 +53,13 @@ class SpanRules(AnswerRules):
 
     def agreement(self, answers: Spans, options: Options, scale: Any = None, values: Any = None) -> Figures:
         """Gamma; the F1 of exact spans and of spans by overlap, averaged over pairs of annotators."""
-        by, once = Bootstrap(**options), np.ones(len(answers), dtype=np.int64)
-        chance, both = disorders(answers, random_state=options.get("random_state", 0)), pair_sums(answers)
-        shared = int((np.diff(answers.indptr) > 1).sum())
+        by, shared = Bootstrap(**options), int((np.diff(answers.indptr) > 1).sum())
+        marked, chance = disorders(answers, random_state=options.get("random_state", 0)).T
+        exact, overlap, size = pair_sums(answers).T
         return {
-            "gamma": by.of_sums(chance, once, lambda s: 1.0 - ratio(s[:, 0], s[:, 1]), int((chance[:, 1] > 0).sum())),
-            "span f1": by.of_sums(both, once, lambda s: ratio(s[:, 0], s[:, 2]), shared),
-            "overlap f1": by.of_sums(both, once, lambda s: ratio(s[:, 1], s[:, 2]), shared),
-        }
-
-    def truth(self, answers: Spans) -> Any:
-        return answers.truth
-
-    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
-        return dict(metrics.span_set_scores(result, truth))
+            "gamma": by.ratio(chance - marked, chance, int((chance > 0).sum())),
+            "span f1": by.ratio(exact, size, shared), "overlap f1": by.ratio(overlap, size, shared),
+        }  # fmt: skip
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         people, items = frames["annotators"], frames["items"]

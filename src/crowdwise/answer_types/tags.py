@@ -23,7 +23,7 @@ from crowdwise.core.numerics import Floats
 from crowdwise.data.tags import Tags
 from crowdwise.metrics.bootstrap import Bootstrap, Options
 from crowdwise.trust import agreement_coefficients as coefficients
-from crowdwise.trust.agreement_coefficients import Patterns, ratio
+from crowdwise.trust.agreement_coefficients import Patterns
 from crowdwise.trust.annotators import less_accurate
 from crowdwise.trust.flags import Finding, FindingWords
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted, named, percent
@@ -57,10 +57,8 @@ class TagRules(VoteRules):
         }
         out = {name: found.estimate(made[name], groups=answers.sequence, **options) for name in made}
         if answers.scheme != "plain":
-            table = span_pairs(answers)
-            once = np.ones(len(table), dtype=np.int64)
-            by = Bootstrap(**options)
-            out["span f1"] = by.of_sums(table, once, lambda s: ratio(s[:, 0], s[:, 1]), int((table[:, 1] > 0).sum()))
+            both, each = span_pairs(answers).T
+            out["span f1"] = Bootstrap(**options).ratio(both, each, int((each > 0).sum()))
         return out
 
     def measures_of_codes(self, answers: Any, result: Any, codes: Any) -> Figures:

@@ -8,14 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
 from crowdwise.core.numerics import Floats
 from crowdwise.core.text_distance import align, edit_distance, edit_distances
 from crowdwise.data.texts import Texts, Tokens
 from crowdwise.data.truth import encode_texts
 from crowdwise.metrics.bootstrap import Bootstrap, Options
-from crowdwise.trust.agreement_coefficients import ratio
 from crowdwise.trust.flags import Finding
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted, percent
 
@@ -26,6 +24,7 @@ class TextRules(AnswerRules):
     """Texts: one for each item, put together or chosen."""
 
     answer = "text"
+    measured = "text_scores"
     kinds: ClassVar = {"inexact": INEXACT, "items": IN_DOUBT}
 
     def agreement(self, answers: Texts, options: Options, scale: Any = None, values: Any = None) -> Figures:
@@ -35,19 +34,9 @@ class TextRules(AnswerRules):
         for lo, hi in zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True):
             far = edit_distances([words[code] for code in answers.text[lo:hi]], True)[np.triu_indices(hi - lo, 1)]
             sums.append((len(far) - far.sum(), (far == 0.0).sum(), len(far)))
-        table = np.array(sums, dtype=float)
-        by, once, n = Bootstrap(**options), np.ones(len(table), dtype=np.int64), int((table[:, 2] > 0).sum())
-        likeness, same = table[:, [0, 2]], table[:, [1, 2]]
-        return {
-            "likeness": by.of_sums(likeness, once, lambda s: ratio(s[:, 0], s[:, 1]), n),
-            "percent": by.of_sums(same, once, lambda s: ratio(s[:, 0], s[:, 1]), n),
-        }
-
-    def truth(self, answers: Texts) -> Any:
-        return None if answers.truth is None or not (answers.truth != "").any() else answers.truth
-
-    def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
-        return dict(metrics.text_scores(result, truth))
+        likeness, same, pairs = np.array(sums, dtype=float).T
+        by, n = Bootstrap(**options), int((pairs > 0).sum())
+        return {"likeness": by.ratio(likeness, pairs, n), "percent": by.ratio(same, pairs, n)}
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         people, items = frames["annotators"], frames["items"]

@@ -35,19 +35,17 @@ from crowdwise.data.folders import write_text, write_whole
 from crowdwise.data.masks import run_lengths, to_brush
 from crowdwise.errors import ExtraError, InputError, Option, ParameterError, Remedy, listing, suggestion, warn
 
-Rows = list[tuple[Any, list[dict[str, Any]], Mapping[str, Any]]]
-"""Items with the regions on them and what is known of them."""
-
 
 @dataclass(frozen=True)
 class Labelled:
-    """An item with its consensus: one label, or any number of them."""
+    """An item with its consensus: one label, any number of them, or regions on it."""
 
     item: Any
     labels: list[Any]
     score: float
     probabilities: dict[str, float]
     about: Mapping[str, Any]
+    regions: list[dict[str, Any]] | None = None
 
     def subject(self, field: str) -> str:
         """Its text: the field that is asked for, else its name."""
@@ -109,23 +107,15 @@ def write_labels(
             f"The items have no {field!r}, and their names stand for it: there are {listing(fields, 12)}.",
             remedy=Remedy("Name the column with {}.", Option("field")),
         )
-    if not _has_labels(result):
-        regions = result.regions()
-        _check_names(list(regions), about)
-        return _write_regions(regions, path, tool, about, target)
+    rows = list(labelled(result, about) if _has_labels(result) else _with_regions(result.regions(), about, tool))
     if tool in WHOLE_WRITERS:
-        raise ParameterError(
-            f"{tool} takes {listing(REGIONS[tool])} regions, not labels of items: choose another tool."
-        )
-    found = labelled(result, about)
-    if tool == "coco":
-        whole = _coco(list(found), target)
-        write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", path)
-        return len(whole["images"])
-    rows = [WRITERS[tool](row, target) for row in found]
-    one_array = tool in ARRAYS
-    text = json.dumps(rows, ensure_ascii=False, indent=1) if one_array else _lines(rows)
-    write_text(text + "\n", path)
+        if _has_labels(result) and tool != "coco":
+            known = listing(REGIONS[tool])
+            raise ParameterError(f"{tool} takes {known} regions, not labels of items: choose another tool.")
+        WHOLE_WRITERS[tool](rows, path, target)
+        return len(rows)
+    made = [WRITERS[tool](row, target) for row in rows]
+    write_text((json.dumps(made, ensure_ascii=False, indent=1) if tool in ARRAYS else _lines(made)) + "\n", path)
     return len(rows)
 
 
@@ -133,52 +123,42 @@ def _has_labels(result: Any) -> bool:
     return hasattr(result, "member") or getattr(result, "UNIT", "") == "items"
 
 
-def _write_regions(
-    regions: Mapping[Any, list[dict[str, Any]]],
-    path: Any,
-    tool: str,
-    about: Mapping[str, Mapping[str, Any]],
-    to: Target,
-) -> int:
-    """Write what was found on items, in the form of a tool that has it."""
-    rows = [(name, found, about.get(str(name), {})) for name, found in regions.items()]
-    if tool == "coco":
-        write_text(json.dumps(_coco_regions(rows, to), ensure_ascii=False) + "\n", path)
-        return len(rows)
+def _with_regions(
+    regions: Mapping[Any, list[dict[str, Any]]], about: Mapping[str, Mapping[str, Any]], tool: str
+) -> Iterator[Labelled]:
+    """The items of a result with what was found on them, in a form that the tool has."""
+    _check_names(list(regions), about)
     forms = {form for found in regions.values() for one in found for form in one if form not in ("label", "score")}
     if forms - set(REGIONS.get(tool, ())):
         able = [name for name, known in REGIONS.items() if forms <= set(known)]
         raise ParameterError(
             f"{tool} has no form for {listing(sorted(forms))}: {', '.join(able) or 'no tool'} has one."
         )
-    if tool in WHOLE_WRITERS:
-        WHOLE_WRITERS[tool](rows, path, to)
-        return len(rows)
-    made = [REGION_WRITERS[tool](*row, to) for row in rows]
-    text = json.dumps(made, ensure_ascii=False, indent=1) if tool in ARRAYS else _lines(made)
-    write_text(text + "\n", path)
-    return len(made)
+    for name, found in regions.items():
+        score = round(min((one["score"] for one in found), default=1.0), 6)
+        yield Labelled(name, [], score, {}, about.get(str(name), {}), found)
 
 
 def _rle(mask: Any) -> dict[str, Any]:
     return {"size": list(mask.shape), "counts": run_lengths(mask)}
 
 
-def _subject(name: Any, about: Mapping[str, Any], field: str) -> str:
-    return str(name if about.get(field) is None else about[field])
-
-
-def _coco_regions(rows: Rows, to: Target) -> dict[str, Any]:
-    """Boxes and masks as COCO has them. Whole numbers stay the ids of images, other names are counted."""
-    own = all(isinstance(name, int) for name, _, _ in rows)
-    kinds = sorted({one["label"] for _, found, _ in rows for one in found})
+def _coco(rows: list[Labelled], path: Any, to: Target) -> None:
+    """Labels of whole images, boxes, points, masks. Whole numbers stay the ids of images, other names are counted."""
+    own = all(isinstance(row.item, int) for row in rows)
+    kinds = list(rows[0].probabilities) if rows else []
+    kinds = kinds or sorted({one["label"] for row in rows for one in row.regions or ()})
     images: list[dict[str, Any]] = []
     made: list[dict[str, Any]] = []
-    for n, (name, found, about) in enumerate(rows, 1):
-        number = name if own else n
-        size = {key: int(about[key]) for key in ("width", "height") if about.get(key) is not None}
+    for n, row in enumerate(rows, 1):
+        number = row.item if own else n
+        size = {key: int(row.about[key]) for key in ("width", "height") if row.about.get(key) is not None}
+        found = row.regions
+        if found is None:
+            found = [{"label": str(label), "score": row.probabilities[str(label)]} for label in row.labels]
         for one in found:
             entry = {"image_id": number, "category_id": 1 + kinds.index(one["label"]), "score": round(one["score"], 6)}
+            entry["annotator_id"] = to.model
             if "mask" in one:
                 rows_, columns_ = one["mask"].nonzero()
                 x, y = int(columns_.min()), int(rows_.min())
@@ -191,28 +171,28 @@ def _coco_regions(rows: Rows, to: Target) -> dict[str, Any]:
                 entry |= {"bbox": box, "area": round(box[2] * box[3], 3), "iscrowd": 0}
             elif "point" in one:
                 entry |= {"keypoints": [*one["point"][:2], 2], "num_keypoints": 1}
-            else:
-                raise ParameterError("COCO has boxes, points and masks alone: choose another tool for these answers.")
             made.append({"id": len(made) + 1, **entry})
-        file = _subject(name, about, "file_name" if "file_name" in about else to.field)
-        images.append({"id": number, "file_name": file, "item": name, **size})
-    return {
+        file = row.subject("file_name" if "file_name" in row.about else to.field)
+        images.append({"id": number, "file_name": file, "item": row.item, **size})
+    whole = {
         "info": {"description": f"Consensus by {to.model}; score is the probability"}, "images": images,
         "categories": [{"id": n, "name": name} for n, name in enumerate(kinds, 1)], "annotations": made,
     }  # fmt: skip
+    write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", path)
 
 
-def _cvat(rows: Rows, path: Any, to: Target) -> None:
+def _cvat(rows: list[Labelled], path: Any, to: Target) -> None:
     """CVAT for images 1.1: upload it as annotations of the task."""
     root = ElementTree.Element("annotations")
     ElementTree.SubElement(root, "version").text = "1.1"
     job = ElementTree.SubElement(ElementTree.SubElement(root, "meta"), "job")
     ElementTree.SubElement(ElementTree.SubElement(job, "assignee"), "username").text = to.model
-    for n, (name, found, about) in enumerate(rows):
+    for n, row in enumerate(rows):
+        found, about = row.regions or [], row.about
         size = {key: about[key] for key in ("width", "height") if about.get(key) is not None}
         if found and "mask" in found[0]:
             size = dict(zip(("height", "width"), found[0]["mask"].shape, strict=True))
-        about_image = {"id": n, "name": name, **size}
+        about_image = {"id": n, "name": row.item, **size}
         image = ElementTree.SubElement(root, "image", {key: str(value) for key, value in about_image.items()})
         for one in found:
             what = {"label": one["label"], "source": "file", "occluded": "0"}
@@ -233,11 +213,11 @@ def _cvat(rows: Rows, path: Any, to: Target) -> None:
     write_text(ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n", path)
 
 
-def _brat(rows: Rows, path: Any, to: Target) -> None:
+def _brat(rows: list[Labelled], path: Any, to: Target) -> None:
     """An archive with ``NAME.txt`` and ``NAME.ann`` for each item: unpack it into a collection."""
     files: dict[str, str] = {}
-    for name, found, about in rows:
-        text = _subject(name, about, to.field)
+    for row in rows:
+        name, found, text = row.item, row.regions or [], row.subject(to.field)
         if max((one["span"][1] for one in found), default=0) > len(text):
             raise InputError(
                 f"brat needs the text of item {name!r}, and {text[:40]!r} is shorter than its spans. Give the table of "
@@ -251,10 +231,11 @@ def _brat(rows: Rows, path: Any, to: Target) -> None:
     _write_archive(files, path)
 
 
-def _labelme(rows: Rows, path: Any, to: Target) -> None:
+def _labelme(rows: list[Labelled], path: Any, to: Target) -> None:
     """An archive with a JSON file for each image, to be put beside the images."""
     files = {}
-    for name, found, about in rows:
+    for row in rows:
+        name, found, about = row.item, row.regions or [], row.about
         shapes = [
             {"label": one["label"], "points": [one["point"]] if "point" in one else [one["box"][:2], one["box"][2:]],
              "shape_type": "point" if "point" in one else "rectangle", "group_id": None, "flags": {},
@@ -290,64 +271,45 @@ def _write_archive(files: Mapping[str, str], path: Any) -> None:
     write_whole(write, path)
 
 
-def _label_studio_regions(
-    name: Any, found: list[dict[str, Any]], about: Mapping[str, Any], to: Target
-) -> dict[str, Any]:
-    data = {key: value for key, value in about.items() if key != "task_id" and value is not None}
-    text = _subject(name, about, to.field)
-    results: list[dict[str, Any]] = []
-    for one in found:
-        size: dict[str, Any] = {}
-        value: dict[str, Any]
-        if "mask" in one:
-            size = {"original_height": one["mask"].shape[0], "original_width": one["mask"].shape[1]}
-            kind, value = "brushlabels", {"format": "rle", "rle": to_brush(one["mask"])}
-        elif "box" in one or "point" in one:
-            if not about.get("width") or not about.get("height"):
-                raise InputError(
-                    f"Label Studio has places in percent, and the size of item {name!r} is not known. Add columns "
-                    "width and height to the table of items."
-                )
-            w, h = float(about["width"]), float(about["height"])
-            size = {"original_width": int(w), "original_height": int(h)}
-            x, y, *far = one.get("box") or one["point"]
-            kind, value = "keypointlabels", {"x": 100 * x / w, "y": 100 * y / h, "width": 0.5}
-            if far:
-                kind = "rectanglelabels"
-                value |= {"width": 100 * (far[0] - x) / w, "height": 100 * (far[1] - y) / h, "rotation": 0}
-        elif "text" in one:
-            kind, value = "textarea", {"text": [one["text"]]}
-        else:
-            kind = "labels"
-            value = dict(zip(("start", "end"), one.get("span") or one["event"], strict=True))
-            value |= {"text": text[slice(*one["span"])]} if "span" in one else {}
-        value |= {} if kind == "textarea" else {kind: [one["label"]]}
-        results.append({
-            "id": f"r{len(results)}", "from_name": to.question, "to_name": to.field, "type": kind, **size,
-            "value": value, "score": round(one["score"], 6),
-        })  # fmt: skip
-    task: dict[str, Any] = {"data": {to.field: text, **data, "id": name}}
-    task |= {} if about.get("task_id") is None else {"id": about["task_id"]}
-    score = round(min((one["score"] for one in found), default=1.0), 6)
-    return {**task, "predictions": [{"model_version": to.model, "score": score, "result": results}]}
+def _label_studio(row: Labelled, to: Target) -> dict[str, Any]:
+    data = {name: value for name, value in row.about.items() if name != "task_id" and value is not None}
+    if row.regions is None:
+        made = [{"type": "choices", "value": {"choices": [str(label) for label in row.labels]}}]
+    else:
+        made = [{"id": f"r{n}", **_label_studio_region(one, row, to)} for n, one in enumerate(row.regions)]
+    results = [{"from_name": to.question, "to_name": to.field, **one} for one in made]
+    task = {"data": {to.field: row.subject(to.field), **data, "id": row.item}}
+    task |= {} if row.about.get("task_id") is None else {"id": row.about["task_id"]}
+    return {**task, "predictions": [{"model_version": to.model, "score": row.score, "result": results}]}
 
 
-def _doccano_regions(name: Any, found: list[dict[str, Any]], about: Mapping[str, Any], to: Target) -> dict[str, Any]:
-    label = [[*one["span"], one["label"]] if "span" in one else one["text"] for one in found]
-    return {"id": name, "text": _subject(name, about, to.field), "label": label}
-
-
-def _prodigy_regions(name: Any, found: list[dict[str, Any]], about: Mapping[str, Any], to: Target) -> dict[str, Any]:
-    spans = [dict(zip(("start", "end"), one["span"], strict=True)) | {"label": one["label"]} for one in found]
-    meta = {"id": name, "source": to.model}
-    return {to.field: _subject(name, about, to.field), "spans": spans, "answer": "accept", "meta": meta}
-
-
-def _huggingface_regions(
-    name: Any, found: list[dict[str, Any]], about: Mapping[str, Any], to: Target
-) -> dict[str, Any]:
-    plain = [one | ({"mask": _rle(one["mask"])} if "mask" in one else {}) for one in found]
-    return {"item": name, to.field: _subject(name, about, to.field), **about, "regions": plain}
+def _label_studio_region(one: dict[str, Any], row: Labelled, to: Target) -> dict[str, Any]:
+    size: dict[str, Any] = {}
+    value: dict[str, Any]
+    if "mask" in one:
+        size = {"original_height": one["mask"].shape[0], "original_width": one["mask"].shape[1]}
+        kind, value = "brushlabels", {"format": "rle", "rle": to_brush(one["mask"])}
+    elif "box" in one or "point" in one:
+        if not row.about.get("width") or not row.about.get("height"):
+            raise InputError(
+                f"Label Studio has places in percent, and the size of item {row.item!r} is not known. Add columns "
+                "width and height to the table of items."
+            )
+        w, h = float(row.about["width"]), float(row.about["height"])
+        size = {"original_width": int(w), "original_height": int(h)}
+        x, y, *far = one.get("box") or one["point"]
+        kind, value = "keypointlabels", {"x": 100 * x / w, "y": 100 * y / h, "width": 0.5}
+        if far:
+            kind = "rectanglelabels"
+            value |= {"width": 100 * (far[0] - x) / w, "height": 100 * (far[1] - y) / h, "rotation": 0}
+    elif "text" in one:
+        kind, value = "textarea", {"text": [one["text"]]}
+    else:
+        kind = "labels"
+        value = dict(zip(("start", "end"), one.get("span") or one["event"], strict=True))
+        value |= {"text": row.subject(to.field)[slice(*one["span"])]} if "span" in one else {}
+    value |= {} if kind == "textarea" else {kind: [one["label"]]}
+    return {"type": kind, **size, "value": value, "score": round(one["score"], 6)}
 
 
 def _lines(rows: list[dict[str, Any]]) -> str:
@@ -398,18 +360,6 @@ def described(items: Any) -> dict[str, Mapping[str, Any]]:
     return {str(row.pop(key)): row for row in table.iter_rows(named=True)}
 
 
-def _label_studio(row: Labelled, to: Target) -> dict[str, Any]:
-    data = {name: value for name, value in row.about.items() if name != "task_id" and value is not None}
-    made = {
-        "from_name": to.question, "to_name": to.field, "type": "choices",
-        "value": {"choices": [str(label) for label in row.labels]},
-    }  # fmt: skip
-    task = {"data": {to.field: row.subject(to.field), **data, "id": row.item}}
-    if row.about.get("task_id") is not None:
-        task = {"id": row.about["task_id"], **task}
-    return {**task, "predictions": [{"model_version": to.model, "score": row.score, "result": [made]}]}
-
-
 def _argilla(row: Labelled, to: Target) -> dict[str, Any]:
     value = [str(label) for label in row.labels]
     made = {
@@ -419,48 +369,35 @@ def _argilla(row: Labelled, to: Target) -> dict[str, Any]:
 
 
 def _prodigy(row: Labelled, to: Target) -> dict[str, Any]:
-    options = [{"id": name, "text": name} for name in row.probabilities]
-    style = "multiple" if to.several else "single"
+    text, meta = row.subject(to.field), {"id": row.item, "source": to.model}
+    if row.regions is not None:
+        spans = [dict(zip(("start", "end"), one["span"], strict=True)) | {"label": one["label"]} for one in row.regions]
+        return {to.field: text, "spans": spans, "answer": "accept", "meta": meta}
     return {
-        to.field: row.subject(to.field), "options": options, "accept": [str(label) for label in row.labels],
-        "answer": "accept", "meta": {"id": row.item, "score": row.score, "source": to.model},
-        "config": {"choice_style": style},
+        to.field: text, "options": [{"id": name, "text": name} for name in row.probabilities],
+        "accept": [str(label) for label in row.labels], "answer": "accept", "meta": meta | {"score": row.score},
+        "config": {"choice_style": "multiple" if to.several else "single"},
     }  # fmt: skip
 
 
 def _doccano(row: Labelled, to: Target) -> dict[str, Any]:
-    labels = [str(label) for label in row.labels]
-    return {"id": row.item, "text": row.subject(to.field), "label": labels, "score": row.score}
+    whole = {"id": row.item, "text": row.subject(to.field)}
+    if row.regions is not None:
+        return whole | {
+            "label": [[*one["span"], one["label"]] if "span" in one else one["text"] for one in row.regions]
+        }
+    return whole | {"label": [str(label) for label in row.labels], "score": row.score}
 
 
 def _huggingface(row: Labelled, to: Target) -> dict[str, Any]:
-    about = {name: value for name, value in row.about.items() if name not in (to.question, to.field)}
+    whole = {"item": row.item, **row.about, to.field: row.subject(to.field)}
+    if row.regions is not None:
+        plain = [one | ({"mask": _rle(one["mask"])} if "mask" in one else {}) for one in row.regions]
+        return whole | {"regions": plain}
     own = [str(label) for label in row.labels]
-    return {
-        "item": row.item, to.field: row.subject(to.field), **about, to.question: own if to.several else own[0],
-        "probability": row.score, "soft_labels": list(row.probabilities.values()),
-        "classes": list(row.probabilities),
-    }  # fmt: skip
-
-
-def _coco(rows: list[Labelled], to: Target) -> dict[str, Any]:
-    """Labels of whole images: ids that are whole numbers stay, others are counted."""
-    names = list(rows[0].probabilities) if rows else []
-    own = all(isinstance(row.item, int) for row in rows)
-    numbers = [row.item if own else n for n, row in enumerate(rows, 1)]
-    images = [
-        {"id": number, "file_name": row.subject(to.field), "item": row.item}
-        for number, row in zip(numbers, rows, strict=True)
-    ]
-    made = [
-        {"image_id": number, "category_id": 1 + names.index(str(label)), "score": row.probabilities[str(label)]}
-        for number, row in zip(numbers, rows, strict=True)
-        for label in row.labels
-    ]
-    return {
-        "info": {"description": f"Consensus labels of whole images, by {to.model}"}, "images": images,
-        "categories": [{"id": n, "name": name} for n, name in enumerate(names, 1)],
-        "annotations": [{"id": n, **one} for n, one in enumerate(made, 1)],
+    return whole | {
+        to.question: own if to.several else own[0], "probability": row.score,
+        "soft_labels": list(row.probabilities.values()), "classes": list(row.probabilities),
     }  # fmt: skip
 
 
@@ -470,12 +407,11 @@ WRITERS: dict[str, Callable[[Labelled, Target], dict[str, Any]]] = {
     "huggingface": _huggingface,
 }  # fmt: skip
 """Tool -> what it takes for an item."""
-WHOLE_WRITERS: dict[str, Callable[[Rows, Any, Target], None]] = {"cvat": _cvat, "labelme": _labelme, "brat": _brat}
-TOOLS = (*WRITERS, "coco", *WHOLE_WRITERS)
-REGION_WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
-    "label-studio": _label_studio_regions, "doccano": _doccano_regions, "prodigy": _prodigy_regions,
-    "huggingface": _huggingface_regions,
+WHOLE_WRITERS: dict[str, Callable[[list[Labelled], Any, Target], None]] = {
+    "coco": _coco, "cvat": _cvat, "labelme": _labelme, "brat": _brat,
 }  # fmt: skip
+"""Tool -> what writes the file of all items."""
+TOOLS = (*WRITERS, *WHOLE_WRITERS)
 REGIONS = {
     "label-studio": ("box", "point", "mask", "span", "event", "text"), "doccano": ("span", "text"),
     "prodigy": ("span",), "coco": ("box", "point", "mask"), "cvat": ("box", "point", "mask"),

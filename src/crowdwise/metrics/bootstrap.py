@@ -175,6 +175,17 @@ class Bootstrap:
         low, high = bca(value, np.concatenate(draws), *_jackknife(table, times, statistic), self.level)
         return Estimate(value, low, high, n, self.level)
 
+    def ratio(self, part: Floats, whole: Floats, n: int | None = None, *, empty: float = np.nan) -> Estimate:
+        """The sum over items of ``part`` over that of ``whole``, ``empty`` where that is 0; of ``n`` items that say
+        something, by default all."""
+
+        def statistic(sums: Floats) -> Floats:
+            top, bottom = sums.T
+            return np.asarray(np.divide(top, bottom, out=np.full(len(sums), empty), where=bottom > 0.0))
+
+        table = np.column_stack([part, whole]).astype(np.float64)
+        return self.of_sums(table, np.ones(len(table), dtype=np.int64), statistic, len(table) if n is None else n)
+
     def _weights(self, times: Ints, width: int) -> Iterator[Floats]:
         """How often each pattern was drawn, some resamples (rows) at a time."""
         N, P = int(times.sum()), len(times)

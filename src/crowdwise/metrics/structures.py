@@ -44,13 +44,9 @@ def text_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str
     plain = [(" ".join(a), " ".join(b)) for a, b in zip(found, right, strict=True)]
     words = np.array([(edit_distance(a, b), len(b)) for a, b in zip(found, right, strict=True)], dtype=float)
     letters = np.array([(edit_distance(a, b), len(b)) for a, b in plain], dtype=float)
-    by, once = Bootstrap(**options), np.ones(len(known), dtype=np.int64)
-
-    def rate(table: Floats) -> Estimate:
-        return by.of_sums(table, once, lambda s: s[:, 0] / np.maximum(s[:, 1], 1.0), len(known))
-
+    by = Bootstrap(**options)
     return {
-        "word_error_rate": rate(words), "character_error_rate": rate(letters),
+        "word_error_rate": by.ratio(*words.T, empty=0.0), "character_error_rate": by.ratio(*letters.T, empty=0.0),
         "chrf": by.mean(np.array([chrf_of([a], [b])[0, 0] for a, b in plain])),
         "exact_match": by.share(np.array([a == b for a, b in plain], dtype=float)),
     }  # fmt: skip
@@ -67,24 +63,17 @@ def span_set_scores(
     true = encode_spans(truth, result.items)
     known = np.flatnonzero(some_known(np.array([spans is not None for spans in true])))
     found = result.spans()
-    table = np.array([
+    exact, near, mine, theirs, shared, own, right = np.array([
         (matches(found[n], true[n], 1.0), matches(found[n], true[n], overlap), len(found[n]), len(true[n]),
          *shared_characters(found[n], true[n]))
         for n in known.tolist()
-    ], dtype=float)  # fmt: skip
-    by, once = Bootstrap(**options), np.ones(len(known), dtype=np.int64)
-
-    def share(part: int, *whole: int) -> Estimate:
-        def ratio(sums: Any) -> Any:
-            total = sums[:, list(whole)].sum(axis=1)
-            return np.where(total > 0, len(whole) * sums[:, part] / np.maximum(total, 1.0), 1.0)
-
-        return by.of_sums(table, once, ratio, len(known))
-
-    return {
-        "f1_exact": share(0, 2, 3), "f1_overlap": share(1, 2, 3), "precision_overlap": share(1, 2),
-        "recall_overlap": share(1, 3), "f1_characters": share(4, 5, 6),
+    ], dtype=float).T  # fmt: skip
+    shares = {
+        "f1_exact": (2.0 * exact, mine + theirs), "f1_overlap": (2.0 * near, mine + theirs),
+        "precision_overlap": (near, mine), "recall_overlap": (near, theirs),
+        "f1_characters": (2.0 * shared, own + right),
     }  # fmt: skip
+    return {name: Bootstrap(**options).ratio(*share, empty=1.0) for name, share in shares.items()}
 
 
 THRESHOLDS = tuple((0.5 + 0.05 * np.arange(10)).round(2).tolist())
@@ -97,22 +86,14 @@ def box_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str,
     ``truth`` is a mapping from item to a list of (label, x1, y1, x2, y2), N such lists (``None``: unknown), or a table.
     """
     tables = result.matches(truth, THRESHOLDS)
-    n = len(tables[0])
-    by, once = Bootstrap(**options), np.ones(n, dtype=np.int64)
-
-    def ratio(table: Floats, over: int, under: list[int], times: float = 1.0) -> Estimate:
-        def value(s: Floats) -> Floats:
-            return np.asarray(times * s[:, over] / np.maximum(s[:, under].sum(axis=1), 1e-12))
-
-        return by.of_sums(table, once, value, n)
-
-    every = np.column_stack([np.mean([table[:, 0] for table in tables], axis=0), tables[0][:, 1:]])
-    return {
-        "f1_50": ratio(tables[0], 0, [1, 2], 2.0), "f1_75": ratio(tables[THRESHOLDS.index(0.75)], 0, [1, 2], 2.0),
-        "f1_mean": ratio(every, 0, [1, 2], 2.0), "precision_50": ratio(tables[0], 0, [1]),
-        "recall_50": ratio(tables[0], 0, [2]), "mean_iou": ratio(tables[0], 3, [0]),
-        "count_ratio": ratio(tables[0], 1, [2]),
+    right, found, true, overlap = tables[0].T
+    twice = [2.0 * table[:, 0] for table in tables]
+    shares = {
+        "f1_50": (twice[0], found + true), "f1_75": (twice[THRESHOLDS.index(0.75)], found + true),
+        "f1_mean": (np.mean(twice, axis=0), found + true), "precision_50": (right, found),
+        "recall_50": (right, true), "mean_iou": (overlap, right), "count_ratio": (found, true),
     }  # fmt: skip
+    return {name: Bootstrap(**options).ratio(*share, empty=0.0) for name, share in shares.items()}
 
 
 def mask_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str, Estimate]:
