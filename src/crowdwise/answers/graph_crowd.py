@@ -1,7 +1,7 @@
 """Items joined by a graph, whose neighbours tend to be of one class, and annotators with confusion matrices.
 
-``graph-crowd``: the classes of all items follow a Potts prior (see :mod:`crowdwise.answers.graph_crowd`), and annotator
-m says l of an item of class k with probability theta[m, k, l], as in Dawid and Skene's model:
+``graph-crowd``: the classes of all items follow a Potts prior, and annotator m says l of an item of class k with
+probability theta[m, k, l], as in Dawid and Skene's model:
 
     P(y) = exp( sum_n h[y_n] + J sum over edges w_ij 1[y_i = y_j] ) / Z(h, J)
     P(votes | y) = prod over votes of theta[m, y_n, l]
@@ -23,13 +23,6 @@ grow on a useless graph as well. The likelihood of an item's votes given those o
 fixed and theta is fitted by EM, exactly on trees; and so on in turn until J converges. A chain with tied transitions is
 ``hmm-crowd``.
 
-Reference: P. A. Traganitis and G. B. Giannakis, Unsupervised ensemble classification with sequential and networked
-data, IEEE TKDE 2022.
-
-Classes of items on a graph: a Potts prior, and what can be inferred under it on sparse edges.
-
-    P(y) = exp( sum_n h[y_n] + J sum over edges w_ij 1[y_i = y_j] ) / Z
-
 Given evidence l[n, k] = log P(votes on n, given truth k), two ways to the posterior, both linear in the edges:
 
 ==================  ======================================================================================
@@ -39,11 +32,9 @@ belief propagation  from i to j, the class of i without j:  p_ij[k] = softmax( h
 mean field          q[n] = softmax( h + l_n + J sum over neighbours of w q[neighbour] );  log Z is bounded below.
 ==================  ======================================================================================
 
-``held_out`` is the distribution of an item's class *without* the item's own votes. The likelihood of these votes under
-it measures what the graph contributes: that of a useless graph does not rise with J. The J learned is the one that
-predicts the votes on each item best from those on the others.
-
-J. Yedidia, W. Freeman and Y. Weiss, Understanding belief propagation and its generalizations, 2003.
+References: P. A. Traganitis and G. B. Giannakis, Unsupervised ensemble classification with sequential and networked
+data, IEEE TKDE 2022. J. Yedidia, W. Freeman and Y. Weiss, Understanding belief propagation and its generalizations,
+2003.
 """
 
 from __future__ import annotations

@@ -18,11 +18,9 @@ h                                                    1 / (1 / s + 1 / n): how ma
 history               h mu             M x L x 2 x 2 what the method is handed for label l
 ====================  ===============  ============  =========================================================
 
-Fit, count, learn the strength, and fit again with the histories until the probabilities converge. If annotators' rates
-on different labels are unrelated, the strength is small and nothing is shared; where they are alike, the other labels
-inform about an annotator with few answers on a label. DM is the Dirichlet-multinomial distribution; taking the mean of
-the *other* labels keeps an answer from counting twice. Labels with the very same answers are fitted once: a few answers
-that choose among thousands of labels need few fits.
+Fit, count, learn the strength, and fit again with the histories until the probabilities converge. DM is the
+Dirichlet-multinomial distribution; taking the mean of the *other* labels keeps an answer from counting twice. Labels
+with the very same answers are fitted once: a few answers that choose among thousands of labels need few fits.
 
 Reference: M. R. Boutell et al., Learning multi-label scene classification, Pattern Recognition 37 (2004), for binary
 relevance; the sharing is crowdwise's.

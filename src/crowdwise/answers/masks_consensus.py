@@ -18,12 +18,10 @@ q[n](x)           ``pixels``        Phi(s[n](x) sqrt(sum_m w[n, m])), Phi the No
 k = 1/2. Pixels are those near the edge of the majority, and those on which masks differ; where all masks agree further
 away, what they say is kept. All sums over pixels follow from the means and products of d within an item, so the pixels
 are visited twice, however many passes it takes. Offsets have mean 0 by the annotators' precision: what all annotators
-draw too large cannot be seen in their masks. When it fails: annotators who share an error, and objects of several
-parts, which some annotators leave out.
+draw too large cannot be seen in their masks.
 
 **STAPLE**: EM for sensitivity p[m] and specificity q[m] of each mask, item by item, from the share of votes.
-Pixels with the same votes have the same posterior, so that a pass is over patterns of votes. When it fails: the
-background is part of the model, so large images make every specificity high, and the result large.
+Pixels with the same votes have the same posterior, so that a pass is over patterns of votes.
 
 Reference: S. Warfield, K. Zou, W. Wells, Simultaneous truth and performance level estimation (STAPLE), IEEE TMI 2004.
 """

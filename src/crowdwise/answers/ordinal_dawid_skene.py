@@ -9,9 +9,6 @@ F is the logistic (or Normal) distribution function, of deviation 1; the first a
 numbers per annotator instead of K (K - 1): a handful of votes identifies a strict one (d < 0), a lenient one, a
 careless one (s large).
 
-Real grades are not such a line, so it is a prior: the matrices are those of ``auto``, and pseudo-counts draw them
-towards it, as far as the crowd follows it.
-
 =================  ==============  =============  =================================================================
 symbol             code            shape          equation
 =================  ==============  =============  =================================================================
@@ -24,8 +21,6 @@ b[m, k, l]         ``prior``       M x K x K      strength * order, the strength
 
 **Intervals** of location and spread: information of the expected counts and the prior, less what not knowing the truth
 takes away (Louis 1982).
-
-**The order** of the classes: numbers by their value, text as the votes list it (sorted, unless declared), or ``order``.
 
 V. C. Raykar et al., Learning from crowds, JMLR 11 (2010), section 4, for grades; P. McCullagh, Regression models for
 ordinal data, JRSS B 42 (1980), for the intervals on a line; T. A. Louis, JRSS B 44 (1982).
@@ -118,18 +113,14 @@ def information(
     assert dd is not None and dt is not None
     theta = np.maximum(theta, 1e-300)
     score = np.stack([dd / theta, dt / theta])  # of a vote l on a k
-    total = counts.sum(axis=2)
-    M = len(theta)
-    out = np.empty((M, 2, 2))
+    out, M = fisher(counts, theta, dd, dt), len(theta)
     by_grade = q[:, np.argsort(rank)]
     label, who, item, w = rank[votes.label], votes.annotator, votes.item, votes.weights
     mean = [(score[i][who, :, label] * by_grade[item]).sum(axis=1) for i in range(2)]
     for i in range(2):
         for j in range(2):
-            complete = (total * (score[i] * score[j] * theta).sum(axis=2)).sum(axis=1)
             second = (counts * score[i] * score[j]).sum(axis=(1, 2))
-            missing = second - np.bincount(who, weights=w * mean[i] * mean[j], minlength=M)
-            out[:, i, j] = complete - missing
+            out[:, i, j] -= second - np.bincount(who, weights=w * mean[i] * mean[j], minlength=M)
     # What is missing cannot exceed what there is.
     value, vector = np.linalg.eigh(out)
     out = np.einsum("mik,mk,mjk->mij", vector, np.maximum(value, 0.0), vector)
@@ -355,16 +346,18 @@ def slopes(counts: Floats, location: Floats, log_spread: Floats, crowd: OrdinalP
     theta, dd, dt = ordered(location, log_spread, crowd, slopes=True)
     assert dd is not None and dt is not None
     theta = np.maximum(theta, 1e-300)
-    total, ratio = counts.sum(axis=2), counts / theta
-    prior = crowd.location_sd**-2, crowd.spread_sd**-2
+    ratio, prior = counts / theta, (crowd.location_sd**-2, crowd.spread_sd**-2)
     slope = np.stack([(ratio * dd).sum(axis=(1, 2)), (ratio * dt).sum(axis=(1, 2))], axis=1)
     slope[:, 0] -= location * prior[0]
     slope[:, 1] -= (log_spread - crowd.spread_mean) * prior[1]
-    info = np.empty((len(counts), 2, 2))
-    for i, a in enumerate((dd, dt)):
-        for j, b in enumerate((dd, dt)):
-            info[:, i, j] = (total * (a * b / theta).sum(axis=2)).sum(axis=1) + (prior[i] if i == j else 0.0)
-    return slope, info
+    return slope, fisher(counts, theta, dd, dt) + np.diag(prior)
+
+
+def fisher(counts: Floats, theta: Floats, dd: Floats, dt: Floats) -> Floats:
+    """M x 2 x 2: the information of so many votes about d and log s, the truths being known."""
+    total, by = counts.sum(axis=2), (dd, dt)
+    each = [[(total * (a * b / theta).sum(axis=2)).sum(axis=1) for b in by] for a in by]
+    return np.moveaxis(np.array(each), 2, 0).copy()
 
 
 def falling(above: Floats) -> Floats:

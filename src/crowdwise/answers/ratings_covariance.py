@@ -25,9 +25,6 @@ V                  ``V``           1       2 mean s: ratings stretch the truth b
 V cannot be seen in ratings alone; the rule used is that of ``gaussian`` (mean scale 1). Where r - V and R together are
 no covariance matrix (they may not be: many noisy estimates), r is moved towards V until they are; so is E towards 0.
 
-The values are mixed with the plain means as far as held-out ratings ask for it, as in ``gaussian`` (``hedge``); those
-of annotators with errors in common are not asked.
-
 Reference: Y. Tenzer, O. Dror, B. Nadler, E. Bilal and Y. Kluger, Crowdsourcing regression: a spectral approach, AISTATS
 (2022), for the covariances; the sparse part, the treatment of items rated by a few and the shrinkage are ours. G. K.
 Smyth, Linear models and empirical Bayes methods, Statistical Applications in Genetics and Molecular Biology 3 (2004).

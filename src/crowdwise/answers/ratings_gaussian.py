@@ -32,16 +32,11 @@ KAPPA              ``kappa``         1        the best for the bound with q(d) a
 =================  ================  =======  ====================================================================
 
 The objective is the variational lower bound of the log evidence, which no step lowers; all of it but the divergence of
-the precisions counts f times. f corrects for ratings that are not Normal, and s_b^2 is reduced to what shows on low and
-on high items alike (below; both are 1 where the model is right). s_b and s_a are
-updated between runs of passes, from variances that include the uncertainty of the items (the bound does not, and would
-shrink differences away). The M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes
-the shift and the stretch that raise the bound most (parameter expansion): the updates alone would need hundreds of
-passes.
-
-**Hedge.** Each rating is predicted from the others on its item, by the model and by their mean. The mix that predicts
-best is found, with its standard error, and the share of the model is the lower end of its one-sided 95 % interval
-(:func:`crowdwise.answers.ratings_shared.hedged`): the mean, unless the ratings say that the model is better.
+the precisions counts f times. f (:func:`precision_power`) corrects for ratings that are not Normal, and s_b^2 is
+reduced by :func:`additive_part`; both are 1 where the model is right. s_b and s_a are updated between runs of passes,
+from variances that include the uncertainty of the items (the bound does not, and would shrink differences away). Its
+M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes the shift and the stretch that
+raise the bound most (parameter expansion): the updates alone would need hundreds of passes.
 
 **Intervals.** The factorised posterior treats the annotators as known. The reported variances are those of
 the joint Normal posterior of items, biases, scales and mu (inverse of the joint precision matrix, by its Schur
@@ -57,8 +52,6 @@ Psychometrika 78 (2013), for the prior of s; C. Liu and D. B. Rubin, Parameter e
 
 All numbers are in standard units: the ratings have mean 0 and deviation 1.
 
-From annotators to the values of items: towards the overall mean, the level, and the error that ratings share.
-
 The ratings on an item, biases taken off and weighted by precision, have a mean w[n] with variance V[n]; z[n] ~ N(mu,
 tau^2) makes of it the posterior mean m[n] = (mu / tau^2 + w / V) / (1 / tau^2 + 1 / V).
 
@@ -67,23 +60,11 @@ scale of the ratings. On real sets it need not be: the slope of the truth on the
 between 0.6 and 1.5 there, and annotators above the crowd are right as often as those below it. Half of the way
 has three quarters of the gain where m is right, and half of the loss where it is not.
 
-**Level.** A bias that all annotators share cannot be seen. The values have the level of the plain mean, sum w (x - z) =
-0: those who rated more count more for it, which a prior on biases alone would not have.
-
 **Shared errors.** An item that misleads misleads many at once: x = z + g[n] + ..., and no number of ratings averages g
 out. g cannot be seen in the ratings, yet where they scatter more it is larger (on five of six real sets, the squared
 error grows in proportion to the variance of the ratings on the item): g[n] ~ N(0, c s^2 / d[n]), s^2 the variance of a
 typical annotator's noise, d the ease of the item, d ~ Gamma(k, k) with k by maximum likelihood, c = ``shared_error``.
 Integrated over d, g is t-distributed with 2 k + n - 1 degrees of freedom.
-
-How much ratings say about their annotators, where they are not Normal around item plus bias.
-
-Real ratings are bounded and often zero. Two moments of them correct the shrinkage of annotators towards their crowd:
-
-:func:`precision_power`  f = 2 / (k - 1), k the kurtosis: a rating counts f times for the precision of its annotator
-:func:`additive_part`    the part of the variance of biases that shows on low and on high items alike
-
-Both are 1 up to chance where the model is right.
 """
 
 from __future__ import annotations

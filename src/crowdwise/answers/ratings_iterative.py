@@ -24,8 +24,6 @@ On a tree of ratings the messages are exact but for one step: the item takes the
 message is really a mixture of Normals. Items and annotators then get their beliefs from all their messages. The
 variance of an item has the part that comes of not knowing the precisions added: sum (w e r / h)^2 var(e) / e^2.
 
-The result is mixed with the plain mean as far as held-out ratings ask for it, as in ``gaussian`` (``hedge``).
-
 Reference: J. Ok, S. Oh, Y. Jang, J. Shin and Y. Yi, Iterative Bayesian learning for crowdsourced regression, AISTATS
 (2019). The grid and its prior are given there; here the grid is laid around the variance within items and the prior is
 learned, unless both are given; the eases are ours.

@@ -25,19 +25,8 @@ a, b             ``hyper``      2 x 2     Beta prior of the rates of all annotat
 is a lower bound of the log probability of the answers. Items are updated in colours: no two items of a colour share a
 pair, so a whole colour moves at once and J still never falls.
 
-**The number of clusters**, where it is left open, is the one with the largest J + log(number of ways to number its
-clusters), of those under which answers mean what they say. J alone would take items that everybody calls different for
-a single cluster that no annotator ever recognises. Answers mean what they say if most of those on pairs in one cluster
-are "the same", or clearly more of them than of those on other pairs (by ``CLEAR`` standard errors). Where there is no
-such fit, items are grouped as most answers say. Clusters that no item is in are left out at the end.
-
 Reference: R. Gomes, P. Welinder, A. Krause and P. Perona, Crowdclustering, NIPS 2011, for the problem; J.-J. Daudin,
 F. Picard and S. Robin, A mixture model for random graphs, Statistics and Computing 18 (2008), for the inference.
-
-The result of clustering items by similarity answers: clusters with probabilities, and annotators with rates.
-
-Clusters have no names of their own. They are numbered from 1, the largest first; equally large ones in the order of
-their first items.
 """
 
 from __future__ import annotations
@@ -158,22 +147,18 @@ class Clustering(Result):
                 "entropy": entropy(self.posterior), "answers": self.answers_per_item, "component": self.component,
             }  # fmt: skip
         if table == "clusters":
-            K = self.posterior.shape[1]
+            K, top = self.posterior.shape[1], self.posterior.max(axis=1)
+            count = np.bincount(self.cluster_codes, minlength=K)
+            total = np.bincount(self.cluster_codes, top, K)
             return {
-                "cluster": np.arange(1, K + 1), "items": np.bincount(self.cluster_codes, minlength=K),
-                "share": self.prior, "cohesion": _mean_by(self.cluster_codes, self.posterior.max(axis=1), K),
+                "cluster": np.arange(1, K + 1), "items": count, "share": self.prior,
+                "cohesion": np.divide(total, count, out=np.full(K, np.nan), where=count > 0),
             }  # fmt: skip
         columns: dict[str, Any] = {"annotator": self.annotators, "answers": self.answers_per_annotator}
         for name in ("sensitivity", "specificity"):
             low, high = self.rate_interval(name, level)
             columns |= {name: getattr(self, name), f"{name}_low": low, f"{name}_high": high}
         return columns | {"agreement": self.agreement}
-
-
-def _mean_by(group: Ints, value: Floats, K: int) -> Floats:
-    count = np.bincount(group, minlength=K)
-    total = np.bincount(group, weights=value, minlength=K)
-    return np.asarray(np.divide(total, count, out=np.full(K, np.nan), where=count > 0))
 
 
 def canonical(q: Floats) -> Ints:
@@ -185,24 +170,24 @@ def canonical(q: Floats) -> Ints:
     return np.lexsort((-q.sum(axis=0), first, -size))
 
 
+def tallied(cell: Ints, weight: Floats, M: int) -> Floats:
+    """M x 2 x 2: sums of 2 x S weights; ``cell`` is annotator * 2 + said the same, for every answer."""
+    return np.stack([np.bincount(cell, row, 2 * M).reshape(M, 2) for row in weight], axis=1)
+
+
 def agreements(answers: Similarities, q: Floats) -> dict[str, Any]:
     """The fields of a result that follow from the answers and the probabilities of the items' clusters."""
     M, pair, weight = answers.n_annotators, answers.pair, answers.weights
     together = (q[answers.pairs[:, 0]] * q[answers.pairs[:, 1]]).sum(axis=1)[pair]
     code = q.argmax(axis=1)
     said = (code[answers.pairs[:, 0]] == code[answers.pairs[:, 1]])[pair] == answers.same
-    counts, spread = (np.zeros((M, 2, 2)) for _ in range(2))
-    for k, p in enumerate((1.0 - together, together)):
-        for s in (0, 1):
-            these = answers.same == bool(s)
-            who = answers.annotator[these]
-            counts[:, k, s] = np.bincount(who, weights=(weight * p)[these], minlength=M)
-            spread[:, k, s] = np.bincount(who, weights=(weight * p * (1.0 - p))[these], minlength=M)
+    cell, p = answers.annotator.astype(np.int64) * 2 + answers.same, np.stack([1.0 - together, together])
     per_annotator = np.bincount(answers.annotator, minlength=M)
     per_item = np.bincount(answers.pairs[pair].ravel(), minlength=len(answers))
     agrees = np.bincount(answers.annotator[said], minlength=M)
     return {
-        "counts": counts, "spread": spread, "answers_per_item": per_item, "answers_per_annotator": per_annotator,
+        "counts": tallied(cell, weight * p, M), "spread": tallied(cell, weight * p * (1.0 - p), M),
+        "answers_per_item": per_item, "answers_per_annotator": per_annotator,
         "agreement": np.divide(agrees, per_annotator, out=np.full(M, np.nan), where=per_annotator > 0),
         "component": answers.components(),
     }  # fmt: skip
@@ -256,11 +241,7 @@ class PairArrays:
 
     def counts(self, r: Floats) -> Floats:
         """c[m, t, s]: expected answers by whether the pair is the same (t), and was said to be (s)."""
-        p = r[self.pair]
-        out = np.empty((self.M, 2, 2))
-        for t, share in enumerate((1.0 - p, p)):
-            out[:, t] = np.bincount(self.cell, weights=self.weight * share, minlength=2 * self.M).reshape(-1, 2)
-        return out
+        return tallied(self.cell, self.weight * np.stack([1.0 - r[self.pair], r[self.pair]]), self.M)
 
     def meant(self, q: Floats) -> bool:
         """Whether answers mean what they say, each item in its likeliest cluster: see the module."""

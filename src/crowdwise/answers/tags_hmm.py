@@ -5,9 +5,6 @@ true tag k into l with probability theta[m, h, k, l], independently of everybody
 
     P(votes, y) = first[y_1] prod_t A[y_{t-1}, y_t] prod over votes on token t of theta[m, h, y_t, l]
 
-Without ``memory`` theta does not depend on h (see below); by default the evidence of
-both decides.
-
 In BIO, transitions that spell out nothing (``O`` to ``I-x``) have probability zero, in the fit and in the decoding.
 ``token-dawid-skene``, the default: ``auto`` (or another method) on tokens as if they were unrelated, and then the valid
 tagging with the largest product of the tokens' probabilities.
@@ -29,19 +26,14 @@ alike and equal to ``first``, and annotators have no memory, this is Dawid and S
 
 References: A. T. Nguyen, B. C. Wallace, J. J. Li, A. Nenkova and M. Lease, Aggregating and predicting sequence labels
 from crowd annotations, ACL 2017. E. Simpson and I. Gurevych, A Bayesian approach for sequence tagging with crowds,
-EMNLP 2019. P. A. Traganitis and G. B. Giannakis, Unsupervised ensemble classification with sequential and networked
-data, IEEE TKDE 2022.
+EMNLP 2019 (the annotator model "seq"). F. Rodrigues, F. Pereira and B. Ribeiro, Sequence labeling with multiple
+annotators, Machine Learning 95 (2014), for the conditional random field. P. A. Traganitis and G. B. Giannakis,
+Unsupervised ensemble classification with sequential and networked data, IEEE TKDE 2022.
 
-Transition memory: what an annotator says of a token may depend on what they said of the one before.
-
-With memory the confusion of annotator m has a row for every true tag *and*
-every tag that m gave to the token before (or none, where a sequence begins or the token before was left out):
-
-    P(m says l of token t) = theta[m, h, y_t, l],        h = what m said of token t - 1
-
-What m said before is known, so only the cell of the table changes that a vote falls into: annotator m with h before is
-counted as an annotator of their own, m' = m (K + 1) + h. Most of these have few votes, so they are shrunk towards the
-whole crowd with the same h before.
+**Memory.** h is one more value where a sequence begins or the token before was left out. What m said before is known,
+so only the cell of the table changes that a vote falls into: annotator m with h before is counted as an annotator of
+their own, m' = m (K + 1) + h. Most of these have few votes, so they are shrunk towards the whole crowd with the same h.
+Without ``memory`` theta does not depend on h; by default the evidence of both decides.
 
 With ``words`` the chain is a conditional random field: P(y | x) is proportional to
 exp( sum_t (W x_t)[y_t] + A[y_{t-1}, y_t] ), x_t the features of token t (:func:`word_features`). Then W x_t is one more
@@ -50,10 +42,6 @@ by L-BFGS; its gradient is what q expects of features and transitions, less what
 
 ``evidence`` compares how probable the votes are, given a tagging, with and without memory, the tables integrated out
 under their priors (two Dirichlet-multinomial marginal likelihoods). Splitting tables without need lowers it.
-
-E. Simpson and I. Gurevych, A Bayesian approach for sequence tagging with crowds, EMNLP 2019 (the annotator model
-"seq"). F. Rodrigues, F. Pereira and B. Ribeiro, Sequence labeling with multiple annotators, Machine Learning 95 (2014),
-for the conditional random field.
 """
 
 from __future__ import annotations

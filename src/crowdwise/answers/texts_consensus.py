@@ -17,8 +17,7 @@ p[t]              ``share``         (h[t] + k1 a[m]) / (slots of t + k1)
 ================  ================  ============================================================================
 
 k1 = 20 and k2 = 100 slots; the weights use d = 1, and rho = 0.1 is for the stated probabilities alone. The first pass
-counts every text alike. When it fails: free texts (translations, summaries) share few words, and the words of several
-good ones make no sentence. ``text-auto`` takes the medoid there.
+counts every text alike.
 
 **The nearest text** (``medoid``): the text with the least mean distance to the others, which is the minimum Bayes risk
 among them. ``rasa`` and ``hrrasa`` do so around a mean of text vectors that is weighted by the annotators.
