@@ -185,7 +185,7 @@ def test_bad_spans_are_errors_of_ours():
 
 
 def test_a_file_of_spans_goes_through_every_command(tmp_path):
-    crowd = cw.simulate.spans(30, n_annotators=5, answers_per_item=4, random_state=2)
+    crowd = cw.simulate.spans(30, n_annotators=4, answers_per_item=2, random_state=2)
     crowd.answers.to_frame("polars").write_csv(tmp_path / "spans.csv")
     pl.DataFrame(crowd.answers.truth_frame()).write_csv(tmp_path / "truth.csv")
 

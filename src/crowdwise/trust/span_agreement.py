@@ -128,11 +128,14 @@ def _unitary(d: Floats, who: Ints, pairs: float) -> tuple[Any, Floats] | None:
 
 def _chosen(member: Any, cost: Floats, S: int) -> tuple[float, Ints]:
     """The cheapest unitary alignments that hold every span once."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import LinearConstraint, linprog, milp
     from scipy.sparse import csc_matrix
 
-    once = LinearConstraint(csc_matrix(member.T.astype(np.float64)), 1.0, 1.0)
-    taken = np.flatnonzero(milp(cost, constraints=once, bounds=Bounds(0, 1), integrality=np.ones(len(cost))).x > 0.5)
+    once = csc_matrix(member.T.astype(np.float64))
+    x = linprog(cost, A_eq=once, b_eq=np.ones(S), method="highs-ds").x  # most often whole numbers already
+    if np.abs(x - x.round()).max() > 1e-6:
+        x = milp(cost, constraints=LinearConstraint(once, 1.0, 1.0), integrality=np.ones(len(cost))).x
+    taken = np.flatnonzero(x > 0.5)
     return float(cost[taken].sum()), np.asarray(member[taken].argmax(axis=1)[member[taken].argmax(axis=0)])
 
 
