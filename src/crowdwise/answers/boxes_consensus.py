@@ -52,14 +52,13 @@ from crowdwise.core.intervals import count_columns, gamma_interval, normal_colum
 from crowdwise.core.loop import Callback, Rounds, check_cost
 from crowdwise.core.numerics import Floats, Ints, share_with_interval
 from crowdwise.core.result import Result, some_known
+from crowdwise.core.span_overlap import linked
 from crowdwise.data.boxes import AXES, Boxes, edge_names, encode_boxes, iou, matched
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
 OTHER_LABEL = 0.1
 """How much more boxes of different labels have to overlap."""
-APART = -9.0
-"""In place of an overlap: of clusters that both have a box of the same annotator."""
 FREEDOM, OF_SPREAD = 4.0, 4.0
 """Degrees of freedom of the noise, and how many boxes the spread of the crowd is worth."""
 PASSES = 60
@@ -265,29 +264,11 @@ def joined(edges: Floats, label: Ints, who: Ints, min_iou: float) -> list[list[i
     >>> joined(np.array([[0.0, 0, 4, 4], [0, 0, 4, 5], [9, 9, 12, 12]]), np.zeros(3), np.array([0, 1, 1]), 0.3)
     [[0, 1], [2]]
     """
-    from scipy.sparse.csgraph import connected_components
-
     if (n := float(len(edges))) > MANY:
         check_cost(f"{len(edges):,} boxes on one item are compared, each with each", 64.0 * n**2, n**3, FEWER)
     near = (iou(edges, edges) - OTHER_LABEL * (label[:, None] != label[None])).round(9)
-    near[who[:, None] == who[None]] = APART
-    out = []
-    count, part = connected_components(near >= min_iou, directed=False)
-    for k in range(count):  # clusters lie within such parts
-        at = np.flatnonzero(part == k)
-        link = near[np.ix_(at, at)]
-        members = [[int(i)] for i in at]
-        while (best := int(link.argmax())) >= 0 and link.flat[best] >= min_iou:
-            i, j = divmod(best, len(at))
-            a, b = len(members[i]), len(members[j])
-            mean = ((a * link[i] + b * link[j]) / (a + b)).round(9)
-            mean[(link[i] == APART) | (link[j] == APART)] = APART
-            link[i], link[:, i] = mean, mean
-            link[i, i], link[j], link[:, j] = APART, APART, APART
-            members[i] += members[j]
-            members[j] = []
-        out += [sorted(some) for some in members if some]
-    return sorted(out)
+    group = linked(near, who[:, None] == who[None], min_iou)
+    return [np.flatnonzero(group == first).tolist() for first in np.unique(group)]
 
 
 def in_clusters(answers: Boxes, min_iou: float) -> BoxClusters:

@@ -35,8 +35,8 @@ The objective is the variational lower bound of the log evidence, which no step 
 the precisions counts f times. f (:func:`precision_power`) corrects for ratings that are not Normal, and s_b^2 is
 reduced by :func:`additive_part`; both are 1 where the model is right. s_b and s_a are updated between runs of passes,
 from variances that include the uncertainty of the items (the bound does not, and would shrink differences away). Its
-M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes the shift and the stretch that
-raise the bound most (parameter expansion): the updates alone would need hundreds of passes.
+M - 1 is that of a prior proportional to s, which keeps s above zero. Each pass also makes the shift and the stretch
+that raise the bound most (parameter expansion): the updates alone would need hundreds of passes.
 
 **Intervals.** The factorised posterior treats the annotators as known. The reported variances are those of
 the joint Normal posterior of items, biases, scales and mu (inverse of the joint precision matrix, by its Schur

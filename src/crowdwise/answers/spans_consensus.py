@@ -48,7 +48,7 @@ from crowdwise.core.intervals import count_columns, gamma_interval, rate_interva
 from crowdwise.core.loop import Callback, Progress, check_cost
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
-from crowdwise.core.span_overlap import jaccard, matches, pairs, weighted_medians
+from crowdwise.core.span_overlap import jaccard, linked, matches, pairs, weighted_medians
 from crowdwise.data.spans import Spans, encode_spans
 from crowdwise.errors import InputError
 
@@ -201,29 +201,14 @@ def _grouped(start: Ints, end: Ints, label: Ints, who: Ints, least: float) -> In
     by = np.zeros((U, len(people)), dtype=np.int64)
     by[of, who] = 1
     size = by.sum(axis=1).astype(np.float64)
-    near = jaccard(content[:, 0], content[:, 1], content[:, 0], content[:, 1]) * np.outer(size, size)
+    near = jaccard(content[:, 0], content[:, 1], content[:, 0], content[:, 1])
     same, clash = content[:, None, 2] == content[:, 2], by @ by.T > 0
-    group = np.arange(U)
-    for allowed in (same, np.ones_like(same)):
-        mean = np.where(allowed & ~clash, near / np.outer(size, size), -1.0).round(12)
-        np.fill_diagonal(mean, -1.0)
-        while True:
-            i, j = sorted(divmod(int(mean.argmax()), U))  # of equals the first in the order of places
-            if mean[i, j] < least:
-                break
-            near[i] += near[j]
-            near[:, i] = near[i]
-            clash[i] |= clash[j]
-            clash[:, i] = clash[i]
-            size[i] += size[j]
-            allowed[j] = allowed[:, j] = False
-            same[j] = same[:, j] = False
-            clash[j] = clash[:, j] = True
-            mean[j] = mean[:, j] = -1.0
-            mean[i] = mean[:, i] = np.where(allowed[i] & ~clash[i], near[i] / (size[i] * size), -1.0).round(12)
-            mean[i, i] = -1.0
-            group[group == j] = i
-    return np.unique(group, return_inverse=True)[1].reshape(-1)[of]
+    # Those with one label first, then the groups of these.
+    first, code = np.unique(linked(near, clash | ~same, least, size), return_inverse=True)
+    held = np.eye(len(first))[code.reshape(-1)]
+    total, n = held.T @ (near * np.outer(size, size)) @ held, held.T @ size
+    group = linked(total / np.outer(n, n), held.T @ clash @ held > 0, least, n)
+    return np.unique(group, return_inverse=True)[1].reshape(-1)[code.reshape(-1)][of]
 
 
 class Marks(NamedTuple):

@@ -1,4 +1,4 @@
-"""How much spans overlap, and which of two sets of spans belong together."""
+"""How much spans overlap, which of two sets belong together, and groups of what is alike."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.core.numerics import Floats, Ints
 
@@ -71,6 +72,38 @@ def shared_characters(found: Sequence[Any], true: Sequence[Any]) -> tuple[int, i
     )
     sizes = [sum(b - a for runs in some.values() for a, b in runs) for some in (one, two)]
     return both, sizes[0], sizes[1]
+
+
+def linked(near: Floats, clash: npt.NDArray[np.bool_], least: float, size: Floats | None = None) -> Ints:
+    """Groups by average linkage: of each of U things the first of its group. ``near`` is how alike two are (of groups
+    of ``size`` things the mean), ``clash`` which may not be together; the most alike are joined first, while their mean
+    is at least ``least``; of equals the first.
+
+    >>> near = np.array([[1.0, 0.6, 0.5], [0.6, 1.0, 0.0], [0.5, 0.0, 1.0]])
+    >>> linked(near, near > 1.0, 0.3).tolist()
+    [0, 0, 2]
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    group, size = np.arange(len(near)), np.ones(len(near)) if size is None else size
+    count, part = connected_components((near >= least) & ~clash, directed=False)
+    for k in range(count):  # groups lie within such parts
+        at = np.flatnonzero(part == k)
+        n, apart = size[at], clash[np.ix_(at, at)] | np.eye(len(at), dtype=bool)
+        total = near[np.ix_(at, at)] * np.outer(n, n)
+        mean = np.where(apart, -1.0, (total / np.outer(n, n)).round(9))
+        while mean.max() >= least:
+            i, j = sorted(divmod(int(mean.argmax()), len(at)))
+            n[i] += n[j]
+            total[i] += total[j]
+            total[:, i] = total[i]
+            apart[i] |= apart[j]
+            apart[:, i] = apart[i]
+            apart[j] = apart[:, j] = True
+            mean[j] = mean[:, j] = -1.0
+            mean[i] = mean[:, i] = np.where(apart[i], -1.0, (total[i] / (n[i] * n)).round(9))
+            group[group == at[j]] = at[i]
+    return group
 
 
 def weighted_medians(values: Floats, weights: Floats) -> Floats:
