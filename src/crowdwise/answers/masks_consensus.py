@@ -39,7 +39,7 @@ import numpy.typing as npt
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Positive, declared
 from crowdwise.core.intervals import normal_columns, quantile, with_interval
-from crowdwise.core.loop import Callback, Progress, check_cost
+from crowdwise.core.loop import Callback, Rounds, check_cost
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
 from crowdwise.data.masks import Masks, Pixels, as_text, dice, encode_masks, pack, unpack
@@ -441,6 +441,7 @@ class DistanceMoments(NamedTuple):
 class LearnedEdges:
     """What is learned of all masks: an offset and a relative noise for each annotator, a noise for each mask."""
 
+    rounds: Rounds
     moments: list[DistanceMoments | None]
     bands: dict[int, Band]
     offset: Floats
@@ -450,8 +451,6 @@ class LearnedEdges:
     scale: float = 1.0
     masks: list[Floats] = field(default_factory=list)
     """The weight of each mask of an item."""
-    passes: int = 0
-    converged: bool = True
 
 
 @declared
@@ -478,7 +477,8 @@ class SignedDistance(MaskModel):
 
     def _learn(self, answers: Masks, callback: Callback | None) -> LearnedEdges:
         M, weights = answers.n_annotators, answers.weights
-        found = LearnedEdges([], {}, np.zeros(M), np.zeros(M), np.ones(M), np.zeros(M))
+        rounds = Rounds(self.max_iter, answers.n_answers, callback)
+        found = LearnedEdges(rounds, [], {}, np.zeros(M), np.zeros(M), np.ones(M), np.zeros(M))
         kept = 0
         for n, (lo, hi) in enumerate(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)):
             band = Band.of(answers.of_item(n), weights[lo:hi]) if hi > lo else None
@@ -496,7 +496,7 @@ class SignedDistance(MaskModel):
             if kept + band.distance.nbytes <= KEPT:
                 kept += band.distance.nbytes
                 found.bands[n] = band
-        learn_edges(found, self.max_iter, self.tol, callback)
+        learn_edges(found, self.tol)
         return found
 
     def _infer(self, n: int, masks: list[Pixels], weight: Floats, state: Any) -> tuple[Pixels, npt.NDArray[np.uint8]]:
@@ -511,7 +511,7 @@ class SignedDistance(MaskModel):
         return {
             "offset": state.offset, "offset_sd": state.offset_sd,
             "scatter": np.sqrt(state.relative * state.scale), "scatter_sd": state.relative_sd / 2.0,
-            "iterations": state.passes, "converged": state.converged,
+            "iterations": state.rounds.iterations, "converged": state.rounds.converged,
         }  # fmt: skip
 
 
@@ -534,13 +534,14 @@ def edge_consensus(
     return inside, probability
 
 
-def learn_edges(found: LearnedEdges, max_iter: int, tol: float, callback: Callback | None) -> None:
+def learn_edges(found: LearnedEdges, tol: float) -> None:
     """Offsets, noise and weights from the moments of all items, in place."""
     M = len(found.offset)
     items = [n for n, one in enumerate(found.moments) if one is not None]
     moments = [one for one in found.moments if one is not None]
     found.masks = [np.ones(0) for _ in found.moments]
     if not moments:
+        found.rounds.converged = True
         return
     who = np.concatenate([one.who for one in moments])
     given = np.concatenate([one.weight for one in moments])
@@ -548,9 +549,8 @@ def learn_edges(found: LearnedEdges, max_iter: int, tol: float, callback: Callba
     ends = np.concatenate([[0], np.cumsum([len(one.who) for one in moments])]).tolist()
     several = np.array([len(one.who) > 1 for one in moments])
     total = np.bincount(who, given, M)
-    weight, ratio = given.copy(), 1.0
-    level = np.ones(len(moments))
-    for done in range(1, max_iter + 1):
+    weight = given.copy()
+    for _ in found.rounds:
         noise, residual = np.zeros(len(who)), np.zeros(len(who))
         for n, one in enumerate(moments):
             part = slice(ends[n], ends[n + 1])
@@ -584,11 +584,7 @@ def learn_edges(found: LearnedEdges, max_iter: int, tol: float, callback: Callba
         change = max(change, float(np.abs(offset - found.offset).max()))
         found.offset = offset
         weight = given * (1.0 + OWN) / (noise + OWN * level[of] * found.relative[who])
-        found.passes, found.converged = done, change < tol
-        if callback is not None:
-            callback(Progress(done, max_iter, np.nan, change))
-        if found.converged:
-            break
+        found.rounds.reached(moved=change, converged=change < tol)
     found.scale = float(np.exp(np.mean(np.log(level))))
     for n, at in enumerate(items):
         found.masks[at] = weight[ends[n] : ends[n + 1]]

@@ -45,7 +45,7 @@ import numpy.typing as npt
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Bounds, Count, Positive, declared
 from crowdwise.core.intervals import count_columns, gamma_interval, rate_interval, with_interval
-from crowdwise.core.loop import Callback, Progress, check_cost
+from crowdwise.core.loop import Callback, Progress, Rounds, check_cost
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.span_overlap import jaccard, linked, matches, pairs, weighted_medians
@@ -373,13 +373,11 @@ class SpanDetection(SpanModel):
         team = np.bincount(marks.look_item, minlength=N)
         q = votes / team[marks.candidate_item, None]
         none = np.zeros(N)
-        converged, passes = False, 0
-        for passes in range(1, self.max_iter + 1):
+        all_places = empty + np.bincount(marks.candidate_item, minlength=N)
+        rounds = Rounds(self.max_iter, C, callback)
+        for _ in rounds:
             some = q.sum(axis=1)
-            true, all_places = (
-                sums(marks.candidate_item, some, N) + empty * none,
-                empty + np.bincount(marks.candidate_item, minlength=N),
-            )
+            true = sums(marks.candidate_item, some, N) + empty * none
             chances, others = (sums(looker, of[marks.look_item], M) for of in (true, all_places - true))
             hits = sums(who, some[c], M)
             d = rates(hits, chances, DETECTED)
@@ -404,15 +402,11 @@ class SpanDetection(SpanModel):
             new = s_1[:, 1:] / s_1.sum(axis=1, keepdims=True)
             none = 1.0 / (1.0 + np.exp(np.clip(np.log((1.0 - pi) / pi) + log_0 - log_1, -500.0, 500.0)))
             change, q = float(np.abs(new - q).max()), new
-            if callback is not None:
-                callback(Progress(passes, self.max_iter, np.nan, change))
-            if change < self.tol:
-                converged = True
-                break
+            rounds.reached(moved=change, converged=change < self.tol)
         label = q.round(12).argmax(axis=1)
         found = self._concluded(marks, q.sum(axis=1), label, empty * none, M, learned=True)
         found["right_labels"] = sums(who, q[c, marks.label], M)
-        return found | {"iterations": passes, "converged": converged}
+        return found | {"iterations": rounds.iterations, "converged": rounds.converged}
 
 
 def rates(right: Floats, total: Floats, usual: float) -> Floats:
