@@ -93,6 +93,20 @@ def test_a_campaign(tmp_path: Path, column: str, value: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("seed", -1), ("proposals", -5), ("proposals", 1.5), ("patience", "NaN"), ("gap", 5)]
+)
+def test_the_settings_of_a_campaign(tmp_path: Path, name: str, value: object) -> None:
+    with cw.Campaign.create(tmp_path / "c", cw.OneCoin(), classes=[0, 1, 2], unknown="add") as campaign:
+        campaign.add(VOTES)
+    db = sqlite3.connect(tmp_path / "c" / "campaign.db")
+    db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, str(value)))
+    db.commit()
+    db.close()
+    with pytest.raises(CrowdwiseError, match=name), cw.Campaign.open(tmp_path / "c") as campaign:
+        campaign.propose(3)
+
+
+@pytest.mark.parametrize(
     ("table", "old", "new"),
     [
         ("votes", '"wren"', '"owl"'), ("votes", ", 1, 1, ", ", 99, 1, "), ("votes", ", 1, 1, ", ", 0, 1, "),

@@ -12,7 +12,7 @@ import numpy as np
 from crowdwise.active.fair_assignment import Gap
 from crowdwise.active.stopping import StopRule
 from crowdwise.active.strategies import Strategy
-from crowdwise.core.constraints import Check, Positive, constraint_of
+from crowdwise.core.constraints import Check, CountFromZero, Positive, constraint_of
 from crowdwise.core.model import EMModel
 from crowdwise.errors import InputError, ParameterError, suggestion
 from crowdwise.store.canonical import name_text, one_kind
@@ -67,16 +67,23 @@ class Settings:
     def of(cls, journal: Journal) -> Settings:
         facts = journal.facts()
         with journal.decoding():
+            _check({"gap": None, **facts}, OWN | {"seed": CountFromZero, "proposals": CountFromZero})
             return cls(
-                StopRule(**facts["rule"]), Strategy(**facts["strategy"]), str(facts["unknown"]),
-                float(facts["patience"]), float(facts["price"]), facts.get("gap"), int(facts["seed"]),
-                int(facts["proposals"]),
+                StopRule(**facts["rule"]), Strategy(**facts["strategy"]), str(facts["unknown"]), facts["patience"],
+                facts["price"], facts.get("gap"), facts["seed"], facts["proposals"],
             )  # fmt: skip
 
     @property
     def price_of_unknown(self) -> float | None:
         """The price of a vote of annotators who were not declared; ``None`` where these are an error."""
         return self.price if self.unknown == "add" else None
+
+
+def _check(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """An error where a setting is not what it may be."""
+    for name, allowed in kinds.items():
+        if name in given and (found := constraint_of(allowed)) is not None:
+            found.check(name, given[name])
 
 
 def changed_settings(
@@ -97,9 +104,7 @@ def change_settings(journal: Journal, given: Mapping[str, Any]) -> dict[str, tup
     facts = journal.facts()
     before = {**facts["rule"], **{name: facts.get(name) for name in OWN}}
     changed = changed_settings(before, given, CHANGEABLE)
-    for name, allowed in OWN.items():
-        if name in given and (found := constraint_of(allowed)) is not None:
-            found.check(name, given[name])
+    _check(given, OWN)
     rule = StopRule(**{**facts["rule"], **{name: x for name, x in given.items() if name not in OWN}})
     if given.get("gap") is not None:
         groups = journal.read("SELECT count(DISTINCT grp) FROM items")[0][0]
