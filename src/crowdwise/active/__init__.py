@@ -2,8 +2,8 @@
 
 =====================  =============================================================================================
 ``strategies``         named rules, which propose a batch of pairs from a ``state``
-``acquisition``        scores of items, of annotators, and of pairs of them; ``trials`` of new annotators
-``optimal_batch``      the best batch of pairs under constraints; ``fair_assignment``: under a bound on a gap of errors
+``acquisition``        scores of items, of annotators, and of pairs of them
+``fair_assignment``    a batch under a bound on a gap of errors
 ``end_state``          campaign status: eligible pairs of items and annotators, and why a campaign has ended
 ``stopping``           when an item or a campaign needs no more votes; ``accuracy_estimate``: accuracy without truth
 ``replays``            a strategy at work on votes that are there already

@@ -1,39 +1,17 @@
 """The accuracy of labels without truth: a Bayesian model of crowds, and the right labels in crowds drawn from it.
 
-The posterior of a fit is overconfident. It takes the confusion matrices as known, its annotators start from a strong
-prior, and all items are alike to it. Here another model is fitted to the votes, for this one question, in which all of
-that is uncertain: crowds are drawn from its posterior (Gibbs sampling), and in each of them the share of the chosen
-labels that are right is counted.
+The posterior of a fit is overconfident: it takes the confusion matrices as known, and all items are alike to it. Here
+another model is fitted for this one question (Gibbs sampling), with the symbols of ``docs/active.md``: pi, z[n],
+whether an item is hard (d[n]), how often m guesses (g[m], around the crowd's r with strength s), and what m says
+otherwise (psi[m, k], around the crowd's mu[k] with strength c):
 
-===================  ===============================================================================================
-pi                   the classes, Dirichlet(``CLASSES``)
-z[n], d[n]           the truth of item n, and whether it is hard; a share lam of the items is, Beta(``HARD_SHARE``)
-H                    ``HARD``: on a hard item so many of the votes are guesses, of any annotator
-g[m]                 how often m guesses anywhere, Beta(s r, s (1 - r)): the crowd as a whole guesses with rate r
-psi[m, k]            the answers of m on class k when not guessing, Dirichlet(c mu[k]): the crowd as a whole answers
-                     mu[k], about the same for every k: Dirichlet(``SAME``) around 1/K + x (1 - 1/K) on class k itself
-keep                 (1 - g[m]) (1 - H d[n])
-P(l | m, n, k)       keep psi[m, k, l] + (1 - keep) / K
-accuracy             the mean over n of P(z[n] is the chosen class | votes, everything else), averaged over the draws
-===================  ===============================================================================================
+    P(l | m, n, k) = keep psi[m, k, l] + (1 - keep) / K,    keep = (1 - g[m]) (1 - ``HARD`` d[n])
 
-Annotators who differ in care alone (``one-coin``, spammers) are those with a large c; each has an own confusion matrix
-when it is small; both are learned. The skill of the crowd is what few votes determine least and the answer depends on
-most: a step of its own moves the rates of guessing of all annotators at once, with truth and difficulty summed out.
+The skill of the crowd is what few votes determine least and the answer depends on most: a step of its own moves the
+rates of guessing of all annotators at once, with truth and difficulty summed out. With one vote per item nothing can be
+known: the answer is that of the prior over crowds.
 
-That votes were asked for where items were uncertain does not matter: they were chosen by earlier votes, and all of
-those are here.
-
-It fails where annotators err together (a ring that agrees on wrong labels looks like experts), and where errors on hard
-items are not guesses. With one vote per item nothing can be known: it learns from agreement, and the answer is that of
-the prior over crowds, anything from chance to near certainty.
-
-The constants below were chosen on simulated crowds (see the page on stopping). Cost: O(votes x classes) a draw, and
-fewer draws with more votes (``n_draws``): a third of a second with 2,000 votes, one with 100,000, ten with a million.
-
-A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM algorithm (1979).
-D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, Learning whom to trust with MACE (2013), for guesses.
-Y. W. Teh, M. I. Jordan, M. J. Beal and D. M. Blei, Hierarchical Dirichlet processes (2006), for drawing mu, c, r and s.
+The constants below were chosen on simulated crowds. Cost: O(votes x classes) a draw, and fewer draws with more votes.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """Acquisition functions: which item needs another vote, which annotator to ask, and what a vote is worth.
 
-==================  ============================================================================================
-items               ``random``; ``least-confident`` 1 - max q; ``margin`` 1 less how far the first is above the second;
-                    ``entropy`` of q
-annotators          accuracy w[m] = sum_k pi_k theta[m, k, k] under the Dirichlets of the rows: its mean
-                    (``greedy``), mean + c sd (``ucb``), or a draw (``thompson``)
-``information``     information gain I(truth; label) = H(sum_k q_k theta[m, k]) - sum_k q_k H(theta[m, k]), in bits
-``error-reduction`` sum_l max_k q_k theta[m, k, l] - max_k q_k: the gain in probability of the best class
-==================  ============================================================================================
-
-Both values of a pair are expectations over the annotator's answer, under the mean of the confusion matrix or under a
-draw of it. Draws (Thompson sampling) let annotators be asked who are uncertain and may be better than they look.
+Annotators have an accuracy w[m] = sum_k pi_k theta[m, k, k] under the Dirichlets of the rows: its mean (``greedy``),
+mean + c sd (``ucb``), or a draw (``thompson``). Both values of a pair (``information`` and ``error-reduction``:
+``docs/active.md``) are expectations over the annotator's answer, under the mean of the confusion matrix or under a draw
+of it: draws let annotators be asked who are uncertain and may be better than they look.
 """
 
 from __future__ import annotations

@@ -1,19 +1,10 @@
-"""A budget, a crowd: how many items, and how many votes on each?
+"""A budget, a crowd: how many items, and how many votes on each? (``docs/active-plan.md``)
 
-With B votes to spend, N = B / l items can have l votes each. Few votes leave wrong labels; many leave few labels. What
-is best depends on the crowd, and on the use of the labels: a crowd like the one at hand votes on new items (or, where a
-classifier is to be learned, on the inputs at hand), once for each l and seed, and the results are measured.
+With B votes to spend, N = B / l items can have l votes each. A crowd like the one at hand votes on new items (or, where
+a classifier is to be learned, on the inputs at hand), once for each l and seed, and the results are measured:
+``accuracy``, how many labels are ``right``, and the ``test`` accuracy of a classifier learned from inputs and votes.
 
-===================  ================================================================================================
-``accuracy``         the share of labels that are right
-``right``            how many labels are right, N times that: what counts where labels themselves are wanted
-``test``             the accuracy of a classifier learned from the N inputs and B votes, on inputs of its own
-===================  ================================================================================================
-
-**It fails** where the fit fails (wrong confusion matrices make another crowd), and does not model hard and easy items
-or annotators who tire: accuracies of simulated crowds are too high for real ones, so that ``crowdwise active plan``
-takes those of :mod:`crowdwise.active.votes_ahead`. Inputs have the classes of the fit (or their truth where it is
-known). Learners gain from many items with few votes: H. Kim et al., DeepBP (2022), appendix A.
+Inputs have the classes of the fit, or their truth where it is known.
 """
 
 from __future__ import annotations

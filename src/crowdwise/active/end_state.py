@@ -1,16 +1,4 @@
-"""Campaign status: whether there are questions to ask, and if not, why it has ended.
-
-==================  ==============================================================================================
-``running``         questions can be asked
-``waiting``         no question can be asked now: some are out, no annotator available, or there is nothing to label yet
-``target-reached``  the labels are as accurate as was asked, or proven to be
-``budget-spent``    no vote can be paid any more
-``exhausted``       every item is finished, or everybody available has voted on those that are not
-``out-of-reach``    the same, every vote that these annotators can give is in, and the target is not reached
-==================  ==============================================================================================
-
-The last four are ends: nothing is handed out until a setting, an item or an annotator changes.
-"""
+"""Campaign status: whether there are questions to ask, and if not, why it has ended (``docs/active-campaign.md``)."""
 
 from __future__ import annotations
 

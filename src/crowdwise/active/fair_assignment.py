@@ -1,31 +1,12 @@
 """Fair assignment: questions such that no group of items is left with a much higher expected error than another.
 
-=====================  ==============================================================================================
-A[m, z]                the confusion matrix of annotator m on items of group z (:meth:`State.by_group`); one matrix for
-                       all groups where the state has no others
-e[n], h[n]             1 - max_k q[n, k] and the entropy of q[n], in bits: the expected error on item n now, its doubt
-e'[n], h'[n]           their expectations when the votes of a batch are in; 1 - e' is the sum over these votes of
-                       max_k q[n, k] prod A[m, z, k, l]
-E[z], E'[z], H'[z]     means over the items of group z; the gap is the largest E' less the smallest
-w[z]                   the weight of a vote on an item of group z
-=====================  ==============================================================================================
+A strategy proposes a batch under weights of the groups and matrices by group (the equations: ``docs/active.md``). Where
+the gap of expected errors is over the bound, groups with more than the mean get a larger weight, the others a smaller
+one (multiplicative weights), and the strategy proposes again under the same random numbers.
 
-A strategy proposes a batch under weights w and matrices by group; where the gap of E' is over the bound, groups with a
-larger expected error than the mean get a larger weight, those with a smaller one a smaller weight (multiplicative
-weights, the multipliers of the constraints "E'[y] - E'[z] is at most the bound"), and the strategy proposes again under
-the same random numbers.
-
-Votes that one group gets are not given to another. So no group may end more than ``tolerance`` above the E' and the H'
-that it has without weights, by the same strategy, with or without matrices by group (the higher of both): a gap closes
-by who is asked about what, and by what votes are not worth elsewhere. E' alone is not a guard: a vote that cannot
-change a label by itself leaves e' as it was, and five of them do not.
-
-**It fails** where the estimates do: a crowd that errs together on one group has confusion matrices that do not show it
-(see the page on fairness for what does); where no vote that can be asked helps the worse group; and where the batch is
-too small. The result says which.
-
-References: N. Goel and B. Faltings, Crowdsourcing with fairness, diversity and budget constraints, AIES 2019, for
-assignment under a bound on the gap; here groups are of items, and the bound is on expected errors.
+Votes that one group gets are not given to another. So no group may end more than ``tolerance`` above the expected error
+and entropy that it has without weights, by the same strategy, with or without matrices by group (the higher of both).
+The error alone is not a guard: a vote that cannot change a label by itself leaves it, and five of them do not.
 """
 
 from __future__ import annotations

@@ -1,28 +1,19 @@
-"""When to stop: an item that needs no more votes, a campaign that is good enough.
+"""When to stop: an item that needs no more votes, a campaign that is good enough (``docs/active.md``).
 
-**An item** is finished when its best class has a probability of at least a threshold, or when no vote is worth its
-price: a vote of m on n is worth ``stake`` times its expected error reduction, the stake being the value of a right
-label in the currency of the prices.
+**An item** is finished when its best class is probable enough, or when no vote is worth its price: a vote of m on n is
+worth ``stake`` times its expected error reduction. **A campaign** stops when the budget is spent, or when the labels
+are as accurate as they should be, by an estimate or by a proof.
 
-**A campaign** stops when the budget is spent, or when the labels are as accurate as they should be. The accuracy is
-estimated without truth, in two ways: crowds are drawn from the posterior given the votes, and in each the right labels
-are counted (:mod:`crowdwise.active.accuracy_estimate`), which allows for few votes; and the posterior is corrected for
-votes that err together (:mod:`crowdwise.core.dependence`), which allows for hard items. The estimate is the second, as
-in reports, and the interval holds those of both. Probabilities of items are corrected ones, too. Items
-with a known class teach, and their labels do not count: those were given.
+**The estimate** needs no truth and is made in two ways: right labels are counted in crowds drawn from the posterior
+(:mod:`crowdwise.active.accuracy_estimate`), which allows for few votes; and the posterior is corrected for votes that
+err together (:mod:`crowdwise.core.dependence`), which allows for hard items. The estimate is the second, the interval
+holds those of both.
 
-Where hardly any item has two votes (or a known class), the votes carry no information about the crowd. The estimate is
-then that of the prior over crowds, its interval reaches from chance to the stream's own confidence, and ``known`` is
-false.
-
-**A proof** needs no estimate. Items drawn at random get gold labels that the model never sees (:class:`Proof`), and the
-campaign stops when they prove that at most ``max_error`` of all N labels are wrong: with c = floor(max_error N), m gold
-labels and e of these labels wrong, P(E <= e | c + 1 of N are wrong) is hypergeometric, and has to be at most the level.
-Labels change while votes come in, so they are looked at again and again, at the levels (1 - confidence) / (j (j + 1)),
-j = 1, 2, ..., which add up to 1 - confidence: with that probability *no* look ever proves what is false, and stopping
-at the first that succeeds is allowed (anytime-valid). Votes do not depend on this gold but by that. What can be chosen
-after a look, ``max_error``, ``confidence`` or more gold labels, needs a new draw, which is independent of what earlier
-ones showed.
+**A proof** has gold labels of random items that the model never sees (:class:`Proof`). With c = floor(max_error N), m
+gold labels and e of these labels wrong, P(E <= e | c + 1 of N are wrong) is hypergeometric and has to be at most the
+level, (1 - confidence) / (j (j + 1)) in look j: these add up to 1 - confidence, so that no look ever proves what is
+false with that probability, and stopping at the first that succeeds is allowed. What can be chosen after a look needs a
+new draw, which is independent of what earlier ones showed.
 """
 
 from __future__ import annotations

@@ -1,70 +1,31 @@
-"""Strategies with names: who should label what next.
+"""Strategies with names: who should label what next (the table of them, and when each is best: ``docs/active.md``).
 
 A strategy looks at a :class:`~crowdwise.active.state.State` and proposes a batch of (item, annotator) pairs. Either
 items are chosen first, by their uncertainty, and then an annotator for each; or pairs are chosen jointly, by the
 information gain of the vote, per unit of price.
 
-==================  ===================================================================================
-``random``          any item, any annotator
-``entropy-random``  the most uncertain items, any annotator
-``tutorial``        the most uncertain items; the best annotator, or with probability epsilon (.5 for the
-                    first 100 votes, then .05) any: the protocol of the tutorial's tests
-``ucb``             the most uncertain items; the annotator with the best upper confidence bound
-``thompson``        the most uncertain items; the best annotator under a draw of all confusion matrices
-``information``     pairs by expected information gain, under the mean confusion matrices
-``value``           pairs by expected information gain per price, with limited shares of a batch: where
-                    all cost the same under draws of the confusion matrices; where prices differ new annotators
-                    first, on trial, and then under the mean confusion matrices
-==================  ===================================================================================
+The best batch (:func:`assign`) maximises the sum of values of the chosen pairs: n items at most, one annotator each,
+and no annotator more items than allowed. Without limits that bind, each item takes its best annotator. Else rows are
+items, columns the slots of annotators, and as many empty columns as there are items to be left out; that is solved
+exactly (Jonker and Volgenant, through scipy) up to ``EXACT`` cells, and beyond by taking the best pair that is left,
+again and again, which is never worth less than half of the best.
 
-Where prices differ, annotators are explored by trials, together on few items, where that may pay (see below), and not
-by draws: under draws the cheap are asked again and again, since among many of them one always has a good draw. Where
-all cost the same, trials gain nothing, and draws a little.
-
-Constraints hold for all: no annotator is asked twice about an item, only available annotators are asked, none gets more
-than the load left, items below ``overlap`` votes come first, and a share of questions may be about items with known
-classes.
-
-The best batch: which annotator gets which item, when annotators can take only so much.
-
-``assign`` maximises the sum of values of the chosen pairs: n items at most, one annotator each, and no annotator more
-items than allowed. Without limits that bind, each item takes its best annotator. Else it is an assignment problem:
-rows are items, columns are the slots of annotators, and as many empty columns as there are items to be left out; it is
-solved exactly (Jonker and Volgenant, through scipy) up to ``EXACT`` cells, and beyond by taking the best pair that is
-left, again and again, which is never worth less than half of the best. Where there are far more slots than items, only
-the annotators whose votes are worth most on average keep theirs, ``SPARE`` slots for each item.
-
-Trials: annotators who are new are tried on few items together, where what is learned of them pays for itself.
-
-A vote on an item without other votes carries no information about its annotator. A strategy that takes the most
-informative votes gives every item its first vote first, and so spends much of the budget on annotators of unknown
-accuracy; the cheap ones look best for their price, and their single votes confirm the prior. New annotators are
-therefore tried together on few items, before other items get their first vote.
+Trials: a vote on an item without other votes carries no information about its annotator, so new annotators are tried
+together on few items, where prices differ.
 
 ==================  ==============================================================================================
-I[m]                H(pi) - H(pi | vote of m): information gain of a vote of m on an item without votes, in bits
-r[m] = I[m] / p[m]  the same per price p[m] of a vote
-R                   the going rate: r of the last of those annotators who, best r first, have an information gain of
-                    H(pi) together, as many as one item needs. The price of a new annotator counts as the mean price
-                    here, since it is not known yet what it is paid for
+I[m], p[m]          information gain of a vote of m on an item without votes, in bits; its price
+R                   the going rate: I / p of the last of those annotators who, best first, have an information gain of
+                    H(pi) together, as many as one item needs; the price of a new annotator counts as the mean price
 N                   sum_n H(q[n]) / H(pi): how many items' worth of uncertainty is left
 T                   trial_votes * sqrt(N / M) votes, M annotators: after so many on items that others voted on, too, an
                     annotator is not new any more
-EI[m]               E max(0, r[m] - R) over draws of the confusion matrix of m: the expected improvement on R
+EI[m]               E max(0, I / p - R) over draws of the confusion matrix of m
 ==================  ==============================================================================================
 
-**Who.** New annotators with N EI[m] / R > T: asked about all that is left, m may save N p[m] EI[m] / R, and the trial
-costs T p[m]. Annotators are not tried who could not be worth the price even when always right, so experts whose votes
-cost five times as much are left out where those who cost a fifth of it are found to do.
-
-**How long.** After t votes the share t / (t + t0) of what can be learned of an annotator is learned, where t0 is the
-strength of the prior in votes. Each of M annotators can do a share of the work, N / M; so the trial is worth
-a N / M * t / (t + t0) - t, which is largest at t = sqrt(a t0 N / M) - t0: trials grow with the square root of the items
-there are for each annotator.
-
-**It fails** where the annotators on trial are spammers who agree, or nearly all are spammers (where all good annotators
-cost much more than the others, the cheap are tried in vain), and where an item's truth is not what most of those on
-trial say. Annotators who look bad after the trial are not asked again, so a trial that goes wrong is not repeated.
+New annotators with N EI[m] / R > T are tried: asked about all that is left, m may save N p[m] EI[m] / R, and the trial
+costs T p[m]. After t votes the share t / (t + t0) of what can be learned of an annotator is learned, so that a trial
+over a share N / M of the work is worth a N / M * t / (t + t0) - t, largest at t = sqrt(a t0 N / M) - t0.
 """
 
 from __future__ import annotations

@@ -1,20 +1,8 @@
 """The accuracy that labels would have with fewer or more votes, beginning from what is stated of them now.
 
 A plan from simulated crowds promises too much: votes of real crowds err together, and hard items stay hard. So every
-figure here is anchored in the posterior q that the report goes by (corrected for dependent votes):
-
-===================  ================================================================================================
-at present           the mean of q of the labels: the report's own figure
-l votes, fewer       l of the votes of each item are drawn and fitted again; a label is right with the probability that
-                     all votes give it
-l votes, more        n votes count as n / (1 + rho (n - 1)) independent ones, 1 / rho at most. The difference between l
-                     and n of these is drawn from the crowd's confusion matrix (a part of a vote as a chance of one),
-                     and the share of labels that no number of votes makes sure (``doubt``) stays
-===================  ================================================================================================
-
-The interval is that of the report, as wide as crowds differ, and wider away from the present number of votes. It is
-checked by replays of real sets: plans from three votes per item against the accuracy with 2, 5 and 10
-(``benchmarks/active_plan.py --replay``, docs/active-plan.md).
+figure is anchored in the posterior q that the report goes by; ``docs/active-plan.md`` has what fewer and more votes do
+to it. The interval is that of the report, as wide as crowds differ, and wider away from the present number of votes.
 """
 
 from __future__ import annotations

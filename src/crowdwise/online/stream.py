@@ -1,40 +1,20 @@
 """Learning from a stream: votes come in batches, in any order, and the parameters of annotators follow.
 
 The two steps are those of :mod:`crowdwise.core.em`, on the items that a batch touches: ``expect`` gives their
-posteriors and statistics under the parameters of their annotators, and the statistics of those annotators move.
+posteriors and statistics under the parameters of their annotators, and the statistics of those annotators move, decayed
+or exactly (``docs/active-online.md``). All annotators are shrunk towards the crowd by ``shrinkage`` votes, which are
+distributed over the classes as the items are, and the crowd starts with ``prior_strength`` more right answers than
+wrong ones of each class, so that labels mean what they say until the votes show otherwise. With ``shrinkage=0`` only
+unseen annotators are shrunk, and exact statistics reach the optimum of a batch fit by revisits alone.
 
-=========================  ==========================================================================================
-``step=0.6``, decayed      whenever an item gets a vote, all its votes are counted under its new posterior, and the
-                           average table of each of its annotators moves towards these counts
-                           (:mod:`crowdwise.online.vote_store`)
-``step=None``, exact       counts are those of the current posterior of every item: what an item gave before is taken
-                           out when the item is visited again, and ``revisit`` old items are for each new one
-                           (incremental EM: Neal and Hinton 1998); ``converge`` goes on to the optimum of a batch fit
-=========================  ==========================================================================================
-
-**An early stream is refit.** The posteriors of items with a vote or two decide where a stream goes: a class that looks
-frequent then draws items to it, and annotators who disagree look poor. A batch fit starts from the vote shares of all
-votes and does not have this past. So, until ``EARLY`` votes are there, the statistics start again from the vote shares
-whenever the votes have grown by ``refit_factor`` (or by that share of the M K^2 entries of all tables, where these are
-more), and take ``PASSES`` passes. That is a bounded cost a vote, and a bounded pause.
-
-All annotators are shrunk towards the crowd by ``shrinkage`` votes, which are distributed over the classes as the items
-are, and the crowd starts with ``prior_strength`` more right answers than wrong ones of each class, so that labels mean
-what they say until the votes show otherwise. With ``shrinkage=0`` only unseen annotators are shrunk, and exact
-statistics reach the optimum of a batch fit by revisits alone.
+An early stream is refit: until ``EARLY`` votes are there, the statistics start again from the vote shares whenever the
+votes have grown by ``refit_factor`` (or by that share of the M K^2 entries of all tables, where these are more), and
+take ``PASSES`` passes. That is a bounded cost a vote, and a bounded pause.
 
 ``prior_strength`` and ``LATE`` were chosen on simulated crowds; shrinkage and ``refit_factor`` by how often the labels
-after one pass are those of a batch fit, on real votes without their truth. Where the next votes are chosen by the
-uncertainty of items, a weaker prior (9) serves better: an item with one vote should look uncertain.
+after one pass are those of a batch fit, on real votes without their truth.
 
-Cost: a batch of b votes needs O(b + votes already on its items) time, however many votes came before, and O(S) memory;
-with ``memory`` set, only the votes on so many items are retained, those voted on last.
-
-O. Cappé and E. Moulines, On-line expectation-maximization for latent data models, JRSS B 71 (2009).
-P. A. Traganitis and G. B. Giannakis, Online EM for crowdsourcing (2020), for the step t^-0.6 with annotators.
-R. M. Neal and G. E. Hinton, A view of the EM algorithm that justifies incremental, sparse, and other variants (1998).
-
-How a stream is saved: a folder with its settings and names as JSON and all its numbers as arrays, all or nothing.
+A stream is saved as a folder with its settings and names as JSON and all its numbers as arrays, all or nothing.
 """
 
 from __future__ import annotations
