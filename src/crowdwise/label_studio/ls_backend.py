@@ -13,7 +13,7 @@ from typing import Any
 
 from crowdwise.errors import InputError, SizeError
 from crowdwise.label_studio.ls_project import PREFIX, find_control, kept, objects
-from crowdwise.label_studio.ls_round import ProjectConsensus, fit
+from crowdwise.label_studio.ls_round import fit
 
 REMOVED = ("ANNOTATIONS_DELETED", "TASKS_DELETED")
 MOST_BYTES = 128_000_000
@@ -137,14 +137,11 @@ class Backend:
         if not any(task["annotations"] for task in self.tasks.values()):
             return
         try:
-            found = self._fitted()
+            found = fit(list(self.tasks.values()), find_control(self.config, self.question), self.method)
         except InputError:  # there is no choice yet, or there is no question that consensus answers
             return
         self.version += 1
         self._predicted = {row.pop("task"): {"score": 0.0, **row} for row in found.predictions()}
-
-    def _fitted(self) -> ProjectConsensus:
-        return fit(list(self.tasks.values()), find_control(self.config, self.question), self.method)
 
 
 def _annotations(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:

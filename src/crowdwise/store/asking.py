@@ -20,12 +20,26 @@ from crowdwise.store.journal import Journal
 from crowdwise.store.roster import Roster
 from crowdwise.store.settings import Settings
 
+TICK = 1e-6
+"""Seconds between the questions of one batch, so that they keep their order."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """An annotator to be asked about an item."""
+
+    item: Any
+    annotator: Any
+    price: float
+    value: float
+    """The expected value of the vote, in the strategy's own units."""
+
 
 class Asking:
-    """The questions of a campaign."""
+    """The questions of a campaign. Methods that change something belong inside :meth:`Journal.writing`."""
 
     def __init__(self, journal: Journal, roster: Roster) -> None:
-        self.journal, self.roster, self.open = journal, roster, OpenQuestions(journal)
+        self.journal, self.roster = journal, roster
 
     def situation(self, online: Online, settings: Settings) -> Situation:
         """Eligible (item, annotator) pairs. Open questions count as if they were answered."""
@@ -34,7 +48,7 @@ class Asking:
         people = self.journal.read("SELECT price, available, max_votes FROM annotators ORDER BY id LIMIT ?", (M,))
         with self.journal.decoding():
             price, available, max_votes = np.array(people, dtype=np.float64).reshape(-1, 3).T
-            asked, skipped = self.open.pairs(), self.open.pairs("skipped")
+            asked, skipped = self._pairs("asked"), self._pairs("skipped")
             if any((item >= N).any() or (who >= M).any() for item, who in (asked, skipped)):
                 raise ValueError("a question is of an item or an annotator that is not there")
             given = np.zeros(M)
@@ -46,12 +60,13 @@ class Asking:
             gold[list(self.roster.items_with("gold"))] = True
             proof = Proof.of(self.journal.facts().get("proof"))
         people_now = People(price, available.astype(bool), max_votes, given)
-        money = self.spent(), self.open.price()
+        money = self.spent(), self.spent("asked")
         at = self.journal.count("votes")
         return find_situation(online, settings.rule, people_now, shut, gold, asked, skipped, money, proof, at)
 
-    def spent(self) -> float:
-        return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM votes")[0][0])
+    def spent(self, table: Literal["votes", "asked"] = "votes") -> float:
+        """The price of all votes, or of all open questions."""
+        return float(self.journal.read(f"SELECT coalesce(sum(price), 0) FROM {table}")[0][0])
 
     def propose(
         self, now: Situation, settings: Settings, online: Online, n: int, annotator: int | None = None
@@ -67,7 +82,7 @@ class Asking:
             return []
         proposal = self._choose(state.replace(available=asked), settings, online, n)
         proposal = proposal[: int(np.searchsorted(np.cumsum(proposal.price), left, "right"))]
-        self.open.hand_out(proposal)
+        self._hand_out(proposal)
         self.journal.note(proposals=settings.proposals + 1)
         return self._named(state, proposal)
 
@@ -86,7 +101,7 @@ class Asking:
 
     def questions(self, state: State, settings: Settings, annotator: int | None = None) -> list[Question]:
         """The open questions, of all or of one annotator, the oldest first; their value is that of now."""
-        item, who, price = self.open.rows(annotator)
+        item, who, price = self._rows(annotator)
         proposal = Proposal(item, who, np.zeros(len(item)), price)
         value = settings.strategy.expected_value(state, proposal) if len(item) else proposal.value
         return self._named(state, Proposal(item, who, value, price))
@@ -97,47 +112,18 @@ class Asking:
         columns = (items.tolist(), people.tolist(), proposal.price.tolist(), proposal.value.tolist())
         return [Question(*row) for row in zip(*columns, strict=True)]
 
-
-TICK = 1e-6
-"""Seconds between the questions of one batch, so that they keep their order."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """An annotator to be asked about an item."""
-
-    item: Any
-    annotator: Any
-    price: float
-    value: float
-    """The expected value of the vote, in the strategy's own units."""
-
-
-class OpenQuestions:
-    """The open questions of a campaign. Methods that change something belong inside :meth:`Journal.writing`."""
-
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-
-    def __len__(self) -> int:
-        return self.journal.count("asked")
-
-    def pairs(self, table: Literal["asked", "skipped"] = "asked") -> tuple[Ints, Ints]:
+    def _pairs(self, table: Literal["asked", "skipped"]) -> tuple[Ints, Ints]:
         """The codes of the items and annotators of open questions, or of those that were skipped."""
         rows = self.journal.read(f"SELECT item - 1, annotator - 1 FROM {table}")
         item, annotator = np.array(rows, dtype=np.int64).reshape(-1, 2).T
         return item, annotator
 
-    def rows(self, annotator: int | None = None) -> tuple[Ints, Ints, Floats]:
+    def _rows(self, annotator: int | None = None) -> tuple[Ints, Ints, Floats]:
         """Items, annotators and prices of open questions, of all or of one annotator (a code), the oldest first."""
         query = "SELECT item - 1, annotator - 1, price FROM asked WHERE annotator = coalesce(?, annotator)"
         found = self.journal.read(f"{query} ORDER BY time, item", (None if annotator is None else annotator + 1,))
         item, who, price = np.array(found, dtype=np.float64).reshape(-1, 3).T
         return item.astype(np.int64), who.astype(np.int64), price
-
-    def price(self) -> float:
-        """The price of all of them."""
-        return float(self.journal.read("SELECT coalesce(sum(price), 0) FROM asked")[0][0])
 
     def expire(self, patience: float) -> None:
         """Forget those that are older than so many seconds. Where the clock was set back, their time begins now."""
@@ -151,7 +137,7 @@ class OpenQuestions:
         row = (time.time(), annotator + 1, annotator + 1)
         self.journal.write(f"UPDATE asked SET time = time + ? - {last} WHERE annotator = ?", [row])
 
-    def hand_out(self, proposal: Proposal) -> None:
+    def _hand_out(self, proposal: Proposal) -> None:
         """Note the pairs of a proposal: the best is the oldest."""
         when = time.time() - TICK * np.arange(len(proposal))[::-1]
         columns = (proposal.item + 1, proposal.annotator + 1, when, proposal.price)
@@ -160,7 +146,7 @@ class OpenQuestions:
 
     def release(self, items: Iterable[int] | None, annotator: int | None) -> int:
         """Take back open questions about some items (codes), of an annotator, or both; how many there were."""
-        before = len(self)
+        before = self.journal.count("asked")
         if items is None:
             self.journal.write("DELETE FROM asked WHERE annotator = ?", [((annotator or 0) + 1,)])
         elif annotator is None:
@@ -168,7 +154,7 @@ class OpenQuestions:
         else:
             pairs = [(n + 1, annotator + 1) for n in items]
             self.journal.write("DELETE FROM asked WHERE item = ? AND annotator = ?", pairs)
-        return before - len(self)
+        return before - self.journal.count("asked")
 
     def skip(self, items: Iterable[int], annotator: int, skipped: bool) -> None:
         """Ask an annotator no more about some items (codes), or ask again."""

@@ -255,7 +255,8 @@ class Campaign:
         given = {key: int(value) for key, value in given.items() if value is not None}
         given |= {} if price is None else {"price": float(price)}
         with self.journal.writing():
-            self.roster.set_annotator(name, **given)
+            for column, value in given.items():
+                self.roster.update("annotators", column, {name: value})
             self.journal.log("annotators", {str(name): given})
 
     @one_at_a_time
@@ -263,7 +264,7 @@ class Campaign:
         """Ask nothing more about some items, and refuse votes on them (or open them again)."""
         items = several_names(items, "items")
         with self.journal.writing():
-            self.roster.close_items(items, closed)
+            self.roster.update("items", "closed", dict.fromkeys(items, int(closed)))
             self.journal.log("close items" if closed else "reopen items", [str(item) for item in items])
 
     @one_at_a_time
@@ -333,7 +334,7 @@ class Campaign:
         with self.journal.writing():
             settings, now = self._now()
             open_ = self.asking.questions(now.state, settings, who)[:n]
-            self.asking.open.renew(who)
+            self.asking.renew(who)
             if len(open_) == n or find_standing(settings.rule, now, self.stream.online).state != "running":
                 return open_
             return open_ + self.asking.propose(now, settings, self.stream.online, n - len(open_), who)
@@ -378,7 +379,7 @@ class Campaign:
         with self.journal.writing():
             who = None if annotator is None else self.roster.find("annotators", [annotator])[0]
             codes = None if items is None else self.roster.find("items", several_names(items, "items"))
-            return self.asking.open.release(codes, who)
+            return self.asking.release(codes, who)
 
     @one_at_a_time
     def skip(self, annotator: Any, items: Iterable[Any], skipped: bool = True) -> None:
@@ -386,13 +387,13 @@ class Campaign:
         items = several_names(items, "items")
         with self.journal.writing():
             who = self.roster.find("annotators", [annotator])[0]
-            self.asking.open.skip(self.roster.find("items", items), who, skipped)
+            self.asking.skip(self.roster.find("items", items), who, skipped)
             self.journal.log("skip" if skipped else "ask again", {str(annotator): [str(item) for item in items]})
 
     def _now(self) -> tuple[Settings, Situation]:
         """The settings, and who can be asked about what; inside :meth:`Journal.writing`."""
         settings, online = self.settings, self.stream.follow()
-        self.asking.open.expire(settings.patience)
+        self.asking.expire(settings.patience)
         return settings, self._looked(settings, online)
 
     def _looked(self, settings: Settings, online: Online) -> Situation:

@@ -15,16 +15,10 @@ from crowdwise import registry
 from crowdwise.active.stopping import Proof
 from crowdwise.errors import ParameterError
 from crowdwise.store.campaign import Campaign
-from crowdwise.store.campaign_rows import (
-    CampaignRow,
-    bump,
-    campaigns_update,
-    create_campaign,
-    find_campaign,
-    set_proof,
-)  # fmt: skip
+from crowdwise.store.campaign_rows import CampaignRow, bump, campaigns_update, create_campaign, find_campaign, set_proof
 from crowdwise.store.database import close_to_others
 from crowdwise.store.store_tables import annotators, answers, items, skips, votes
+from crowdwise.store.vote_rows import votes_that_count
 
 CHUNK = 5_000
 
@@ -108,19 +102,13 @@ def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:
         for one in people:
             if not one.available or one.max_votes is not None:
                 made.set_annotator(json.loads(one.name), available=bool(one.available), max_votes=one.max_votes)
-        query = (
-            sa.select(votes)
-            .join(answers, (answers.c.campaign == votes.c.campaign) & (answers.c.item == votes.c.item)
-                  & (answers.c.annotator == votes.c.annotator) & (answers.c.seq == votes.c.seq))
-            .where(votes.c.campaign == id_).order_by(votes.c.seq)
-        )  # fmt: skip
         close_to_others(folder)
-        rows = conn.execute(query).all()
+        rows = conn.execute(votes_that_count(id_)).all()
         with made.journal.writing():
             if "proof" in settings:
                 made.journal.note(proof=settings["proof"])
             made.journal.add_votes(
                 [(v.vote_id.removeprefix(":"), v.item, v.annotator, code[v.answer], v.price, v.time) for v in rows],
-                [(things[v.item - 1].name, people[v.annotator - 1].name) for v in rows],
+                [(v.item_name, v.person) for v in rows],
             )
     return len(rows)

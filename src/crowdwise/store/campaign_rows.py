@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from crowdwise import registry
 from crowdwise.active.stopping import Proof, StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
-from crowdwise.core.constraints import constraint_of
+from crowdwise.core.constraints import Bounds, Positive
 from crowdwise.core.model import EMModel
 from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing, suggestion
 from crowdwise.online.stream import Online
@@ -25,7 +25,7 @@ from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import WITH_CLASSES
 from crowdwise.store.canonical import name_text
 from crowdwise.store.database import insert_new
-from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, kept_params
+from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, check_settings, kept_params
 from crowdwise.store.store_tables import campaigns, events, points
 
 STATES = ("open", "paused", "closed")
@@ -38,6 +38,11 @@ OWN: dict[str, Any] = {
     "screen": None, "quota": None, "votes_each": None, "completion_code": "",
 }  # fmt: skip
 """Settings that are not those of the rule, and their defaults."""
+KINDS: dict[str, Any] = {
+    "price": Positive, "patience": Positive, "unknown": Literal["error", "add"],
+    "gold_rate": Annotated[float, Bounds(minimum=0, below=1)],
+}  # fmt: skip
+"""What some of these may be."""
 PEOPLE = ("unsure", "consent", "practice", "screen", "quota", "votes_each", "completion_code")
 """Settings of who labels: "I don't know" as an answer, what is agreed to, practice questions and the share of them that
 must be right, the most people who sign up, votes of each of them, and the code that they get at the end."""
@@ -170,9 +175,7 @@ def _check_classes(kind: str, classes: list[Any]) -> None:
     if form == registry.STRETCHES and len(classes) == 1:  # one class can be marked, or not
         name_text(classes[0], "class")
     elif form in WITH_CLASSES:
-        found = constraint_of(Classes)
-        assert found is not None
-        found.check("classes", classes)
+        check_settings({"classes": classes}, {"classes": Classes})
     elif classes:
         raise ParameterError(f"A campaign of {kind} has no classes: leave them out.")
 
@@ -201,13 +204,7 @@ def _check(kind: str, out: dict[str, Any]) -> None:
         if default is not None and out[name] is None:
             raise ParameterError(f"{name}: expected a value such as {default!r}, and found none.")
     StopRule(**{name: out[name] for name in RULE})
-    for name, least in (("price", 0.0), ("patience", 0.0)):
-        if not out[name] > least:
-            raise ParameterError(f"{name}={out[name]!r}: expected a number above {least:g}.")
-    if not 0.0 <= out["gold_rate"] < 1.0:
-        raise ParameterError(f"gold_rate={out['gold_rate']!r}: expected a number from 0 up to, not including, 1.")
-    if out["unknown"] not in ("error", "add"):
-        raise ParameterError(f"unknown={out['unknown']!r}: expected 'error' or 'add'.")
+    check_settings(out, KINDS)
     if kind != registry.VOTES:
         for name in ("target", "stake", "max_error"):
             if out[name] is not None:

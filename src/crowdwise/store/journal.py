@@ -293,9 +293,8 @@ class Journal:
 
     def log(self, what: str, detail: Any) -> None:
         """Note a change with its time; inside :meth:`writing`."""
-        found = self.read("SELECT chain FROM changes ORDER BY id DESC LIMIT 1")
         row = (time.time(), what, json.dumps(detail))
-        chain = _digest(found[0][0] if found else "", *row)
+        chain = _digest(self._last("changes"), *row)
         self.write("INSERT INTO changes (time, what, detail, chain) VALUES (?, ?, ?, ?)", [(*row, chain)])
 
     def changes(self) -> list[tuple[float, str, Any]]:
@@ -313,13 +312,17 @@ class Journal:
 
     def add_votes(self, rows: Sequence[Vote], names: Sequence[tuple[str, str]]) -> None:
         """Write votes, with the names of the item and the annotator of each for its digest; inside :meth:`writing`."""
-        found = self.read("SELECT chain FROM votes ORDER BY id DESC LIMIT 1")
-        chain, linked = found[0][0] if found else "", []
+        chain, linked = self._last("votes"), []
         for row, (item, annotator) in zip(rows, names, strict=True):
             chain = link(chain, row, item, annotator)
             linked.append((*row, chain))
         columns = "vote_id, item, annotator, label, price, time, chain"
         self.write(f"INSERT INTO votes ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", linked)
+
+    def _last(self, table: str) -> str:
+        """The digest of all rows of a table; empty where there is none."""
+        found = self.read(f"SELECT chain FROM {table} ORDER BY id DESC LIMIT 1")
+        return found[0][0] if found else ""
 
     def chain(self, number: int) -> str | None:
         """The digest of all votes up to one; ``None`` where there is no such vote."""

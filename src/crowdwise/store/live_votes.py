@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -69,39 +69,37 @@ class LiveNames:
         self.version = row.version
         return golden
 
+    def _changed(
+        self, conn: sa.Connection, row: CampaignRow, table: sa.Table, names: Names, *facts: str
+    ) -> Iterator[tuple[Any, ...]]:
+        """Codes and facts of what changed since; names that are new are added."""
+        columns = [table.c[name] for name in ("number", "name", *facts)]
+        query = sa.select(*columns).where(table.c.campaign == row.id, table.c.version > self.version)
+        for number, name, *found in conn.execute(query.order_by(table.c.number)):
+            if number > len(names) + 1:
+                raise ReadError(f"The {table.name} of campaign {row.id} are not numbered one after the other.")
+            if number > len(names):
+                names.extend([json.loads(name)])
+            yield number - 1, *found
+
     def _read_items(self, conn: sa.Connection, row: CampaignRow) -> bool:
-        columns = (items.c.number, items.c.name, items.c.gold, items.c.closed, items.c.priority, items.c.settled)
-        query = sa.select(*columns).where(items.c.campaign == row.id, items.c.version > self.version)
-        golden = False
-        for number, name, gold, closed, priority, settled in conn.execute(query.order_by(items.c.number)):
-            code = number - 1
-            if code == len(self.items):
-                self.items.extend([json.loads(name)])
-                self._closed = grown(self._closed, number, False)
-                self._priority = grown(self._priority, number, 1.0)
-            elif code > len(self.items):
-                raise ReadError(f"The items of campaign {row.id} are not numbered one after the other.")
+        golden, facts = False, ("gold", "closed", "priority", "settled")
+        for code, gold, closed, priority, settled in self._changed(conn, row, items, self.items, *facts):
             golden |= self.gold.get(code) != gold
             for known, text in ((self.gold, gold), (self.settled, settled)):
                 if text is None:
                     known.pop(code, None)
                 else:
                     known[code] = text
+            self._closed, self._priority = grown(self._closed, code + 1), grown(self._priority, code + 1)
             self._closed[code], self._priority[code] = closed, priority
         return golden
 
     def _read_annotators(self, conn: sa.Connection, row: CampaignRow) -> None:
-        columns = (annotators.c.number, annotators.c.name, annotators.c.price, annotators.c.available)
-        query = sa.select(*columns, annotators.c.max_votes).where(
-            annotators.c.campaign == row.id, annotators.c.version > self.version
-        )
-        for number, name, price, available, most in conn.execute(query.order_by(annotators.c.number)):
-            if number - 1 == len(self.annotators):
-                self.annotators.extend([json.loads(name)])
-                self._people = grown(self._people, number)
-            elif number - 1 > len(self.annotators):
-                raise ReadError(f"The annotators of campaign {row.id} are not numbered one after the other.")
-            self._people[number - 1] = price, available, np.nan if most is None else most
+        facts = ("price", "available", "max_votes")
+        for code, price, available, most in self._changed(conn, row, annotators, self.annotators, *facts):
+            self._people = grown(self._people, code + 1)
+            self._people[code] = price, available, np.nan if most is None else most
 
     @property
     def closed(self) -> npt.NDArray[np.bool_]:

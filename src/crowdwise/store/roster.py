@@ -119,7 +119,7 @@ class Roster:
         self.journal.write("INSERT OR IGNORE INTO items (name) VALUES (?)", [(text,) for text in texts])
         named = {item: name_text(group, "group", booleans=True) for item, group in groups.items()}
         for column, facts in (("gold", gold), ("grp", named)):
-            self._update("items", column, facts)
+            self.update("items", column, facts)
         return self.journal.count("items") - before
 
     def set_prices(self, prices: Mapping[Any, float]) -> None:
@@ -138,14 +138,7 @@ class Roster:
         """Raise an error where new names are not of the kind of those there are."""
         one_kind(filter(None, [self._first(table), *texts]), table)
 
-    def set_annotator(self, name: Any, **facts: int) -> None:
-        for column, value in facts.items():
-            self._update("annotators", column, {name: value})
-
-    def close_items(self, items: Iterable[Any], closed: bool) -> None:
-        self._update("items", "closed", {item: int(closed) for item in items})
-
-    def _update(self, table: str, column: str, facts: Mapping[Any, Any]) -> None:
+    def update(self, table: str, column: str, facts: Mapping[Any, Any]) -> None:
         """Set a column of the named rows."""
         texts = {name_text(name, table.removesuffix("s")): value for name, value in facts.items()}
         written = self.as_written(table, texts)

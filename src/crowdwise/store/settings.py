@@ -67,7 +67,7 @@ class Settings:
     def of(cls, journal: Journal) -> Settings:
         facts = journal.facts()
         with journal.decoding():
-            _check({"gap": None, **facts}, OWN | {"seed": CountFromZero, "proposals": CountFromZero})
+            check_settings({"gap": None, **facts}, OWN | {"seed": CountFromZero, "proposals": CountFromZero})
             return cls(
                 StopRule(**facts["rule"]), Strategy(**facts["strategy"]), str(facts["unknown"]), facts["patience"],
                 facts["price"], facts.get("gap"), facts["seed"], facts["proposals"],
@@ -79,7 +79,7 @@ class Settings:
         return self.price if self.unknown == "add" else None
 
 
-def _check(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+def check_settings(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
     """An error where a setting is not what it may be."""
     for name, allowed in kinds.items():
         if name in given and (found := constraint_of(allowed)) is not None:
@@ -104,7 +104,7 @@ def change_settings(journal: Journal, given: Mapping[str, Any]) -> dict[str, tup
     facts = journal.facts()
     before = {**facts["rule"], **{name: facts.get(name) for name in OWN}}
     changed = changed_settings(before, given, CHANGEABLE)
-    _check(given, OWN)
+    check_settings(given, OWN)
     rule = StopRule(**{**facts["rule"], **{name: x for name, x in given.items() if name not in OWN}})
     if given.get("gap") is not None:
         groups = journal.read("SELECT count(DISTINCT grp) FROM items")[0][0]

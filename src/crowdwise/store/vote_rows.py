@@ -226,15 +226,27 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
     return rows, receipt
 
 
+def votes_that_count(campaign: str) -> sa.Select[Any]:
+    """The votes that were not taken back, in their order, with the names of their items and annotators, and gold."""
+
+    def same(table: sa.Table, **columns: str) -> Any:
+        return sa.and_(*(table.c[own] == votes.c[of] for own, of in {"campaign": "campaign", **columns}.items()))
+
+    columns = items.c.name.label("item_name"), items.c.gold, annotators.c.name.label("person")
+    return (
+        sa.select(votes, *columns)
+        .join(answers, same(answers, item="item", annotator="annotator", seq="seq"))
+        .join(items, same(items, number="item"))
+        .join(annotators, same(annotators, number="annotator"))
+        .where(votes.c.campaign == campaign)
+        .order_by(votes.c.seq)
+    )
+
+
 def _on_gold(conn: sa.Connection, campaign: str, who: int) -> list[bool]:
     """Whether each answer of an annotator on an item with a known answer was right."""
-    query = (
-        sa.select(votes.c.answer, items.c.gold)
-        .join(answers, (answers.c.campaign == votes.c.campaign) & (answers.c.seq == votes.c.seq))
-        .join(items, (items.c.campaign == votes.c.campaign) & (items.c.number == votes.c.item))
-        .where(votes.c.campaign == campaign, answers.c.annotator == who, items.c.gold.is_not(None))
-    )
-    return [answer == gold for answer, gold in conn.execute(query)]
+    query = votes_that_count(campaign).where(answers.c.annotator == who, items.c.gold.is_not(None))
+    return [row.answer == row.gold for row in conn.execute(query)]
 
 
 def _practises(conn: sa.Connection, known: _Known, who: int) -> bool:
@@ -315,25 +327,22 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     back, and the annotator may be asked again."""
     row = find_campaign(conn, campaign)
     check_open(row)
-    query = sa.select(answers.c.item, answers.c.seq).where(
-        answers.c.campaign == campaign, answers.c.annotator == annotator
+    last = sa.select(sa.func.max(answers.c.seq)).where(
+        answers.c.campaign == campaign,
+        answers.c.annotator == annotator,
+        *([] if item is None else [answers.c.item == item]),
     )
-    query = query if item is None else query.where(answers.c.item == item)
-    found = conn.execute(query.order_by(answers.c.seq.desc()).limit(1)).first()
-    if found is None:
+    vote = conn.execute(votes_that_count(campaign).where(votes.c.seq == last.scalar_subquery())).first()
+    if vote is None:
         raise NotThere("There is no vote of yours to take back.")
-    vote = conn.execute(sa.select(votes).where(votes.c.campaign == campaign, votes.c.seq == found.seq)).one()
     if steady_clock.now() - vote.time > UNDO_SECONDS:
         raise InputError(f"A vote can be taken back within {UNDO_SECONDS / 60:g} minutes. Nothing was changed.")
-    asked = conn.execute(
-        sa.select(items.c.name, items.c.gold).where(items.c.campaign == campaign, items.c.number == vote.item)
-    ).one()
-    if row.settings["feedback"] and asked.gold is not None:
+    if row.settings["feedback"] and vote.gold is not None:
         raise InputError("The known answer to this question was shown: the vote cannot be taken back.")
     seq = row.last_vote + 1
     taken = {
-        "campaign": campaign, "seq": seq, "vote_id": f"undo:{found.seq}", "item": vote.item, "annotator": annotator,
-        "answer": vote.answer, "price": -vote.price, "time": steady_clock.now(), "retracts": found.seq,
+        "campaign": campaign, "seq": seq, "vote_id": f"undo:{vote.seq}", "item": vote.item, "annotator": annotator,
+        "answer": vote.answer, "price": -vote.price, "time": steady_clock.now(), "retracts": vote.seq,
     }  # fmt: skip
     conn.execute(votes.insert(), taken)
     conn.execute(
@@ -344,35 +353,24 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     counts = {"last_vote": seq, "n_answers": row.n_answers - 1, "spent": row.spent - vote.price}
     conn.execute(campaigns.update().where(campaigns.c.id == campaign).values(**counts))
     add_event(conn, campaign, "undo", {"votes": row.n_answers - 1, "seq": seq})
-    return {"item": json.loads(asked.name), "label": json.loads(vote.answer)}
+    return {"item": json.loads(vote.item_name), "label": json.loads(vote.answer)}
 
 
 def list_votes(conn: sa.Connection, campaign: str, after: int, limit: int) -> list[dict[str, Any]]:
     """The next votes that count, with the names of their items and annotators."""
-    query = (
-        sa.select(votes, items.c.name.label("item_name"), annotators.c.name.label("person"))
-        .join(items, (items.c.campaign == votes.c.campaign) & (items.c.number == votes.c.item))
-        .join(annotators, (annotators.c.campaign == votes.c.campaign) & (annotators.c.number == votes.c.annotator))
-        .join(
-            answers,
-            (answers.c.campaign == votes.c.campaign)
-            & (answers.c.item == votes.c.item)
-            & (answers.c.annotator == votes.c.annotator)
-            & (answers.c.seq == votes.c.seq),
-        )
-        .where(votes.c.campaign == campaign, votes.c.seq > after)
-        .order_by(votes.c.seq)
-        .limit(limit)
-    )
+    query = votes_that_count(campaign).where(votes.c.seq > after).limit(limit)
     return [
-        {
-            "seq": row.seq, "id": given_id(row.vote_id, row.person), "item": json.loads(row.item_name),
-            "annotator": json.loads(row.person),
-            "label": json.loads(row.answer), "price": row.price, "time": row.time, "seconds": row.seconds,
-            "first": row.shown,
-        }
+        {"seq": row.seq, "id": given_id(row.vote_id, row.person), "item": json.loads(row.item_name)}
+        | _shown(row) | {"first": row.shown}
         for row in conn.execute(query)
     ]  # fmt: skip
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    return {
+        "annotator": json.loads(row.person), "label": json.loads(row.answer), "price": row.price, "time": row.time,
+        "seconds": row.seconds,
+    }  # fmt: skip
 
 
 def given_id(vote_id: str, annotator: str) -> str:
@@ -382,17 +380,4 @@ def given_id(vote_id: str, annotator: str) -> str:
 
 def votes_of_item(conn: sa.Connection, campaign: str, item: int) -> list[dict[str, Any]]:
     """The votes that count on an item."""
-    query = (
-        sa.select(votes, annotators.c.name)
-        .join(answers, (answers.c.campaign == votes.c.campaign) & (answers.c.seq == votes.c.seq))
-        .join(annotators, (annotators.c.campaign == votes.c.campaign) & (annotators.c.number == votes.c.annotator))
-        .where(votes.c.campaign == campaign, votes.c.item == item, answers.c.item == item)
-        .order_by(votes.c.seq)
-    )
-    return [
-        {
-            "annotator": json.loads(row.name), "label": json.loads(row.answer), "time": row.time,
-            "seconds": row.seconds, "price": row.price,
-        }
-        for row in conn.execute(query)
-    ]  # fmt: skip
+    return [_shown(row) for row in conn.execute(votes_that_count(campaign).where(answers.c.item == item))]

@@ -34,11 +34,6 @@ EACH = 5
 CLAIMED = 60.0
 """Seconds for which a delivery belongs to the process that sends it."""
 
-__all__ = [
-    "CLAIMED", "KINDS", "TRIES", "add_webhook", "claim_due", "drop_old", "hooks_behind", "is_due", "list_deliveries",
-    "list_webhooks", "note_result", "remove_webhook", "retry_delivery", "take_events",
-]  # fmt: skip
-
 
 def add_webhook(conn: sa.Connection, campaign: str, url: str, kinds: Sequence[str]) -> dict[str, Any]:
     """A new webhook; its secret, which signs what is sent, is shown once."""
