@@ -298,7 +298,8 @@ class Victims:
 
     def __init__(self, target: str, place: Path) -> None:
         command = [sys.executable, __file__, "--work", target, str(place)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        alone = os.environ | {"CUDA_VISIBLE_DEVICES": ""}  # a device does not survive a fork
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=alone)
         self.rest = b""
 
     def line(self, seconds: float) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import zipfile
 from collections.abc import Callable
@@ -111,7 +112,9 @@ def test_the_settings_of_a_campaign(tmp_path: Path, name: str, value: object) ->
     [
         ("votes", '"wren"', '"owl"'), ("votes", ", 1, 1, ", ", 99, 1, "), ("votes", ", 1, 1, ", ", 0, 1, "),
         ("items", ', 2, "', ', 9, "'), ("items", ', 2, "', ', null, "'), ("campaigns", "birds", "\\u0000"),
-        ("annotators", ', 1, "', ', "x", "'), ("items", '"p0', '{"'),
+        ("annotators", ', 1, "', ', "x", "'), ("items", '"p0', '{"'), ("items", '{\\"text\\":\\"bird 0\\"}', "[]"),
+        ("campaigns", '\\"practice\\": 0', '\\"practice\\": \\"x\\"'), ("campaigns", ', "votes"', ', ""'),
+        ("campaigns", ', "open"', ', "ajar"'), ("campaigns", '\\"seed\\": 0', '\\"seed\\": -1'),
     ],
 )  # fmt: skip
 def test_a_backup(tmp_path: Path, table: str, old: str, new: str) -> None:
@@ -142,3 +145,38 @@ def test_a_backup(tmp_path: Path, table: str, old: str, new: str) -> None:
         else:
             assert restore(database, tmp_path / name)["votes"] == 2
         database.close()
+
+
+def test_the_counts_of_a_backup(tmp_path: Path) -> None:
+    with running(load_configuration({"data": str(tmp_path / "one")}, environment={})) as site:
+        back_up(site.service.database, tmp_path / "whole.zip")
+    with zipfile.ZipFile(tmp_path / "whole.zip") as whole, zipfile.ZipFile(tmp_path / "forged.zip", "w") as forged:
+        for name in whole.namelist():
+            facts = json.loads(whole.read(name)) if name == "backup.json" else {}
+            forged.writestr(name, json.dumps(facts | {"counts": "x"}) if facts else whole.read(name))
+    database = Database(load_configuration({"data": str(tmp_path)}, environment={}).url)
+    database.migrate()
+    with pytest.raises(ReadError, match="is not a backup"):
+        restore(database, tmp_path / "forged.zip")
+    database.close()
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2**63], [0, 1, 1]])
+def test_the_classes_of_a_stream(tmp_path: Path, names: list[Any]) -> None:
+    cw.Online(cw.DawidSkene()).partial_fit(VOTES).save(tmp_path / "stream")
+    facts = json.loads((tmp_path / "stream" / "online.json").read_text())
+    (tmp_path / "stream" / "online.json").write_text(json.dumps(facts | {"class_names": names}))
+    seal(tmp_path / "stream", "stream")
+    with pytest.raises(ReadError, match="class_names are not names as they are written"):
+        cw.load(tmp_path / "stream")
+
+
+def test_the_parameters_of_a_learner(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    cw.CrowdClassifier("two-stage", epochs=1).fit(X, VOTES).save(tmp_path / "learner")
+    (file,) = (path for path in (tmp_path / "learner").glob("*.json") if '"batch_size"' in path.read_text())
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps(facts | {"params": facts["params"] | {"batch_size": {}}}))
+    seal(tmp_path / "learner", json.loads((tmp_path / "learner" / "manifest.json").read_text())["kind"])
+    with pytest.raises(CrowdwiseError, match="batch_size"):
+        cw.load(tmp_path / "learner")

@@ -1,5 +1,6 @@
 """A small file that spans more cells than there is room for is an error, whatever its format, before it is loaded."""
 
+import json
 import os
 import struct
 import subprocess
@@ -228,3 +229,24 @@ def test_long_labels_are_not_compared_letter_by_letter(tmp_path: Path) -> None:
     began = time.process_time()
     assert [p.why for p in cw.check(tmp_path / "labels.csv").proposals] == ["looks like a misspelling"]
     assert time.process_time() - began < 20
+
+
+BOOLEANS = bytes([0x1B, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 0x11])  # field 1: a map of 2^35 true to true
+MAPS = bytes([0x19, 0xFB, 0xA0, 0x9C, 0x01]) + bytes([0x90, 0x4E, 0x11]) * 20_000  # a list of 20,000 maps of 10,000
+
+
+@pytest.mark.parametrize("footer", [BOOLEANS, MAPS])
+def test_footers_of_parquet_say_no_more_than_they_hold(tmp_path: Path, footer: bytes) -> None:
+    """Booleans in a map were read without a byte each: a few bytes kept the process busy for hours."""
+    path = tmp_path / "votes.parquet"
+    path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(ReadError, match="could not be read as parquet"):
+        cw.read_votes(path)
+
+
+def test_lists_among_the_names_of_an_empty_one(tmp_path: Path) -> None:
+    rows = [{"item": 1, "annotator": [[1]], "label": "a"}, {"item": 2, "annotator": None, "label": "b"}]
+    path = tmp_path / "votes.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(LabelError, match="1 row has no annotator"):
+        cw.read_votes(path)

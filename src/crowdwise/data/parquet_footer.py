@@ -37,6 +37,13 @@ class _Thrift:
     def __init__(self, content: Any, at: int, depth: int = 0) -> None:
         self.content, self.at, self.depth = content, at, depth
 
+    def length(self) -> int:
+        """How many values, or bytes, follow: no more than the file has bytes."""
+        found = self.unsigned()
+        if found > len(self.content) - self.at:
+            raise ValueError("a list is longer than the file")
+        return found
+
     def byte(self) -> int:
         self.at += 1
         return int(self.content[self.at - 1])
@@ -75,7 +82,7 @@ class _Thrift:
             self.at += 8
             return None
         if kind == BINARY:
-            length = self.unsigned()
+            length = self.length()
             self.at += length
             return None
         if self.depth > 30:
@@ -89,15 +96,18 @@ class _Thrift:
         if kind == STRUCT:
             return self.struct()
         if kind == MAP:
-            size = self.unsigned()
+            size = self.length()
             kinds = self.byte() if size else 0
-            return [(self.value(kinds >> 4), self.value(kinds & 0x0F)) for _ in range(size)]
+            return [(self.inside(kinds >> 4), self.inside(kinds & 0x0F)) for _ in range(size)]
         if kind not in (LIST, SET):
             raise ValueError(f"there is no type {kind}")
         head = self.byte()
-        size = head >> 4 if head >> 4 < 15 else self.unsigned()
-        inner = head & 0x0F
-        return [self.byte() == TRUE if inner in (TRUE, FALSE) else self.value(inner) for _ in range(size)]
+        size = head >> 4 if head >> 4 < 15 else self.length()
+        return [self.inside(head & 0x0F) for _ in range(size)]
+
+    def inside(self, kind: int) -> Any:
+        """A value in a list or a map: there, true and false take a byte, too."""
+        return self.byte() == TRUE if kind in (TRUE, FALSE) else self.value(kind)
 
 
 def check_parquet(content: bytes | mmap.mmap) -> Claims:

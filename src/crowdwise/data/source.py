@@ -221,7 +221,9 @@ class Source:
             warnings.simplefilter("ignore")
             column = again.read()[0].get_column(str(self.parts[part]), default=None)
         words = [word for word in file.null_values if word]
-        found = [] if column is None else column.filter(column.cast(str).is_in(words)).cast(str).to_list()
+        if column is None or column.dtype.is_nested():
+            return ""
+        found = column.filter(column.cast(str).is_in(words)).cast(str).to_list()
         if not found:
             return ""
         each = dict.fromkeys(found)

@@ -229,6 +229,7 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             learner.embed = embed or learner.embed
             if isinstance(getattr(learner, "class_weight", None), list):
                 learner.set_params(class_weight=dict(learner.class_weight))
+            learner.check_parameters()
             found: Any = cls.result.of_files(saved.below(RESULT, "consensus"))
             learner.consensus_ = found
             learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]

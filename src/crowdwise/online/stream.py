@@ -586,6 +586,9 @@ def _check(arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> None:
     loops, and a vote that is said to follow itself has no end."""
     if 0 < sum(name in facts for name in NAMES) < len(NAMES):
         raise ValueError(f"it lacks some of {', '.join(NAMES)}")
+    for name in filter(facts.__contains__, NAMES):
+        if to_vocabulary(facts[name]).tolist() != facts[name] or len(set(facts[name])) < len(facts[name]):
+            raise ValueError(f"{name} are not names as they are written")
     sizes = {letter: len(facts[name]) if name in facts else LARGEST for letter, name in zip("IJK", NAMES, strict=True)}
     sizes |= {"K": len(arrays["mass"])} if "class_names" not in facts else {}
     sizes["S"] = len(arrays["label"])

@@ -16,9 +16,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crowdwise import registry
 from crowdwise.data.folders import write_whole
 from crowdwise.errors import OutputError, ReadError
-from crowdwise.store.campaign_rows import find_campaign
+from crowdwise.store.campaign_rows import check_campaign, find_campaign
 from crowdwise.store.database import Database
 from crowdwise.store.live_votes import LiveVotes
 from crowdwise.store.store_tables import metadata
@@ -64,7 +65,7 @@ def restore(database: Database, path: Path) -> dict[str, int]:
         archive = zipfile.ZipFile(path)
         with archive.open("backup.json") as file:
             facts = json.loads(file.read(MOST))
-        columns, counts = facts["columns"], facts["counts"]
+        columns, counts = facts["columns"], dict(facts["counts"])
         format_, revision = facts["format"], facts["revision"]
     except OSError as error:
         raise ReadError(f"{path} could not be read: {error.strerror or error}.") from error
@@ -108,6 +109,8 @@ JSON = {
     "detail",
 }  # fmt: skip
 """Columns that hold JSON, beside the names of items and annotators."""
+OBJECTS = {"settings": dict, "payload": dict, "data": dict, "body": dict, "classes": list, "kinds": list}
+"""What that is, in some of them."""
 PAIRS = ("votes", "answers", "leases", "skips")
 """Tables that name an item and an annotator by their numbers."""
 
@@ -126,7 +129,7 @@ def _check_rows(table: sa.Table, rows: list[dict[str, Any]], path: Path) -> None
                 right = "\0" not in value and value.encode(errors="replace").decode() == value
             try:
                 if right and value is not None and (column.name in JSON or (column.name == "name" and "number" in row)):
-                    json.loads(value)
+                    right = isinstance(json.loads(value), OBJECTS.get(column.name, object))
             except (ValueError, RecursionError):
                 right = False
             if not right:
@@ -134,8 +137,8 @@ def _check_rows(table: sa.Table, rows: list[dict[str, Any]], path: Path) -> None
 
 
 def _check_campaigns(conn: sa.Connection, path: Path) -> None:
-    """An error where numbers of items and annotators lead nowhere, or where a campaign of classes cannot be
-    followed: it is, once, as the server will do."""
+    """An error where numbers of items and annotators lead nowhere, where a campaign could not have been made, or one
+    of classes cannot be followed: it is, once, as the server will do."""
     for name in ("items", "annotators"):
         holes = f"SELECT campaign FROM {name} GROUP BY campaign HAVING min(number) <> 1 OR max(number) <> count(*)"
         if conn.execute(sa.text(holes)).first() is not None:
@@ -147,11 +150,15 @@ def _check_campaigns(conn: sa.Connection, path: Path) -> None:
             )
             if conn.execute(sa.text(lost)).first() is not None:
                 raise ReadError(f"{path} is damaged: {table} have one of {name} that is not there.")
-    for id_ in conn.execute(sa.text("SELECT id FROM campaigns WHERE answer_type = 'votes'")).scalars().all():
+    for id_ in conn.execute(sa.text("SELECT id FROM campaigns")).scalars().all():
         try:
-            LiveVotes().follow(conn, find_campaign(conn, id_))
+            row = find_campaign(conn, id_)
+            check_campaign(row)
+            if row.answer_type == registry.VOTES:
+                LiveVotes().follow(conn, row)
         except Exception as error:
-            raise ReadError(f"{path} is damaged: campaign {id_} cannot be followed: {error}.") from error
+            reason = str(error).rstrip(".")
+            raise ReadError(f"{path} is damaged: campaign {id_} cannot be followed: {reason}.") from error
 
 
 def _read(archive: zipfile.ZipFile, name: str, columns: list[str], path: Path) -> Iterator[list[dict[str, Any]]]:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from crowdwise import registry
 from crowdwise.active.stopping import Proof, StopRule
 from crowdwise.active.strategies import DEFAULT, Strategy, find_strategy
-from crowdwise.core.constraints import Bounds, Positive
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, Positive, Share
 from crowdwise.core.model import EMModel
 from crowdwise.errors import CrowdwiseError, InputError, ParameterError, listing, suggestion
 from crowdwise.online.stream import Online
@@ -40,9 +40,11 @@ OWN: dict[str, Any] = {
 """Settings that are not those of the rule, and their defaults."""
 KINDS: dict[str, Any] = {
     "price": Positive, "patience": Positive, "unknown": Literal["error", "add"],
-    "gold_rate": Annotated[float, Bounds(minimum=0, below=1)],
+    "gold_rate": Annotated[float, Bounds(minimum=0, below=1)], "feedback": bool, "instructions": str,
+    "seed": CountFromZero, "ties": bool, "unsure": bool, "consent": str, "practice": CountFromZero,
+    "screen": Share | None, "quota": Count | None, "votes_each": Count | None, "completion_code": str,
 }  # fmt: skip
-"""What some of these may be."""
+"""What these may be."""
 PEOPLE = ("unsure", "consent", "practice", "screen", "quota", "votes_each", "completion_code")
 """Settings of who labels: "I don't know" as an answer, what is agreed to, practice questions and the share of them that
 must be right, the most people who sign up, votes of each of them, and the code that they get at the end."""
@@ -220,6 +222,16 @@ def _check(kind: str, out: dict[str, Any]) -> None:
         out["scale"] = {"min": 0.0, "max": 100.0, "step": 1.0} | scale
     elif out["scale"] is not None:
         raise ParameterError(f"scale: a campaign of {kind} has none; it is for ratings.")
+
+
+def check_campaign(row: CampaignRow) -> None:
+    """Raise an error about a campaign that could not have been made."""
+    _check_classes(registry.answer_type(row.answer_type), row.classes)
+    _check(row.answer_type, {**RULE, **row.settings})
+    registry.find(row.settings["method"], row.answer_type).create(**row.settings["params"])
+    find_strategy(row.strategy)
+    if row.state not in STATES:
+        raise ParameterError(f"state={row.state!r}: expected one of {', '.join(STATES)}.")
 
 
 def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
