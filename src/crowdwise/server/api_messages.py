@@ -82,6 +82,22 @@ class Changeable(Message):
     )
 
 
+Question = Annotated[Plain, Field(pattern="^[A-Za-z0-9_-]{1,19}$")]
+
+
+class QuestionMade(Message):
+    """A further question about each item, answered with the first: a campaign of its own, ``ID.QUESTION``."""
+
+    model_config = example(question="sharpness", answer_type="ratings", scale={"min": 1, "max": 5})
+    question: Question
+    answer_type: str = registry.VOTES
+    classes: Annotated[list[Name | StrictBool], Field(max_length=1000)] | None = None
+    method: str | None = None
+    params: dict[str, Any] | None = None
+    scale: ScaleMessage | None = None
+    instructions: Annotated[Text | None, Field(description="Shown above its answers.")] = None
+
+
 class CampaignMade(Changeable):
     """A new campaign."""
 
@@ -96,6 +112,8 @@ class CampaignMade(Changeable):
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     scale: ScaleMessage | None = None
     ties: bool | None = None
+    question: Annotated[Question | None, Field(description="The name of the first of several questions.")] = None
+    questions: Annotated[list[QuestionMade], Field(max_length=20)] | None = None
 
 
 class CampaignChanged(Changeable):
@@ -212,8 +230,9 @@ class FolderItems(Message):
 
 
 class VoteMessage(Message):
-    """A vote. ``id`` makes it count once, however often it is sent; annotators give no ``annotator`` but the ``ticket``
-    of their question. Of a lead's the ticket may be left out; with it, the order in which a pair was shown is kept."""
+    """A vote; ``others`` are the answers to further questions about the item. ``id`` makes it count once, however often
+    it is sent; annotators give no ``annotator`` but the ``ticket`` of their question. Of a lead's the ticket may be
+    left out; with it, the order in which a pair was shown is kept."""
 
     model_config = example(item="photo1", annotator="ann", label="wren", id="ann-photo1")
     item: Name
@@ -222,6 +241,7 @@ class VoteMessage(Message):
     id: Annotated[Plain, Field(min_length=1, max_length=200)] | None = None
     ticket: Annotated[Plain, Field(max_length=200)] | None = None
     seconds: Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)] | None = None
+    others: Annotated[dict[Question, Answer], Field(max_length=20)] | None = None
 
 
 class Ballot(Message):

@@ -15,6 +15,7 @@ from fastapi import Depends, HTTPException, Request
 
 from crowdwise.server.access_tokens import COOKIE, CSRF_HEADER, Role, Session, Token
 from crowdwise.server.service import Service, add_audit
+from crowdwise.store.database import main_of
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 CALLER = "crowdwise.caller"
@@ -55,6 +56,11 @@ class Caller:
     def annotator(self) -> int | None:
         """The number of the annotator who asks."""
         return self.token.annotator
+
+    def may_see(self, campaign: str) -> bool:
+        """Whether the token is of a campaign, or of all; leads and readers also see its further questions."""
+        main = campaign if self.role == "annotator" else main_of(campaign)
+        return self.token.campaign in (None, campaign, main)
 
     def audit(self, conn: sa.Connection, action: str, campaign: str | None, **detail: Any) -> None:
         """Note what this caller does, in the same transaction."""
@@ -125,7 +131,7 @@ class Needs:
         if caller.role not in self.roles:
             raise HTTPException(403, f"This needs the role {' or '.join(self.roles)}; yours is {caller.role}.")
         wanted = request.path_params.get("campaign")
-        if caller.token.campaign is not None and wanted is not None and wanted != caller.token.campaign:
+        if wanted is not None and not caller.may_see(wanted):
             raise HTTPException(403, "Your token is for another campaign.")
         return caller
 

@@ -16,7 +16,7 @@ from crowdwise import registry
 from crowdwise.server.live_refit import LiveRefit
 from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import CampaignRow, NotThere, find_campaign, read_marks
-from crowdwise.store.database import Database
+from crowdwise.store.database import Database, main_of
 from crowdwise.store.live_votes import LiveVotes
 
 PAUSE = 0.5
@@ -150,9 +150,10 @@ class Follower:
         return None if live is None else live.view
 
     def forget(self, campaign: str) -> None:
-        """Drop a campaign that was deleted, with its snapshots."""
-        self.drop(campaign)
-        shutil.rmtree(self.snapshots / campaign, ignore_errors=True)
+        """Drop a campaign that was deleted, and its questions, with their snapshots."""
+        for one in [campaign, *(id_ for id_ in list(self._live) if id_.startswith(f"{campaign}."))]:
+            self.drop(one)
+            shutil.rmtree(self.snapshots / one, ignore_errors=True)
 
     def drop(self, campaign: str) -> None:
         with self._lock:
@@ -164,8 +165,9 @@ class Follower:
         now = steady_clock.now()
         for campaign in campaigns:
             self._written[campaign] = now
-            if campaign in self._live:
-                self._live[campaign].used = time.monotonic()
+        for id_, live in list(self._live.items()):
+            if main_of(id_) in campaigns:
+                live.used = time.monotonic()
         self._wake.set()
 
     def written(self, campaign: str) -> float:
@@ -215,7 +217,10 @@ class Follower:
         """Follow a campaign that was written to."""
         try:
             with self.database.reading() as conn:
-                return self.get(find_campaign(conn, campaign))
+                row = find_campaign(conn, campaign)
+                for further in row.questions.values():
+                    self.get(find_campaign(conn, further))
+                return self.get(row)
         except Exception:  # it was deleted, or is none, or the store is away
             self._written.pop(campaign, None)
             return None

@@ -20,7 +20,7 @@ from crowdwise.server.access_tokens import Signer
 from crowdwise.server.configuration import Configuration
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import SIDES
-from crowdwise.store.database import private_file
+from crowdwise.store.database import main_of, private_file
 
 KINDS = {
     "image": {
@@ -115,7 +115,7 @@ class Media:
 
         def sign(_: str, value: Any) -> Any:
             mine = isinstance(value, str) and value.startswith(MEDIA)
-            return self.link(campaign, value.removeprefix(MEDIA)) if mine else value
+            return self.link(main_of(campaign), value.removeprefix(MEDIA)) if mine else value
 
         return _each(payload, sign)
 

@@ -47,8 +47,7 @@ router = APIRouter(prefix="/api/v1", responses=responses(409))
 async def campaigns_list(service: ServiceOf, caller: Reader) -> list[CampaignMessage]:
     """All campaigns that the caller may see."""
     found = await service.read_now(list_campaigns)
-    mine = caller.token.campaign
-    return [CampaignMessage(**row.shown()) for row in found if mine in (None, row.id)]
+    return [CampaignMessage(**row.shown()) for row in found if caller.may_see(row.id)]
 
 
 @router.post("/campaigns", status_code=201, tags=["campaigns"])

@@ -27,6 +27,7 @@ from crowdwise.server.media import TYPES
 from crowdwise.server.routes_votes import progress
 from crowdwise.server.service import Service, add_audit
 from crowdwise.store.campaign_rows import CampaignRow, create_campaign, find_campaign, list_campaigns
+from crowdwise.store.database import main_of
 from crowdwise.store.roster_rows import (
     ItemGiven,
     add_annotators,
@@ -104,7 +105,7 @@ async def _allowed(request: Request, service: Service, campaign: str, *roles: st
     caller = await find_caller(request)
     if caller is None:
         raise HTTPException(303, "Sign in first.", {"Location": f"/login?next={quote(request.url.path)}"})
-    if caller.role not in roles or caller.token.campaign not in (None, campaign):
+    if caller.role not in roles or not caller.may_see(campaign):
         raise HTTPException(403, "This page is not for you.")
     return caller, await service.read_now(lambda conn: find_campaign(conn, campaign))
 
@@ -118,7 +119,7 @@ async def home(request: Request, service: ServiceOf) -> Response:
     if caller.role == "annotator":
         return RedirectResponse(_home(caller.token), 303)
     found, counts = await service.read_now(lambda conn: (list_campaigns(conn), counted(conn)))
-    mine = [row for row in reversed(found) if caller.token.campaign in (None, row.id)]
+    mine = [row for row in reversed(found) if caller.may_see(row.id) and not row.is_further]
     sample = service.configuration.sample and caller.role == "admin"
     return _page(request, "home.html", caller, campaigns=mine, counts=counts, sample=sample, kinds=KINDS)
 
@@ -276,6 +277,8 @@ async def new(request: Request, service: ServiceOf) -> Response:
 async def campaign(request: Request, service: ServiceOf, campaign: str) -> Response:
     """The page to set up and run a campaign: items, people, rules, tokens, webhooks, the end."""
     caller, row = await _allowed(request, service, campaign, "admin", "lead")
+    if row.is_further:
+        return RedirectResponse(f"/campaign/{main_of(campaign)}", 303)
     return _page(request, "setup.html", caller, campaign=row, kinds=KINDS, media=service.configuration.media)
 
 
@@ -304,13 +307,27 @@ async def label(
 
     def read(conn: Any) -> Any:
         who = caller.annotator or 0 if own else find_numbers(conn, annotators, campaign, [annotator])[0]
-        return who, progress(conn, campaign, who)
+        return who, progress(conn, campaign, who), asked_together(conn, row)
 
-    who, done = await service.read_now(read)
+    who, done, asked = await service.read_now(read)
     return _page(
         request, "label.html", caller, campaign=row, progress=done, annotator=who, label_as=annotator,
         practice=row.settings["practice"],
+        questions=[
+            {
+                "question": one.settings["question"], "type": one.answer_type, "classes": one.classes,
+                "scale": one.settings["scale"], "ties": one.settings["ties"],
+                "about": one.settings["instructions"] if one.is_further else "",
+            }
+            for one in asked
+        ],
     )  # fmt: skip
+
+
+def asked_together(conn: sa.Connection, row: CampaignRow) -> list[CampaignRow]:
+    """A campaign and the further questions about its items; of such a question those that it is asked with."""
+    main = find_campaign(conn, main_of(row.id)) if row.is_further else row
+    return [main, *(find_campaign(conn, further) for further in main.questions.values())]
 
 
 @router.post("/label/{campaign}")
@@ -338,7 +355,8 @@ def _labelling(row: CampaignRow, caller: Caller) -> str:
 async def watch(request: Request, service: ServiceOf, campaign: str) -> Response:
     """The watching page."""
     caller, row = await _allowed(request, service, campaign, "admin", "lead", "reader")
-    return _page(request, "watch.html", caller, campaign=row)
+    asked = await service.read_now(lambda conn: asked_together(conn, row))
+    return _page(request, "watch.html", caller, campaign=row, asked=[one for one in asked if caller.may_see(one.id)])
 
 
 @router.post("/sample")

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 
 from crowdwise import registry
 from crowdwise.data.sheets import safe_table
-from crowdwise.errors import NotFittedError, ParameterError
+from crowdwise.errors import InputError, NotFittedError, ParameterError
 from crowdwise.report.build import build_report
 from crowdwise.report.findings import diagnose_answers
 from crowdwise.report.page import check_extra, page
@@ -142,8 +142,12 @@ def download(frame: Any, format: str, name: str) -> Response:
         frame.write_ndjson(buffer)
     else:
         safe_table(frame).write_csv(buffer)
-    headers = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
-    return Response(buffer.getvalue(), media_type=FILES[format], headers=headers)
+    return Response(buffer.getvalue(), media_type=FILES[format], headers=attached(format, name))
+
+
+def attached(format: str, name: str) -> dict[str, str]:
+    """The header of a download."""
+    return {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
 
 
 @router.get("/reliability", tags=["results"], responses={200: {"content": DOWNLOADS}})
@@ -241,9 +245,14 @@ async def throughput(service: ServiceOf, caller: Reader, campaign: str) -> dict[
 @router.get("/agreement", tags=["results"])
 async def agreement(service: ServiceOf, caller: Reader, campaign: str) -> list[dict[str, Any]]:
     """How much annotators agree, by the coefficients that suit the answers, with intervals."""
-    return await service.compute_now(
-        campaign, "agreement", lambda view: plain_rows(agreement_of(view.table).to_frame(kind="polars"))
-    )
+
+    def make(view: Any) -> list[dict[str, Any]]:
+        try:
+            return plain_rows(agreement_of(view.table).to_frame(kind="polars"))
+        except InputError as error:  # no item has two answers yet
+            raise NotFittedError(str(error)) from None
+
+    return await service.compute_now(campaign, "agreement", make)
 
 
 @router.get("/report", tags=["results"], response_class=HTMLResponse)

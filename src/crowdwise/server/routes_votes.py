@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from crowdwise.active.end_state import ENDS
+from crowdwise.errors import InputError, ParameterError
 from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, ReceiptMessage, Released, Undone, VoteMessage
 from crowdwise.server.caller import Caller, Lead, ServiceOf, Voter
 from crowdwise.server.http_problems import responses
-from crowdwise.server.routes_results import DOWNLOADS, Format, download
+from crowdwise.server.routes_results import DOWNLOADS, FILES, Format, attached, download
 from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
+from crowdwise.store.database import main_of
 from crowdwise.store.lease_rows import ask_again, release, skip
 from crowdwise.store.roster_rows import find_numbers
 from crowdwise.store.store_tables import annotators, answers, items
@@ -28,6 +31,8 @@ FOR_ANNOTATORS = {
     "closed": "the campaign is closed",
 }
 """What annotators are told where there is no question: nothing of money, or of others."""
+ALL = 2**62
+"""More votes than any campaign has."""
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
 
@@ -61,6 +66,8 @@ async def questions_next(
     says which side of a pair is shown first."""
     if caller.csrf is not None and request.headers.get("sec-fetch-dest") == "document":
         raise HTTPException(403, "Questions are for the labelling page: a link to them from elsewhere does nothing.")
+    if main_of(campaign) != campaign:
+        raise InputError(f"This question is asked together with the first: ask for those of {main_of(campaign)}.")
     who = await who_asks(service, caller, campaign, annotator)
     found = await service.queues.next_now(campaign, who, n)
     if caller.role != "annotator" or found.questions:
@@ -104,7 +111,7 @@ async def _for_another(service: Service, campaign: str, vote: VoteMessage) -> Vo
         good, shown = service.signer.read_ticket(vote.ticket, campaign, vote.item, who)
         if not good:
             raise HTTPException(403, "The ticket is of another question: send that of GET next, or none.")
-    return VoteGiven(vote.item, vote.annotator, vote.label, vote.id, vote.seconds, shown)
+    return VoteGiven(vote.item, vote.annotator, vote.label, vote.id, vote.seconds, shown, False, vote.others)
 
 
 def _own(service: Service, caller: Caller, campaign: str, vote: VoteMessage) -> VoteGiven:
@@ -114,7 +121,7 @@ def _own(service: Service, caller: Caller, campaign: str, vote: VoteMessage) -> 
     good, shown = service.signer.read_ticket(vote.ticket or "", campaign, vote.item, caller.annotator or 0)
     if not good:
         raise HTTPException(403, "The ticket of the question is missing or wrong: answer what GET next gave you.")
-    return VoteGiven(vote.item, caller.token.name, vote.label, vote.id, vote.seconds, shown, True)
+    return VoteGiven(vote.item, caller.token.name, vote.label, vote.id, vote.seconds, shown, True, vote.others)
 
 
 @router.post("/undo", tags=["votes"])
@@ -182,15 +189,41 @@ def progress(conn: sa.Connection, campaign: str, annotator: int) -> dict[str, An
 async def votes_list(
     service: ServiceOf, caller: Lead, campaign: str, after: Annotated[int, Query(ge=0, lt=2**62)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 5_000, format: Format = "json",
+    together: Annotated[bool, Query(description="With the answers to further questions: JSON lines alone.")] = False,
 ) -> Any:  # fmt: skip
     """The votes that count, in the order in which they came; the next page begins after ``next``. As a download all of
-    them, in the columns that ``crowdwise aggregate`` and ``crowdwise rank`` read."""
+    them, in the columns that ``crowdwise aggregate`` and ``crowdwise rank`` read; ``together`` those of several
+    questions, an item a line, which these commands read with ``--question``."""
+    if together:
+        if format != "jsonl":
+            raise ParameterError(f"format={format!r}: several questions together are JSON lines, format=jsonl.")
+        lines = await service.heavy_now(lambda: service.read(lambda conn: answers_together(conn, campaign)))
+        return Response("".join(lines), media_type=FILES[format], headers=attached(format, "answers"))
     if format != "json":
         return await service.compute_now(
             campaign, ("votes", format), lambda view: download(view.table.to_frame(kind="polars"), format, "votes")
         )
     found = await service.read_now(lambda conn: list_votes(conn, campaign, after, limit), campaign)
     return {"votes": found, "next": found[-1]["seq"] if len(found) == limit else None}
+
+
+def answers_together(conn: sa.Connection, campaign: str) -> list[str]:
+    """A line of JSON for each item: its annotators, and for each question what each of them answered, as data sets of
+    Hugging Face have it."""
+    row, said = find_campaign(conn, campaign), dict[Any, dict[Any, dict[str, Any]]]()
+    questions = {row.settings["question"]: row.id, **row.questions}
+    if len(questions) < 2:
+        raise ParameterError("together: this campaign asks one question. Leave it out.")
+    for question, of in questions.items():
+        for vote in list_votes(conn, of, 0, ALL):
+            said.setdefault(vote["item"], {}).setdefault(vote["annotator"], {})[question] = vote["label"]
+    return [
+        json.dumps({
+            "item": item, "annotators": list(people),
+            **{question: [answers.get(question) for answers in people.values()] for question in questions},
+        }) + "\n"
+        for item, people in said.items()
+    ]  # fmt: skip
 
 
 @router.get("/items/{item}/votes", tags=["votes"])

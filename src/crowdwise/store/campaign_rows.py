@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from crowdwise.online.stream import Online
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import WITH_CLASSES
 from crowdwise.store.canonical import name_text
-from crowdwise.store.database import insert_new
+from crowdwise.store.database import family, insert_new, main_of
 from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, check_settings, kept_params
 from crowdwise.store.store_tables import campaigns, events, points
 
@@ -35,14 +36,14 @@ RULE = StopRule().get_params()
 OWN: dict[str, Any] = {
     "price": 1.0, "patience": 600.0, "gap": None, "gold_rate": 0.0, "feedback": False, "instructions": "",
     "unknown": "error", "seed": 0, "scale": None, "ties": False, "unsure": False, "consent": "", "practice": 0,
-    "screen": None, "quota": None, "votes_each": None, "completion_code": "",
+    "screen": None, "quota": None, "votes_each": None, "completion_code": "", "question": "", "questions": [],
 }  # fmt: skip
 """Settings that are not those of the rule, and their defaults."""
 KINDS: dict[str, Any] = {
     "price": Positive, "patience": Positive, "unknown": Literal["error", "add"],
     "gold_rate": Annotated[float, Bounds(minimum=0, below=1)], "feedback": bool, "instructions": str,
     "seed": CountFromZero, "ties": bool, "unsure": bool, "consent": str, "practice": CountFromZero,
-    "screen": Share | None, "quota": Count | None, "votes_each": Count | None, "completion_code": str,
+    "screen": Share | None, "quota": Count | None, "votes_each": Count | None, "completion_code": str, "question": str,
 }  # fmt: skip
 """What these may be."""
 PEOPLE = ("unsure", "consent", "practice", "screen", "quota", "votes_each", "completion_code")
@@ -51,6 +52,10 @@ must be right, the most people who sign up, votes of each of them, and the code 
 LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback", "instructions", "name", *PEOPLE)
 """What may be changed while a campaign runs."""
 
+
+QUESTION = re.compile(r"(?!(item|annotators)$)[A-Za-z0-9_-]{1,19}")
+TOGETHER = (registry.ONE_CLASS, registry.CLASSES, registry.NUMBER, registry.TEXT)
+"""Forms that can be asked together about one item."""
 
 ANSWER_COLUMNS = {
     registry.ONE_CLASS: "label", registry.CLASSES: "labels", registry.NUMBER: "value", registry.TEXT: "text",
@@ -82,6 +87,16 @@ class CampaignRow:
     def form(self) -> str:
         """How questions are asked: a form of ``registry``. Votes are followed by a stream, other answers refitted."""
         return registry.ANSWER_TYPES[self.answer_type].form
+
+    @property
+    def is_further(self) -> bool:
+        """Whether it is a further question about the items of another campaign, which hands them out."""
+        return main_of(self.id) != self.id
+
+    @property
+    def questions(self) -> dict[str, str]:
+        """Further questions about its items -> the campaigns that hold their answers."""
+        return {name: f"{self.id}.{name}" for name in self.settings["questions"]}
 
     @property
     def answer_column(self) -> str:
@@ -153,23 +168,38 @@ def read_marks(conn: sa.Connection) -> dict[str, tuple[int, int]]:
 
 
 def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | None = None) -> CampaignRow:
-    """Make a campaign; settings that are not given have their defaults."""
+    """Make a campaign; settings that are not given have their defaults. Each further question about its items
+    (``questions``) is a campaign, too, with the same items and annotators."""
     given = {name: value for name, value in given.items() if value is not None}
+    id_, further = id_ or uuid.uuid4().hex[:12], given.pop("questions", [])
+    asked = [given.get("question", ""), *(one["question"] for one in further)] if further else []
+    for question in asked:
+        if not QUESTION.fullmatch(question) or asked.count(question) > 1:
+            raise ParameterError(
+                f"question={question!r}: expected a name of its own for each of several questions, of up to 19 "
+                "letters of a to z, digits, - and _, and neither item nor annotators."
+            )
     name, kind = given.pop("name"), registry.answer_type(given.pop("answer_type", registry.VOTES))
     if not registry.ANSWER_TYPES[kind].form:
         served = ", ".join(name for name, other in registry.ANSWER_TYPES.items() if other.form)
         raise ParameterError(f"Campaigns of {kind} cannot be served yet: there are {served}.")
     classes = given.pop("classes", [])
     _check_classes(kind, classes)
-    settings = _settings(kind, classes, given)
+    form = registry.ANSWER_TYPES[kind].form
+    if (asked or main_of(id_) != id_) and form not in TOGETHER:
+        raise ParameterError(f"A question of {kind} is asked alone: give it a campaign without questions.")
+    settings = _settings(kind, classes, {**given, "questions": asked[1:]})
     row = {
-        "id": id_ or uuid.uuid4().hex[:12], "name": name, "answer_type": kind, "state": "open",
+        "id": id_, "name": name, "answer_type": kind, "state": "open",
         "created": steady_clock.now(),
         "classes": json.dumps([json.loads(name_text(c, "class", booleans=True)) for c in classes]),
         "settings": json.dumps(settings), "version": 1, "last_vote": 0, "n_answers": 0, "spent": 0.0,
     }  # fmt: skip
     conn.execute(campaigns.insert(), row)
-    return find_campaign(conn, str(row["id"]))
+    for one in further:
+        also = {key: given.get(key) for key in ("max_votes", "seed")}
+        create_campaign(conn, {**also, "name": f"{name}: {one['question']}", **one}, f"{id_}.{one['question']}")
+    return find_campaign(conn, id_)
 
 
 def _check_classes(kind: str, classes: list[Any]) -> None:
@@ -227,7 +257,7 @@ def _check(kind: str, out: dict[str, Any]) -> None:
 def check_campaign(row: CampaignRow) -> None:
     """Raise an error about a campaign that could not have been made."""
     _check_classes(registry.answer_type(row.answer_type), row.classes)
-    _check(row.answer_type, {**RULE, **row.settings})
+    _check(row.answer_type, {**RULE, **OWN, **row.settings})
     registry.find(row.settings["method"], row.answer_type).create(**row.settings["params"])
     find_strategy(row.strategy)
     if row.state not in STATES:
@@ -264,19 +294,21 @@ def set_state(conn: sa.Connection, row: CampaignRow, state: str) -> None:
     if state not in STATES:
         raise ParameterError(f"state={state!r}: expected one of {', '.join(STATES)}.")
     if state != row.state:
-        conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(state=state))
+        conn.execute(campaigns.update().where(family(campaigns.c.id, row.id)).values(state=state))
         bump(conn, row.id)
         add_event(conn, row.id, "state", {"state": state})
 
 
 def delete_campaign(conn: sa.Connection, row: CampaignRow, confirmation: str) -> None:
     """Delete a campaign with all its votes; its name confirms that."""
+    if row.is_further:
+        raise InputError(f"A question goes with its campaign: delete {main_of(row.id)}. Nothing was deleted.")
     if confirmation != row.name:
         raise InputError(
             f"Deleting takes the votes with it: confirm with the name of the campaign, {row.name!r}. "
             "Nothing was deleted."
         )
-    conn.execute(campaigns.delete().where(campaigns.c.id == row.id))
+    conn.execute(campaigns.delete().where(family(campaigns.c.id, row.id)))
 
 
 def campaigns_update(conn: sa.Connection, id_: str, **values: Any) -> None:
@@ -285,9 +317,9 @@ def campaigns_update(conn: sa.Connection, id_: str, **values: Any) -> None:
 
 
 def bump(conn: sa.Connection, id_: str) -> int:
-    """Give the campaign its next version, for followers to see that something changed."""
-    update = campaigns.update().where(campaigns.c.id == id_).values(version=campaigns.c.version + 1)
-    return int(conn.execute(update.returning(campaigns.c.version)).scalar_one())
+    """Give the campaign and its questions their next version, for followers to see that something changed."""
+    update = campaigns.update().where(family(campaigns.c.id, id_)).values(version=campaigns.c.version + 1)
+    return int(conn.execute(update.returning(campaigns.c.version)).scalars().all()[0])
 
 
 def add_event(conn: sa.Connection, id_: str, kind: str, data: Mapping[str, Any]) -> None:

@@ -48,9 +48,20 @@ AT_ONCE = 400
 """Values in one IN (...)."""
 
 
+def main_of(campaign: str) -> str:
+    """The campaign whose items another is about: that of ``abc.quality``, a further question, is ``abc``."""
+    return campaign.partition(".")[0]
+
+
+def family(column: sa.Column[Any], campaign: str) -> Any:
+    """Whether a column is a campaign or one of its further questions."""
+    main = main_of(campaign)
+    return (column == main) | column.startswith(f"{main}.")
+
+
 def lock_of(campaign: str) -> int:
-    """The number of the advisory lock of a campaign: 63 bits of a digest of its id."""
-    return int.from_bytes(hashlib.sha256(campaign.encode()).digest()[:8], "big") >> 1
+    """The number of the advisory lock of a campaign and its questions: 63 bits of a digest of its id."""
+    return int.from_bytes(hashlib.sha256(main_of(campaign).encode()).digest()[:8], "big") >> 1
 
 
 class Database:

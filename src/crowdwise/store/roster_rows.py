@@ -20,9 +20,9 @@ from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, SIDES, answer_text, check_payload, check_with_payload
 from crowdwise.store.campaign_rows import CampaignRow, add_event, bump, set_proof, unknown_names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
-from crowdwise.store.database import AT_ONCE, among, insert_rows
+from crowdwise.store.database import AT_ONCE, among, insert_rows, main_of
 from crowdwise.store.intake import GOLD, class_codes
-from crowdwise.store.store_tables import annotators, answers, items, reviews, votes
+from crowdwise.store.store_tables import annotators, answers, campaigns, items, reviews, votes
 
 CHUNK = 10_000
 """Rows that are written at once."""
@@ -79,13 +79,26 @@ def add_names(
     query = sa.select(sa.func.coalesce(sa.func.max(table.c.number), 0)).where(table.c.campaign == campaign)
     last = int(conn.execute(query).scalar_one())
     numbers = {text: last + 1 + i for i, text in enumerate(texts)}
+    further = _questions(conn, campaign) if texts else []
     for lo in range(0, len(texts), CHUNK):
         rows = [
             {"campaign": campaign, "number": numbers[text], "name": text, **facts, **(each[text] if each else {})}
             for text in texts[lo : lo + CHUNK]
         ]
         insert_rows(conn, table, rows)
+        for one in further:
+            own = {"campaign": one, **({"gold": None} if table is items else {})}
+            insert_rows(conn, table, [{**row, **own} for row in rows])
     return numbers
+
+
+def _questions(conn: sa.Connection, campaign: str) -> Sequence[str]:
+    """The further questions about the items of a campaign: its names and numbers are theirs."""
+    if main_of(campaign) != campaign:
+        main = main_of(campaign)
+        raise InputError(f"This is a further question about the items of {main}: add items and annotators there.")
+    query = sa.select(campaigns.c.id).where(campaigns.c.id.startswith(f"{campaign}."))
+    return conn.execute(query).scalars().all()
 
 
 def add_annotators(conn: sa.Connection, row: CampaignRow, prices: Mapping[Any, float | None]) -> dict[Any, int]:
@@ -201,6 +214,9 @@ def add_items(conn: sa.Connection, row: CampaignRow, values: Mapping[str, Mappin
             for text, number in known.items()
         ]
         conn.execute(update.values(**columns), rows)
+        if further := _questions(conn, row.id):
+            shown = items.update().where(items.c.campaign.in_(further), items.c.number == sa.bindparam("at"))
+            conn.execute(shown.values(payload=columns["payload"], version=columns["version"]), rows)
     add_event(conn, row.id, "items", {"new": len(new), "changed": len(texts) - len(new)})
     return len(new)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from crowdwise.active.end_state import ENDS
-from crowdwise.errors import CrowdwiseError, InputError
+from crowdwise.errors import CrowdwiseError, InputError, listing
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, answer_text, check_with_payload
 from crowdwise.store.campaign_rows import (
@@ -51,6 +52,8 @@ class VoteGiven:
     shown: str | None = None
     own: bool = False
     """Whether the annotator sends it, and not a lead."""
+    others: Mapping[str, Any] | None = None
+    """The answers to further questions about the item."""
 
 
 @dataclass
@@ -78,6 +81,46 @@ def add_together(
     """Write the votes of several requests: for each what became of it, or why nothing of it was written."""
     row = find_campaign(conn, campaign)
     check_open(row)
+    if row.questions:
+        return [_add_all(conn, row, votes) for votes in requests]
+    return _add(conn, row, requests)
+
+
+def _add_all(conn: sa.Connection, row: CampaignRow, votes: Sequence[VoteGiven]) -> dict[str, Any] | Exception:
+    """Write the answers to all questions of a request, or none."""
+    try:
+        with conn.begin_nested():
+            receipt = _add_one(conn, row.id, votes)
+            for question, further in row.questions.items():
+                given = [(vote, vote.others or {}) for vote in votes]
+                some = [replace(vote, label=said[question], others={}) for vote, said in given if question in said]
+                _add_one(conn, further, some)
+            return receipt
+    except CrowdwiseError as error:
+        return error
+
+
+def _add_one(conn: sa.Connection, campaign: str, votes: Sequence[VoteGiven]) -> dict[str, Any]:
+    (found,) = _add(conn, find_campaign(conn, campaign), [votes])
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _check_questions(row: CampaignRow, vote: VoteGiven) -> None:
+    """An error about answers to questions that are not there, or that an annotator left out."""
+    given, there = set(vote.others or ()), set(row.questions)
+    missing = there - given if vote.own else set()
+    for names, what in ((given - there, "no question"), (missing, "a question without an answer,")):
+        if names:
+            raise InputError(f"The vote on {vote.item!r}: there is {what} {listing(sorted(names))}. Nothing was added.")
+
+
+def _add(
+    conn: sa.Connection, row: CampaignRow, requests: Sequence[Sequence[VoteGiven]]
+) -> list[dict[str, Any] | Exception]:
+    """As :func:`add_together`, of one question."""
+    campaign = row.id
     kinds = conn.execute(_FIRST, {"campaign": campaign}).one()
     read = [_read(row, votes, *kinds) for votes in requests]
     good = [one for one in read if not isinstance(one, Exception)]
@@ -104,6 +147,8 @@ def _read(
     row: CampaignRow, given: Sequence[VoteGiven], item_kind: str | None, kind: str | None
 ) -> list[Incoming] | Exception:
     try:
+        for vote in given:
+            _check_questions(row, vote)
         texts = [answer_text(row, vote.label, vote.item) for vote in given]
         names = texts_of_kind(item_kind, items, [vote.item for vote in given])
         people = texts_of_kind(kind, annotators, [vote.annotator for vote in given])
@@ -204,14 +249,15 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
             name, payload = shown[vote.pair[0]]
             check_with_payload(known.row.form, name, json.loads(vote.answer), payload)
     for before, (_, vote) in enumerate(new):
-        if vote.given.own:
+        if vote.given.own and not known.row.is_further:  # asked, paid and measured with the first question
             late += _late(conn, known, *vote.pair, late, before)
     known.by_id, known.pairs, known.left = by_id, pairs, known.left - late
     now = steady_clock.now()
     rows = [
         {
             "campaign": known.row.id, "vote_id": id_, "item": vote.pair[0], "annotator": vote.pair[1],
-            "answer": vote.answer, "price": known.people[vote.pair[1]].price, "time": now,
+            "answer": vote.answer, "time": now,
+            "price": 0.0 if known.row.is_further else known.people[vote.pair[1]].price,
             "seconds": vote.given.seconds, "shown": vote.given.shown, "retracts": None,
         }
         for id_, vote in new
@@ -353,6 +399,9 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     counts = {"last_vote": seq, "n_answers": row.n_answers - 1, "spent": row.spent - vote.price}
     conn.execute(campaigns.update().where(campaigns.c.id == campaign).values(**counts))
     add_event(conn, campaign, "undo", {"votes": row.n_answers - 1, "seq": seq})
+    for further in row.questions.values():
+        with suppress(NotThere):  # a lead may have left it out
+            undo(conn, further, annotator, vote.item)
     return {"item": json.loads(vote.item_name), "label": json.loads(vote.answer)}
 
 

@@ -15,7 +15,8 @@ const REMEMBERED = 50; // actions that can be undone
 const page = find("#label");
 const { campaign, type: kind, annotator } = page.dataset;
 const api = `/api/v1/campaigns/${campaign}`;
-const settings = Object.fromEntries(["classes", "scale", "ties", "unsure"].map((name) => [name, JSON.parse(page.dataset[name])]));
+const asked = JSON.parse(page.dataset.questions); // what is asked of each item: most campaigns have one question
+const canBeUnsure = JSON.parse(page.dataset.unsure);
 const as = page.dataset.as ? { annotator: page.dataset.as } : {}; // a lead labels under a name
 const heading = find("#heading");
 const outbox = new Outbox(`crowdwise:${campaign}:${annotator}`, send, happened);
@@ -26,6 +27,7 @@ let behind = false; // another tab may have done more than this one knows
 let past = []; // what was done here, the last action last
 const over = new Set(); // items that were answered or skipped here: an answer of "next" may be older than that
 let form = null; // the way to answer that is shown
+let said = []; // answers to the first of several questions of the item that is shown
 let since = 0;
 let again = 0;
 let filling = null;
@@ -87,7 +89,7 @@ function drawLine() {
   find("#done").textContent = done;
   const bar = find("#bar");
   bar.value = Math.min(done, bar.max);
-  find("#undo").disabled = done < 1 && !past.length;
+  find("#undo").disabled = done < 1 && !past.length && !said.length;
 }
 
 // ---------------------------------------------------------------- what is shown
@@ -116,12 +118,37 @@ function draw() {
     find("#question").replaceChildren(...shown(rest, now.item));
   }
   if (now.given !== undefined) find("#question").append(element("p", { class: "hint" }, t("Your answer was: {said}", { said: inWords(now.given) })));
-  form = answerForm(kind, settings, now, answer, settings.unsure ? unsure : null);
-  if (form.instead) find("#question").append(form.instead);
-  find("#answers").replaceChildren(...form.shown);
+  said = [];
+  drawForm();
   find("#skip").hidden = false;
   since = performance.now();
   if (acted) (form.focus || heading).focus();
+}
+
+// The way to answer; of several questions the one whose turn it is, below those that are answered.
+function drawForm() {
+  const now = said.length;
+  form = answerForm(asked[now].type, asked[now], queue[0], answer, canBeUnsure && !now ? unsure : null);
+  if (form.instead) find("#question").append(form.instead);
+  find("#answers").replaceChildren(...(asked.length > 1 ? asked.map((one, i) => part(one, i, now)) : form.shown));
+  drawLine();
+}
+
+function part({ question, about }, i, now) {
+  const change = i < now ? [element("p", {}, element("strong", { dir: "auto" }, words(said[i])), " ", element("button", { type: "button", class: "quiet small", onclick: () => back(i) }, t("Change")))] : [];
+  const head = element("h3", { id: `part${i}`, tabindex: -1 }, t("{i} of {n}: {question}", { i: i + 1, n: asked.length, question: question.replaceAll("_", " ") }));
+  const hint = about && i === now ? [element("p", { class: "hint", dir: "auto" }, about)] : [];
+  return element("section", { class: "part", "aria-labelledby": `part${i}` }, head, ...hint, ...change, ...(i === now ? form.shown : []));
+}
+
+function focusForm() {
+  (form.focus || find(`#part${said.length}`)).focus();
+}
+
+function back(to) {
+  said = said.slice(0, to);
+  drawForm();
+  focusForm();
 }
 
 function endSession() {
@@ -189,7 +216,7 @@ function next(path, body, text) {
   if (path === "votes") Object.assign(entry.body, { id: entry.id, ticket: question.ticket, seconds: (performance.now() - since) / 1000 });
   acted = true;
   over.add(String(question.item));
-  past = [...past, { id: entry.id, path, question, label: body.label }].slice(-REMEMBERED);
+  past = [...past, { id: entry.id, path, question, label: body.label, others: body.others }].slice(-REMEMBERED);
   if (path === "votes") done += 1;
   find("#feedback").replaceChildren();
   if (find("#guide") && done === 1) find("#guide").open = false;
@@ -198,6 +225,7 @@ function next(path, body, text) {
   if (queue.length) draw();
   else {
     form = null;
+    said = [];
     find("#answers").replaceChildren();
     find("#skip").hidden = true;
     page.dataset.state = "none";
@@ -207,7 +235,16 @@ function next(path, body, text) {
 }
 
 function answer(label) {
-  if (form) next("votes", { label }, t("Answered: {said}.", { said: chosenWords(label) }));
+  if (!form) return;
+  said = [...said, label];
+  if (said.length < asked.length) {
+    drawForm();
+    focusForm();
+    say(t("Answered: {said}.", { said: words(label) }));
+    return;
+  }
+  const others = asked.length > 1 ? { others: Object.fromEntries(asked.slice(1).map((one, i) => [one.question, said[i + 1]])) } : {};
+  next("votes", { label: said[0], ...others }, t("Answered: {said}.", { said: said.map(chosenWords).join(" · ") }));
 }
 
 // An answer with a meaning: the item is not asked of this annotator again, and the lead sees who did not know.
@@ -235,6 +272,7 @@ function showAgain(question, given) {
 }
 
 async function undo() {
+  if (said.length) return back(said.length - 1);
   const last = past.at(-1);
   const kept = last && outbox.sending !== last.id && outbox.entries.some((entry) => entry.id === last.id);
   try {
@@ -256,7 +294,7 @@ async function undo() {
   past = past.slice(0, -1);
   if (last.path === "votes") done -= 1;
   find("#feedback").replaceChildren();
-  showAgain(last.question, last.path === "votes" ? chosenIn(last) : t("skipped"));
+  showAgain(last.question, last.path !== "votes" ? t("skipped") : last.others ? [last.label, ...Object.values(last.others)].map(words).join(" · ") : chosenIn(last));
   say(t("Your last answer was taken back."));
   return drawLine();
 }
@@ -310,7 +348,7 @@ function mediaKey(key) {
 
 document.addEventListener("keydown", (event) => {
   const gone = dialog.contains(event.target) && !dialog.open; // a browser takes the focus away a moment after it closed
-  const typing = !gone && event.target.matches("input:not([type=checkbox]), textarea, select");
+  const typing = !gone && event.target.matches("input:not([type=checkbox]):not([type=range]), textarea, select");
   const own = event.key === "Enter" && event.target.matches("button, a, summary, input");
   if (!keys.checked || typing || own || dialog.open || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
   const run = event.key === "u" ? undo : event.key === "s" && form ? () => find("#skip").click() : (form && form.keys.get(event.key)) || mediaKey(event.key);

@@ -38,6 +38,24 @@ if (make) {
     find("#of-scale").hidden = kind.value !== "ratings";
     find("#of-ties").hidden = kind.value !== "comparisons";
   };
+  const others = find("#others");
+  const tell = () => {
+    find("#own").hidden = !others.children.length;
+    make.elements.first.required = others.children.length > 0;
+  };
+  find("#more").addEventListener("click", () => {
+    const made = find("#another").content.firstElementChild.cloneNode(true);
+    made.querySelector("button").addEventListener("click", () => (made.remove(), tell()));
+    others.append(made);
+    tell();
+    made.querySelector("input").focus();
+  });
+  const further = (made) => {
+    const [question, type, range] = ["question", "type", "range"].map((name) => made.querySelector(`[name=${name}]`).value.trim());
+    const parts = range.split(",").map((part) => part.trim()).filter(Boolean);
+    const [min, max] = parts.map(Number);
+    return { question, answer_type: type, ...(type === "ratings" ? { scale: parts.length ? { min, max } : null } : type === "texts" ? {} : { classes: parts }) };
+  };
   kind.addEventListener("change", show);
   show();
   make.addEventListener("submit", async (event) => {
@@ -46,6 +64,7 @@ if (make) {
     if (WITH_CLASSES.has(kind.value)) given.classes = make.elements.classes.value.split("\n").map((line) => line.trim()).filter(Boolean);
     if (kind.value === "ratings") given.scale = Object.fromEntries(["min", "max", "step"].map((name) => [name, Number(make.elements[name].value)]));
     if (kind.value === "comparisons") given.ties = make.elements.ties.checked;
+    if (others.children.length) Object.assign(given, { question: make.elements.first.value, questions: [...others.children].map(further) });
     const found = await act(() => call("/api/v1/campaigns", given));
     if (found) location.assign(`/campaign/${found.id}`);
   });

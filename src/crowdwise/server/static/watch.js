@@ -86,7 +86,7 @@ function tile(name, value, more, share) {
 function agreementTile() {
   const first = (seen.agreement || []).find((row) => typeof row.value === "number");
   const interval = first && typeof first.low === "number" ? `, 95% CI ${first.low.toFixed(2)}-${first.high.toFixed(2)}` : "";
-  return tile(t("Agreement"), first ? first.value.toFixed(2) : t("not known"), first ? `${first.coefficient ?? first.measure ?? first.name}${interval}` : t("no item has two answers yet"));
+  return tile(t("Agreement"), first ? first.value.toFixed(2) : t("not known"), first ? `${first.coefficient ?? first.measure ?? first.name}${interval}` : (seen.agreement || []).length ? t("the answers are too few, or all alike") : t("no item has two answers yet"));
 }
 
 const NUMBERS = { probability: "Probability", low: "95% CI, low", high: "high", rank: "Rank", score: "Score", value: "Value", votes: "Votes", ratings: "Ratings", answers: "Answers", comparisons: "Pairs", wins: "Wins", labels: "Classes", label: "Label", text: "Text", item: "Item", settled: "Settled" };
