@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import threading
 import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,12 @@ import crowdwise.migrations
 from command_line import run
 from crowdwise.errors import OutputError, ReadError
 from crowdwise.server.configuration import load_configuration
+from crowdwise.server.question_queue import QuestionQueues, Shown
 from crowdwise.store import live_votes
 from crowdwise.store.backups import back_up, restore
 from crowdwise.store.campaign_folders import export_folder, import_folder
 from crowdwise.store.database import Database
+from crowdwise.store.lease_rows import Lease, LeaseAsked
 from crowdwise.store.live_votes import LiveVotes
 from crowdwise.store.store_tables import metadata, votes
 from server_site import Site, running
@@ -405,3 +409,25 @@ def test_other_answers_are_taken_and_refitted(site: Site, kind: str) -> None:
 )
 def test_what_cannot_be_served_is_refused(site: Site, given: dict[str, Any], why: str) -> None:
     assert why in site.call("POST", "/campaigns", 422, json={"name": "x", **given})["detail"]
+
+
+def test_a_free_question_is_found_behind_many_that_others_have() -> None:
+    """The first choice is of a model that knows no items yet, the next of one that does not know what is out: all of it
+    is tried, not only what stands in front."""
+    chosen = iter([[], list(range(40))])
+    leased: list[int] = []
+
+    def lease(asked: LeaseAsked) -> list[Shown]:
+        free = [item for item in asked.wanted if item > 35 and item not in leased]
+        leased.extend(free[: asked.n - len(leased)])
+        return [Shown(Lease(item, 9.0, None), f"p{item}", {}) for item in leased]
+
+    async def lease_now(campaign: str, asked: LeaseAsked) -> list[Shown]:
+        return lease(asked)
+
+    def look(campaign: str, **how: bool) -> Any:
+        return SimpleNamespace(propose=lambda who, n, draw: next(chosen), gold={})
+
+    queues = QuestionQueues(look, look, lease_now, lambda *some: "ticket", lambda campaign, payload: payload)
+    found = asyncio.run(queues.next_now("c", 1, 3)).questions
+    assert [one["item"] for one in found] == ["p36", "p37", "p38"]

@@ -126,8 +126,6 @@ class QuestionQueues:
         elif self._is_old(queue, campaign):
             self.choosing.start((key, n), choose)  # for the next request
         found = await self._lease(key, queue, n)
-        if len(found) < n and queue.items:  # others were quicker: try all that is left of the queue
-            found = await self._lease(key, queue, n, rest=True)
         if not found:  # others had all of it, or the model is behind
             queue = await self.choosing.wait((key, n, "leases"), partial(choose, leases=True))
             found = await self._lease(key, queue, n)
@@ -150,19 +148,23 @@ class QuestionQueues:
         queue = self.queues[key] = _Queue(found, view, time.monotonic() + kept)
         return queue
 
-    async def _lease(self, key: tuple[str, int], queue: _Queue, n: int, *, rest: bool = False) -> list[dict[str, Any]]:
+    async def _lease(self, key: tuple[str, int], queue: _Queue, n: int) -> list[dict[str, Any]]:
+        """Up to n questions of a queue: of its first ones, else, where others were quicker, of all that is left."""
         campaign, annotator = key
         now = time.monotonic()
         tests = queue.view.gold  # in codes; they can be asked of many, and those of practice come first
         free = [item for item in queue.items if item - 1 in tests or self.taken.get((campaign, item), 0.0) < now]
-        wanted = queue.items if rest else (free or queue.items)[: n + AT_ONCE]
-        found = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
-        out = {one.lease.item for one in found}
+        first = (free or queue.items)[: n + AT_ONCE]
+        for wanted in (first, [item for item in queue.items if item not in first]):
+            found = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
+            out = {one.lease.item for one in found}
+            gone = out if len(found) >= n else {*out, *wanted}  # those in front were taken by others
+            queue.items = [item for item in queue.items if item not in gone]
+            if len(found) >= n or not queue.items:
+                break
         if len(self.taken) > 100_000:
             self.taken.clear()
         self.taken |= {(campaign, item): now + TAKEN for item in out}
-        gone = out if len(found) >= n else {*out, *wanted}  # those in front were taken by others
-        queue.items = [item for item in queue.items if item not in gone]
         return [
             {
                 "item": one.item, "payload": self.show(campaign, blind(one.payload)),
