@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-import uuid
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -102,7 +102,7 @@ class RequestLimits:
             await self.app(scope, receive, send)
             return
         began, status, started = time.perf_counter(), 500, False
-        request_id = uuid.uuid4().hex[:16]
+        request_id = f"{random.getrandbits(64):016x}"
 
         async def with_headers(message: Message) -> None:
             nonlocal status, started

@@ -30,6 +30,7 @@ from crowdwise.store.live_votes import NO_VOTES
 from crowdwise.store.roster_rows import find_numbers, items_since, list_reviews, payload_of, settle
 from crowdwise.store.store_tables import annotators, items, leases, skips, votes
 from crowdwise.store.vote_rows import votes_of_item
+from crowdwise.trust.agreement import TITLES
 from crowdwise.trust.agreement import agreement as agreement_of
 from crowdwise.trust.annotators import assess_annotators
 from crowdwise.trust.item_review import assess_items
@@ -248,9 +249,10 @@ async def agreement(service: ServiceOf, caller: Reader, campaign: str) -> list[d
 
     def make(view: Any) -> list[dict[str, Any]]:
         try:
-            return plain_rows(agreement_of(view.table).to_frame(kind="polars"))
+            rows = plain_rows(agreement_of(view.table).to_frame(kind="polars"))
         except InputError as error:  # no item has two answers yet
             raise NotFittedError(str(error)) from None
+        return [row | {"title": TITLES.get(row["coefficient"], row["coefficient"])} for row in rows]
 
     return await service.compute_now(campaign, "agreement", make)
 

@@ -369,7 +369,7 @@ def _skills(view: Any) -> str | None:
     if not view.row.n_answers:
         return None
     frame = view.consensus.to_frame("annotators", kind="polars")
-    if "accuracy" not in frame.columns:
+    if not set(SHOWN) <= set(frame.columns):
         return None
     rows = zip(*(frame[name].to_list() for name in SHOWN), strict=True)
     return json.dumps(

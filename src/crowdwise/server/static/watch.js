@@ -82,23 +82,27 @@ function tile(name, value, more, share) {
   return element("div", { class: "tile" }, element("dt", {}, name), element("dd", {}, element("strong", {}, value), more ? element("span", { class: "hint" }, more) : null, bar));
 }
 
-// How much annotators agree, by the first coefficient that suits the answers.
+// How much annotators agree, by the coefficient that is usual for the answers.
 function agreementTile() {
-  const first = (seen.agreement || []).find((row) => typeof row.value === "number");
-  const interval = first && typeof first.low === "number" ? `, 95% CI ${first.low.toFixed(2)}-${first.high.toFixed(2)}` : "";
-  return tile(t("Agreement"), first ? first.value.toFixed(2) : t("not known"), first ? `${first.coefficient ?? first.measure ?? first.name}${interval}` : (seen.agreement || []).length ? t("the answers are too few, or all alike") : t("no item has two answers yet"));
+  const known = (seen.agreement || []).filter((row) => typeof row.value === "number");
+  const found = known.find((row) => ["krippendorff alpha", "kendall tau"].includes(row.coefficient)) || known[0];
+  if (!found) return tile(t("Agreement"), t("not known"), (seen.agreement || []).length ? t("the answers are too few, or all alike") : t("no item has two answers yet"));
+  const write = (x) => (found.coefficient === "percent" ? percent(x) : x.toFixed(2));
+  const interval = typeof found.low === "number" ? `, 95% CI ${write(found.low)}-${write(found.high)}` : "";
+  return tile(t("Agreement"), write(found.value), `${t(found.title)}${interval}`);
 }
 
-const NUMBERS = { probability: "Probability", low: "95% CI, low", high: "high", rank: "Rank", score: "Score", value: "Value", votes: "Votes", ratings: "Ratings", answers: "Answers", comparisons: "Pairs", wins: "Wins", labels: "Classes", label: "Label", text: "Text", item: "Item", settled: "Settled" };
-const ORDER = ["rank", "item", "label", "labels", "value", "text", "score", "low", "high", "probability", "votes", "ratings", "answers", "comparisons", "wins", "settled"];
+const NUMBERS = { probability: "Probability", interval: "95% CI", rank: "Rank", score: "Score", value: "Value", votes: "Votes", ratings: "Ratings", answers: "Answers", comparisons: "Pairs", wins: "Wins", labels: "Classes", label: "Label", text: "Text", item: "Item", settled: "Settled" };
+const ORDER = ["rank", "item", "label", "labels", "value", "text", "score", "interval", "probability", "votes", "ratings", "answers", "comparisons", "wins", "settled"];
 
 // The results of a campaign without an accuracy: the first rows, the best first where they have a rank.
 function drawResults() {
   const place = find("#results");
   if (!place || !seen.consensus) return;
-  const rows = seen.consensus.items;
+  const between = ({ low, high }) => (typeof low === "number" ? `${amount(low)} – ${amount(high)}` : null);
+  const rows = seen.consensus.items.map((row) => ({ ...row, interval: between(row), ...("labels" in row ? { labels: row.labels.replaceAll("|", ", ") } : {}) }));
   if (rows.length && "rank" in rows[0]) rows.sort((a, b) => a.rank - b.rank);
-  const columns = ORDER.filter((name) => rows.length && rows.some((row) => row[name] !== null && row[name] !== undefined));
+  const columns = ORDER.filter((name) => rows.some((row) => row[name] !== null && row[name] !== undefined));
   const cell = (value, name) => (typeof value === "number" ? (name === "probability" ? percent(value, 1) : amount(value)) : typeof value === "boolean" ? (value ? t("yes") : "") : value === "" ? t("none of them") : String(value ?? ""));
   const head = element("tr", {}, ...columns.map((name) => element("th", { scope: "col" }, t(NUMBERS[name]))));
   put(place, () => [element("table", { class: "leaders" }, element("thead", {}, head), element("tbody", {}, ...rows.map((row) => element("tr", {}, ...columns.map((name) => element("td", { dir: "auto" }, cell(row[name], name)))))))], JSON.stringify(rows));
