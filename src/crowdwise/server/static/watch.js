@@ -100,7 +100,7 @@ function drawResults() {
   const place = find("#results");
   if (!place || !seen.consensus) return;
   const between = ({ low, high }) => (typeof low === "number" ? `${amount(low)} – ${amount(high)}` : null);
-  const rows = seen.consensus.items.map((row) => ({ ...row, interval: between(row), ...("labels" in row ? { labels: row.labels.replaceAll("|", ", ") } : {}) }));
+  const rows = seen.consensus.items.map((row) => ({ ...row, interval: between(row), ...(typeof row.labels === "string" ? { labels: row.labels.replaceAll("|", ", ") } : {}) }));
   if (rows.length && "rank" in rows[0]) rows.sort((a, b) => a.rank - b.rank);
   const columns = ORDER.filter((name) => rows.some((row) => row[name] !== null && row[name] !== undefined));
   const cell = (value, name) => (typeof value === "number" ? (name === "probability" ? percent(value, 1) : amount(value)) : typeof value === "boolean" ? (value ? t("yes") : "") : value === "" ? t("none of them") : String(value ?? ""));
