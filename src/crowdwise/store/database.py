@@ -139,8 +139,8 @@ class Database:
         """The version of the tables."""
         return str(conn.execute(sa.text("SELECT version_num FROM alembic_version")).scalar())
 
-    def migrate(self, to: str = "head") -> None:
-        """Bring the tables up to date (or to an earlier revision); several processes may start at once."""
+    def migrate(self) -> None:
+        """Make the tables, or bring them up to date; several processes may start at once."""
         folder = str(Path(crowdwise.migrations.__file__).parent)
         config = Config()
         config.set_main_option("script_location", folder)
@@ -150,7 +150,14 @@ class Database:
             if not self.is_sqlite:
                 conn.execute(sa.text("SET LOCAL lock_timeout = 0"))
                 conn.execute(_LOCK, {"number": MIGRATION_LOCK})
-            context = EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs(to, rev))
+
+            def steps(revision: Any, _: Any) -> Any:
+                if revision:
+                    return script._upgrade_revs("head", revision)
+                metadata.create_all(conn)
+                return script._stamp_revs("head", revision)
+
+            context = EnvironmentContext(config, script, fn=steps)
             with context:
                 context.configure(connection=conn, transactional_ddl=False)
                 try:
@@ -162,7 +169,7 @@ class Database:
                         ) from error
                     raise
             missing = sorted(set(metadata.tables) - set(sa.inspect(conn).get_table_names()))
-            if missing and to == "head":
+            if missing:
                 raise ReadError(
                     f"The database says that it has the tables of revision {self.revision(conn)}, and there is no "
                     f"{listing(missing)}: restore a backup into an empty one."
