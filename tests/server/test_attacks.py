@@ -159,9 +159,8 @@ def test_names_that_no_store_holds_are_refused(site: Site, name: str) -> None:
     ],
 )  # fmt: skip
 def test_webhooks_reach_nothing_inside_the_network(host: str) -> None:
-    said = WebhookSender(nothing, nothing, private=False, start=False).send(
-        {"id": "x", "url": f"http://{host}:1/", "secret": "s", "body": "{}"}
-    )
+    sender = WebhookSender(nothing, nothing, private=False, start=False)
+    said = asyncio.run(sender.sent({"id": "x", "url": f"http://{host}:1/", "secret": "s", "body": "{}"}))
     assert "inside the network" in str(said)
 
 
@@ -209,12 +208,12 @@ def test_receivers_cannot_hold_up_the_sender(receiver: tuple[str, list[str]], mo
     url, got = receiver
     sender = WebhookSender(nothing, nothing, private=True, start=False)
     facts = {"id": "x", "secret": "s", "body": "{}"}
-    assert sender.send({**facts, "url": f"{url}/endless"}) is None  # what follows the status is not read
+    assert asyncio.run(sender.sent({**facts, "url": f"{url}/endless"})) is None  # what follows the status is not read
     with monkeypatch.context() as hasty:
         hasty.setattr(webhook_sender, "SECONDS", 0.5)
-        assert "within 0.5 seconds" in str(sender.send({**facts, "url": f"{url}/slow"}))
-    assert sender.send({**facts, "url": f"{url}/redirect"}) == "It answered 302."
-    assert "InvalidURL" in str(sender.send({**facts, "url": f"{url}/\x01"}))
+        assert "within 0.5 seconds" in str(asyncio.run(sender.sent({**facts, "url": f"{url}/slow"})))
+    assert asyncio.run(sender.sent({**facts, "url": f"{url}/redirect"})) == "It answered 302."
+    assert "InvalidURL" in str(asyncio.run(sender.sent({**facts, "url": f"{url}/\x01"})))
     assert got == ["/endless", "/slow", "/redirect"]
 
 
@@ -239,8 +238,10 @@ def test_a_name_that_changes_its_address_is_not_followed(
     monkeypatch.setattr(webhook_sender, "is_inside", lambda address: address == "127.0.0.1")
     sender = WebhookSender(nothing, nothing, private=False, start=False)
     facts = {"id": "x", "secret": "s", "body": "{}"}
-    assert "inside the network" in str(sender.send({**facts, "url": f"http://mixed.test:{port}/"}))
-    assert sender.send({**facts, "url": f"http://rebound.test:{port}/"}) is not None  # 192.0.2.1 answers nothing
+    assert "inside the network" in str(asyncio.run(sender.sent({**facts, "url": f"http://mixed.test:{port}/"})))
+    assert (
+        asyncio.run(sender.sent({**facts, "url": f"http://rebound.test:{port}/"})) is not None
+    )  # 192.0.2.1 answers nothing
     assert asked == ["mixed.test", "rebound.test"] and got == []
 
 

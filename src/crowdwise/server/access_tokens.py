@@ -82,16 +82,13 @@ def _token(row: Any) -> Token:
     return Token(**{name: value for name, value in row._mapping.items() if name != "hash"})
 
 
-def find_token(conn: sa.Connection, secret: str) -> Token | None:
-    """The token with a secret, valid or not."""
-    row = conn.execute(sa.select(tokens).where(tokens.c.hash == digest(secret))).first()
-    return None if row is None else _token(row)
-
-
-def token_of_session(conn: sa.Connection, id_: str, session: str) -> Token | None:
-    """The token with an id, valid or not, unless the session was ended."""
-    ended = sa.select(ended_sessions.c.id).where(ended_sessions.c.id == session).exists()
-    row = conn.execute(sa.select(tokens).where(tokens.c.id == id_, ~ended)).first()
+def find_token(conn: sa.Connection, by: str | Session) -> Token | None:
+    """The token with a secret, or of a session that was not ended; valid or not."""
+    if isinstance(by, str):
+        where = tokens.c.hash == digest(by)
+    else:
+        where = (tokens.c.id == by.token) & ~sa.exists().where(ended_sessions.c.id == by.id)
+    row = conn.execute(sa.select(tokens).where(where)).first()
     return None if row is None else _token(row)
 
 

@@ -52,34 +52,24 @@ class Changeable(Message):
 
     budget: Positive | None = None
     target: Share | None = None
-    max_error: Annotated[Share, Field(description="Stop when gold proves that at most so many are wrong.")] | None = (
-        None
-    )
-    confidence: Annotated[Share, Field(description="The confidence of that proof.")] | None = None
+    max_error: Share | None = Field(None, description="Stop when gold proves that at most so many are wrong.")
+    confidence: Share | None = Field(None, description="The confidence of that proof.")
     probability: Share | None = None
     stake: Positive | None = None
-    min_votes: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    max_votes: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    min_votes: int | None = Field(None, ge=0, lt=2**31)
+    max_votes: int | None = Field(None, ge=1, lt=2**31)
     price: Positive | None = None
-    patience: Annotated[Positive, Field(description="Seconds that a question stays with an annotator.")] | None = None
-    gold_rate: Annotated[float, Field(ge=0, lt=1, description="Share of questions whose answer is known.")] | None = (
-        None
-    )
-    feedback: Annotated[bool, Field(description="Say after a gold question whether the answer was right.")] | None = (
-        None
-    )
+    patience: Positive | None = Field(None, description="Seconds that a question stays with an annotator.")
+    gold_rate: float | None = Field(None, ge=0, lt=1, description="Share of questions whose answer is known.")
+    feedback: bool | None = Field(None, description="Say after a gold question whether the answer was right.")
     instructions: Text | None = None
-    unsure: Annotated[bool, Field(description="Offer I don't know as an answer.")] | None = None
-    consent: Annotated[Text, Field(description="What people agree to when they sign up (Markdown).")] | None = None
-    practice: (
-        Annotated[int, Field(ge=0, le=100, description="Gold questions that come first, with feedback.")] | None
-    ) = None
-    screen: Annotated[float, Field(ge=0, le=1, description="Share of practice to be right, to go on.")] | None = None
-    quota: Annotated[int, Field(ge=1, lt=2**31, description="People who may sign up.")] | None = None
-    votes_each: Annotated[int, Field(ge=1, lt=2**31, description="Votes of each who signs up.")] | None = None
-    completion_code: Annotated[Plain, Field(max_length=500, description="Shown at the end; or an address.")] | None = (
-        None
-    )
+    unsure: bool | None = Field(None, description="Offer I don't know as an answer.")
+    consent: Text | None = Field(None, description="What people agree to when they sign up (Markdown).")
+    practice: int | None = Field(None, ge=0, le=100, description="Gold questions that come first, with feedback.")
+    screen: float | None = Field(None, ge=0, le=1, description="Share of practice to be right, to go on.")
+    quota: int | None = Field(None, ge=1, lt=2**31, description="People who may sign up.")
+    votes_each: int | None = Field(None, ge=1, lt=2**31, description="Votes of each who signs up.")
+    completion_code: Plain | None = Field(None, max_length=500, description="Shown at the end; or an address.")
 
 
 Question = Annotated[Plain, Field(pattern="^[A-Za-z0-9_-]{1,19}$")]

@@ -7,16 +7,19 @@ import base64
 import binascii
 import hmac
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import sqlalchemy as sa
 from fastapi import Depends, HTTPException, Request
 
 from crowdwise.server.access_tokens import COOKIE, CSRF_HEADER, Role, Session, Token
 from crowdwise.server.service import Service, add_audit
+from crowdwise.store.campaign_rows import CampaignRow, find_campaign
 from crowdwise.store.database import main_of
 
+T = TypeVar("T")
 SAFE = ("GET", "HEAD", "OPTIONS")
 CALLER = "crowdwise.caller"
 """Where a request keeps who asks."""
@@ -68,6 +71,23 @@ class Caller:
             conn, action, json.dumps(detail, default=str), campaign=campaign, token=self.token.id,
             actor=f"{self.role} {self.token.name}", address=self.address,
         )  # fmt: skip
+
+    async def change(
+        self,
+        service: Service,
+        campaign: str,
+        action: str,
+        run: Callable[[sa.Connection, CampaignRow], T],
+        **detail: Any,
+    ) -> T:  # fmt: skip
+        """What ``run`` gives of a campaign that it changes, which is noted in the same transaction."""
+
+        def write(conn: sa.Connection) -> T:
+            done = run(conn, find_campaign(conn, campaign))
+            self.audit(conn, action, campaign, **detail)
+            return done
+
+        return await service.write_now(write, campaign)
 
 
 def shown_by(request: Request) -> str | Session | None:

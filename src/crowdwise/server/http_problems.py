@@ -24,6 +24,7 @@ from crowdwise.errors import (
     SizeError,
     either,
 )
+from crowdwise.server.api_messages import example
 from crowdwise.store.campaign_rows import CampaignClosed, NotThere
 from crowdwise.store.database import NO_STORE
 
@@ -46,18 +47,11 @@ class Problem(BaseModel):
     detail: str
     errors: list[dict[str, Any]] | None = None
 
-    model_config = {
-        "json_schema_extra": {
-            "examples": [
-                {
-                    "type": "about:blank",
-                    "title": "DuplicateError",
-                    "status": 409,
-                    "detail": "'ann' has voted on 'photo3' before, in another vote. Nothing was added.",
-                }
-            ]
-        }
-    }
+    model_config = example(
+        title="DuplicateError",
+        status=409,
+        detail="'ann' has voted on 'photo3' before, in another vote. Nothing was added.",
+    )
 
 
 def responses(*codes: int) -> dict[int | str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
+from crowdwise.server.api_messages import Questions
 from crowdwise.store.answer_forms import blind
 from crowdwise.store.lease_rows import Lease, LeaseAsked, lease_together
 from crowdwise.store.roster_rows import payload_of
@@ -73,15 +74,6 @@ class _Queue:
 
 
 @dataclass(frozen=True)
-class Handed:
-    """Questions for an annotator; where there are none, its status and why."""
-
-    questions: list[dict[str, Any]]
-    state: str = "running"
-    why_none: str | None = None
-
-
-@dataclass(frozen=True)
 class Shown:
     """What an annotator sees of a question: nothing that says whether the answer is known."""
 
@@ -116,7 +108,7 @@ class QuestionQueues:
     taken: dict[tuple[str, int], float] = field(default_factory=dict)
     """(Campaign, item) -> until when it is tried last: it was leased just now, to whomever."""
 
-    async def next_now(self, campaign: str, annotator: int, n: int = 1) -> Handed:
+    async def next_now(self, campaign: str, annotator: int, n: int = 1) -> Questions:
         """Up to n questions for an annotator (a number); asking again gives the same until they are answered."""
         key = (campaign, annotator)
         queue = self.queues.get(key)
@@ -130,9 +122,8 @@ class QuestionQueues:
             queue = await self.choosing.wait((key, n, "leases"), partial(choose, leases=True))
             found = await self._lease(key, queue, n)
         if found:
-            return Handed(found)
-        standing, why = await asyncio.to_thread(self._why, queue.view, annotator)
-        return Handed([], standing, why)
+            return Questions(questions=found, state="running")
+        return await asyncio.to_thread(self._none, queue.view, annotator)
 
     def _is_old(self, queue: _Queue, campaign: str) -> bool:
         return time.monotonic() > queue.until and self.seen(campaign) is not queue.view
@@ -174,7 +165,9 @@ class QuestionQueues:
             for one in found
         ]  # fmt: skip
 
-    def _why(self, view: Any, annotator: int) -> tuple[str, str | None]:
+    def _none(self, view: Any, annotator: int) -> Questions:
+        """No question, and why there is none."""
         if view.row.state != "open":
-            return view.row.state, f"the campaign is {view.row.state}"
-        return view.standing.state, view.why_none(annotator - 1) or view.standing.why
+            return Questions(questions=[], state=view.row.state, why_none=f"the campaign is {view.row.state}")
+        why = view.why_none(annotator - 1) or view.standing.why
+        return Questions(questions=[], state=view.standing.state, why_none=why)

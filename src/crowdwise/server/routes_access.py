@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query
 
 from crowdwise.server.access_tokens import list_tokens, make_token, revoke_token
 from crowdwise.server.api_messages import TokenMade
-from crowdwise.server.caller import Admin, Lead, ServiceOf
+from crowdwise.server.caller import Admin, Caller, Lead, ServiceOf
 from crowdwise.server.http_problems import responses
+from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
 from crowdwise.store.roster_rows import annotator_of
 from crowdwise.store.store_tables import audit
@@ -48,14 +49,7 @@ async def tokens_list(service: ServiceOf, caller: Admin) -> list[dict[str, Any]]
 @router.delete("/tokens/{token}")
 async def tokens_revoke(service: ServiceOf, caller: Admin, token: str) -> dict[str, str]:
     """Revoke a token or an invitation; sessions that began with it end."""
-
-    def revoke(conn: sa.Connection) -> None:
-        revoke_token(conn, token, None)
-        caller.audit(conn, "revoke token", None, revoked=token)
-
-    await service.write_now(revoke)
-    service.forget_tokens()
-    return {"revoked": token}
+    return await revoke(service, caller, token, None)
 
 
 @router.get("/campaigns/{campaign}/tokens")
@@ -67,12 +61,17 @@ async def campaign_tokens(service: ServiceOf, caller: Lead, campaign: str) -> li
 @router.delete("/campaigns/{campaign}/tokens/{token}")
 async def campaign_revoke(service: ServiceOf, caller: Lead, campaign: str, token: str) -> dict[str, str]:
     """Revoke a token or an invitation of a campaign."""
+    return await revoke(service, caller, token, campaign)
 
-    def revoke(conn: sa.Connection) -> None:
+
+async def revoke(service: Service, caller: Caller, token: str, campaign: str | None) -> dict[str, str]:
+    """Revoke a token, of a campaign or any."""
+
+    def write(conn: sa.Connection) -> None:
         revoke_token(conn, token, campaign)
         caller.audit(conn, "revoke token", campaign, revoked=token)
 
-    await service.write_now(revoke, campaign)
+    await service.write_now(write, campaign)
     service.forget_tokens()
     return {"revoked": token}
 

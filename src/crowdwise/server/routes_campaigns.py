@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -85,12 +86,12 @@ async def campaigns_change(service: ServiceOf, caller: Lead, campaign: str, give
 async def campaigns_state(service: ServiceOf, caller: Lead, campaign: str, given: StateChanged) -> CampaignMessage:
     """Pause, close or open a campaign."""
 
-    def change(conn: Any) -> Any:
-        set_state(conn, find_campaign(conn, campaign), given.state)
-        caller.audit(conn, "state of campaign", campaign, state=given.state)
+    def change(conn: Any, row: Any) -> Any:
+        set_state(conn, row, given.state)
         return find_campaign(conn, campaign)
 
-    return CampaignMessage(**(await service.write_now(change, campaign)).shown())
+    found = await caller.change(service, campaign, "state of campaign", change, state=given.state)
+    return CampaignMessage(**found.shown())
 
 
 @router.delete("/campaigns/{campaign}", tags=["campaigns"])
@@ -126,13 +127,11 @@ async def items_list(
 async def items_change(service: ServiceOf, caller: Lead, campaign: str, given: ItemsChanged) -> dict[str, int]:
     """Close or reopen items, change their priority, or set their known answer (gold)."""
 
-    def change(conn: Any) -> Any:
-        said = given.model_dump(exclude={"items"}, exclude_none=True)
-        found = change_items(conn, find_campaign(conn, campaign), given.items, **said)
-        caller.audit(conn, "change items", campaign, items=given.items[:20], n=len(given.items), **said)
-        return found
-
-    return {"changed": await service.write_now(change, campaign)}
+    said = given.model_dump(exclude={"items"}, exclude_none=True)
+    change, n = partial(change_items, names=given.items, **said), len(given.items)
+    return {
+        "changed": await caller.change(service, campaign, "change items", change, items=given.items[:20], n=n, **said)
+    }
 
 
 @router.post("/campaigns/{campaign}/proof/draw", status_code=201, tags=["items"])
@@ -140,12 +139,9 @@ async def proof_draw(service: ServiceOf, caller: Lead, campaign: str, given: Gol
     """Draw items at random whose gold labels prove how many labels are wrong (``max_error``). A new draw takes the
     place of the last."""
 
-    def draw(conn: Any) -> Any:
-        found = draw_for_gold(conn, find_campaign(conn, campaign), given.n)
-        caller.audit(conn, "draw for gold", campaign, n=given.n)
-        return found
-
-    return {"items": await service.write_now(draw, campaign)}
+    return {
+        "items": await caller.change(service, campaign, "draw for gold", partial(draw_for_gold, n=given.n), n=given.n)
+    }
 
 
 @router.post("/campaigns/{campaign}/proof", tags=["items"])
@@ -153,11 +149,8 @@ async def proof_gold(service: ServiceOf, caller: Lead, campaign: str, given: Gol
     """Hand in gold labels of items that were drawn. The model never sees them; when all are there, the labels are
     compared with them, and again as votes come in."""
 
-    def add(conn: Any) -> Any:
-        add_gold_of_draw(conn, find_campaign(conn, campaign), dict(given.gold))
-        caller.audit(conn, "gold of a draw", campaign, n=len(given.gold))
-
-    await service.write_now(add, campaign)
+    add = partial(add_gold_of_draw, gold=dict(given.gold))
+    await caller.change(service, campaign, "gold of a draw", add, n=len(given.gold))
     view = await service.heavy_now(lambda: service.look(service.view(campaign)))
     return {"proof": view.status["proof"], "state": view.status["state"]}
 
@@ -172,14 +165,13 @@ async def annotators_list(service: ServiceOf, caller: Lead, campaign: str) -> li
 async def annotators_add(service: ServiceOf, caller: Lead, campaign: str, given: list[Annotator]) -> dict[str, int]:
     """Declare annotators, or change prices; how many are new."""
 
-    def add(conn: Any) -> Any:
+    def add(conn: Any, row: Any) -> int:
         before = len(list_annotators(conn, campaign))
-        add_annotators(conn, find_campaign(conn, campaign), {one.annotator: one.price for one in given})
-        found = len(list_annotators(conn, campaign)) - before
-        caller.audit(conn, "add annotators", campaign, annotators=[one.annotator for one in given[:20]], n=len(given))
-        return found
+        add_annotators(conn, row, {one.annotator: one.price for one in given})
+        return len(list_annotators(conn, campaign)) - before
 
-    return {"new": await service.write_now(add, campaign)}
+    noted = {"annotators": [one.annotator for one in given[:20]], "n": len(given)}
+    return {"new": await caller.change(service, campaign, "add annotators", add, **noted)}
 
 
 @router.patch("/campaigns/{campaign}/annotators", tags=["annotators"])
@@ -190,13 +182,10 @@ async def annotators_change(
     """Suspend an annotator, limit the votes, change the price. A name with a slash, or of dots alone, is given as the
     parameter ``name``."""
 
-    def change(conn: Any) -> Any:
-        said = given.model_dump(exclude_none=True)
-        change_annotator(conn, find_campaign(conn, campaign), name, **said)
-        caller.audit(conn, "change annotator", campaign, annotator=name, **said)
-        return said
-
-    return {"annotator": name, **(await service.write_now(change, campaign))}
+    said = given.model_dump(exclude_none=True)
+    change = partial(change_annotator, name=name, **said)
+    await caller.change(service, campaign, "change annotator", change, annotator=name, **said)
+    return {"annotator": name, **said}
 
 
 @router.post("/campaigns/{campaign}/signup", status_code=201, tags=["annotators"])

@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from crowdwise.server.api_messages import WebhookMade
 from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
-from crowdwise.store.campaign_rows import NotThere, find_campaign
+from crowdwise.store.campaign_rows import NotThere
 from crowdwise.store.store_tables import events
 from crowdwise.store.webhook_rows import add_webhook, list_deliveries, list_webhooks, remove_webhook, retry_delivery
 
@@ -106,24 +106,19 @@ async def webhooks_list(service: ServiceOf, caller: Lead, campaign: str) -> list
 async def webhooks_make(service: ServiceOf, caller: Lead, campaign: str, given: WebhookMade) -> dict[str, Any]:
     """Send events from now on to an address; the secret that signs them is shown once."""
 
-    def make(conn: Any) -> Any:
-        find_campaign(conn, campaign)
-        found = add_webhook(conn, campaign, given.url, given.kinds)
-        caller.audit(conn, "make webhook", campaign, url=given.url, kinds=given.kinds)
-        return found
-
-    return await service.write_now(make, campaign)
+    said = given.model_dump()
+    return await caller.change(
+        service, campaign, "make webhook", lambda conn, _: add_webhook(conn, campaign, **said), **said
+    )
 
 
 @router.delete("/webhooks/{hook}", tags=["webhooks"])
 async def webhooks_remove(service: ServiceOf, caller: Lead, campaign: str, hook: str) -> dict[str, str]:
     """Send nothing more to a webhook."""
 
-    def remove(conn: Any) -> Any:
-        remove_webhook(conn, campaign, hook)
-        caller.audit(conn, "remove webhook", campaign, hook=hook)
-
-    await service.write_now(remove, campaign)
+    await caller.change(
+        service, campaign, "remove webhook", lambda conn, _: remove_webhook(conn, campaign, hook), hook=hook
+    )
     return {"removed": hook}
 
 

@@ -21,6 +21,7 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
+from crowdwise.errors import either
 from crowdwise.server.access_tokens import COOKIE, Token, make_token
 from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
 from crowdwise.server.media import TYPES
@@ -100,12 +101,20 @@ async def problem_page(request: Request, status: int, detail: str) -> Response:
     return _page(request, "problem.html", caller, status, title=TITLES.get(status, TITLES[500]), detail=detail)
 
 
-async def _allowed(request: Request, service: Service, campaign: str, *roles: str) -> tuple[Caller, CampaignRow]:
-    """Who looks at a page of a campaign; without a session, the way to sign in."""
+async def _signed_in(request: Request, *roles: str) -> Caller:
+    """Who looks at a page; without a session, the way to sign in."""
     caller = await find_caller(request)
     if caller is None:
         raise HTTPException(303, "Sign in first.", {"Location": f"/login?next={quote(request.url.path)}"})
-    if caller.role not in roles or not caller.may_see(campaign):
+    if caller.role not in roles:
+        raise HTTPException(403, f"This page is for {either(roles)}. Sign in with another token.")
+    return caller
+
+
+async def _allowed(request: Request, service: Service, campaign: str, *roles: str) -> tuple[Caller, CampaignRow]:
+    """Who looks at a page of a campaign, and the campaign."""
+    caller = await _signed_in(request, *roles)
+    if not caller.may_see(campaign):
         raise HTTPException(403, "This page is not for you.")
     return caller, await service.read_now(lambda conn: find_campaign(conn, campaign))
 
@@ -265,12 +274,7 @@ async def media(service: ServiceOf, campaign: str, until: int, signature: str, n
 @router.get("/new")
 async def new(request: Request, service: ServiceOf) -> Response:
     """The page to make a campaign."""
-    caller = await find_caller(request)
-    if caller is None:
-        return RedirectResponse("/login?next=/new", 303)
-    if caller.role != "admin":
-        raise HTTPException(403, "Sign in as an admin to make a campaign.")
-    return _page(request, "setup.html", caller, campaign=None, kinds=KINDS)
+    return _page(request, "setup.html", await _signed_in(request, "admin"), campaign=None, kinds=KINDS)
 
 
 @router.get("/campaign/{campaign}")
@@ -362,9 +366,7 @@ async def watch(request: Request, service: ServiceOf, campaign: str) -> Response
 @router.post("/sample")
 async def sample(request: Request, service: ServiceOf, csrf: Annotated[str, Form(max_length=100)]) -> Response:
     """Make the sample campaign and go to its labelling page."""
-    caller = await find_caller(request)
-    if caller is None or caller.role != "admin":
-        raise HTTPException(403, "Sign in as an admin to make a campaign.")
+    caller = await _signed_in(request, "admin")
     _check_csrf(caller, csrf)
 
     def make(conn: Any) -> Any:
@@ -373,30 +375,6 @@ async def sample(request: Request, service: ServiceOf, csrf: Annotated[str, Form
         return row
 
     return RedirectResponse(_labelling(await service.write_now(make), caller), 303)
-
-
-TEXTS = (
-    ("The soup was cold and the waiter did not care.", "negative"),
-    ("Best bread in town, we come every Sunday.", "positive"),
-    ("They open at nine and close at six.", "neutral"),
-    ("I waited an hour for a table I had booked.", None),
-    ("The garden is lovely in the evening.", None),
-    ("The menu has twelve dishes.", None),
-    ("My coffee tasted burnt, the second one too.", None),
-    ("Friendly people, fair prices, clean rooms.", None),
-    ("It is next to the station.", None),
-    ("Not bad at all, though the music was loud.", None),
-    ("I would not go there again if it were free.", None),
-    ("The portions are small, but everything is fresh.", None),
-    ("We were the only guests, and still forgotten.", None),
-    ("You pay at the counter.", None),
-    ("The cake alone is worth the walk.", None),
-    ("Nice view. That is all I can say for it.", None),
-    ("There are forty seats inside and ten outside.", "neutral"),
-    ("A warm welcome and the best soup of the winter.", "positive"),
-    ("The bill was wrong twice, and never in our favour.", "negative"),
-    ("It was fine, I suppose.", None),
-)
 
 
 def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
@@ -409,7 +387,8 @@ def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
             "instructions": "How does the writer feel about the place? Choose **neutral** where no feeling is shown.",
         },
     )  # fmt: skip
-    given = [ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(TEXTS)]
+    texts = json.loads((HERE / "templates" / "sample.json").read_text(encoding="utf-8"))
+    given = [ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(texts)]
     add_items(conn, row, checked_items(conn, row, given))
     add_annotators(conn, row, {annotator: None})
     return find_campaign(conn, row.id)
@@ -418,7 +397,7 @@ def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
 # -------------------------------------------------------------------- languages
 
 
-FOLDER = Path(__file__).parent / "static" / "messages"
+FOLDER = HERE / "static" / "messages"
 LANGUAGE = "crowdwise-language"
 """The cookie with the language that was chosen."""
 DEFAULT = "en"

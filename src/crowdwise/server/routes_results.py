@@ -25,7 +25,7 @@ from crowdwise.server.api_messages import SecondLook
 from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.store import steady_clock
-from crowdwise.store.campaign_rows import find_campaign, list_points, skill_history
+from crowdwise.store.campaign_rows import list_points, skill_history
 from crowdwise.store.live_votes import NO_VOTES
 from crowdwise.store.roster_rows import find_numbers, items_since, list_reviews, payload_of, settle
 from crowdwise.store.store_tables import annotators, items, leases, skips, votes
@@ -78,11 +78,6 @@ def settled_rows(frame: Any, view: Any) -> Any:
         pl.when(pl.col("settled")).then(1.0 if name == "probability" else None).otherwise(pl.col(name)).alias(name)
         for name in sure
     )
-
-
-def reliability_rows(view: Any) -> list[dict[str, Any]]:
-    """The reliability of annotators with intervals."""
-    return plain_rows(view.consensus.to_frame("annotators", kind="polars"))
 
 
 @router.get("/status", tags=["results"])
@@ -154,11 +149,10 @@ def attached(format: str, name: str) -> dict[str, str]:
 @router.get("/reliability", tags=["results"], responses={200: {"content": DOWNLOADS}})
 async def reliability(service: ServiceOf, caller: Reader, campaign: str, format: Format = "json") -> Any:
     """The reliability of each annotator, with intervals."""
-    if format == "json":
-        return await service.compute_now(campaign, "reliability", reliability_rows)
 
-    def make(view: Any) -> Response:
-        return download(view.consensus.to_frame("annotators", kind="polars"), format, "annotators")
+    def make(view: Any) -> Any:
+        frame = view.consensus.to_frame("annotators", kind="polars")
+        return plain_rows(frame) if format == "json" else download(frame, format, "annotators")
 
     return await service.compute_now(campaign, ("reliability", format), make)
 
@@ -216,15 +210,12 @@ async def reviews_add(service: ServiceOf, caller: Lead, campaign: str, given: Se
     """Settle an item by a second look: accept its answer or correct it, or open it again (``null``). Annotators are not
     measured by it, as the items that are looked at are not a random sample; for that there is gold."""
 
-    def run(conn: Any) -> Any:
-        row = find_campaign(conn, campaign)
+    def run(conn: Any, row: Any) -> Any:
         if not row.answer_column:
             raise ParameterError(f"A campaign of {row.answer_type} gives items no answer of their own to settle.")
-        found = settle(conn, row, given.item, given.answer, caller.token.name, given.note)
-        caller.audit(conn, "second look", campaign, **given.model_dump())
-        return found
+        return settle(conn, row, given.item, given.answer, caller.token.name, given.note)
 
-    return await service.write_now(run, campaign)
+    return await caller.change(service, campaign, "second look", run, **given.model_dump())
 
 
 @router.get("/reviews", tags=["results"])

@@ -20,7 +20,7 @@ from crowdwise.store.database import main_of
 from crowdwise.store.lease_rows import ask_again, release, skip
 from crowdwise.store.roster_rows import find_numbers
 from crowdwise.store.store_tables import annotators, answers, items
-from crowdwise.store.vote_rows import VoteGiven, list_votes, undo, votes_of_item
+from crowdwise.store.vote_rows import VoteGiven, add_together, list_votes, undo, votes_of_item
 
 For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
 
@@ -71,7 +71,7 @@ async def questions_next(
     who = await who_asks(service, caller, campaign, annotator)
     found = await service.queues.next_now(campaign, who, n)
     if caller.role != "annotator" or found.questions:
-        return Questions(questions=found.questions, state=found.state, why_none=found.why_none)
+        return found
     state = found.state if found.state in ("paused", "closed") else "ended" if found.state in ENDS else "waiting"
     code = await service.read_now(lambda conn: completion_code(conn, campaign, who, state))
     return Questions(questions=[], state=state, why_none=FOR_ANNOTATORS[state], code=code)
@@ -94,34 +94,23 @@ async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: Vot
     """Add a vote, or several all or none. What is answered is on the disk. A vote with an ``id`` that is there with the
     same content is counted as repeated."""
     some = given.votes if isinstance(given, Ballot) else [given]
-    if caller.role == "annotator":
-        votes = [_own(service, caller, campaign, vote) for vote in some]
-    else:
-        if any(vote.annotator is None for vote in some):
-            raise HTTPException(422, "Say whose vote it is: annotator.")
-        votes = [await _for_another(service, campaign, vote) for vote in some]
-    return ReceiptMessage(**await service.vote_now(campaign, votes))
+    votes = [await _given(service, caller, campaign, vote) for vote in some]
+    return ReceiptMessage(**await service.together_now(campaign, add_together, votes))
 
 
-async def _for_another(service: Service, campaign: str, vote: VoteMessage) -> VoteGiven:
-    """A vote that a lead sends for an annotator; with the ticket of a question, the order of its sides is kept."""
-    shown = None
-    if vote.ticket is not None:
-        (who,) = await service.read_now(lambda conn: find_numbers(conn, annotators, campaign, [vote.annotator]))
-        good, shown = service.signer.read_ticket(vote.ticket, campaign, vote.item, who)
+async def _given(service: Service, caller: Caller, campaign: str, vote: VoteMessage) -> VoteGiven:
+    """A vote as the store takes it: an annotator's own needs the ticket of its question; of a lead's, a ticket keeps
+    the order in which the sides of a pair were shown."""
+    own, name, shown = caller.role == "annotator", vote.annotator, None
+    if not own and name is None:
+        raise HTTPException(422, "Say whose vote it is: annotator.")
+    if own or vote.ticket is not None:
+        who = await who_asks(service, caller, campaign, name)
+        good, shown = service.signer.read_ticket(vote.ticket or "", campaign, vote.item, who)
         if not good:
-            raise HTTPException(403, "The ticket is of another question: send that of GET next, or none.")
-    return VoteGiven(vote.item, vote.annotator, vote.label, vote.id, vote.seconds, shown, False, vote.others)
-
-
-def _own(service: Service, caller: Caller, campaign: str, vote: VoteMessage) -> VoteGiven:
-    """A vote of an annotator, who must have been asked."""
-    if vote.annotator is not None and vote.annotator != caller.token.name:
-        raise HTTPException(403, "Annotators answer for themselves: leave the annotator out.")
-    good, shown = service.signer.read_ticket(vote.ticket or "", campaign, vote.item, caller.annotator or 0)
-    if not good:
-        raise HTTPException(403, "The ticket of the question is missing or wrong: answer what GET next gave you.")
-    return VoteGiven(vote.item, caller.token.name, vote.label, vote.id, vote.seconds, shown, True, vote.others)
+            raise HTTPException(403, "The ticket of the question is missing or wrong: answer what GET next gave you.")
+    name = caller.token.name if own else name
+    return VoteGiven(vote.item, name, vote.label, vote.id, vote.seconds, shown, own, vote.others)
 
 
 @router.post("/undo", tags=["votes"])

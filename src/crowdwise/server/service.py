@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import sqlalchemy as sa
 
 from crowdwise import registry
-from crowdwise.server.access_tokens import Session, Signer, Token, find_token, make_token, token_of_session
+from crowdwise.server.access_tokens import Session, Signer, Token, find_token, make_token
 from crowdwise.server.configuration import Configuration
 from crowdwise.server.follower import Follower
 from crowdwise.server.media import Media
@@ -40,7 +40,6 @@ from crowdwise.store.group_commit import GroupCommit, Work
 from crowdwise.store.lease_rows import LeaseAsked
 from crowdwise.store.roster_rows import annotator_of
 from crowdwise.store.store_tables import audit, ended_sessions, tokens
-from crowdwise.store.vote_rows import add_together
 
 T = TypeVar("T")
 Run = Callable[[sa.Connection], T]
@@ -145,16 +144,14 @@ class Service:
         write = partial(self.write_now, lambda conn: None)
         await asyncio.wait_for(self._computing.wait("ready", write), READY_SECONDS)
 
-    async def vote_now(self, campaign: str, votes: Sequence[Any]) -> dict[str, Any]:
-        """Add the votes of a request, all or none; they are on the disk when this returns."""
-        work = Work(campaign, together=add_together, argument=votes)
-        found: dict[str, Any] = await asyncio.wrap_future(self.commit.submit(work))
-        return found
+    async def together_now(self, campaign: str, together: Any, argument: Any) -> Any:
+        """Write something together with all that waits and is written the same way (:class:`Work`): votes of a request,
+        all or none; leases. It is on the disk when this returns."""
+        return await asyncio.wrap_future(self.commit.submit(Work(campaign, together=together, argument=argument)))
 
     async def lease_now(self, campaign: str, asked: LeaseAsked) -> list[Shown]:
-        """Lease questions; they are in the store when this returns."""
-        work = Work(campaign, together=hand_out, argument=asked)
-        found: list[Shown] = await asyncio.wrap_future(self.commit.submit(work))
+        """Lease questions."""
+        found: list[Shown] = await self.together_now(campaign, hand_out, asked)
         return found
 
     async def number_now(self, campaign: str, name: Any) -> int:
@@ -211,9 +208,7 @@ class Service:
 
     async def _find_token(self, by: str | Session) -> Token | None:
         now, kept = time.monotonic(), self._tokens
-        token = await self.read_now(
-            lambda conn: find_token(conn, by) if isinstance(by, str) else token_of_session(conn, by.token, by.id)
-        )
+        token = await self.read_now(partial(find_token, by=by))
         if len(kept) > 10_000:
             kept.clear()
         kept[by] = (now, token)  # no longer the ones in use, where a token was revoked meanwhile

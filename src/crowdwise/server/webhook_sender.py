@@ -59,7 +59,7 @@ class WebhookSender:
         self._stop = threading.Event()
         self._cleaned = 0.0
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="names")
-        self._thread = threading.Thread(target=self._loop, name="webhooks", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._rounds()), name="webhooks", daemon=True)
         if start:
             self._thread.start()
 
@@ -69,36 +69,23 @@ class WebhookSender:
             self._thread.join(timeout=SECONDS + 1.0)
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
-    def _loop(self) -> None:
-        asyncio.run(self._rounds())
-
     async def _rounds(self) -> None:
         """One round after the other; a webhook that is slow goes on beside them, and holds up itself alone."""
         sending: dict[str, asyncio.Task[None]] = {}
         while not await asyncio.to_thread(self._stop.wait, PAUSE):
             sending = {hook: task for hook, task in sending.items() if not task.done()}
             try:
-                due = await asyncio.to_thread(self._claim, list(sending))
+                due = await asyncio.to_thread(self.claim, list(sending))
             except (CrowdwiseError, sa.exc.SQLAlchemyError):
                 log.warning("Webhooks wait: the store cannot be reached.")
             except Exception:
                 log.exception("Webhooks could not be sent.")
             else:
                 for hook, some in _by_hook(due).items():
-                    sending[hook] = asyncio.create_task(self._send_some(some))
+                    sending[hook] = asyncio.create_task(self.send_some(some))
         await asyncio.gather(*sending.values(), return_exceptions=True)
 
-    def round(self) -> int:
-        """Make deliveries of new events, send what is due and wait for it; how many were sent."""
-
-        async def send(due: list[dict[str, Any]]) -> None:
-            await asyncio.gather(*map(self._send_some, _by_hook(due).values()))
-
-        due = self._claim([])
-        asyncio.run(send(due))
-        return len(due)
-
-    def _claim(self, busy: list[str]) -> list[dict[str, Any]]:
+    def claim(self, busy: list[str]) -> list[dict[str, Any]]:
         """What is due of webhooks that are not busy; nothing is written without need."""
         behind = self.read(hooks_behind)
         for hook, campaign in behind:
@@ -116,23 +103,19 @@ class WebhookSender:
         while not self._stop.is_set() and self.write(drop_old):
             pass
 
-    async def _send_some(self, some: list[dict[str, Any]]) -> None:
+    async def send_some(self, some: list[dict[str, Any]]) -> None:
         """Send what is due to one webhook, in order."""
         until = time.monotonic() + CLAIMED / 2.0  # what is left is claimed again
         for one in some:
             if self._stop.is_set() or time.monotonic() > until:
                 return
-            error, tries = await self._sent(one), one["tries"] + 1
+            error, tries = await self.sent(one), one["tries"] + 1
             note = partial(note_result, id_=one["id"], tries=tries, error=error)
             await asyncio.to_thread(self.write, note)
 
-    def send(self, delivery: dict[str, Any]) -> str | None:
-        """Send a delivery; what went wrong, or nothing."""
-        return asyncio.run(self._sent(delivery))
-
-    async def _sent(self, delivery: dict[str, Any]) -> str | None:
-        """As :meth:`send`. All of it takes up to ``SECONDS``, however slowly a receiver answers; its answer is not read
-        beyond the status."""
+    async def sent(self, delivery: dict[str, Any]) -> str | None:
+        """Send a delivery; what went wrong, or nothing. All of it takes up to ``SECONDS``, however slowly a receiver
+        answers; its answer is not read beyond the status."""
         try:
             async with asyncio.timeout(SECONDS):
                 status = await self._post(delivery)
