@@ -3,7 +3,7 @@
     debootstrap --variant=minbase --include=python3-venv,python-is-python3,ca-certificates bookworm ROOT
     python deploy/chroot_build.py ROOT
 
-Both stages run in the one root, with Debian's Python. Then the server is started as the image starts it; the script ends
+Both stages run in the one root, with Debian's Python. Then the server is started as the image starts it; it ends
 with 0 when its HEALTHCHECK says that it is well. Certificates and settings of pip are those of this machine.
 """
 

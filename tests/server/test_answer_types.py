@@ -57,6 +57,8 @@ def test_every_type_has_results_and_exports(site: Site, kind: str, annotators: t
     if kind in ("ordinal", "ratings", "label-sets") and len(annotators) == 1:  # nothing says how sure it is
         assert all(row.get("probability", row.get("low")) is None for row in found)
     assert site.call("GET", f"/campaigns/{campaign}/reliability")
+    site.service._note(site.service.view(campaign))  # what the follower does now and then
+    assert [point["votes"] for point in site.call("GET", f"/campaigns/{campaign}/history")][-1] == status["votes"]
     report = site.client.get(f"/api/v1/campaigns/{campaign}/report", headers=site.admin)
     if kind == "tags" and len(annotators) == 1:
         assert "needs the tags of two annotators" in report.text
