@@ -276,10 +276,14 @@ class RemoteCampaign:
             added, repeated = added + receipt["added"], repeated + receipt["repeated"]
         return Receipt(added, repeated)
 
-    def vote(self, question: RemoteQuestion, answer: Any, *, seconds: float | None = None) -> dict[str, Any]:
-        """Answer a question; with ``feedback`` where the campaign gives it."""
+    def vote(
+        self, question: RemoteQuestion, answer: Any, *, seconds: float | None = None,
+        others: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Answer a question, and further ones about its item (``others``); with ``feedback`` where the campaign gives
+        it."""
         vote = {"item": question.item, "label": answer, "id": uuid.uuid4().hex, "ticket": question.ticket}
-        vote |= {"annotator": question.annotator, "seconds": seconds}
+        vote |= {"annotator": question.annotator, "seconds": seconds, "others": others}
         found: dict[str, Any] = self._call("POST", "/votes", vote, repeatable=True)
         return found
 

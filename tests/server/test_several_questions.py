@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import crowdwise as cw
 from conftest import chromium
 from crowdwise.cli.main import app
 from server_browser import SIZES, Tab, has_text, website
@@ -148,6 +149,17 @@ def browser() -> Iterator[Any]:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with website(tmp_path_factory.mktemp("several")) as made_:
         yield made_
+
+
+def test_answers_are_given_from_python(live: Site) -> None:
+    with cw.Client(str(live.client.base_url), live.secret) as client:
+        birds = client.create_campaign("from Python", classes=["wren", "robin"], question="species", questions=ASKED)
+        birds.add_items(["p0"], payloads={"p0": {"text": "a bird"}})
+        birds.add_annotators(["ann"])
+        (question,) = birds.next_for("ann")
+        assert birds.vote(question, "wren", others=OTHERS)["added"] == 1
+        assert counts(live, birds.id) == [1, 1, 1]
+        assert [vote["label"] for vote in client.campaign("from Python: sharpness").votes()] == [4.0]
 
 
 @pytest.mark.slow

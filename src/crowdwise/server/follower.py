@@ -162,11 +162,10 @@ class Follower:
 
     def poke(self, campaigns: set[str]) -> None:
         """Something was written to some campaigns."""
-        now = steady_clock.now()
-        for campaign in campaigns:
-            self._written[campaign] = now
+        self._written |= dict.fromkeys(campaigns, steady_clock.now())
+        mains = set(map(main_of, campaigns))
         for id_, live in list(self._live.items()):
-            if main_of(id_) in campaigns:
+            if main_of(id_) in mains:
                 live.used = time.monotonic()
         self._wake.set()
 

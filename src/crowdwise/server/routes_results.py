@@ -243,7 +243,7 @@ async def agreement(service: ServiceOf, caller: Reader, campaign: str) -> list[d
             rows = plain_rows(agreement_of(view.table).to_frame(kind="polars"))
         except InputError as error:  # no item has two answers yet
             raise NotFittedError(str(error)) from None
-        return [row | {"title": TITLES.get(row["coefficient"], row["coefficient"])} for row in rows]
+        return [row | {"title": TITLES.get(row["coefficient"], row["coefficient"].capitalize())} for row in rows]
 
     return await service.compute_now(campaign, "agreement", make)
 
