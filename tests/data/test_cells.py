@@ -21,7 +21,7 @@ from crowdwise.core import loop
 from crowdwise.data import masks, plain_files
 from crowdwise.data.files import read_table
 from crowdwise.data.sheets import MAIN, write_xlsx
-from crowdwise.errors import InputError, LabelError, ReadError, SizeError
+from crowdwise.errors import InputError, InputWarning, LabelError, ReadError, SizeError
 
 ROWS = [["item", "annotator", "label"], ["a", "ann", "cat"], ["b", "bob", "dog"]]
 
@@ -102,6 +102,47 @@ def test_open_document_sheets_are_counted_as_often_as_they_repeat(tmp_path: Path
     ):
         with pytest.raises(SizeError, match="cells, empty ones among them"):
             read_table(ods(tmp_path / "b.ods", far))
+
+
+def merged(path: Path, rows: list[list[Any]], *ranges: str) -> Path:
+    """A workbook with one sheet and merged cells."""
+    with zipfile.ZipFile(write_xlsx(path, {"votes": rows})) as book:
+        sheet = book.read("xl/worksheets/s1.xml").decode()
+    cells = "".join(f'<mergeCell ref="{place}"/>' for place in ranges)
+    return with_sheet(path, sheet.replace("</sheetData>", f"</sheetData><mergeCells>{cells}</mergeCells>"))
+
+
+TALL = [["item", "annotator", "label"], ["q", "ann", "x"], [None, "bob", "y"], [], [None, "cid", "x"], ["r", "ann", 1]]
+
+
+def test_merged_cells_are_filled_down_and_said(tmp_path: Path) -> None:
+    with pytest.warns(InputWarning, match="filled with the value in the first of them: 2 of column 'item'"):
+        votes = cw.read_votes(merged(tmp_path / "a.xlsx", TALL, "A2:A5", "B9:B20"))
+    rows = ["q", "q", "q", "r"]
+    assert votes.to_frame("dict")["item"].tolist() == rows
+    with pytest.warns(InputWarning, match="2 of column 'item'"):  # the sheet begins at C3
+        away = [[], [], *([None, None, *row] if row else [] for row in TALL)]
+        assert cw.read_votes(merged(tmp_path / "b.xlsx", away, "C4:C7")).to_frame("dict")["item"].tolist() == rows
+    with pytest.raises(LabelError, match=r"2 rows have no item .*: sheet rows 3, 5"):  # empty, and not merged
+        cw.read_votes(write_xlsx(tmp_path / "c.xlsx", {"votes": TALL}))
+    tall = cell("q", 'table:number-rows-spanned="2"') + cell("ann") + cell("x")
+    below = "<table:covered-table-cell/>" + cell("bob") + cell("y")
+    names = "".join(map(cell, ROWS[0]))
+    sheet = "".join(f"<table:table-row>{row}</table:table-row>" for row in (names, tall, below))
+    with pytest.warns(InputWarning, match="1 of column 'item'"):
+        assert cw.read_votes(ods(tmp_path / "d.ods", sheet)).to_frame("dict")["item"].tolist() == ["q", "q"]
+
+
+def test_headings_over_groups_of_columns_are_titles(tmp_path: Path) -> None:
+    head = [["item", "Team A", None, "Team B", None], [None, "ann", "bob", "cid", "dan"]]
+    rows = [*head, ["a", "x", "y", "x", "x"], ["b", "x", None, "y", "y"], [None, "y", "y", "y", "x"]]
+    path = merged(tmp_path / "a.xlsx", rows, "A1:A2", "B1:C1", "D1:E1", "A4:A5", "B4:C4")
+    with pytest.warns(InputWarning) as said:
+        table, _ = read_table(path)
+    assert table.columns == ["item", "ann", "bob", "cid", "dan"] and table["item"].to_list() == ["a", "b", "b"]
+    words = " ".join(str(warning.message) for warning in said)
+    assert "1 of column 'item'" in words and "1 merged cell below the names of columns spans several columns" in words
+    assert "found in row 2" in words
 
 
 def test_binary_sheets_are_counted(tmp_path: Path) -> None:

@@ -33,11 +33,14 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
+import numpy as np
+
 from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, normal
 from crowdwise.data.plain_files import check_archive, check_cells, checked_skip
 from crowdwise.errors import Option, ReadError, Remedy, listing, suggestion, warn
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import polars as pl
 
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
@@ -62,12 +65,25 @@ UNNAMED = "__UNNAMED__"
 """How columns without a name in the first row are called."""
 
 
+class Merged(NamedTuple):
+    """A range of merged cells, counted from 0; its value stands in the first cell."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+
 class Sheet(NamedTuple):
     """A table, the sheet that it was read from, and how many rows stand above the names of its columns."""
 
     table: pl.DataFrame
     name: str
     above: int
+    filled: dict[str, int]
+    """The columns with merged cells -> how many were filled with the value above."""
+    wide: int
+    """Merged cells below the names that span several columns."""
 
 
 def read_sheet(
@@ -78,13 +94,14 @@ def read_sheet(
     rows (which is said)."""
     import fastexcel
 
-    check_sheets(path, content)
+    merged = check_sheets(path, content)
     book = fastexcel.read_excel(content)
     names = book.sheet_names
     if sheet is not None and sheet not in names:
         raise ReadError(f"{path} has no sheet {sheet!r}: it has {listing(names, 12)}.{suggestion(sheet, names)}")
     tables = {
-        name: _cells(book, name, null_values, n_rows, skip_rows) for name in (names if sheet is None else [sheet])
+        name: _cells(book, name, null_values, n_rows, skip_rows, merged.get(name, []))
+        for name in (names if sheet is None else [sheet])
     }
     named = [name for name, found in tables.items() if found.table.width]
     filled = [name for name in named if tables[name].table.height]
@@ -93,12 +110,14 @@ def read_sheet(
     best = next((name for name in filled if _has_answers(tables[name].table.columns)), (filled or named)[0])
     alike = [name for name in filled if tables[name].table.columns == tables[best].table.columns]
     joined = _joined({name: tables[name].table for name in alike}) if len(alike) > 1 else None
+    if n_rows is None:
+        _say_merged(path, [tables[name] for name in (alike if joined is not None else [best])])
     if joined is not None:
         if n_rows is None:
             what = "each is an annotator" if joined.width > tables[best].table.width else "as one table"
             which = Remedy("For one of them, say {}.", Option("sheet", python="'...'"))
             warn(f"{path.name}: sheets {listing(alike, 12)} have the same columns and were read, {what}.", remedy=which)
-        return Sheet(joined, ", ".join(alike), tables[best].above)
+        return tables[best]._replace(table=joined, name=", ".join(alike))
     if len(filled) > 1 and n_rows is None:
         which = Remedy("For another, say {}.", Option("sheet", python="'...'"))
         others = [name for name in filled if name != best]
@@ -149,24 +168,85 @@ def sheet_rows(content: bytes, sheet: str | None, null_values: Sequence[str], ab
     return found
 
 
-def _cells(book: Any, name: str, null_values: Sequence[str], n_rows: int | None, skip_rows: int | None) -> Sheet:
-    """The cells of a sheet below its titles, with whole numbers as integers, without empty rows and columns."""
+def _say_merged(path: Path, sheets: Sequence[Sheet]) -> None:
+    """Which cells were filled because they are merged with the one above, and which merged cells were not."""
+    filled: dict[str, int] = {}
+    for sheet in sheets:
+        for column, count in sheet.filled.items():
+            filled[column] = filled.get(column, 0) + count
+    which = ", ".join(f"{count:,} of column {column!r}" for column, count in filled.items() if count)
+    if which:
+        warn(f"{path.name}: merged cells were filled with the value in the first of them: {which}.")
+    wide = sum(sheet.wide for sheet in sheets)
+    if wide:
+        one = wide == 1
+        warn(
+            f"{path.name}: {wide:,} merged cell{'' if one else 's'} below the names of columns "
+            f"{'spans' if one else 'span'} several columns, and {'counts' if one else 'count'} for the first of them."
+        )
+
+
+def _cells(
+    book: Any, name: str, null_values: Sequence[str], n_rows: int | None, skip_rows: int | None,
+    merged: Sequence[Merged],
+) -> Sheet:  # fmt: skip
+    """The cells of a sheet below its titles, with whole numbers as integers, merged cells filled down, without empty
+    rows and columns."""
     import polars as pl
 
-    if skip_rows is None:
-        first = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string", n_rows=HEADER_ROWS).to_polars()
-        above = header_at(first.rows()) if first.width else 0
-    else:
-        above = checked_skip(skip_rows)
+    begin = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string", n_rows=HEADER_ROWS)
+    places = begin.available_columns()
+    left = places[0].absolute_index if places else 0
+    rows = _with_headings([list(row) for row in begin.to_polars().rows()] if places else [], merged, left)
+    above = checked_skip(skip_rows) if skip_rows is not None else header_at(rows) if rows else 0
     header = {"header_row": above} if above else {}
     table = _nulled(book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None, **header).to_polars(), null_values)
+    at = above or next((n for n, row in enumerate(rows) if any(cell is not None for cell in row)), 0)
+    named = dict(zip(table.columns, rows[at] if at < len(rows) else [], strict=False))
+    new = {c: text for c, text in named.items() if c.startswith(UNNAMED) and text and text not in table.columns}
+    table = table.rename(new)
+    kept = table.select(_filled_rows()).to_series() if table.width else None
+    values = _filled_down(table, merged, at + 1, left)
     empty = [c for c in table.columns if c.startswith(UNNAMED) and table[c].null_count() == table.height]
-    table = table.drop(empty)
-    if table.width == 0:
-        return Sheet(table, name, above)
-    table = table.filter(_filled_rows())
+    wide = sum(cell.top > at and cell.right > cell.left for cell in merged)
+    if kept is None or len(empty) == table.width:
+        return Sheet(table.drop(empty), name, above, {}, wide)
+    missing = table.filter(kept).null_count().row(0, named=True)
+    table = table.with_columns(values).drop(empty).filter(kept)
+    filled = {c.name: missing[c.name] - table[c.name].null_count() for c in values}
     whole = table.with_columns(table[c].cast(pl.Int64, strict=False) for c in table.columns if _whole(table[c]))
-    return Sheet(whole, name, above)
+    return Sheet(whole, name, above, filled, wide)
+
+
+def _with_headings(rows: list[list[Any]], merged: Sequence[Merged], left: int) -> list[list[Any]]:
+    """The first rows of a sheet, in which cells that are merged down stand in their last row, beside the names below,
+    and of a row with cells that are merged across (headings of groups of columns) only the first such."""
+    grouped: set[int] = set()
+    for cell in merged:
+        at = cell.left - left
+        if not (0 <= cell.top < len(rows) and 0 <= at < len(rows[cell.top])):
+            continue
+        if cell.bottom > cell.top:
+            text, rows[cell.top][at] = rows[cell.top][at], None
+            if cell.bottom < len(rows):
+                rows[cell.bottom][at] = text
+        elif cell.top in grouped:
+            rows[cell.top][at] = None
+        grouped.add(cell.top) if cell.right > cell.left else None
+    return rows
+
+
+def _filled_down(table: pl.DataFrame, merged: Sequence[Merged], first: int, left: int) -> list[pl.Series]:
+    """The columns of a table with merged cells, with their value in each row; the table's first row and column are
+    those of the sheet."""
+    source: dict[int, npt.NDArray[np.int64]] = {}
+    end: dict[int, int] = {}
+    for cell in sorted(merged):
+        at, top, bottom = cell.left - left, cell.top - first, min(cell.bottom - first, table.height - 1)
+        if 0 <= at < table.width and bottom > top > end.get(at, -1):
+            source.setdefault(at, np.arange(table.height))[top : bottom + 1] = top
+            end[at] = bottom
+    return [table.to_series(at)[rows] for at, rows in source.items()]
 
 
 def _nulled(table: pl.DataFrame, null_values: Sequence[str]) -> pl.DataFrame:
@@ -200,26 +280,44 @@ PLACE = re.compile(r"([A-Za-z]{1,3})(\d{1,7})")
 MOST_REPEATED = 2**40
 
 
-def check_sheets(path: Path, content: bytes) -> None:
-    """An error where a sheet spans more cells than there is room for."""
+def check_sheets(path: Path, content: bytes) -> dict[str, list[Merged]]:
+    """An error where a sheet spans more cells than there is room for; the merged cells of each sheet (not of
+    ``.xlsb`` and ``.xls``)."""
     if path.suffix.lower() not in ZIPPED:
-        return
+        return {}
     check_archive(path, content)
+    parts: dict[str, _Elements] = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for info in archive.infolist():
-            with archive.open(info) as part:
-                start = part.read(CHUNK)
+            with archive.open(info) as content_of:
+                start = content_of.read(CHUNK)
                 if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<":
-                    _Elements(path).read(start, part)
+                    parts[info.filename] = _Elements(path)
+                    parts[info.filename].read(start, content_of)
                 elif info.filename.endswith(".bin"):
-                    _records(path, start + part.read())
+                    _records(path, start + content_of.read())
+    merged: dict[str, list[Merged]] = {}
+    for name, part in parts.items():
+        folder, _, file = name.rpartition("/")
+        links = parts.get(f"{folder}/_rels/{file}.rels")
+        for sheet, link in part.sheets.items():
+            target = "" if links is None else links.targets.get(link, "")
+            page = parts.get(target[1:] if target.startswith("/") else f"{folder}/{target}")
+            merged[sheet] = page.merged.get("", []) if page is not None else []
+        merged |= {sheet: cells for sheet, cells in part.merged.items() if sheet}
+    return merged
 
 
 class _Elements:
-    """The extent of the sheets in a part of XML, whatever the part is called."""
+    """The extent of the sheets in a part of XML, whatever the part is called, and the merged cells of each; parts of
+    ``.xlsx`` do not name their sheet, but link it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.sheet = ""
+        self.merged: dict[str, list[Merged]] = {}
+        self.sheets: dict[str, str] = {}
+        self.targets: dict[str, str] = {}
         self.row = self.column = self.width = 0
         self.repeated, self.most = 1, FEW
 
@@ -247,15 +345,32 @@ class _Elements:
                 self._filled(self.column)
             case "row" if (place := given.get("r", "")).isdigit() or not place:
                 self.row, self.column = int(place) if place else self.row + 1, 0
+            case "mergeCell":
+                ends = [PLACE.fullmatch(end) for end in given.get("ref", "").split(":")]
+                if len(ends) == 2 and ends[0] is not None and ends[1] is not None:
+                    (left, top), (right, bottom) = ends[0].groups(), ends[1].groups()
+                    self._merge(int(top) - 1, _column(left) - 1, int(bottom) - 1, _column(right) - 1)
+            case "sheet":
+                self.sheets[given.get("name", "")] = next((v for key, v in given.items() if key.endswith(":id")), "")
+            case "Relationship":
+                self.targets[given.get("Id", "")] = given.get("Target", "")
             case "table":
                 self.row = self.width = 0
+                self.repeated = 1
+                self.sheet = next((v for key, v in given.items() if key.rpartition(":")[2] == "name"), "")
             case "table-row":
                 self.row += self.repeated
                 self.column, self.repeated = 0, _times(given, "number-rows-repeated")
             case "table-cell" | "covered-table-cell":
                 self.column += _times(given, "number-columns-repeated")
+                down, across = _times(given, "number-rows-spanned"), _times(given, "number-columns-spanned")
+                if down > 1 or across > 1:
+                    self._merge(self.row - 1, self.column - 1, self.row + down - 2, self.column + across - 2)
                 if any(key.rpartition(":")[2] in ("value-type", "formula") for key in given):
                     self._filled(self.column, self.repeated)
+
+    def _merge(self, *ends: int) -> None:
+        self.merged.setdefault(self.sheet, []).append(Merged(*ends))
 
     def _filled(self, column: int, rows: int = 0) -> None:
         self.width = max(self.width, column)
