@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.errors import InputError
+from crowdwise.errors import InputError, LabelError
 
 LONG = pd.DataFrame({
     "task": ["c", "c", "a", "a", "b", "b"], "worker": ["u", "v", "u", "w", "v", "w"],
@@ -112,6 +112,30 @@ def test_truth_that_does_not_line_up_is_an_error():
     with pytest.raises(InputError, match="mapping from item to class"):
         votes.with_truth(pl.Series(["x", "y", "x"]))
     assert votes.with_truth(np.array([0, 0, 1])).truth.tolist() == [0, 0, 1]
+
+
+def test_class_names_go_by_position_where_items_are_called_as_rows():
+    votes = cw.Votes.from_dense([["cat", "dog"], ["cat", "cat"], ["dog", "dog"]])
+    names = ["cat", None, "dog"]
+    for given in (names, np.array(names, dtype=object), np.array(["cat", "", "dog"]), pd.array(names, dtype="str"),
+                  pd.Index(names, dtype="str"), pd.Series(names), pl.Series(names)):  # fmt: skip
+        assert votes.with_truth(given).truth.tolist() == [0, -1, 1]
+        assert cw.aggregate(votes, "majority").score(given) == 0.75  # item 0 is tied
+        assert cw.aggregate(votes, gold=given).labels[[0, 2]].tolist() == ["cat", "dog"]
+    with pytest.raises(LabelError, match="'cow', which no annotator used"):
+        votes.with_truth(["cat", "cow", "dog"])
+    with pytest.raises(InputError, match="as many, or a mapping"):
+        votes.with_truth(["cat", "dog"])
+    with pytest.raises(InputError, match=r"which name belongs to which item .* dict\(zip\(votes.items, truth\)\)"):
+        cw.Votes.from_frame(LONG).with_truth(names)
+
+
+def test_another_part_of_the_rows_says_what_order_cross_validation_needs():
+    items = np.arange(10, 30)
+    votes = cw.Votes.from_dense(np.tile([["x", "y"]], (20, 1)), items=items)
+    X = pd.DataFrame({"f": np.arange(20.0)}, index=items[::-1])
+    with pytest.raises(InputError, match=r"no row for .* X\.loc\[votes\.items\]"):
+        cw.CrowdClassifier().fit(X.iloc[:15], votes[:15])
 
 
 def test_numbers_that_may_be_classes_or_codes_are_an_error():

@@ -179,7 +179,7 @@ def test_codes_and_declared_classes():
         ({"weight": [1.0]}, ["one weight for each of the 2 votes", "(1,)"]),
         ({"timestamp": np.zeros(3)}, ["one timestamp for each of the 2 votes", "(3,)"]),
         ({"label_names": [1, "a"], "classes": None}, ["different kinds", "1, 'a'"]),
-        ({"truth": np.array(["a"])}, ["one class code from -1"]),
+        ({"truth": np.array(["a"])}, ["no items, and they are called 'i'", "mapping from item to class"]),
         ({"truth": np.array([0.5])}, ["one class code from -1"]),
         ({"truth": np.array([7])}, ["from -1 (unknown) to 1", "mapping from item to class"]),
         ({"truth": 3}, ["truth must be an array", "is int"]),

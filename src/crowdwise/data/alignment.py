@@ -186,6 +186,8 @@ class Rows:
         out = "Name the rows as the items are named"
         if names.column is None and self.items is None:
             out += ", or X.reset_index(drop=True) if row n of X is item n"
+            if len(lost) < len(items) == len(names.values):  # another part of both
+                out += ", or bring X into the order of the answers before a cross-validation, X.loc[votes.items]"
         elif names.column is not None:
             out += f", or drop the column if row n of X is item n: X.drop(columns={names.column!r})"
         if not names.distinct:

@@ -483,9 +483,7 @@ class Table(Readable, ABC):
     @property
     def has_row_numbers(self) -> bool:
         """Whether items are called 0, 1, 2... or 1, 2, 3..., as rows are, or are some of those of such a table."""
-        names = self.items
-        counted = names.dtype.kind == "i" and len(names) and names[0] in (0, 1) and bool((np.diff(names) == 1).all())
-        return bool(counted or getattr(self, "_row_numbers", False))
+        return truth.numbered(self.items) or getattr(self, "_row_numbers", False)
 
     def select(self, rows: npt.ArrayLike) -> Self:
         """Some of the rows, by a mask. Items and annotators keep their codes, even without any."""

@@ -24,17 +24,25 @@ Numbers = npt.NDArray[np.float64]
 DECLARE = Remedy("If the name is right, declare every class: {}.", encoding.CLASSES)
 
 
+def numbered(names: Vocabulary) -> bool:
+    """Whether names are 0, 1, 2... or 1, 2, 3..., as rows are."""
+    first = names[0] if names.dtype.kind == "i" and len(names) else -1
+    return first in (0, 1) and bool((np.diff(names) == 1).all())
+
+
 def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str = "votes") -> Codes:
     """N class codes (-1 unknown) from such codes or from a mapping of items to classes; other items are left out.
     ``what`` the items have is for the message where no item is known."""
     truth = by_name(truth)
     if isinstance(truth, (np.ndarray, list, tuple)) or (hasattr(truth, "__array__") and not hasattr(truth, "keys")):
+        if (named := _texts_of(truth, items)) is not None:
+            return encode_classes(named, items, classes, what)
         codes = np.asarray(truth)
         fits = codes.shape == (len(items),) and (codes.dtype.kind in "iu" or len(codes) == 0)
         if not fits or (len(codes) and (codes.min() < -1 or codes.max() >= len(classes))):
             raise InputError(
                 f"As an array, truth must hold one class code from -1 (unknown) to {len(classes) - 1} for each of the "
-                f"{len(items)} items. To give class names, pass a mapping from item to class."
+                f"{len(items)} items. To give class names, pass as many, or a mapping from item to class."
             )
         _check_codes(codes, classes)
         return codes.astype(np.int32)
@@ -46,6 +54,22 @@ def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str
     if (codes < 0).any():
         raise unknown_class(dict.fromkeys(values[codes < 0].tolist()), classes)
     return encoding.recode(rows, codes)
+
+
+def _texts_of(truth: Any, items: Vocabulary) -> dict[Any, Any] | None:
+    """An array of one class name for each item (nothing where unknown), as a mapping: items that are called as rows are
+    found by position, and others cannot be. ``None`` for an array of anything else."""
+    values = list(truth)
+    known = [value for value in values if not is_missing(value)]
+    if len(values) != len(items) or not known or not all(isinstance(value, str) for value in known):
+        return None
+    if not numbered(items):
+        raise InputError(
+            f"As an array of class names, truth names no items, and they are called {listing(items, 3)}: which name "
+            "belongs to which item cannot be checked. Pass a mapping from item to class; if they stand in the order of "
+            "votes.items, dict(zip(votes.items, truth))."
+        )
+    return {item: value for item, value in zip(items.tolist(), values, strict=True) if value != ""}
 
 
 def _check_codes(codes: npt.NDArray[Any], classes: Vocabulary) -> None:
