@@ -87,8 +87,14 @@ class Figure:
 
 MOST_BARS = 30
 """Rows of a figure: of more the first and the last half are drawn."""
-TONES = {"keep": "#17683a", "look": "#a35406", "drop": "#ad2015", "unclear": "#777"}
-PLAIN = "#0b655f"
+TONES = {
+    "keep": ("#17683a", "#5fc98d"), "look": ("#a35406", "#f0a04b"), "drop": ("#ad2015", "#ff8577"),
+    "unclear": ("#777", "#999"), "plain": ("#0b655f", "#3fb8ae"),
+}  # fmt: skip
+"""The colour of each verdict, and of numbers without, on light and on dark ground."""
+ROW_STYLE = "<style>{}@media (prefers-color-scheme:dark){{{}}}</style>".format(
+    *("".join(f".{tone}{{fill:{c[n]};stroke:{c[n]}}}" for tone, c in TONES.items()) for n in (0, 1))
+)
 
 
 def draw_rows(
@@ -98,36 +104,46 @@ def draw_rows(
     x = np.asarray(values, dtype=np.float64)
     known = np.flatnonzero(np.isfinite(x))
     half = MOST_BARS // 2
-    rows = known if len(known) <= MOST_BARS else np.concatenate([known[:half], known[-half:]])
+    cut = len(known) > MOST_BARS
+    rows = np.concatenate([known[:half], known[-half:]]) if cut else known
     reach = [] if low is None else [np.asarray(end, dtype=np.float64) for end in (low, high)]
     ends = [0.0, *x[rows].tolist(), *(e for end in reach for e in end[rows].tolist() if math.isfinite(e))]
     axis = Axis(ends, 170.0, 560.0)
-    cut = f" ({half} first and {half} last of {len(known):,})" if len(rows) < len(known) else ""
-    height = 66 + 20 * len(rows)
+    step = 1.0 if (x[rows] == np.round(x[rows])).all() else min(axis.step / 10.0, 0.01)
+    title += f" ({half} first and {half} last of {len(known):,})" if cut else ""
+    used = [tone for tone in TONES if tone in (tones or ())]
+    top = 22 if used else 0
+    height = 66 + top + 20 * (len(rows) + cut)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}" width="640" role="img" '
-        f'font-family="sans-serif" font-size="12"><title>{escape(title)}</title>{STYLE}'
+        f'font-family="sans-serif" font-size="12"><title>{escape(title)}</title>{STYLE}{ROW_STYLE}'
         f'<rect class="ground" width="640" height="{height}"/>'
-        f'<text class="ink" x="8" y="18" font-weight="bold">{escape(title + cut)}</text>'
+        f'<text class="ink" x="8" y="18" font-weight="bold">{escape(title)}</text>'
     ]
+    for place, tone in enumerate(used):
+        at = 176 + 90 * place
+        parts.append(f'<circle class="{tone}" cx="{at}" cy="36" r="4"/><text class="ink" x="{at + 9}" y="40">{tone}')
+        parts.append("</text>")
     for tick in axis.ticks:
-        parts.append(f'<path class="grid" d="M{axis(tick)} 30V{height - 24}"/>')
+        parts.append(f'<path class="grid" d="M{axis(tick)} {30 + top}V{height - 24}"/>')
         label = number(tick, False, axis.step)
         parts.append(f'<text class="ink" x="{axis(tick)}" y="{height - 8}" text-anchor="middle">{label}</text>')
     for line, n in enumerate(rows.tolist()):
-        y, colour, name = 42 + 20 * line, PLAIN if tones is None else TONES[tones[n]], str(names[n])
+        y, tone, name = 42 + top + 20 * (line + (cut and line >= half)), tones[n] if tones else "plain", str(names[n])
+        if cut and line == half:
+            parts.append(f'<text class="ink" x="162" y="{y - 16}" text-anchor="end">…</text>')
         name = name if len(name) <= 24 else name[:23] + "…"
         parts.append(f'<text class="ink" x="162" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
         if reach and all(math.isfinite(end[n]) for end in reach):
             a, b = (axis(float(end[n])) for end in reach)
             parts.append(
-                f'<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="5" stroke-opacity=".4"/>'
-                f'<circle cx="{axis(x[n])}" cy="{y}" r="4" fill="{colour}"/>'
+                f'<line class="{tone}" x1="{a}" x2="{b}" y1="{y}" y2="{y}" stroke-width="5" stroke-opacity=".4"/>'
+                f'<circle class="{tone}" cx="{axis(x[n])}" cy="{y}" r="4"/>'
             )
         else:
             a, b = sorted((axis(0.0), axis(x[n])))
-            parts.append(f'<rect class="bar" x="{a}" y="{y - 6}" width="{b - a:.1f}" height="12" fill="{colour}"/>')
-        parts.append(f'<text class="ink" x="572" y="{y + 4}">{x[n]:,.4g}</text>')
+            parts.append(f'<rect class="bar {tone}" x="{a}" y="{y - 6}" width="{b - a:.1f}" height="12"/>')
+        parts.append(f'<text class="ink" x="572" y="{y + 4}">{number(x[n], False, step)}</text>')
     return Figure("".join([*parts, "</svg>"]))
 
 
