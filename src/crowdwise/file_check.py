@@ -24,7 +24,8 @@ from crowdwise.reading import Opened, was_read
 from crowdwise.registry import VOTES
 
 __all__ = ["FileCheck", "check"]
-FIXES = ("on_duplicate", "on_missing", "question", "answer_type", "anonymous")
+COLUMNS = {"item", "annotator", "label"}
+FIXES = {"on_duplicate", "on_missing", "question", "answer_type", "anonymous", *COLUMNS}
 """Options that reading goes on with, where an error names one with its value."""
 NO_ANSWER = frozenset((
     "?", "??", "-", "--", ".", "n/a", "#n/a", "#nv", "#ref!", "#value!", "#wert!", "#div/0!", "#name?", "#bezug!",
@@ -141,8 +142,9 @@ class _Reading:
                 if fix is None or fix.name in self.options or was_read(self.opened.source):
                     self.error = error
                     return None
-                self.options[fix.name] = fix.values[0]
-                self.opened = self.opened.with_option(fix.name, fix.values[0])
+                for one in (o for o in options if o.values and (o is fix or {o.name, fix.name} <= COLUMNS)):
+                    self.options[one.name] = one.values[0]
+                    self.opened = self.opened.with_option(one.name, one.values[0])
         return None
 
     def _attempt(self) -> Any:
@@ -171,7 +173,9 @@ def checked(opened: Opened) -> FileCheck:
             "annotators": len(table.annotators), "classes": {str(name): n for name, n in counts.items()},
         }  # fmt: skip
         proposals = propose(counts, opened.reading.get("classes"))
-        found.findings += _no_answers(counts, found)
+        found.findings += _no_answers(counts, found) + _several(counts)
+        mails = mailed(table.annotators)
+        found.findings += [] if mails is None or "pseudonymise" in opened.reading else [mails]
         plain = opened.asked is None and found.opened.answer_type == VOTES
         if plain and (hint := ordered(table)) is not None:
             found.findings.append(hint)
@@ -236,6 +240,41 @@ def _no_answers(counts: Mapping[Any, int], found: _Reading) -> list[UserFacingEr
             remedy=Remedy("If so, say {}.", Option("abstain", words[0])),
         )
     ]
+
+
+def _several(counts: Mapping[Any, int]) -> list[UserFacingError]:
+    """A hint that some cells hold several labels: ``cat; dog`` beside ``cat`` and ``dog``."""
+    known = {folded(name) for name in counts}
+    for sign in (";", "|", ",", "/", "+"):
+        split = [name for name in counts if isinstance(name, str) and sign in name and set(_parts(name, sign)) <= known]
+        if len(split) > 1:
+            some = f"{listing(split, 3)} ({sum(counts[name] for name in split):,} votes)"
+            return [
+                InputWarning(
+                    f"{some} are several of the other labels in one cell, and count as classes of their own.",
+                    remedy=Remedy("If annotators may choose several, say {}.", Option("answer_type", "label-sets")),
+                )
+            ]
+    return []
+
+
+def _parts(name: str, sign: str) -> list[Any]:
+    return [folded(part) for part in name.split(sign)]
+
+
+def mailed(annotators: Any) -> InputWarning | None:
+    """A hint that annotators are called by their e-mail addresses, which a report shows to everybody who reads it."""
+    mails = sum(
+        isinstance(name, str) and bool(re.fullmatch(r"[^@\s]+@[^@\s]+\.\w+", name)) for name in annotators.tolist()
+    )
+    if 2 * mails <= len(annotators):
+        return None
+    return InputWarning(
+        f"{mails:,} annotators are called by their e-mail addresses, which tables and reports show.",
+        remedy=Remedy(
+            "To give them other names, say {}.", Option("pseudonymise", python="'key.csv'", command="key.csv")
+        ),
+    )
 
 
 def ordered(table: Any) -> InputWarning | None:

@@ -91,6 +91,10 @@ QUESTIONS = [
 ]  # fmt: skip
 RANGES = ("1-2", "3-4", "5-6")
 
+SHEET = [row[1:] for row in wide()[1:]]
+ITEMS = [row[0] for row in wide()[1:]]
+IN_ROWS = [[name, *(row[m] for row in SHEET)] for m, name in enumerate(PEOPLE)]
+
 MESSY: dict[str, Messy] = {
     # Columns that are not annotators.
     "a final column": Messy(wide(Final=FINAL), "Left out column 'Final'.*agreed on.*--annotator-columns"),
@@ -160,6 +164,39 @@ MESSY: dict[str, Messy] = {
                           facts={"header_row": 3}),
     "titles above a wide sheet": Messy([["Team A"] + [None] * 5, *wide(Kommentar=ONE)], "found in (row|line) 2",
                                        facts={"header_row": 2, "form": "wide"}),
+    # Layouts.
+    "a row of totals": Messy([*wide(), ["Summe", N, N, N, N]], "Left out the last row, 'Summe'", facts={"items": N}),
+    "an item called total": Messy([*wide(), ["total", "neutral", "neutral", "neutral", "neutral"]],
+                                  facts={"items": N + 1}),
+    "no name above the items": Messy([["", *PEOPLE], *wide()[1:]], "items are those of the first column",
+                                     facts={"items": N, "form": "wide"}),
+    "numbered texts": Messy(
+        [["Nr.", "Satz", *PEOPLE], *([n, f"Das ist Satz {n}", *r[1:]] for n, r in enumerate(wide()[1:]))],
+        "items are those of the first column, 'Nr.'.*Left out column 'Satz'", facts={"items": N, "form": "wide"}),
+    "two rows of names": Messy([["item", "Team A", None, "Team B", None], [None, *PEOPLE], *wide()[1:]],
+                               "found in (row|line) 2", facts={"items": N, "form": "wide"}),
+    "pairs of columns": Messy(
+        [["item", "Rater 1", "Label 1", "Rater 2", "Label 2"],
+         *([ITEMS[n], *(x for m in (n % 4, (n + 1) % 4) for x in (PEOPLE[m], r[m]))] for n, r in enumerate(SHEET))],
+        "'Rater 1', 'Rater 2' name the annotators of 'Label 1', 'Label 2'", facts={"items": N, "answers": 2 * N}),
+    "a tick per class": Messy(
+        [["item", "worker", *WORDS], *([*r[:2], *("x" if r[2] == w else None for w in WORDS)] for r in long()[1:])],
+        "are classes, of which every row has one marked", facts={"items": N, "answers": 4 * N}),
+    "annotators in rows": Messy([["Kodierer", *ITEMS], *IN_ROWS],
+                                "an annotator .column 'Kodierer'., and 40 columns are items", facts={"items": N}),
+    "mail addresses": Messy(every(long(), lambda n, v: f"{v}@x.org", 1),
+                            "4 annotators .* e-mail.*--pseudonymise key.csv"),
+    "a form": Messy(
+        [["Timestamp", "Email Address", *ITEMS], *(["1/3/24 9:00 GMT+1", f"{r[0]}@x.org", *r[1:]] for r in IN_ROWS)],
+        "Each row is an annotator .column 'Email Address'", facts={"items": N, "answers": 4 * N}),
+    "columns of other names": Messy(long(names=("Doc No", "Rater", "Code")), "No column found for: item.*--label Code",
+                                    {"item": "Doc No", "label": "Code"}, facts={"items": N}),
+    "marks of doubt": Messy(changed(long(), {3: "negativ?", 4: "Neutral (unsure)"}), "'negativ.' .1. like 'negativ'",
+                            MAP, (("Neutral (unsure)", "neutral"), ("negativ?", "negativ"))),
+    "several in a cell": Messy(changed(long(), {3: "negativ; neutral", 9: "positiv;neutral"}),
+                               "several of the other labels in one cell.*--answers label-sets"),
+    "rounded numbers": Messy(every(long(), lambda n, v: f"1.2{v[1:]}E+11", 0),
+                             "40 items are numbers that a spreadsheet rounded"),
     "no column of annotators": Messy([["photo", "x"], ["a", 1], ["b", 2]], "No column found for", annotators=None),
 }  # fmt: skip
 

@@ -23,7 +23,11 @@ def drawn(chart):
     """Names, intervals and bars of a picture; it is well-formed."""
     root = ET.fromstring(chart.svg)
     texts = [one.text for one in root.iter(f"{SVG}text")]
-    return texts, len(list(root.iter(f"{SVG}line"))), sum(one.get("class", "").startswith("bar") for one in root.iter(f"{SVG}rect"))
+    return (
+        texts,
+        len(list(root.iter(f"{SVG}line"))),
+        sum(one.get("class", "").startswith("bar") for one in root.iter(f"{SVG}rect")),
+    )
 
 
 def test_votes_results_diagnoses_and_comparisons_have_pictures(crowd, tmp_path):

@@ -142,8 +142,12 @@ def reported(found: Fitted, path: Path, *, title: str | None = None, **options: 
     """The dict of a report, with a progress bar."""
     from crowdwise.cli import show
     from crowdwise.data.dataset import named_images, texts_beside
+    from crowdwise.file_check import mailed
     from crowdwise.report.findings import STEPS
 
+    mails = mailed(found.result.annotators)
+    if mails is not None:
+        opt.note(mails, "--pseudonymise")
     if found.answers.dataset is None and path.is_dir():  # of votes the dataset has them
         options |= {"images": named_images(path / "images", found.table.items), "texts": texts_beside(path)}
     title = path.name if title is None and found.answers.dataset is None else title

@@ -15,7 +15,7 @@ import typer
 from crowdwise import registry
 from crowdwise.cli.outputs import piped, say
 from crowdwise.data.schema import Form, OnDuplicate, OnMissing
-from crowdwise.errors import InputError, Option, ParameterError, ReadError, Setting, listing
+from crowdwise.errors import InputError, Option, ParameterError, ReadError, Setting, UserFacingError, listing
 
 if TYPE_CHECKING:
     from crowdwise.api import Fitted
@@ -424,7 +424,12 @@ def note_order(found: Fitted, asked: str | None) -> None:
 
     hint = ordered(found.table) if asked is None and found.answer_type == registry.VOTES else None
     if hint is not None:
-        say(f"Note: {hint.message} {hint.remedies[0].for_cli(lambda option: flag(option, ['--answers']))}")
+        note(hint, "--answers")
+
+
+def note(hint: UserFacingError, *options: str) -> None:
+    """Say a hint, with its remedy as the options of the command."""
+    say(f"Note: {hint.message} {hint.remedies[0].for_cli(lambda option: flag(option, options))}")
 
 
 def note_columns(roles: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -196,11 +197,36 @@ def header_at(rows: Sequence[Sequence[Any]]) -> int:
     cells = [[str(cell).strip() for cell in row if cell is not None and str(cell).strip()] for row in rows]
     few = max(1, max(map(len, cells), default=0) // 3)
     at = next((n for n, row in enumerate(cells) if len(row) > few), 0)
+    if len(cells[at : at + 1]) and len(cells[at]) == 2 and not _plays(cells[at], "item"):  # a title and its value
+        at = next((n for n, row in enumerate(cells) if _plays(row, "item") and _plays(row, "label")), at)
     names = cells[at] if cells else []
     numbers = any(re.fullmatch(r"[+-]?[\d.,]+", name) for name in names)
     titled = any(cells[:at]) and at + 1 < len(cells) and not numbers and len(set(names)) == len(names)
-    above = {normal(cell) for row in cells[:at] for cell in row}
-    return at if titled and not above.intersection(ALIASES["item"]) else 0
+    return at if titled and not any(_plays(row, "item") for row in cells[:at]) else 0
+
+
+def _plays(names: Iterable[str], part: str) -> bool:
+    return any(normal(name) in ALIASES[part] for name in names)
+
+
+def in_one_row(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The first rows of a table, in which names that stand in two rows, below headings of groups, stand in the second.
+
+    >>> in_one_row([["item", "Team A", None, "Team B"], [None, "ann", "bob", "cid"], ["a", "x", "y", "x"]])
+    [[None, 'Team A', None, None], ['item', 'ann', 'bob', 'cid'], ['a', 'x', 'y', 'x']]
+    """
+    out = [[None if cell is None or not str(cell).strip() else cell for cell in row] for row in rows]
+    for n, (row, below) in enumerate(pairwise(out)):
+        names = [cell for cell in below if cell is not None]
+        bare = [k for k, cell in enumerate(row) if cell is None]
+        own = [k for k, cell in enumerate(below) if cell is None]
+        grouped = len(row) == len(below) and len(row) - len(bare) > 1 and bare and 0 in own
+        if grouped and not {*bare} & {*own} and len(set(names)) == len(names):
+            out[n + 1] = [row[k] if k in own else cell for k, cell in enumerate(below)]
+            first = next((k for k in range(len(row)) if k not in own and row[k] is not None), None)
+            out[n] = [cell if k == first else None for k, cell in enumerate(row)]
+            break
+    return out
 
 
 def left_over(columns: Sequence[str], parts: Mapping[str, str | None]) -> list[str]:

@@ -512,10 +512,11 @@ def _titles(file: TableFile, lines: list[bytes]) -> int:
         rows, _ = split(filled[0])
         whole = [row for row in rows if row]
         names = [name for name in whole[0] if name.strip()]
-        if len(names) > 1 and (columns.is_known(names) or len({len(row) for row in whole}) == 1):
+        one = columns.in_one_row(whole)[0] == [name if name.strip() else None for name in whole[0]]
+        if one and len(names) > 1 and (columns.is_known(names) or len({len(row) for row in whole}) == 1):
             return 0
         rows, starts = split(max(filled, key=lambda line: max(map(line.count, (b",", b";", b"\t", b"|")))))
-        return starts[columns.header_at(rows)]
+        return starts[columns.header_at(columns.in_one_row(rows))]
     return 0
 
 

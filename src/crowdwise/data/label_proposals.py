@@ -6,6 +6,7 @@ why                     a label is proposed to be another where
 spelling                they differ in case, blanks, signs of Unicode or the form of a number alone: these are merged by
                         ``normalise_labels`` (:mod:`crowdwise.data.spellings`)
 a date                  a spreadsheet made ``2024-02-01 00:00:00`` or ``1-Feb`` of ``1-2``
+a mark                  it is another with ``?``, ``!`` or ``.`` at its end, or a note in brackets
 a misspelling           it is rare, the other is frequent, and they are one edit apart (two in long words): a letter
                         more, less, different, or two exchanged
 ======================  ==============================================================================================
@@ -55,6 +56,7 @@ MONTHS = {
 DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T]00:00:00(?:\.0+)?)?")
 DAY_MONTH = re.compile(r"(\d{1,2})\.?[- ]?([^\W\d_]{3,9})\.?")
 MONTH_DAY = re.compile(r"([^\W\d_]{3,9})\.?[- ]?(\d{1,2})")
+MARKED = re.compile(r"(.*\w)\s*(?:[?!.]+|\([^()]*\)|\[[^\[\]]*\])")
 RANGE = re.compile(r"(\d+)\s*([-/.])\s*(\d+)")
 
 
@@ -94,9 +96,18 @@ def propose(counts: Mapping[Any, int], declared: Iterable[Any] | None = None) ->
     out += [
         LabelProposal(name, total[name], to, "is a date that a spreadsheet made", False) for name, to in dates.items()
     ]
+    folds = {folded(name): name for name in total}
+    marked = {
+        name: to for name, n in total.items()
+        if name not in known and (match := MARKED.fullmatch(name.strip())) and (to := folds.get(folded(match[1])))
+        and total[to] > n
+    }  # fmt: skip
+    out += [
+        LabelProposal(name, total[name], to, "is the other with a mark or a note", False) for name, to in marked.items()
+    ]
     if len(total) <= COMPARED:
         for name in total:
-            near = None if name in dates or name in known else _misspelled(name, total)
+            near = None if name in dates or name in known or name in marked else _misspelled(name, total)
             if near is not None:
                 out.append(LabelProposal(name, total[name], near, "looks like a misspelling", False))
     return sorted(out, key=lambda p: (not p.sure, str(p.found)))
@@ -111,7 +122,8 @@ def point_out(counts: Mapping[Any, int], declared: Iterable[Any] | None = None) 
         one, votes = len(found) == 1, sum(p.votes for p in found)
         warn(
             f"{len(found):,} label{'' if one else 's'} with {votes:,} vote{'s' * (votes != 1)} "
-            f"{'looks' if one else 'look'} like another, misspelled or made a date by a spreadsheet: {some}{more}.",
+            f"{'looks' if one else 'look'} like another, misspelled, marked or made a date by a spreadsheet: {some}"
+            f"{more}.",
             remedy=BY_MAP,
         )
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import logging
 import math
 import re
 import zipfile
@@ -35,7 +36,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, normal
+from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, in_one_row, normal
 from crowdwise.data.plain_files import check_archive, check_cells, checked_skip
 from crowdwise.errors import Option, ReadError, Remedy, listing, suggestion, warn
 
@@ -94,6 +95,7 @@ def read_sheet(
     rows (which is said)."""
     import fastexcel
 
+    logging.getLogger("fastexcel").addHandler(logging.NullHandler())  # it tells of every empty column
     merged = check_sheets(path, content)
     book = fastexcel.read_excel(content)
     names = book.sheet_names
@@ -197,7 +199,7 @@ def _cells(
     begin = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string", n_rows=HEADER_ROWS)
     places = begin.available_columns()
     left = places[0].absolute_index if places else 0
-    rows = _with_headings([list(row) for row in begin.to_polars().rows()] if places else [], merged, left)
+    rows = in_one_row(_with_headings([list(row) for row in begin.to_polars().rows()] if places else [], merged, left))
     above = checked_skip(skip_rows) if skip_rows is not None else header_at(rows) if rows else 0
     header = {"header_row": above} if above else {}
     table = _nulled(book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None, **header).to_polars(), null_values)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import columns, encoding, frames
+from crowdwise.data import columns, encoding, frames, layouts
 from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label
@@ -316,6 +316,8 @@ class Source:
             form = "wide"
         if form != "wide" and self.given.get(answer) is None:
             self._skip_ids(answer)
+        if form == "auto" and alike and self._recast():
+            return True
         names, parts = self.table.columns, self.parts
         wide, odd = form == "wide", []
         if form == "auto" and parts["annotator"] is None and parts[answer] is None and parts["item"] is not None:
@@ -329,8 +331,42 @@ class Source:
         if form == "wide":
             others = columns.left_over(names, {**parts, "annotator": None, answer: None})
             odd = [] if named is not None else self._no_annotators(others, alike, keep_empty)
+        if alike and parts["item"] is not None:
+            self._drop_totals(parts["item"], [name for name in others if name not in odd])
         self._unpivot(answer, odd, keep_empty, named is not None)
         return True
+
+    def _recast(self) -> bool:
+        """Bring a table that is laid out in another way into the long form, or find its items; what was done is said.
+        Whether it is long now."""
+        parts = {part: self.parts.get(part) for part in ("item", "annotator", "label")}
+        if None not in parts.values():
+            return False
+        found = layouts.recast(self.table, self.parts)
+        if found is not None:
+            self._codes.clear()
+            self.table, self.parts, rows, self.roles, words = found
+            self.rows = rows if self.rows is None else self.rows[rows]
+            self.unpivoted = True
+            warn(words, remedy=Remedy("If that is wrong, name the columns: {}.", Option("label")))
+            return True
+        first = None if any(parts.values()) else layouts.named_rows(self.table)
+        others = [name for name in columns.left_over(self.table.columns, self.parts) if name != first]
+        if first is not None:
+            others = [name for name in others if name not in self._no_annotators(others, True, False)]
+            if len(others) > 1 and _share_labels(self.table, others):
+                self.parts["item"] = first
+                warn(f"The items are those of the first column, {first!r}.")
+        return False
+
+    def _drop_totals(self, item: str, others: Sequence[str]) -> None:
+        count = layouts.totals(self.table, item, others)
+        if count:
+            names = self.table[item].tail(count).to_list()
+            self.keep(np.arange(len(self) - count))
+            warn(
+                f"Left out the last {'row' if count == 1 else f'{count} rows'}, {listing(names)}: totals and no votes."
+            )
 
     def _no_annotators(self, others: Sequence[str], alike: bool, one_sided: bool) -> list[str]:
         """Those of some columns that hold a verdict, by their name, or no answers, where others are left."""

@@ -46,6 +46,7 @@ FORMS |= {ord(sign): "-" for sign in "\u2010\u2011\u2012\u2013\u2212"} | {
 }
 FORMS |= {ord(sign): '"' for sign in "\u201c\u201d\u201e"}
 """Wide forms, dashes and quotes -> the plain signs."""
+ROUNDED = re.compile(r"\d(?:[.,]\d+)?E\+\d\d")
 WHOLE = re.compile(r"([+-]?\d{1,15})[.,]0{1,6}")
 
 
@@ -136,7 +137,14 @@ def point_out_names(names: Any, what: str) -> None:
     if names.dtype != object or len(names) > MOST_NAMES:
         return
     groups: dict[str, list[str]] = {}
-    for name in (names.array if isinstance(names, encoding.TextNames) else names).tolist():
+    texts = (names.array if isinstance(names, encoding.TextNames) else names).tolist()
+    rounded = [name for name in texts if isinstance(name, str) and ROUNDED.fullmatch(name)]
+    if 2 * len(rounded) > len(texts):
+        warn(
+            f"The names of {len(rounded):,} {what} are numbers that a spreadsheet rounded, such as {rounded[0]!r}: "
+            "different ones may look the same now. Export them again as text."
+        )
+    for name in texts:
         if isinstance(name, str):
             groups.setdefault(folded(name) if what == "annotators" else _tidy(name), []).append(name)
     found = [spelled for spelled in groups.values() if len(spelled) > 1]
