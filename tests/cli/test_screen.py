@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import crowdwise as cw
 from command_line import run
 from crowdwise.bench.runs import Cell
-from crowdwise.cli.show import CONTROLS, Screen, histogram, method_table, show_bench
+from crowdwise.cli.show import CONTROLS, Screen, histogram_table, method_table, show_bench
 from crowdwise.cli.show_aggregate import annotator_table, class_table, leaderboard
 from crowdwise.report.page import page
 
@@ -104,7 +104,7 @@ def test_drawings_are_scaled_to_the_room_they_have(width: int) -> None:
     classes = shown(class_table([long, "b"], np.array([30, 15])), width)
     blocks = [line.count("█") for line in classes.splitlines() if "█" in line]
     assert blocks[0] // 2 == blocks[1] > 3 and "…" not in classes
-    counts = shown(histogram("Votes per item", np.array([2, 2, 3])), width)
+    counts = shown(histogram_table("Votes per item", np.array([2, 2, 3])), width)
     assert "…" not in counts
     ranking = cw.aggregate(cw.simulate.comparisons(5, n_comparisons=200, random_state=0).comparisons, "bradley-terry")
     board = shown(leaderboard(ranking), width)
@@ -119,7 +119,7 @@ def test_compared_methods_keep_their_names_on_a_narrow_screen() -> None:
 
 
 def test_the_last_bin_of_a_histogram_ends_where_the_counts_do() -> None:
-    assert "512 to 800" in shown(histogram("Votes", np.array([20, 600, 800])), 80)
+    assert "512 to 800" in shown(histogram_table("Votes", np.array([20, 600, 800])), 80)
 
 
 def test_what_is_so_or_not_is_said_by_yes_and_no(tmp_path: Path) -> None:

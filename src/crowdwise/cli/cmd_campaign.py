@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,9 +18,29 @@ from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, Stream
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, piped, say, write_table
 from crowdwise.client import Client, RemoteCampaign
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
+from crowdwise.trust.wording import counted
 
 server: ContextVar[str | None] = ContextVar("server", default=None)
 """The address of the server whose campaigns are meant (``campaign --server``), or nothing for folders."""
+campaign = typer.Typer(
+    help="Ask the right annotator about the right item, until labels are good enough.", no_args_is_help=True
+)
+
+ServerOption = Annotated[
+    str | None,
+    option(
+        "--server", envvar="CROWDWISE_SERVER",
+        help="The address of a crowdwise server: campaigns there, not in folders. The token: CROWDWISE_TOKEN.",
+    ),
+]  # fmt: skip
+
+
+@campaign.callback()
+def group(address: ServerOption = None) -> None:
+    """Ask the right annotator about the right item, until labels are good enough."""
+    server.set(address)
+
+
 FolderArgument = Annotated[
     Path, typer.Argument(help="The folder of the campaign; with --server its name or id.", show_default=False)
 ]
@@ -30,7 +50,7 @@ def opened(folder: Path) -> Any:
     """The campaign in a folder, or of that name on a server."""
     address = server.get()
     if address is not None:
-        return open_remote(address, str(folder))
+        return Remote(Client(address).campaign(str(folder)))
     from crowdwise.store.campaign import Campaign
 
     return Campaign.open(folder)
@@ -80,11 +100,6 @@ def read_annotators(path: Path, price: float) -> dict[Any, float]:
                 f"{path}: {place_in(path, table, row)} has the price {given!r}: expected a number."
             ) from None
     return out
-
-
-def counted(n: int, what: str) -> str:
-    """``1 question``, ``2 questions``."""
-    return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def report(facts: dict[str, Any], as_json: bool, line: str) -> None:
@@ -156,11 +171,6 @@ class Remote:
         return _Table(self.campaign)
 
 
-def open_remote(address: str, name: str) -> Remote:
-    """The campaign of a name or id on a server; the token is that of the environment."""
-    return Remote(Client(address).campaign(name))
-
-
 def create_remote(
     address: str, name: str, classes: list[Any], items: Iterable[Any], gold: Mapping[Any, Any],
     groups: Mapping[Any, Any], annotators: Mapping[Any, float] | Iterable[Any], **settings: Any,
@@ -198,240 +208,9 @@ def limit(name: str, text: str | None) -> dict[str, Any]:
     return {name: int(value) if value.is_integer() and name.endswith("votes") else value}
 
 
-def set_(
-    folder: FolderArgument,
-    budget: Annotated[str | None, option("--budget", help=f"Stop when so much is spent. {LIMIT}")] = None,
-    target: Annotated[str | None, option("--target", help=f"Stop when the labels are so accurate. {LIMIT}")] = None,
-    probability: Annotated[
-        str | None, option("--probability", help=f"An item is finished when its class is so probable. {LIMIT}")
-    ] = None,
-    max_votes: Annotated[str | None, option("--max-votes", help=f"The most votes on an item. {LIMIT}")] = None,
-    min_votes: Annotated[int | None, option("--min-votes", help="The least votes on an item.")] = None,
-    price: Annotated[float | None, option("--price", help="What a vote costs, where no price is given.")] = None,
-    patience: Annotated[
-        float | None, option("--patience", help="Seconds after which an unanswered question is asked again.")
-    ] = None,
-    gap: Annotated[str | None, option("--gap", help=f"The largest gap in errors between groups. {LIMIT}")] = None,
-    max_error: Annotated[str | None, option("--max-error", help=f"{MAX_ERROR} {LIMIT}")] = None,
-    confidence: Annotated[float | None, option("--confidence", help=CONFIDENCE)] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Change settings of a running campaign. The change is written into its journal.
-
-    Example: `crowdwise campaign set birds --budget 800 --target 0.97`
-    """
-    given: dict[str, Any] = {}
-    for name, text in (("budget", budget), ("target", target), ("probability", probability), ("gap", gap)):
-        given |= limit(name, text)
-    given |= limit("max_votes", max_votes) | limit("max_error", max_error)
-    plain = {"min_votes": min_votes, "price": price, "patience": patience, "confidence": confidence}
-    given |= {name: value for name, value in plain.items() if value is not None}
-    if not given:
-        raise ParameterError("Nothing to set: give --budget, --target, --probability or another option.")
-    with opened(folder) as made:
-        changed = made.change(**given)
-        facts = made.status()
-    parts = [f"{name.replace('_', ' ')} {word(old)} -> {word(new)}" for name, (old, new) in changed.items()]
-    line = "; ".join(parts) if parts else "Nothing was different"
-    out = {"changed": {name: list(pair) for name, pair in changed.items()}, "state": facts["state"]}
-    report(out, as_json, f"{line}. The campaign is {facts['state']}")
-
-
-def word(value: Any) -> str:
-    return "none" if value is None else f"{value:g}"
-
-
-def add_items(folder: FolderArgument, items: ItemsFile, as_json: JsonOption = False) -> None:
-    """Add items, or the truth and group of items that are there.
-
-    Example: `crowdwise campaign add-items birds more.csv`
-    """
-    names, gold, groups = read_items(items)
-    with opened(folder) as made:
-        new = made.add_items(names, gold, groups)
-    report(
-        {"new": new, "known": len(names) - new},
-        as_json,
-        f"{counted(new, 'item')} added, {len(names) - new:,} were there",
-    )
-
-
-def close_items(
-    folder: FolderArgument, items: NamesArgument = None, table: FromOption = None, reopen: ReopenOption = False,
-    as_json: JsonOption = False,
-) -> None:  # fmt: skip
-    """Ask nothing more about items, and refuse votes on them.
-
-    Example: `crowdwise campaign close-items birds photo7 photo9`
-    """
-    names = [*(items or []), *([] if table is None else read_items(table)[0])]
-    if not names:
-        raise InputError("Name the items, or give a table of them: --from FILE.")
-    with opened(folder) as made:
-        made.close_items(names, not reopen)
-    done = "reopened" if reopen else "closed"
-    report({done: len(names)}, as_json, f"{counted(len(names), 'item')} {done}")
-
-
-def add_annotators(folder: FolderArgument, annotators: PeopleFile, as_json: JsonOption = False) -> None:
-    """Add annotators, or change the prices of those who are there.
-
-    Example: `crowdwise campaign add-annotators birds people.csv`
-    """
-    with opened(folder) as made:
-        people = read_annotators(annotators, made.settings.price)
-        new = made.add_annotators(people)
-    known = len(people) - new
-    report({"new": new, "known": known}, as_json, f"{counted(new, 'annotator')} added, {known:,} were there")
-
-
-def set_annotator(
-    folder: FolderArgument,
-    annotator: AnnotatorArgument,
-    available: Annotated[
-        bool | None, option("--available/--away", help="Whether questions may be asked of the annotator.")
-    ] = None,
-    max_votes: Annotated[int | None, option("--max-votes", help="The most votes of the annotator, in all.")] = None,
-    price: Annotated[float | None, option("--price", help="What a vote costs from now on.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Say whether an annotator is available, how many votes the annotator may give, and what they cost.
-
-    Example: `crowdwise campaign set-annotator birds ann --away`
-    """
-    given: dict[str, Any] = {"available": available, "max_votes": max_votes, "price": price}
-    given = {name: value for name, value in given.items() if value is not None}
-    if not given:
-        raise ParameterError("Nothing to set: give --available, --away, --max-votes or --price.")
-    with opened(folder) as made:
-        made.set_annotator(annotator, **given)
-    said = {"available": "available" if available else "away", "max_votes": f"{max_votes} votes at most"}
-    words = [said.get(name, f"price {value:g}") for name, value in given.items()]
-    report({"annotator": annotator, **given}, as_json, f"{annotator}: {', '.join(words)}")
-
-
-WhoOption = Annotated[str | None, option("--annotator", "-a", help="The annotator whose questions these are.")]
-
-
-def release(
-    folder: FolderArgument, items: NamesArgument = None, annotator: WhoOption = None, as_json: JsonOption = False
-) -> None:
-    """Take back questions that are out: of an annotator, about items, or both. Others can be asked at once.
-
-    Example: `crowdwise campaign release birds --annotator ann`
-    """
-    with opened(folder) as made:
-        n = made.release(annotator, items or None)
-    report({"released": n}, as_json, f"{counted(n, 'question')} released")
-
-
-def skip(
-    folder: FolderArgument,
-    annotator: AnnotatorArgument,
-    items: Annotated[list[str], typer.Argument(help=ITEMS_HELP, show_default=False)],
-    undo: Annotated[bool, typer.Option("--undo", help="Ask the annotator about them again.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Ask an annotator nothing more about items: the annotator cannot or will not answer.
-
-    Example: `crowdwise campaign skip birds ann photo7`
-    """
-    with opened(folder) as made:
-        made.skip(annotator, items, not undo)
-    done = "asked again" if undo else "skipped"
-    report(
-        {"annotator": annotator, "items": items, "skipped": not undo}, as_json, f"{counted(len(items), 'item')} {done}"
-    )
-
-
-def prove(
-    folder: FolderArgument,
-    ask: Annotated[
-        int | None, option("--ask", min=1, help="Draw so many items, and write the sheet to fill in.")
-    ] = None,
-    gold: Annotated[Path | None, option("--gold", help="The sheet with labels of all items that were drawn.")] = None,
-    out: Annotated[Path | None, option("--out", "-o", help="Write the sheet here: .csv, .jsonl or .parquet.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Prove by gold labels of random items, which the model never sees, that at most so many labels are wrong.
-
-    With --max-error the campaign stops when that is proven. Labels are compared with the gold labels again and again
-    while votes come in; the proof allows for that.
-
-    Examples: `crowdwise campaign prove birds --ask 100 -o sheet.csv`, `crowdwise campaign prove birds --gold sheet.csv`
-    """
-    import polars as pl
-
-    from crowdwise.data.votes import read_truth
-
-    if (ask is None) == (gold is None):
-        raise ParameterError("Give --ask 100 to draw items at random, or --gold FILE with their labels.")
-    check_outputs(out)
-    with opened(folder) as made:
-        if ask is not None:
-            sheet = pl.DataFrame({"item": (items := made.draw_for_gold(ask)), "label": [""] * len(items)})
-            if out is not None:
-                write_table(sheet, out)
-            elif as_json:
-                emit(json.dumps({"items": items}))
-            else:
-                emit_table(sheet)
-            say(
-                f"{len(items):,} items, drawn at random. Fill in the labels, all of them, and give the sheet as --gold."
-            )
-            return
-        assert gold is not None
-        found = made.prove(read_truth(gold))
-    line = "The gold labels are kept. Say how many labels may be wrong: campaign set --max-error 0.05"
-    if found is not None:
-        line = found["proven"] or (found["missing"] and f"Not yet compared: {found['missing']}") or "Not proven yet"
-    report(found or {}, as_json, line[:1].upper() + line[1:])
-
-
-def history(folder: FolderArgument, as_json: JsonOption = False) -> None:
-    """List what was changed since the campaign was made."""
-    with opened(folder) as made:
-        found = made.history()
-    if as_json:
-        emit(json.dumps(found))
-        return
-    for change in found:
-        when = datetime.fromtimestamp(change["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
-        emit(f"{when}  {change['what']}: {json.dumps(change['detail'], ensure_ascii=False)}")
-    if not found:
-        say("Nothing was changed.")
-
-
-CHANGES: dict[str, Callable[..., None]] = {
-    "set": set_, "add-items": add_items, "close-items": close_items, "add-annotators": add_annotators,
-    "set-annotator": set_annotator, "release": release, "skip": skip, "prove": prove,
-    "history": history,
-}  # fmt: skip
-"""The commands by their names."""
-
-
 DEFAULT = "one-coin"
 STANDING = ("state", "stop", "advice")
 """What ``status`` and ``next`` say about the status of a campaign."""
-
-campaign = typer.Typer(
-    help="Ask the right annotator about the right item, until labels are good enough.", no_args_is_help=True
-)
-
-ServerOption = Annotated[
-    str | None,
-    option(
-        "--server", envvar="CROWDWISE_SERVER",
-        help="The address of a crowdwise server: campaigns there, not in folders. The token: CROWDWISE_TOKEN.",
-    ),
-]  # fmt: skip
-
-
-@campaign.callback()
-def group(address: ServerOption = None) -> None:
-    """Ask the right annotator about the right item, until labels are good enough."""
-    server.set(address)
-
 
 ClassesOption = Annotated[str, option("--classes", help="All classes, comma-separated.")]
 ItemsOption = Annotated[
@@ -634,5 +413,214 @@ def save_rest(folder: Path, out: Path) -> None:
     say(f"{len(rows):,} votes written to {out}; {lost:,} rows could not be read.")
 
 
-for _name, _function in CHANGES.items():
-    campaign.command(_name)(_function)
+@campaign.command("set")
+def set_(
+    folder: FolderArgument,
+    budget: Annotated[str | None, option("--budget", help=f"Stop when so much is spent. {LIMIT}")] = None,
+    target: Annotated[str | None, option("--target", help=f"Stop when the labels are so accurate. {LIMIT}")] = None,
+    probability: Annotated[
+        str | None, option("--probability", help=f"An item is finished when its class is so probable. {LIMIT}")
+    ] = None,
+    max_votes: Annotated[str | None, option("--max-votes", help=f"The most votes on an item. {LIMIT}")] = None,
+    min_votes: Annotated[int | None, option("--min-votes", help="The least votes on an item.")] = None,
+    price: Annotated[float | None, option("--price", help="What a vote costs, where no price is given.")] = None,
+    patience: Annotated[
+        float | None, option("--patience", help="Seconds after which an unanswered question is asked again.")
+    ] = None,
+    gap: Annotated[str | None, option("--gap", help=f"The largest gap in errors between groups. {LIMIT}")] = None,
+    max_error: Annotated[str | None, option("--max-error", help=f"{MAX_ERROR} {LIMIT}")] = None,
+    confidence: Annotated[float | None, option("--confidence", help=CONFIDENCE)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change settings of a running campaign. The change is written into its journal.
+
+    Example: `crowdwise campaign set birds --budget 800 --target 0.97`
+    """
+    texts = {"budget": budget, "target": target, "probability": probability, "gap": gap, "max_votes": max_votes}
+    given: dict[str, Any] = {}
+    for name, text in {**texts, "max_error": max_error}.items():
+        given |= limit(name, text)
+    plain = {"min_votes": min_votes, "price": price, "patience": patience, "confidence": confidence}
+    given |= {name: value for name, value in plain.items() if value is not None}
+    if not given:
+        raise ParameterError("Nothing to set: give --budget, --target, --probability or another option.")
+    with opened(folder) as made:
+        changed = made.change(**given)
+        facts = made.status()
+    parts = [f"{name.replace('_', ' ')} {word(old)} -> {word(new)}" for name, (old, new) in changed.items()]
+    line = "; ".join(parts) if parts else "Nothing was different"
+    out = {"changed": {name: list(pair) for name, pair in changed.items()}, "state": facts["state"]}
+    report(out, as_json, f"{line}. The campaign is {facts['state']}")
+
+
+def word(value: Any) -> str:
+    return "none" if value is None else f"{value:g}"
+
+
+@campaign.command("add-items")
+def add_items(folder: FolderArgument, items: ItemsFile, as_json: JsonOption = False) -> None:
+    """Add items, or the truth and group of items that are there.
+
+    Example: `crowdwise campaign add-items birds more.csv`
+    """
+    names, gold, groups = read_items(items)
+    with opened(folder) as made:
+        new = made.add_items(names, gold, groups)
+    report(
+        {"new": new, "known": len(names) - new},
+        as_json,
+        f"{counted(new, 'item')} added, {len(names) - new:,} were there",
+    )
+
+
+@campaign.command("close-items")
+def close_items(
+    folder: FolderArgument, items: NamesArgument = None, table: FromOption = None, reopen: ReopenOption = False,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Ask nothing more about items, and refuse votes on them.
+
+    Example: `crowdwise campaign close-items birds photo7 photo9`
+    """
+    names = [*(items or []), *([] if table is None else read_items(table)[0])]
+    if not names:
+        raise InputError("Name the items, or give a table of them: --from FILE.")
+    with opened(folder) as made:
+        made.close_items(names, not reopen)
+    done = "reopened" if reopen else "closed"
+    report({done: len(names)}, as_json, f"{counted(len(names), 'item')} {done}")
+
+
+@campaign.command("add-annotators")
+def add_annotators(folder: FolderArgument, annotators: PeopleFile, as_json: JsonOption = False) -> None:
+    """Add annotators, or change the prices of those who are there.
+
+    Example: `crowdwise campaign add-annotators birds people.csv`
+    """
+    with opened(folder) as made:
+        people = read_annotators(annotators, made.settings.price)
+        new = made.add_annotators(people)
+    known = len(people) - new
+    report({"new": new, "known": known}, as_json, f"{counted(new, 'annotator')} added, {known:,} were there")
+
+
+@campaign.command("set-annotator")
+def set_annotator(
+    folder: FolderArgument,
+    annotator: AnnotatorArgument,
+    available: Annotated[
+        bool | None, option("--available/--away", help="Whether questions may be asked of the annotator.")
+    ] = None,
+    max_votes: Annotated[int | None, option("--max-votes", help="The most votes of the annotator, in all.")] = None,
+    price: Annotated[float | None, option("--price", help="What a vote costs from now on.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether an annotator is available, how many votes the annotator may give, and what they cost.
+
+    Example: `crowdwise campaign set-annotator birds ann --away`
+    """
+    given: dict[str, Any] = {"available": available, "max_votes": max_votes, "price": price}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        raise ParameterError("Nothing to set: give --available, --away, --max-votes or --price.")
+    with opened(folder) as made:
+        made.set_annotator(annotator, **given)
+    said = {"available": "available" if available else "away", "max_votes": f"{max_votes} votes at most"}
+    words = [said.get(name, f"price {value:g}") for name, value in given.items()]
+    report({"annotator": annotator, **given}, as_json, f"{annotator}: {', '.join(words)}")
+
+
+WhoOption = Annotated[str | None, option("--annotator", "-a", help="The annotator whose questions these are.")]
+
+
+@campaign.command("release")
+def release(
+    folder: FolderArgument, items: NamesArgument = None, annotator: WhoOption = None, as_json: JsonOption = False
+) -> None:
+    """Take back questions that are out: of an annotator, about items, or both. Others can be asked at once.
+
+    Example: `crowdwise campaign release birds --annotator ann`
+    """
+    with opened(folder) as made:
+        n = made.release(annotator, items or None)
+    report({"released": n}, as_json, f"{counted(n, 'question')} released")
+
+
+@campaign.command("skip")
+def skip(
+    folder: FolderArgument,
+    annotator: AnnotatorArgument,
+    items: Annotated[list[str], typer.Argument(help=ITEMS_HELP, show_default=False)],
+    undo: Annotated[bool, typer.Option("--undo", help="Ask the annotator about them again.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask an annotator nothing more about items: the annotator cannot or will not answer.
+
+    Example: `crowdwise campaign skip birds ann photo7`
+    """
+    with opened(folder) as made:
+        made.skip(annotator, items, not undo)
+    done = "asked again" if undo else "skipped"
+    report(
+        {"annotator": annotator, "items": items, "skipped": not undo}, as_json, f"{counted(len(items), 'item')} {done}"
+    )
+
+
+@campaign.command("prove")
+def prove(
+    folder: FolderArgument,
+    ask: Annotated[
+        int | None, option("--ask", min=1, help="Draw so many items, and write the sheet to fill in.")
+    ] = None,
+    gold: Annotated[Path | None, option("--gold", help="The sheet with labels of all items that were drawn.")] = None,
+    out: Annotated[Path | None, option("--out", "-o", help="Write the sheet here: .csv, .jsonl or .parquet.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove by gold labels of random items, which the model never sees, that at most so many labels are wrong.
+
+    With --max-error the campaign stops when that is proven. Labels are compared with the gold labels again and again
+    while votes come in; the proof allows for that.
+
+    Examples: `crowdwise campaign prove birds --ask 100 -o sheet.csv`, `crowdwise campaign prove birds --gold sheet.csv`
+    """
+    import polars as pl
+
+    from crowdwise.data.votes import read_truth
+
+    if (ask is None) == (gold is None):
+        raise ParameterError("Give --ask 100 to draw items at random, or --gold FILE with their labels.")
+    check_outputs(out)
+    with opened(folder) as made:
+        if ask is not None:
+            sheet = pl.DataFrame({"item": (items := made.draw_for_gold(ask)), "label": [""] * len(items)})
+            if out is not None:
+                write_table(sheet, out)
+            elif as_json:
+                emit(json.dumps({"items": items}))
+            else:
+                emit_table(sheet)
+            say(
+                f"{len(items):,} items, drawn at random. Fill in the labels, all of them, and give the sheet as --gold."
+            )
+            return
+        assert gold is not None
+        found = made.prove(read_truth(gold))
+    line = "The gold labels are kept. Say how many labels may be wrong: campaign set --max-error 0.05"
+    if found is not None:
+        line = found["proven"] or (found["missing"] and f"Not yet compared: {found['missing']}") or "Not proven yet"
+    report(found or {}, as_json, line[:1].upper() + line[1:])
+
+
+@campaign.command("history")
+def history(folder: FolderArgument, as_json: JsonOption = False) -> None:
+    """List what was changed since the campaign was made."""
+    with opened(folder) as made:
+        found = made.history()
+    if as_json:
+        emit(json.dumps(found))
+        return
+    for change in found:
+        when = datetime.fromtimestamp(change["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
+        emit(f"{when}  {change['what']}: {json.dumps(change['detail'], ensure_ascii=False)}")
+    if not found:
+        say("Nothing was changed.")

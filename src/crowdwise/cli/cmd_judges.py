@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from crowdwise.answers.comparisons_judges import BIASES
+from crowdwise.answers.comparisons_judges import BIASES, judge_panels
 from crowdwise.cli import cmd_rank
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
@@ -73,7 +73,8 @@ def judges(
     others = None if people is None else cmd_rank.named_annotators(table, people, "--people")
     small, why_not = None, ""
     try:
-        small = panel_table(table, chosen, others, prices(cost, who), most)
+        fewest = min(most, len(chosen))
+        small = judge_panels(table, chosen, people=others, cost=prices(cost, who), most=fewest, kind="polars")
     except InputError as error:
         why_not = str(error)
     tests, columns = alternative_tests(table, chosen, others)
@@ -120,12 +121,6 @@ def prices(cost: str | None, who: dict[str, Any]) -> dict[str, float] | None:
         if name not in who:
             raise InputError(f"--cost {text.strip()}: there is no annotator {name!r}.")
     return out
-
-
-def panel_table(table: Any, judges: Any, people: Any, cost: Any, most: int) -> Any:
-    from crowdwise.answers.comparisons_judges import judge_panels
-
-    return judge_panels(table, judges, people=people, cost=cost, most=min(most, len(judges)), kind="polars")
 
 
 def alternative_tests(table: Any, judges: list[Any], people: list[Any] | None) -> tuple[list[str], Any]:

@@ -175,14 +175,7 @@ def rank(
     if (win_rates is not None or about_judges or by is not None) and not isinstance(whole, Comparisons):
         raise ParameterError("--win-rates, --judges, --people and --by are about comparisons, and these are rankings.")
     fixed = anchored(ranking, anchor)
-    board = ranking.to_frame("leaderboard", kind="polars")
-    if scale != "score" or fixed:
-        more_columns = ranking.on_scale(scale, anchor=fixed, kind="polars")
-        names = {"score": "score", "score_low": "low", "score_high": "high"}
-        board = board.with_columns(
-            more_columns[f"{scale}{end}"].alias(names.get(f"{scale}{end}", f"{scale}{end}"))
-            for end in ("", "_low", "_high")
-        )
+    board = board_of(ranking, scale, fixed)
     parts = None if by is None else boards(table, by, found.method, params)
     if parts is not None:
         board = stacked(board.to_dicts(), parts.to_dicts())
@@ -194,10 +187,7 @@ def rank(
         (ranking.plot(scale=scale) if parts is None else heat_map(parts, by or "")).save(plot)
         paths.append(plot)
     compared = judged(whole, judges, people, judge_column, own) if about_judges else None
-    facts = dict[str, Any]()
-    if versus is not None:
-        a, b = (at_item(ranking, name) for name in versus)
-        facts["versus"] = {"left": str(a), "right": str(b)} | ranking.versus(a, b)
+    facts = about_two(ranking, versus)
     if next_:
         facts["next"] = rows_of(ranking.next_pairs(next_, kind="polars"))
     if ranking.effects is not None:
@@ -232,10 +222,7 @@ def rank_scores(
     frame = TableFile.of(path).read()[0]
     ranking = score_board(frame, **how)
     fixed = anchored(ranking, anchor)
-    board = ranking.to_frame("leaderboard", kind="polars")
-    if fixed:
-        moved = ranking.on_scale("score", anchor=fixed, kind="polars")
-        board = board.with_columns(moved["score"], low=moved["score_low"], high=moved["score_high"])
+    board = board_of(ranking, "score", fixed)
     parts = None
     if by is not None:
         if by not in frame.columns:
@@ -250,10 +237,7 @@ def rank_scores(
     if plot is not None:
         (ranking.plot() if parts is None else heat_map(parts, by or "", ranking.unit)).save(plot)
         paths.append(plot)
-    facts = dict[str, Any]()
-    if versus is not None:
-        a, b = (at_item(ranking, name) for name in versus)
-        facts["versus"] = {"left": str(a), "right": str(b)} | ranking.versus(a, b)
+    facts = about_two(ranking, versus)
     if as_json:
         about = {"unit": ranking.unit, "groups": ranking.n_groups, "notes": ranking.notes, "answers": ranking.n_answers}
         emit(json.dumps(about | {"leaderboard": rows_of(board)} | facts))
@@ -290,8 +274,13 @@ def of_annotators(table: Any, only: str | None, without: str | None) -> Any:
         kept = kept.without([name for name in names if name in set(kept.annotators.tolist())])
     if kept.n_answers == 0:
         raise InputError("No answers are left: --only and --without leave out all annotators.")
-    asked = np.unique(np.concatenate([kept.left, kept.right]) if isinstance(kept, Comparisons) else kept.item)
-    return kept[asked] if len(asked) < kept.n_items else kept
+    return of_compared(kept)
+
+
+def of_compared(table: Any) -> Any:
+    """Without the items that are not compared, or ranked, any more."""
+    asked = np.unique(np.concatenate([table.left, table.right]) if isinstance(table, Comparisons) else table.item)
+    return table[asked] if len(asked) < table.n_items else table
 
 
 def named_annotators(table: Any, text: str, flag: str) -> list[Any]:
@@ -358,22 +347,34 @@ def anchored(ranking: Any, anchor: str | None) -> dict[Any, float] | None:
         raise ParameterError(f"--anchor {anchor}: expected an item and a number, such as gpt-4=1000.") from None
 
 
+def board_of(ranking: Any, scale: Scale, fixed: dict[Any, float] | None) -> Any:
+    """The leaderboard on a scale, with an item at its fixed value."""
+    board = ranking.to_frame("leaderboard", kind="polars")
+    if scale == "score" and not fixed:
+        return board
+    names = {"score_low": "low", "score_high": "high"}
+    moved = ranking.on_scale(scale, anchor=fixed, kind="polars")
+    ends = [f"{scale}{end}" for end in ("", "_low", "_high")]
+    return board.with_columns(moved[name].alias(names.get(name, name)) for name in ends)
+
+
+def about_two(ranking: Any, versus: tuple[str, str] | None) -> dict[str, Any]:
+    """How two items differ; nothing where none are named."""
+    if versus is None:
+        return {}
+    a, b = (at_item(ranking, name) for name in versus)
+    return {"versus": {"left": str(a), "right": str(b)} | ranking.versus(a, b)}
+
+
 def boards(table: Any, column: str, method: str, params: dict[str, Any]) -> Any:
     """A leaderboard for each category, one below the other."""
     from crowdwise import api
 
     of, rows = np.array([str(v) for v in table.kept(column)]), list[dict[str, Any]]()
     for category in sorted(set(of.tolist())):
-        some = of_annotators_of(table.select(of == category))
-        ranking = api.fit(some, method, params=params).result
+        ranking = api.fit(of_compared(table.select(of == category)), method, params=params).result
         rows += [row | {"category": category} for row in ranking.to_frame("leaderboard", kind="polars").to_dicts()]
     return stacked(rows)
-
-
-def of_annotators_of(table: Any) -> Any:
-    """Without the items that are not compared any more."""
-    asked = np.unique(np.concatenate([table.left, table.right]))
-    return table[asked] if len(asked) < table.n_items else table
 
 
 def stacked(*parts: list[dict[str, Any]]) -> Any:

@@ -18,6 +18,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from crowdwise.core.progress_bar import drawn_bar, stage_bar, stated
+from crowdwise.data.table import histogram
 from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry, Plugin
 from crowdwise.trust.method_comparison import Comparison
 from crowdwise.trust.posterior_checks import PosteriorCheck
@@ -38,14 +39,11 @@ PATIENCE = 0.7
 
 def console(stderr: bool = True) -> Console:
     """Standard error (or output), as rich sees it: plain text when piped."""
-
     return Screen(stderr=stderr)
 
 
 def strong(words: str, rest: str = "", style: str = "bold") -> Text:
     """Some words in bold, and what follows them."""
-    from rich.text import Text
-
     return Text.assemble((words, style), rest)
 
 
@@ -127,6 +125,13 @@ def new_table(*columns: str | Drawing, title: str | None = None, header: bool = 
     return table
 
 
+def show_tables(screen: Console, tables: Iterable[Table]) -> None:
+    """Tables, with a blank line before each."""
+    for table in tables:
+        screen.print()
+        screen.print(table)
+
+
 def frame_table(title: str, frame: Any, limit: int = 8) -> Table:
     """The first rows of a result's table, numbers to three places (three digits where they are small, whole where they
     are large); of many columns, without the ends of intervals."""
@@ -152,21 +157,14 @@ def _shown(value: Any) -> str:
     return f"{value:.0f}" if value.is_integer() and abs(value) >= 2 else f"{value:.3f}"
 
 
-def histogram(title: str, counts: Any) -> Table:
-    """Counts in at most ten bins (whole numbers, or powers of two when they spread far)."""
-    low, high = int(counts.min()), int(counts.max())
-    if high - low < 10:
-        edges = np.arange(low, high + 2)
-    else:
-        edges = np.unique(
-            np.concatenate([[low], 2 ** np.arange(int(np.log2(max(low, 1))) + 1, int(np.log2(high)) + 2)])
-        )
-    heights, _ = np.histogram(counts, bins=edges)
+def histogram_table(title: str, counts: Any) -> Table:
+    """Counts in at most ten bins."""
+    bins = histogram(counts)
+    most = max((row["count"] for row in bins), default=0)
     table = new_table(title=title, header=False)
-    for height, a, b in zip(heights.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        last = min(b - 1, high)
-        share = bar_cell(height / max(heights.max(), 1))
-        table.add_row(f"{a:,}" if a == last else f"{a:,} to {last:,}", f"{height:,}", share)
+    for row in bins:
+        ends = [f"{row[end]:,}" for end in ("from", "to")]
+        table.add_row(" to ".join(dict.fromkeys(ends)), f"{row['count']:,}", bar_cell(row["count"] / max(most, 1)))
     return table
 
 
@@ -178,13 +176,11 @@ def bar(share: float, width: int) -> str:
 
 def bar_cell(share: float, width: int = 30) -> Drawing:
     """A bar in a table, shorter where the table has little room."""
-
     return Drawing(lambda room: bar(share, room), width)
 
 
 def ends_cell(first: str, last: str, width: int) -> Drawing:
     """The heading of a column of intervals: where their scale begins and ends."""
-
     least = len(first) + len(last) + 1
     return Drawing(lambda room: f"{first}{last:>{max(room - len(first), len(last) + 1)}}", width, least)
 
@@ -193,7 +189,6 @@ def whisker_cell(
     low: float, middle: float, high: float, width: int, start: float = 0.0, end: float = 1.0, blank: str = " "
 ) -> Drawing:
     """An interval in a table, as :func:`whisker` draws it."""
-
     return Drawing(lambda room: whisker(low, middle, high, room, start, end, blank), width)
 
 
@@ -452,8 +447,6 @@ def show_methods(entries: Sequence[Entry], learners: Iterable[Entry] = (), beyon
 
 
 def show_scenarios(scenarios: dict[str, tuple[str, Callable[..., Any]]]) -> None:
-    from rich.text import Text
-
     table = new_table("scenario", "answers", "what it makes, and its parameters (--set)")
     for name, (answer_type, function) in scenarios.items():
         parameters = [p for p in inspect.signature(function).parameters if p != "random_state"]

@@ -12,9 +12,10 @@ from crowdwise.cli.show import (
     console,
     ends_cell,
     frame_table,
-    histogram,
+    histogram_table,
     measures,
     new_table,
+    show_tables,
     strong,
     whisker_cell,
     written,
@@ -100,9 +101,7 @@ def show_fitted(
             screen.print(passes(result))
         _say(screen, *result.notes)
         measures(screen, found.measured)
-        for table in _answer_tables(result, scale, judges, anchor):
-            screen.print()
-            screen.print(table)
+        show_tables(screen, _answer_tables(result, scale, judges, anchor))
     if not paths and sys.stdout.isatty():
         console().print("\nNo file was written: --out consensus.csv writes the result.", soft_wrap=True)
     written(console(), paths)
@@ -128,18 +127,11 @@ def _show_labels(
     if is_judged(result):
         _say(screen, weakest(result.annotators, result.votes_per_annotator, result.accuracy()[0]))
     if verbose:
-        _show_how(screen, [passes(result), *result.notes], consensus_tables(result))
-    return screen
-
-
-def _show_how(screen: Console, lines: list[str], tables: list[Table]) -> None:
-    """How labels were computed, and their tables."""
-    screen.print()
-    screen.print(strong("How it was computed"))
-    _say(screen, *lines)
-    for table in tables:
         screen.print()
-        screen.print(table)
+        screen.print(strong("How it was computed"))
+        _say(screen, passes(result), *result.notes)
+        show_tables(screen, consensus_tables(result))
+    return screen
 
 
 def _begun(first: Any) -> Console:
@@ -293,9 +285,7 @@ def show_board(ranking: Any, paths: list[Any], anchor: Any = None) -> None:
     tables = [leaderboard(ranking, anchor=anchor)]
     if len(ranking.annotators) > 1:
         tables.append(frame_table("Judges", ranking.to_frame("annotators", kind="polars")))
-    for table in tables:
-        screen.print()
-        screen.print(table)
+    show_tables(screen, tables)
     written(screen, paths)
 
 
@@ -324,9 +314,7 @@ def show_more(facts: dict[str, Any], boards: Any) -> None:
         for row in facts["next"]:
             table.add_row(str(row["left"]), str(row["right"]), f"{row['sure']:.0%}")
         tables.append(table)
-    for table in tables:
-        screen.print()
-        screen.print(table)
+    show_tables(screen, tables)
     if "versus" in facts:
         v = facts["versus"]
         what, chance = "prompts", ""
@@ -477,8 +465,8 @@ def show_description(table: Any) -> None:
     screen.print()
     screen.print(spread_table(d))
     screen.print()
-    screen.print(histogram("Votes per item", np.diff(table.indptr)))
-    screen.print(histogram("Votes per annotator", np.bincount(table.annotator, minlength=len(table.annotators))))
+    screen.print(histogram_table("Votes per item", np.diff(table.indptr)))
+    screen.print(histogram_table("Votes per annotator", np.bincount(table.annotator, minlength=len(table.annotators))))
     shares = new_table(title="Votes per class", header=False)
     top = max(d["votes_per_class"].values())
     for name, count in list(d["votes_per_class"].items())[:20]:

@@ -63,7 +63,7 @@ def guarded(function: Function) -> Function:
         try:
             return function(*args, **kwargs)
         except BaseException as error:
-            if not foreign(error) or _by_user(error) or _not_called(error):
+            if not foreign(error) or any(theirs for _, _, _, theirs in _frames(error)) or _not_called(error):
                 raise
             raise _ours(error, _subject(args)) from error
 
@@ -141,11 +141,6 @@ def blame(error: BaseException) -> str:
             place = f" ({Path(file).name}, line {line})"
     said = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}{': ' if said else ''}{said[:300]}{place}"
-
-
-def _by_user(error: BaseException) -> bool:
-    """Whether an exception went through code that is neither ours nor a library's."""
-    return any(theirs for _, _, _, theirs in _frames(error))
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int, bool, bool]]:

@@ -325,10 +325,6 @@ class Boxes(ByItem):
             "item": [name for name, _ in rows], **edges, "label": [box[0] for _, box in rows],
         })  # fmt: skip
 
-    def _known(self) -> dict[str, Any]:
-        known = 0 if self.truth is None else sum(objects is not None for objects in self.truth)
-        return {"items_with_truth": known}
-
     def _counted(self) -> dict[str, Any]:
         used = np.bincount(self.label[self.label >= 0], minlength=len(self.classes))
         pairs = len(self.looked[0])

@@ -390,19 +390,25 @@ def no_annotators(
     plain = [n for n in plain if n not in odd]
     if numbers:
         return [n for n in names if n in odd | _no_numbers(table, plain)]
-    fractions = {n for n in plain if table[n].dtype.is_float() and _has_fractions(table[n])}
+    fractions = {n for n in plain if table[n].dtype.is_float() and bool((table[n].drop_nans() % 1 != 0).any())}
     if any(table[n].dtype == pl.String for n in plain):
         odd |= fractions  # beside labels that are words
     plain = [n for n in plain if n not in odd]
     said = {n: {str(v).strip().casefold() for v in table[n].drop_nulls().unique().to_list()} for n in plain}
     distinct = {n for n in plain if nearly_distinct(table[n])}
     repeated = [n for n in plain if n not in distinct and said[n]]
+
+    def sharing(left_out: str) -> bool:
+        """Whether there are two other columns or more, and each shares a value with another."""
+        found = [said[n] for n in repeated if n != left_out]
+        return len(found) > 1 and all(any(mine & other for other in found if other is not mine) for mine in found)
+
     for name in plain:
         others = set().union(*(said[n] for n in repeated if n != name))
         shared = len(said[name] & others) / max(1, len(said[name]))
         filled = table.height - table[name].null_count()
         hinted = bool(LAST_WORDS.intersection(words_of(name)[-1:]))
-        alone = not one_sided and shared == 0 and filled >= ENOUGH and _agree([said[n] for n in repeated if n != name])
+        alone = not one_sided and shared == 0 and filled >= ENOUGH and sharing(name)
         if others and ((name in distinct and shared < SHARED) or (hinted and shared == 0) or alone):
             odd.add(name)
     return [n for n in names if n in odd]
@@ -463,16 +469,6 @@ def _with_majority(table: pl.DataFrame, names: Sequence[str]) -> dict[str, tuple
         same = others.argmax(axis=1) == code[answered]
         out[name] = (float(same[clear].mean()) if clear.any() else 0.0, int(clear.sum()))
     return out
-
-
-def _agree(said: Sequence[set[str]]) -> bool:
-    """Whether there are two columns or more, and each shares a value with another."""
-    return len(said) > 1 and all(any(mine & other for other in said if other is not mine) for mine in said)
-
-
-def _has_fractions(column: pl.Series) -> bool:
-    filled = column.drop_nulls().drop_nans()
-    return bool((filled != filled.round()).any())
 
 
 def _no_numbers(table: pl.DataFrame, names: Sequence[str]) -> set[str]:

@@ -181,7 +181,7 @@ class Comparisons(Table):
         return cls.from_codes(
             a, b, m, np.zeros(len(a), np.int32) if y is None else y, items=items, annotators=annotators, question=q,
             questions=questions, truth=truth, placed=options["placed"] and first == "left",
-            on_self=options["on_self"], on_duplicate=options["on_duplicate"], **long, **source.beside(),
+            on_self=options["on_self"], **long, **source.beside(options),
         )  # fmt: skip
 
     @classmethod
@@ -316,7 +316,7 @@ class Comparisons(Table):
         }  # fmt: skip
 
     def _known(self) -> dict[str, Any]:
-        return {"with_truth": 0 if self.truth is None else int((self.truth >= 0).sum())}
+        return {"with_truth": int(self.known_truth.sum())}
 
 
 read_comparisons = reader(Comparisons, "read_comparisons")

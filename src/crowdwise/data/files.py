@@ -43,6 +43,7 @@ from crowdwise.data.schema import NULLS
 from crowdwise.errors import ColumnError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import polars as pl
 
 BLOCK = 2**18
@@ -97,6 +98,8 @@ class TableFile(os.PathLike[str]):
     """How many lines, or rows of a sheet, were left out above the names of columns."""
     found_sheet: str | None = field(default=None, init=False)
     """The sheet that was read."""
+    sheet_rows: npt.NDArray[np.int64] | None = field(default=None, init=False)
+    """The row of the sheet behind each row of the table, as the spreadsheet numbers them."""
     guessed: str | None = field(default=None, init=False)
     """The encoding that was taken for the file's, where it is not UTF-8."""
     columns: list[str] | None = field(default=None, init=False)
@@ -164,11 +167,6 @@ class TableFile(os.PathLike[str]):
         if self.separator is not None and len(self.separator.encode()) != 1:
             raise ParameterError(f"separator={self.separator!r}: expected a single character such as ',' or '\\t'.")
         return self.separator or separator_in(self.name, first_line(self.content))
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether all of the content is held; else it is mapped, and the file read a second time."""
-        return isinstance(self.content, bytes)
 
     def lines(self) -> Iterator[bytes]:
         """The lines of a text file, one by one."""
@@ -258,7 +256,7 @@ class TableFile(os.PathLike[str]):
                 from crowdwise.data.sheets import read_sheet
 
                 found = read_sheet(name, bytes(content), self.sheet, self.null_values, n_rows, self.skip_rows)
-                self.found_sheet, self.skipped = found.name, found.above
+                self.found_sheet, self.skipped, self.sheet_rows = found.name, found.above, found.rows
                 return found.table
         return self._json()
 
@@ -270,7 +268,7 @@ class TableFile(os.PathLike[str]):
         one = content.lstrip()[:1] == b"["
         if one or self.kind == "json":
             try:
-                return read_json(content, self.name.name)
+                return table_of(json.loads(content), self.name.name)
             except json.JSONDecodeError as error:
                 if one or error.msg != "Extra data":  # objects one after the other: JSON lines
                     raise
@@ -328,7 +326,7 @@ class TableFile(os.PathLike[str]):
         if choose is not None:
             _check_header(head.columns, needed)
         self._check_rows(head.width if needed is None else len(needed))
-        if self.in_memory:
+        if isinstance(self.content, bytes):
             table = pl.read_csv(self._source, infer_schema=False, columns=needed, **self._options)
         else:
             table = self._read_large(head, needed)
@@ -535,11 +533,6 @@ USUAL = ("data", "rows", "records", "votes", "annotations", "answers", "labels",
 """Keys of the list that matters, where there are several."""
 LOOKED_AT = 200
 """Objects that are looked at to see how they are nested."""
-
-
-def read_json(content: bytes, name: str) -> pl.DataFrame:
-    """A table from JSON text; ``name`` is that of the file, for messages."""
-    return table_of(json.loads(content), name)
 
 
 def table_of(found: Any, name: str) -> pl.DataFrame:

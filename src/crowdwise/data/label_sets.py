@@ -134,7 +134,7 @@ class LabelSets(ByItem):
         source.require((*PARTS[:2], value))
         source.complete(PARTS[:2], options["on_missing"])
         item, who, items, annotators = _coded(source)
-        beside = source.beside()
+        beside = source.beside(options)
         long = value == "label" and not isinstance(source[value].dtype, pl.List)
         if long and delimiter is None:
             cells = source.flat(value, "a label").to_list()
@@ -159,7 +159,6 @@ class LabelSets(ByItem):
             for name in ("weight", "timestamp"):
                 beside[name] = None if beside[name] is None else beside[name][first]
             beside["rows"] = first if source.places is None else source.places[first]
-        beside["on_duplicate"] = options["on_duplicate"]
         return cls._from_sets(item, who, items, annotators, sets, options["classes"], offered, **beside)
 
     @classmethod
@@ -312,9 +311,9 @@ class LabelSets(ByItem):
         return {item: said for item, said in sets.items() if labels.issuperset(said)}
 
     def truth_frame(self) -> Any:
-        if self.truth is None or self.known is None:
+        if self.truth is None:
             return None
-        known = self.known.nonzero()[0]
+        known = self.known_truth.nonzero()[0]
         sets = [self.labels[self.truth[n]].tolist() for n in known.tolist()]
         return frames.make_frame({"item": self.items[known], "labels": sets})
 
@@ -336,8 +335,9 @@ class LabelSets(ByItem):
             "all_offered": self.offered is None,
         }
 
-    def _known(self) -> dict[str, Any]:
-        return {"items_with_truth": 0 if self.known is None else int(self.known.sum())}
+    @property
+    def known_truth(self) -> Mask:
+        return np.zeros(0, dtype=bool) if self.known is None else self.known
 
     def to_frame(self, kind: str | None = None, *, delimiter: str = "|") -> Any:
         """One row per answer, the labels of a set written with a delimiter between them (nothing: the empty set)."""

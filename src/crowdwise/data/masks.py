@@ -424,8 +424,7 @@ class Masks(ByItem):
             return mask_of(value, h, w, where)
 
         masks = (mask(n, value) for n, value in enumerate(source["mask"]))
-        beside = source.beside()
-        beside["on_duplicate"] = options["on_duplicate"]
+        beside = source.beside(options)
         made = cls.from_codes(item, annotator, masks, items=items, annotators=annotators, **beside)
         return made.with_truth(written_in(source, "truth", item, items)) if "truth" in source else made
 
@@ -514,7 +513,7 @@ class Masks(ByItem):
     def truth_frame(self) -> Any:
         if self.truth is None:
             return None
-        known = np.array([true is not None for true in self.truth.tolist()])
+        known = self.known_truth
         text = as_text(self.truth[known], self.height[known], self.width[known])
         return make_frame({"item": self.items[known], "mask": text})
 
@@ -524,9 +523,6 @@ class Masks(ByItem):
             if name in out:
                 out[name] = as_text(out[name], out["height"], out["width"])
         return out
-
-    def _known(self) -> dict[str, Any]:
-        return {"items_with_truth": 0 if self.truth is None else sum(true is not None for true in self.truth.tolist())}
 
     def _counted(self) -> dict[str, Any]:
         return {"pixels": int((self.height * self.width).sum())}

@@ -36,7 +36,7 @@ class Lines:
     def of(cls, file: TableFile, table: Any) -> Lines | SheetRows | None:
         """Those of a table that was read from a file; ``None`` where the file is neither plain text nor a sheet."""
         if file.kind == "sheet":
-            return SheetRows(file, table.height)
+            return SheetRows(file)
         if file.kind not in ("csv", "jsonl") or file.path.suffix.lower() == ".zip":
             return None
         return cls(file, table.columns if file.kind == "csv" else None, table.height)
@@ -70,26 +70,15 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class SheetRows:
-    """Which rows of a spreadsheet were read; ``height`` is their number."""
+    """Which rows of a spreadsheet were read."""
 
     file: TableFile
-    height: int
     word: ClassVar[str] = "sheet row"
 
-    @cached_property
+    @property
     def first(self) -> Counts | None:
-        """The row of the sheet behind each row that was read; ``None`` where that is not known."""
-        from crowdwise.data.sheets import sheet_rows
-
-        with contextlib.suppress(Exception):  # whatever the library raises: the file may have changed
-            found = sheet_rows(
-                bytes(self.file.content),
-                self.file.found_sheet or self.file.sheet,
-                self.file.null_values,
-                self.file.skipped,
-            )
-            return np.array(found, dtype=np.int64) if len(found) == self.height else None
-        return None
+        """The row of the sheet behind each row that was read."""
+        return self.file.sheet_rows
 
 
 @dataclass(frozen=True, eq=False)

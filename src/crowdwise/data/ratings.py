@@ -81,7 +81,7 @@ class Ratings(ByItem):
         annotator, annotators = source.coded("annotator")
         ratings = cls.from_codes(
             item, annotator, source.numbers("value", remedy=Remedy("If these are classes, make Votes of them.")),
-            items=items, annotators=annotators, on_duplicate=options["on_duplicate"], **source.beside(),
+            items=items, annotators=annotators, **source.beside(options),
         )  # fmt: skip
         return ratings.with_truth(numbers_in(source, "truth", item, items)) if "truth" in source else ratings
 

@@ -37,6 +37,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, in_one_row, normal
+from crowdwise.data.encoding import Counts
 from crowdwise.data.plain_files import check_archive, check_cells, checked_skip
 from crowdwise.errors import Option, ReadError, Remedy, listing, suggestion, warn
 
@@ -85,6 +86,8 @@ class Sheet(NamedTuple):
     """The columns with merged cells -> how many were filled with the value above."""
     wide: int
     """Merged cells below the names that span several columns."""
+    rows: Counts
+    """The row of the sheet behind each row of the table, as the spreadsheet numbers them."""
 
 
 def read_sheet(
@@ -119,7 +122,8 @@ def read_sheet(
             what = "each is an annotator" if joined.width > tables[best].table.width else "as one table"
             which = Remedy("For one of them, say {}.", Option("sheet", python="'...'"))
             warn(f"{path.name}: sheets {listing(alike, 12)} have the same columns and were read, {what}.", remedy=which)
-        return tables[best]._replace(table=joined, name=", ".join(alike))
+        rows = np.concatenate([tables[name].rows for name in alike])
+        return tables[best]._replace(table=joined, name=", ".join(alike), rows=rows)
     if len(filled) > 1 and n_rows is None:
         which = Remedy("For another, say {}.", Option("sheet", python="'...'"))
         others = [name for name in filled if name != best]
@@ -152,22 +156,6 @@ def _has_answers(names: Sequence[str]) -> bool:
     known = {normal(name) for name in names}
     item, others = known.intersection(ALIASES["item"]), (*ALIASES["annotator"], *ALIASES["label"])
     return bool(item and (known.intersection(others) or len(names) > 3))
-
-
-def sheet_rows(content: bytes, sheet: str | None, null_values: Sequence[str], above: int = 0) -> list[int]:
-    """The rows of the sheet, as the spreadsheet numbers them, that :func:`read_sheet` makes a table of."""
-    import fastexcel
-
-    book = fastexcel.read_excel(content)
-    found: list[int] = []
-    for name in book.sheet_names if sheet is None else [sheet]:
-        cells = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string").to_polars()
-        if cells.width:
-            filled = _nulled(cells, null_values).select(_filled_rows()).to_series()
-            found = [row + 1 for row in filled.arg_true() if row >= above][1:]
-        if found:
-            break
-    return found
 
 
 def _say_merged(path: Path, sheets: Sequence[Sheet]) -> None:
@@ -212,12 +200,12 @@ def _cells(
     empty = [c for c in table.columns if c.startswith(UNNAMED) and table[c].null_count() == table.height]
     wide = sum(cell.top > at and cell.right > cell.left for cell in merged)
     if kept is None or len(empty) == table.width:
-        return Sheet(table.drop(empty), name, above, {}, wide)
+        return Sheet(table.drop(empty), name, above, {}, wide, np.zeros(0, dtype=np.int64))
     missing = table.filter(kept).null_count().row(0, named=True)
     table = table.with_columns(values).drop(empty).filter(kept)
     filled = {c.name: missing[c.name] - table[c.name].null_count() for c in values}
     whole = table.with_columns(table[c].cast(pl.Int64, strict=False) for c in table.columns if _whole(table[c]))
-    return Sheet(whole, name, above, filled, wide)
+    return Sheet(whole, name, above, filled, wide, kept.arg_true().to_numpy().astype(np.int64) + at + 2)
 
 
 def _with_headings(rows: list[list[Any]], merged: Sequence[Merged], left: int) -> list[list[Any]]:

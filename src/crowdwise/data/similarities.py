@@ -91,7 +91,7 @@ class Similarities(Table):
         a, b = np.split(code, 2)
         return cls.from_codes(
             a, b, who, _answers(source), items=items, annotators=annotators,
-            on_duplicate=options["on_duplicate"], **source.beside(),
+            **source.beside(options),
         )  # fmt: skip
 
     @classmethod

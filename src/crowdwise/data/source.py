@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import columns, encoding, frames, layouts
+from crowdwise.data import columns, encoding, frames
 from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label
@@ -342,6 +342,8 @@ class Source:
         parts = {part: self.parts.get(part) for part in ("item", "annotator", "label")}
         if None not in parts.values():
             return False
+        from crowdwise.data import layouts
+
         found = layouts.recast(self.table, self.parts)
         if found is not None:
             self._codes.clear()
@@ -360,6 +362,9 @@ class Source:
         return False
 
     def _drop_totals(self, item: str, others: Sequence[str]) -> None:
+        """Leave out the last rows of a wide table, where they hold totals; what was left out is said."""
+        from crowdwise.data import layouts
+
         count = layouts.totals(self.table, item, others)
         if count:
             names = self.table[item].tail(count).to_list()
@@ -567,10 +572,11 @@ class Source:
             )
         return values.fill_null(float("nan")).to_numpy().astype(np.float64)
 
-    def beside(self) -> dict[str, Any]:
-        """What lies beside the answers in all tables, as ``from_codes`` takes it."""
+    def beside(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What lies beside the answers in all tables, as ``from_codes`` takes it, and what becomes of duplicates."""
+        repeats = {name: value for name, value in (options or {}).items() if name == "on_duplicate"}
         weight = self.numbers("weight", "a positive number", InputError) if "weight" in self else None
-        return {"weight": weight, "timestamp": self._timestamp(), "kind": self.kind, "rows": self.places}
+        return {"weight": weight, "timestamp": self._timestamp(), "kind": self.kind, "rows": self.places} | repeats
 
     def _timestamp(self) -> npt.NDArray[Any] | None:
         """Times as datetimes (UTC where they name a zone) or plain numbers."""

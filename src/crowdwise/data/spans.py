@@ -205,9 +205,6 @@ class Spans(ByItem):
             "spans_per_label": dict(zip(map(str, self.labels.tolist()), use, strict=True)),
         }  # fmt: skip
 
-    def _known(self) -> dict[str, Any]:
-        return {"items_with_truth": 0 if self.truth is None else sum(spans is not None for spans in self.truth)}
-
 
 def _whole(source: Source, part: str) -> Counts:
     """A column of offsets, -1 where it is empty."""

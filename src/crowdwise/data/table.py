@@ -172,6 +172,26 @@ def spread(counts: npt.NDArray[Any]) -> dict[str, float]:
     }  # fmt: skip
 
 
+BINS = 10
+
+
+def histogram(counts: Any) -> list[dict[str, int]]:
+    """From, to and how many: whole numbers, even steps, or powers of two when they spread far."""
+    low, high = (int(counts.min()), int(counts.max())) if len(counts) else (0, 0)
+    if high - low < BINS:
+        edges = np.arange(low, high + 2)
+    elif high < 8 * max(low, 1):
+        edges = np.unique(np.linspace(low, high + 1, BINS + 1).astype(int))
+    else:
+        powers = 2 ** np.arange(int(np.log2(max(low, 1))) + 1, int(np.log2(high)) + 1)
+        edges = np.unique(np.concatenate([[low], powers[(powers > low) & (powers <= high)], [high + 1]]))
+    heights, _ = np.histogram(counts, bins=edges)
+    return [
+        {"from": int(a), "to": int(b) - 1, "count": int(n)}
+        for a, b, n in zip(edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), strict=True)
+    ]
+
+
 MOST_SHOWN = 1_000_000
 """Above so many answers a notebook shows no rows: tables are made as a whole."""
 
@@ -468,9 +488,16 @@ class Table(Readable, ABC):
 
     def _known(self) -> dict[str, Any]:
         """Of how many items the truth is known."""
+        return {"items_with_truth": int(self.known_truth.sum())}
+
+    @property
+    def known_truth(self) -> Mask:
+        """Of which items the truth is known; empty where none is."""
         true = getattr(self, "truth", None)
-        known = np.zeros(0) if true is None else ~np.isnan(true) if true.dtype.kind == "f" else true >= 0
-        return {"items_with_truth": int(known.sum())}
+        if isinstance(true, np.ndarray) and true.dtype.kind in "iuf":
+            return ~np.isnan(true) if true.dtype.kind == "f" else true >= 0
+        each = () if true is None else true
+        return np.array([one is not None and not (isinstance(one, str) and not one) for one in each], dtype=bool)
 
     def __getitem__(self, index: Any) -> Self:
         """The answers on some items: an integer, a slice, an array of positions or a mask. Annotators keep their codes.
@@ -588,7 +615,7 @@ class Table(Readable, ABC):
         true = getattr(self, "truth", None)
         if true is None:
             return None
-        known = true == true if true.dtype.kind == "f" else true >= 0 if true.dtype.kind in "iu" else true != ""
+        known = self.known_truth
         said = true[known] if true.dtype.kind not in "iu" else np.asarray(self.classes)[true[known]]
         return frames.make_frame({"item": self.items[known], self._truths[-1]: said})
 

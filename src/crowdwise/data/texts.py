@@ -136,8 +136,7 @@ class Texts(ByItem):
         (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
         column = source.flat("text", "a text").cast(pl.String)
         text, texts = encoding.sort_vocabulary(*encoding.encode(column))
-        beside = source.beside()
-        beside["on_duplicate"] = options["on_duplicate"]
+        beside = source.beside(options)
         made = cls.from_codes(item, annotator, text, items=items, annotators=annotators, texts=texts.tolist(), **beside)
         return made.with_truth(written_in(source, "truth", item, items)) if "truth" in source else made
 
@@ -174,9 +173,6 @@ class Texts(ByItem):
     def encode_truth(self, truth: Any) -> npt.NDArray[Any]:
         """N texts, empty where unknown, from such an array or from a mapping of items to texts."""
         return encode_texts(truth, self.items)
-
-    def _known(self) -> dict[str, Any]:
-        return {"items_with_truth": 0 if self.truth is None else int((self.truth != "").sum())}
 
     def _counted(self) -> dict[str, Any]:
         return {"different_texts": len(np.unique(self.text))}

@@ -128,7 +128,7 @@ class Votes(ByItem):
             voted = source.answered("label")
             item, annotator = item[voted], annotator[voted]
         label, classes = coded_labels(source, options["classes"], options["normalise_labels"], categories, abstain)
-        beside: dict[str, Any] = source.beside() | {"truth": truth, "on_duplicate": options["on_duplicate"]}
+        beside: dict[str, Any] = source.beside(options) | {"truth": truth}
         if "probability" in source:
             p = source.numbers("probability", "a probability, or its logarithm")
             item, annotator, label, weight = soft_votes(item, annotator, label, p, len(classes), len(annotators))

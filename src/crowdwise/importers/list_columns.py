@@ -109,7 +109,7 @@ def _add(question: str, item: Any, annotator: Any, label: Any, into: Collector) 
 def _annotators(row: Mapping[str, Any]) -> str | None:
     """The column of lists of annotators, by its name in the singular."""
     lists = [n for n, v in row.items() if isinstance(v, list) and all(isinstance(w, (str, int)) for w in v)]
-    named = {_singular(name): name for name in lists}
+    named = {name[:-1] if name.lower().endswith("s") else name: name for name in lists}
     found = columns.find(list(named), "annotator")
     return None if found is None else named[found]
 
@@ -122,11 +122,6 @@ def _nested(row: Mapping[str, Any]) -> str | None:
             if who is not None and columns.find([n for n in value[0] if n != who], "label") is not None:
                 return name
     return None
-
-
-def _singular(name: str) -> str:
-    """``worker_ids`` -> ``worker_id``."""
-    return name[:-1] if name.lower().endswith("s") else name
 
 
 def _as_long(row: Mapping[str, Any], name: str, who: str) -> bool:

@@ -63,6 +63,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -181,7 +182,7 @@ def inspect(
     found: dict[str, Any] = {"evidence": evidence, "rings": rings, "with_gold": gold is not None}
     if evidence is not None:
         judge = {"level": level, "evidence": evidence}
-        capacity = _capacity if M * K * K <= MOST_CELLS else None
+        capacity = partial(channel_capacity, tol=1e-3, max_iter=300) if M * K * K <= MOST_CELLS else None
         found["people"] = attempt("annotators", lambda: assess_annotators(votes, consensus, capacity=capacity, **judge))
         found["items"] = attempt("items", lambda: assess_items(votes, consensus, **judge))
     if M * K * K <= MOST_DRAWN and K >= 2:
@@ -199,10 +200,6 @@ def inspect(
     found["shared"] = attempt("shared mistakes", lambda: _shared(some, q, level))
     found["dependent"] = attempt("groups", lambda: _dependent(every, level, notes))
     return Inspection(every, consensus, level, notes=notes, **found)
-
-
-def _capacity(theta: Floats) -> Floats:
-    return channel_capacity(theta, tol=1e-3, max_iter=300)
 
 
 def _needs(votes: Votes, annotators: int, few_classes: bool = False) -> None:

@@ -68,6 +68,7 @@ from crowdwise.core.consensus import Consensus
 from crowdwise.core.dependence import more_votes
 from crowdwise.core.intervals import rate_interval
 from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.data.table import histogram
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 from crowdwise.report.findings import RANK, Diagnosis, FindingKind, Progress, concluded, inspect
@@ -458,9 +459,6 @@ def _address(data: bytes, kind: str) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-BINS = 10
-
-
 def vote_sections(
     votes: Votes, consensus: Consensus, known: Ints | None, truth: Any, level: float, progress: Progress | None,
     notes: list[str], all_items: bool, *, texts: Any, images: Any, attributes: Any, demographics: Any,
@@ -476,9 +474,11 @@ def vote_sections(
     if len(rows) < votes.n_annotators:
         notes.append(f"Annotators: the {len(rows):,} that matter most are listed, of {votes.n_annotators:,}.")
     given = bool(attributes) or demographics is not None
+    kinds = found.kinds.items()
+    findings = [to_dict(f, words, MOST_NAMES) for kind, words in kinds for f in found.of_kind(kind)[:MOST_NAMES]]
     measured = _truth(consensus, hidden)
     out = {
-        "level": level, "summary": summary(found, measured), "findings": _findings(found),
+        "level": level, "summary": summary(found, measured), "findings": findings,
         "data": _shape(votes, consensus, true), "truth": measured,
         "proof": proof(votes, consensus, known, hidden), "more": more_labels(found), "annotators": rows,
         "matrix": agreement_matrix(votes),
@@ -568,10 +568,6 @@ def over_time(votes: Votes, labels: Ints) -> list[dict[str, Any]] | None:
     ]
 
 
-def _findings(found: Diagnosis) -> list[dict[str, Any]]:
-    return [to_dict(f, w, MOST_NAMES) for kind, w in found.kinds.items() for f in found.of_kind(kind)[:MOST_NAMES]]
-
-
 def _shape(votes: Votes, consensus: Consensus, true: Ints | None) -> dict[str, Any]:
     d = votes.describe()
     K = votes.n_classes
@@ -592,23 +588,6 @@ def _shape(votes: Votes, consensus: Consensus, true: Ints | None) -> dict[str, A
         "votes_per_annotator": histogram(np.bincount(votes.annotator, minlength=votes.n_annotators)),
     }
     return d
-
-
-def histogram(counts: Any) -> list[dict[str, int]]:
-    """From, to and how many: whole numbers, even steps, or powers of two when they spread far."""
-    low, high = (int(counts.min()), int(counts.max())) if len(counts) else (0, 0)
-    if high - low < BINS:
-        edges = np.arange(low, high + 2)
-    elif high < 8 * max(low, 1):
-        edges = np.unique(np.linspace(low, high + 1, BINS + 1).astype(int))
-    else:
-        powers = 2 ** np.arange(int(np.log2(max(low, 1))) + 1, int(np.log2(high)) + 1)
-        edges = np.unique(np.concatenate([[low], powers[(powers > low) & (powers <= high)], [high + 1]]))
-    heights, _ = np.histogram(counts, bins=edges)
-    return [
-        {"from": int(a), "to": int(b) - 1, "count": int(n)}
-        for a, b, n in zip(edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), strict=True)
-    ]
 
 
 def _truth(consensus: Consensus, truth: Ints | None) -> dict[str, Any] | None:
