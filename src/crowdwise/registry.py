@@ -186,11 +186,14 @@ def results() -> dict[str, Any]:
 
 
 class Importer(NamedTuple):
-    """One annotation tool whose exports are read: its key, its module below ``crowdwise.importers``, its name."""
+    """One annotation tool whose exports are read: its key, its module below ``crowdwise.importers``, its name; the
+    columns (of ``objects``: the keys of the first) that only its exports have, where these say it."""
 
     key: str
     module: str
     title: str
+    shown_by: str = ""
+    objects: bool = False
 
     def load(self, function: str) -> Any:
         """``recognises`` or ``read``, as its module has it for this tool."""
@@ -199,29 +202,35 @@ class Importer(NamedTuple):
 
 _IMPORTERS = (
     Importer("label-studio", "label_studio", "Label Studio"),
-    Importer("prodigy", "text_tools", "Prodigy"),
+    Importer("prodigy", "text_tools", "Prodigy", "_input_hash _task_hash answer", objects=True),
     Importer("doccano", "text_tools", "doccano"),
     Importer("argilla", "text_tools", "Argilla"),
-    Importer("mturk", "crowd_platforms", "Mechanical Turk"),
+    Importer("mturk", "crowd_platforms", "Mechanical Turk", "HITId AssignmentId WorkerId AssignmentStatus"),
     Importer("toloka", "crowd_platforms", "Toloka"),
-    Importer("appen", "crowd_platforms", "Appen (Figure Eight)"),
+    Importer("appen", "crowd_platforms", "Appen (Figure Eight)", "_unit_id _worker_id _created_at _trust"),
     Importer("labelbox", "image_tools", "Labelbox"),
     Importer("cvat", "image_tools", "CVAT"),
     Importer("superannotate", "image_tools", "SuperAnnotate"),
     Importer("sagemaker", "crowd_platforms", "SageMaker Ground Truth"),
-    Importer("arena", "evaluations", "Chatbot Arena, MT-bench"),
+    Importer(
+        "arena", "evaluations", "Chatbot Arena, MT-bench", "model_a model_b winner conversation_a conversation_b",
+        objects=True,
+    ),
     Importer("evaluations", "evaluations", "AlpacaEval, Arena-Hard, Inspect, promptfoo, DeepEval, MLflow, Langfuse"),
     Importer("qualtrics", "crowd_platforms", "Qualtrics, Prolific"),
-    Importer("zooniverse", "crowd_platforms", "Zooniverse"),
+    Importer(
+        "zooniverse", "crowd_platforms", "Zooniverse",
+        "classification_id user_name workflow_id created_at annotations subject_ids",
+    ),
     Importer("brat", "text_tools", "brat"),
     Importer("webanno", "text_tools", "INCEpTION, WebAnno"),
     Importer("scale", "crowd_platforms", "Scale"),
-    Importer("vindr", "image_tools", "VinDr"),
+    Importer("vindr", "image_tools", "VinDr", "image_id class_name rad_id x_min y_min x_max y_max"),
     Importer("coco", "image_tools", "COCO with annotators"),
     Importer("lidc", "image_tools", "LIDC"),
     Importer("labelme", "image_tools", "LabelMe"),
     Importer("huggingface", "list_columns", "Hugging Face datasets"),
-)
+)  # fmt: skip
 IMPORTERS: dict[str, Importer] = {entry.key: entry for entry in _IMPORTERS}
 """Annotation tools whose exports are read, in the order in which they are tried."""
 

@@ -18,7 +18,7 @@ import crowdwise as cw
 from crowdwise import registry
 from crowdwise.errors import CrowdwiseError, InputError, InternalError, ParameterError, ReadError
 from crowdwise.importers import export_files
-from crowdwise.importers.export import Export, recognise
+from crowdwise.importers.export import Export, recognise, recognises
 
 KINDS = {
     "choices_single": {"sentiment": "votes"}, "choices_multiple": {"topics": "label-sets"},
@@ -165,7 +165,7 @@ def test_no_importer_is_fooled_by_another_tool(exports: Path, sample: str) -> No
 
     with ExportFiles(exports / sample) as files:
         peek = Peek(files)
-        by = [key for key, entry in registry.IMPORTERS.items() if entry.load("recognises")(peek)]
+        by = [key for key, entry in registry.IMPORTERS.items() if recognises(entry, peek)]
     assert by == [SAMPLES[sample][0]]
 
 

@@ -138,7 +138,8 @@ def point_out_names(names: Any, what: str) -> None:
         return
     groups: dict[str, list[str]] = {}
     texts = (names.array if isinstance(names, encoding.TextNames) else names).tolist()
-    rounded = [name for name in texts if isinstance(name, str) and ROUNDED.fullmatch(name)]
+    looks = any("E+" in str(name) for name in texts[:20])
+    rounded = [name for name in texts if isinstance(name, str) and ROUNDED.fullmatch(name)] if looks else []
     if 2 * len(rounded) > len(texts):
         warn(
             f"The names of {len(rounded):,} {what} are numbers that a spreadsheet rounded, such as {rounded[0]!r}: "

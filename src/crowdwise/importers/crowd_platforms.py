@@ -1,6 +1,6 @@
 """Exports of crowdsourcing and survey platforms.
 
-Each has ``recognises_TOOL`` and ``read_TOOL``, whose docstring says where things are in the export.
+Each has ``read_TOOL``, whose docstring says where things are in the export.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ from crowdwise.data.columns import nearly_distinct
 from crowdwise.importers.collect import Collector, seconds
 from crowdwise.importers.export_files import ExportFiles, Peek
 
-MTURK_NEEDED = {"HITId", "AssignmentId", "WorkerId", "AssignmentStatus"}
 TASK_ANSWERS = "Answer.taskAnswers"
-
-
-def recognises_mturk(peek: Peek) -> bool:
-    """The columns of a batch."""
-    return set(peek.columns) >= MTURK_NEEDED and any(name.startswith("Answer.") for name in peek.columns)
 
 
 def read_mturk(files: ExportFiles, into: Collector) -> None:
@@ -143,13 +137,7 @@ def _read_gold(row: dict[str, Any], questions: list[str], item: Any, into: Colle
             into.gold(name, item, [row[f"GOLDEN:{name}"]])
 
 
-APPEN_NEEDED = {"_unit_id", "_worker_id", "_created_at", "_trust"}
 GOLD = "_gold"
-
-
-def recognises_appen(peek: Peek) -> bool:
-    """The columns that a full report has."""
-    return set(peek.columns) >= APPEN_NEEDED
 
 
 def read_appen(files: ExportFiles, into: Collector) -> None:
@@ -316,14 +304,6 @@ def _read_response(response: Any, item: Any, when: Any, into: Collector) -> None
             into.rectangle("boxes", item, WHO, made.get("label"), *ends, time=when)
         elif isinstance(made, dict):
             into.other("annotations", f"geometries of type {made.get('type')}")
-
-
-ZOONIVERSE_NEEDED = {"classification_id", "user_name", "workflow_id", "created_at", "annotations", "subject_ids"}
-
-
-def recognises_zooniverse(peek: Peek) -> bool:
-    """The columns of classifications."""
-    return set(peek.columns) >= ZOONIVERSE_NEEDED
 
 
 def read_zooniverse(files: ExportFiles, into: Collector) -> None:

@@ -217,11 +217,6 @@ READERS = {
 SIDES = {"model_a": "left", "model_b": "right"}
 
 
-def recognises_arena(peek: Peek) -> bool:
-    """Two models, a winner, and their conversations."""
-    return {"model_a", "model_b", "winner", "conversation_a", "conversation_b"} <= set(peek.first)
-
-
 def read_arena(files: ExportFiles, into: Collector) -> None:
     """Chatbot Arena and MT-bench: battles of two models, as JSON or JSON lines.
 

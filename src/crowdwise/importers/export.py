@@ -303,4 +303,12 @@ def recognise(path: str | os.PathLike[str]) -> str | None:
 
 def _recognised(files: ExportFiles) -> str | None:
     peek = LoadedPeek(files) if isinstance(files, LoadedObjects) else Peek(files)
-    return next((key for key, entry in registry.IMPORTERS.items() if entry.load("recognises")(peek)), None)
+    return next((key for key, entry in registry.IMPORTERS.items() if recognises(entry, peek)), None)
+
+
+def recognises(entry: registry.Importer, peek: Peek) -> bool:
+    """Whether what is seen at a glance is of a tool: by columns or keys that it alone has, or as its module says."""
+    shown = set(entry.shown_by.split())
+    if not shown:
+        return bool(entry.load("recognises")(peek))
+    return shown <= set(peek.first if entry.objects else peek.columns)

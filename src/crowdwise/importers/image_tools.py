@@ -1,6 +1,6 @@
 """Exports of tools for images.
 
-Each has ``recognises_TOOL`` and ``read_TOOL``, whose docstring says where things are in the export.
+Each has ``read_TOOL``, whose docstring says where things are in the export.
 """
 
 from __future__ import annotations
@@ -247,13 +247,7 @@ def _read_item(row: dict[str, Any], into: Collector) -> None:
         into.choices("tag", item, who, labels, when)
 
 
-NEEDED = {"image_id", "class_name", "rad_id", "x_min", "y_min", "x_max", "y_max"}
 NOTHING = "no finding"
-
-
-def recognises_vindr(peek: Peek) -> bool:
-    """The columns of the boxes of radiologists."""
-    return set(peek.columns) >= NEEDED
 
 
 def read_vindr(files: ExportFiles, into: Collector) -> None:

@@ -1,6 +1,6 @@
 """Exports of tools for texts.
 
-Each has ``recognises_TOOL`` and ``read_TOOL``, whose docstring says where things are in the export.
+Each has ``read_TOOL``, whose docstring says where things are in the export.
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ from crowdwise.data.source import EVERYONE
 from crowdwise.importers import collect
 from crowdwise.importers.collect import Collector, Span
 from crowdwise.importers.export_files import ExportFiles, Peek
-
-
-def recognises_prodigy(peek: Peek) -> bool:
-    """An answer (accept, reject, ignore) and the hashes of Prodigy."""
-    return {"_input_hash", "_task_hash", "answer"} <= set(peek.first)
 
 
 def read_prodigy(files: ExportFiles, into: Collector) -> None:
