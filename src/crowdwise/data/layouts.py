@@ -105,11 +105,12 @@ def _from_pairs(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast 
         return None
     roles = {name: part for part, numbers in found.items() for name in numbers.values()}
     rest = [ROW, *(name for name in table.columns if name not in roles)]
-    numbered = table.with_row_index(ROW)
+    mixed = any(len({table[name].dtype for name in numbers.values()}) > 1 for numbers in found.values())
+    numbered = table.with_columns(pl.col(list(roles)).cast(pl.String) if mixed else []).with_row_index(ROW)
     each = [numbered.select(*rest, annotator=pl.col(who[number]), label=pl.col(what[number])) for number in who]
     filled = pl.col("annotator").is_not_null() | pl.col("label").is_not_null()
     words = f"Columns {listing([*who.values()])} name the annotators of {listing([*what.values()])}."
-    return _long(pl.concat(each, how="vertical_relaxed").filter(filled), parts, roles, words)
+    return _long(pl.concat(each).filter(filled), parts, roles, words)
 
 
 def _from_ticks(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast | None:

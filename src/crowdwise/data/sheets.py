@@ -341,13 +341,13 @@ class _Elements:
                     (left, top), (right, bottom) = ends[0].groups(), ends[1].groups()
                     self._merge(int(top) - 1, _column(left) - 1, int(bottom) - 1, _column(right) - 1)
             case "sheet":
-                self.sheets[given.get("name", "")] = next((v for key, v in given.items() if key.endswith(":id")), "")
+                self.sheets[given.get("name", "")] = _value(given, "id")
             case "Relationship":
                 self.targets[given.get("Id", "")] = given.get("Target", "")
             case "table":
                 self.row = self.width = 0
                 self.repeated = 1
-                self.sheet = next((v for key, v in given.items() if key.rpartition(":")[2] == "name"), "")
+                self.sheet = _value(given, "name")
             case "table-row":
                 self.row += self.repeated
                 self.column, self.repeated = 0, _times(given, "number-rows-repeated")
@@ -378,8 +378,13 @@ def _column(letters: str) -> int:
     return number
 
 
+def _value(given: dict[str, str], name: str, default: str = "") -> str:
+    """An attribute of an element, whatever namespace it has."""
+    return next((value for key, value in given.items() if key.rpartition(":")[2] == name), default)
+
+
 def _times(given: dict[str, str], name: str) -> int:
-    found = next((value for key, value in given.items() if key.rpartition(":")[2] == name), "1")
+    found = _value(given, name, "1")
     return min(int(found), MOST_REPEATED) if found.isdecimal() and len(found) < 20 else MOST_REPEATED
 
 
