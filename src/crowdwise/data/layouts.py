@@ -40,8 +40,9 @@ TOTALS = frozenset((
     "total", "totals", "sum", "average", "mean", "count", "summe", "gesamt", "insgesamt", "mittelwert", "durchschnitt",
     "anzahl", "somme", "moyenne", "suma", "promedio", "soma", "média", "合计", "总计", "平均",
 ))  # fmt: skip
-TICKS = frozenset(("x", "✓", "✔", "☑", "✗", "1", "1.0", "true", "yes", "y", "ja", "j", "oui", "si", "sí", "sim", "是"))
-BLANKS = frozenset(("", "0", "0.0", "false", "no", "n", "nein", "non", "não", "否", "☐"))
+TICKS = frozenset(("x", "✓", "✔", "☑", "1", "1.0", "true", "yes", "y", "ja", "j", "oui", "si", "sí", "sim", "是"))
+BLANKS = frozenset(("", "0", "0.0", "false", "no", "n", "nein", "non", "não", "否", "☐", "✗", "✘"))
+MOST_TOTALS = 5
 ROW = "row of the table"
 FEWEST = 3
 """The fewest columns of items, where annotators are in rows."""
@@ -80,14 +81,13 @@ def named_rows(table: pl.DataFrame) -> str | None:
 
 def totals(table: pl.DataFrame, item: str, others: Sequence[str]) -> int:
     """How many of the last rows hold totals: their name says so, and no other row has one of their values."""
-    cells = table.select(others).rows()
-    names = [str(folded(str(name))).rstrip(":") for name in table[item].to_list()]
-    count = 0
-    while count < len(names) - 1 and names[-1 - count] in TOTALS:
-        count += 1
-    above = {cell for row in cells[: len(cells) - count] for cell in row}
-    mine = {cell for row in cells[len(cells) - count :] for cell in row}
-    return count if count and not (mine - {None}) & above else 0
+    names = [str(folded(str(name))).rstrip(":") for name in table[item].tail(MOST_TOTALS).to_list()]
+    count = next((n for n, name in enumerate(reversed(names)) if name not in TOTALS), len(names))
+    if not 0 < count < table.height:
+        return 0
+    cells = [{cell for row in part.rows() for cell in row} - {None} for part in
+             (table.select(others).head(-count), table.select(others).tail(count))]  # fmt: skip
+    return 0 if cells[0] & cells[1] else count
 
 
 def _from_pairs(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast | None:
