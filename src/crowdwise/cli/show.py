@@ -247,12 +247,7 @@ class Drawing:
 
 def show_replay(facts: dict[str, Any]) -> None:
     """A row for each strategy: how many votes it needed."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    table.add_column("strategy")
-    for name in ("votes needed", "never", "accuracy at the end", "off by"):
-        table.add_column(name, justify="right")
+    table = new_table("strategy", ">votes needed", ">never", ">accuracy at the end", ">off by")
     for name, row in facts["strategies"].items():
         needed = f"{100 * row['share']:.0f} ± {100 * row['share_sd']:.0f} %"
         off = f"{100 * row['calibration']:.1f}"
@@ -269,13 +264,9 @@ def show_replay(facts: dict[str, Any]) -> None:
 
 def show_plan(facts: dict[str, Any]) -> None:
     """A row for each number of votes per item; the best of a column is marked."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2), header_style="bold")
     words = {"accuracy": "labels right", "right": "right labels", "test": "test accuracy"}
     shown = [name for name in words if name in facts]
-    for name in ("votes per item", "items", *(words[name] for name in shown)):
-        table.add_column(name, justify="right")
+    table = new_table(*(f">{name}" for name in ("votes per item", "items", *(words[name] for name in shown))))
     for i, votes in enumerate(facts["votes_per_item"]):
         cells = []
         for name in shown:
@@ -325,7 +316,7 @@ def show_bench(sets: list[str], methods: list[str], cells: Iterable[Any]) -> Non
     _print_tables("accuracy %", [*sets, "mean", *tested], rows)
     for cell in cell_of.values():
         if cell.problem is not None:
-            screen.print(f"{cell.method} on {cell.data}: {cell.problem}", markup=False, highlight=False, soft_wrap=True)
+            screen.print(f"{cell.method} on {cell.data}: {cell.problem}", soft_wrap=True)
 
 
 def _percent(values: Sequence[float | None]) -> list[Any]:
