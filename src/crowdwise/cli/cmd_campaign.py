@@ -56,49 +56,47 @@ def opened(folder: Path) -> Any:
     return Campaign.open(folder)
 
 
-def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
-    """The items of a table, and their truth and group where there are columns of these."""
+def read_names(path: Path, part: str, *others: str) -> tuple[Any, list[Any], str | None]:
+    """A table of items or annotators, their names, and the column that is called like one of ``others``."""
     from crowdwise.data.columns import find, normal
     from crowdwise.data.files import read_table
     from crowdwise.data.places import place_in
 
     table, _ = read_table(path)
-    item, truth = find(table.columns, "item"), find(table.columns, "truth")
-    if item is None:
-        raise ColumnError(f"{path} has no item column: it has {', '.join(table.columns)}.")
-    names = table[item].to_list()
-    if any(name is None for name in names):
-        raise InputError(f"{path}: {place_in(path, table, names.index(None))} names no item.")
-    group = next((c for c in table.columns if normal(c) == "group"), None)
+    column = find(table.columns, part)
+    if column is None:
+        raise ColumnError(f"{path} has no {part} column: it has {', '.join(table.columns)}.")
+    names = table[column].to_list()
+    if None in names:
+        raise InputError(f"{path}: {place_in(path, table, names.index(None))} names no {part}.")
+    return table, names, next((c for c in table.columns if normal(c) in others), None)
+
+
+def read_items(path: Path) -> tuple[list[Any], dict[Any, Any], dict[Any, Any]]:
+    """The items of a table, and their truth and group where there are columns of these."""
+    from crowdwise.data.columns import find
+
+    table, names, group = read_names(path, "item", "group")
     known, groups = (
         {} if column is None else {n: x for n, x in zip(names, table[column].to_list(), strict=True) if x is not None}
-        for column in (truth, group)
+        for column in (find(table.columns, "truth"), group)
     )
     return names, known, groups
 
 
 def read_annotators(path: Path, price: float) -> dict[Any, float]:
     """Annotators and what a vote of theirs costs."""
-    from crowdwise.data.columns import find, normal
-    from crowdwise.data.files import read_table
     from crowdwise.data.places import place_in
 
-    table, _ = read_table(path)
-    who = find(table.columns, "annotator")
-    if who is None:
-        raise ColumnError(f"{path} has no annotator column: it has {', '.join(table.columns)}.")
-    costs = next((c for c in table.columns if normal(c) in ("price", "cost")), None)
+    table, names, costs = read_names(path, "annotator", "price", "cost")
     out: dict[Any, float] = {}
-    for row, name in enumerate(table[who].to_list()):
-        if name is None:
-            raise InputError(f"{path}: {place_in(path, table, row)} names no annotator.")
+    for row, name in enumerate(names):
         given = None if costs is None else table[costs][row]
         try:
             out[name] = price if given is None else float(given)
         except ValueError:
-            raise InputError(
-                f"{path}: {place_in(path, table, row)} has the price {given!r}: expected a number."
-            ) from None
+            where = place_in(path, table, row)
+            raise InputError(f"{path}: {where} has the price {given!r}: expected a number.") from None
     return out
 
 
