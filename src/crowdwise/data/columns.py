@@ -217,15 +217,16 @@ def in_one_row(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """
     out = [[None if cell is None or not str(cell).strip() else cell for cell in row] for row in rows]
     for n, (row, below) in enumerate(pairwise(out)):
+        bare = {k for k, cell in enumerate(row) if cell is None}
+        own = {k for k, cell in enumerate(below) if cell is None}
+        if len(row) - len(bare) < 2:
+            continue  # a title
         names = [cell for cell in below if cell is not None]
-        bare = [k for k, cell in enumerate(row) if cell is None]
-        own = [k for k, cell in enumerate(below) if cell is None]
-        grouped = len(row) == len(below) and len(row) - len(bare) > 1 and bare and 0 in own
-        if grouped and not {*bare} & {*own} and len(set(names)) == len(names):
+        if len(row) == len(below) and bare and 0 in own and not bare & own and len(set(names)) == len(names):
+            first = next((k for k in range(len(row)) if k not in own | bare), None)
             out[n + 1] = [row[k] if k in own else cell for k, cell in enumerate(below)]
-            first = next((k for k in range(len(row)) if k not in own and row[k] is not None), None)
             out[n] = [cell if k == first else None for k, cell in enumerate(row)]
-            break
+        break
     return out
 
 
