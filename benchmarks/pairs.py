@@ -131,6 +131,7 @@ def coverage_of_rankings(seeds: int = 200) -> float:
 # -------------------------------------------------------------------- judges
 
 UNEQUAL, FIVE = (1.4, 1.2, 1.0, 0.8, 0.6), np.linspace(-1.0, 1.0, 5)
+FEW: dict[str, Any] = {"n_items": 5, "judges": 3, "scores": FIVE}
 CROWDS: dict[str, dict[str, Any]] = {
     "plain, 1,200": {"n": 1200},
     "plain, 4,000": {"n": 4000},
@@ -155,8 +156,11 @@ CROWDS: dict[str, dict[str, Any]] = {
     "sparse: 30 models, unequal judges, positions 0.5 ± 0.3": {
         "n_items": 30, "pairs": 60, "n": 1500, "slopes": UNEQUAL, "position": 0.5, "position_spread": 0.3,
     },
-    **{f"{n} prompts, 5 models, 3 judges": {"n_items": 5, "prompts": n, "judges": 3, "scores": FIVE}
-       for n in (5, 10, 20, 80)},
+    **{f"{n} prompts, 5 models, 3 judges": FEW | {"prompts": n} for n in (5, 10, 20, 80)},
+    "5 prompts, models that do not differ by prompt": FEW | {"prompts": 5, "effect": 0.0},
+    "10 prompts, ties": FEW | {"prompts": 10, "tie": 0.0},
+    "10 prompts, position 1.5": FEW | {"prompts": 10, "position": 1.5},
+    "10 prompts, 8 judges": FEW | {"prompts": 10, "judges": 8},
     "20 prompts, 4 judges 1.5 to .5": {
         "n_items": 5, "prompts": 20, "judges": 4, "scores": FIVE, "slopes": (1.5, 1.2, 0.8, 0.5), "effect": 0.7,
     },
@@ -203,14 +207,14 @@ def court(
     return table, {"scores": s * unit, "slope": a / unit, "position": b}
 
 
-def judges(seeds: int = 120) -> dict[str, Any]:
+def judges(seeds: int = 500) -> dict[str, Any]:
     """The slope of estimated on true scores, and how often 95 % intervals hold the truth."""
     found = {}
     for name, about in CROWDS.items():
         spread, inside, limit = [], {"scores": [], "position": [], "slope": []}, {}
         if "prompts" in about:  # what many prompts would give
-            many = cw.aggregate(court(10**6, **about | {"prompts": 4000})[0], errors="independent")
-            limit = {"scores": many.scores, "slope": many.slope}
+            many = cw.aggregate(court(10**6, **about | {"prompts": 20_000})[0], errors="independent")
+            limit = {"scores": many.scores, "slope": many.slope, "position": many.position}
         for seed in range(seeds if about.get("n_items", 10) < 100 else seeds // 4):
             pairs, true = court(seed, **about)
             true |= limit
@@ -227,7 +231,7 @@ def judges(seeds: int = 120) -> dict[str, Any]:
     return found
 
 
-def lengths(seeds: int = 120) -> dict[str, float]:
+def lengths(seeds: int = 500) -> dict[str, float]:
     """How often 95 % intervals hold the planted effect of an answer twice as long (0.5), and of style (0.8)."""
     inside = []
     for seed in range(seeds):
@@ -422,20 +426,20 @@ def page() -> str:
     )
     parts.append(
         "## Simulated judges\n\nThe slope of estimated on true scores (1 is right), and how often 95 % intervals hold "
-        "the true score of a model, position of a judge and slope (reliability) of a judge: 120 tables each, 30 of 100 "
-        "models; 5 judges, 10 models and 2,000 comparisons where nothing else is said. With prompts, the truth is what "
-        "4,000 prompts give; models differ by prompt with a standard deviation of 1.\n"
+        "the true score of a model, position of a judge and slope (reliability) of a judge: 500 tables each, 125 of "
+        "100 models; 5 judges, 10 models and 2,000 comparisons where nothing else is said. With prompts, the truth is "
+        "what 20,000 prompts give; models differ by prompt with a standard deviation of 1.\n"
     )
     parts.append(table(["", "slope of scores", "scores", "positions", "slopes of judges"], rows))
     parts.append(
         "The usual spread of judges (0.7, worth one judge) was chosen on these simulations: with 0.3 intervals of "
         "judges who do not differ hold the truth in 97 to 99 %, with 0.1 those of judges who differ a little in 89 %. "
-        "Scores do not depend on it. With prompts, slopes of equal judges stay too wide (98 to 100 %): they may not "
-        "be narrower than those of independent comparisons, and verdicts on one prompt err alike.\n"
+        "Scores do not depend on it. With 5 prompts and 3 judges, slopes stay too wide: they are drawn towards each "
+        "other, and Student's t with 4 degrees of freedom does not know it.\n"
     )
     share = kept["lengths"]
     parts.append(
-        "## A planted effect\n\n`control`: of 120 tables of 1,500 comparisons on 60 prompts, in which better models "
+        "## A planted effect\n\n`control`: of 500 tables of 1,500 comparisons on 60 prompts, in which better models "
         f"write more, 95 % intervals hold the effect of an answer twice as long in {share['length']:.1%}, of its style "
         f"in {share['style']:.1%}.\n"
     )

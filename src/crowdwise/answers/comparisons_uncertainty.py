@@ -21,8 +21,11 @@ With very many groups or numbers the correction is G / (G - 1), and G - 1 degree
 are then eliminated: of scores the part J^-1 u_c is S^-1 (g_c - C D^-1 h_c), S the Schur complement, g_c and h_c the
 gradients by scores and by theta.
 
-No interval is narrower than that of independent comparisons: where nothing is against a score (an item that never
-lost), gradients vanish, and with them the spread of their sums.
+Where nothing is against a number (an item that never lost, a judge who always took the first), gradients vanish, and
+with them the spread of their sums. So no interval is narrower than that of independent comparisons where a number is in
+fewer than ``MIN_GROUPS`` groups, where so few surprises are expected of its comparisons (the sum of p (1 - p)), or
+where sets of items never lost to each other. Elsewhere it may be: judges of one prompt err alike, and so differ less
+than if they had not.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.answers import comparisons_matches as tables
+from crowdwise.answers.comparisons_connectivity import strong_components
 from crowdwise.answers.comparisons_likelihood import Likelihood, log_likelihood, split
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import (
@@ -257,7 +261,8 @@ def clustered(
         u[..., :N] -= u[..., :N].mean(axis=-1, keepdims=True)
         return u
 
-    if model.reliable or G > EXACT_GROUPS or P > EXACT_NUMBERS:
+    exact = not model.reliable and G <= EXACT_GROUPS and P <= EXACT_NUMBERS
+    if not exact:
         parts = _gradients(matches, model, found, group, G)
         if sum(part.size for part in parts) > CELLS:
             return Clustered(None, G, "there are too many of them and of annotators")
@@ -267,13 +272,31 @@ def clustered(
         moved, freedom = _corrected(found, matches, model, group, G, on_scale)
     V, own = moved[:, :n_x].T @ moved[:, :n_x], np.sqrt((moved**2).sum(axis=0))
     alone = np.concatenate([plain.scores, plain.shared, plain.theta])
-    narrow = own * quantile(LEVEL, freedom) < alone * quantile(LEVEL)
+    narrow = _blind(found, matches, model, group, G, exact) & (own * quantile(LEVEL, freedom) < alone * quantile(LEVEL))
     short = np.maximum(alone**2 - own**2, 0.0)[:N] * narrow[:N]
     far = (np.eye(N) - 1.0 / N)[:, short > 0.0] * np.sqrt(short[short > 0.0]) / (1.0 - 1.0 / N)
     usual = float(np.median(freedom[:N]))
     draws = student_draws(V[:N, :N] + far @ far.T, scores, len(plain.draws), rng, usual)
     error, freedom = np.where(narrow, alone, own), np.where(narrow, np.inf, freedom)
     return Clustered(Spread(error[:N], error[N:n_x], error[n_x:], draws, freedom), G)
+
+
+def _blind(
+    found: NewtonSolution, matches: Matches, model: Likelihood, group: Ints, G: int, exact: bool
+) -> npt.NDArray[np.bool_]:
+    """P: the numbers of which gradients may say too little."""
+    P, N, M, m = len(found.x) + len(found.theta), matches.n_items, matches.n_annotators, matches.annotator
+    if model.reliable or not (exact or G > EXACT_GROUPS):
+        return np.ones(P, dtype=bool)
+    rows, w = log_likelihood(matches, model, found.x, found.theta)[1], matches.weight
+    surprises, sides = w * rows["v"], (matches.winner, matches.loser)
+    items = sum(tables.total(side, surprises, N) for side in sides) < MIN_GROUPS
+    items |= _groups_of(group, [*sides], G, N) < MIN_GROUPS
+    items |= bool(strong_components(matches).any())
+    tied = float(w @ (rows["t"] * (1.0 - rows["t"]))) if model.ties else np.inf
+    shared = np.repeat([tied < MIN_GROUPS, surprises.sum() < MIN_GROUPS], [model.ties, model.n_shared - model.ties])
+    judges = (tables.total(m, surprises, M) < MIN_GROUPS) | (_groups_of(group, [m], G, M) < MIN_GROUPS)
+    return np.concatenate([items, shared, *[judges] * (len(found.theta) // M)])
 
 
 def student_draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, freedom: float) -> Any:
