@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from crowdwise.core.loop import Callback, Progress
 
 READING = (
-    "item", "annotator", "label", "weight", "timestamp", "classes", "on_duplicate", "on_missing", "normalise_labels",
+    "item", "annotator", "label", "weight", "timestamp", "probability", "classes", "on_duplicate", "on_missing",
+    "normalise_labels",
 )  # fmt: skip
 COSTS = {"finding names": 0.3, "sorting rows": 1.8, "packing parts": 2.2, "fitting": 6.0, "writing": 1.5}
 """What stages cost, beside each other (seconds per 10 million votes on a laptop)."""
@@ -167,9 +168,10 @@ def aggregate_files(
     progress
         Called with a :class:`crowdwise.core.progress_bar.Stage`, many times.
     **options
-        Parameters of the method; and how the files are read: ``item``, ``annotator``, ``label``, ``weight`` and
-        ``timestamp`` name columns, ``on_duplicate``, ``on_missing``, ``classes`` and ``normalise_labels`` are those of
-        :func:`~crowdwise.read_votes`. ``answer_type="votes"`` takes labels for classes that do not look like it.
+        Parameters of the method; and how the files are read: ``item``, ``annotator``, ``label``, ``weight``,
+        ``timestamp`` and ``probability`` name columns, ``on_duplicate``, ``on_missing``, ``classes`` and
+        ``normalise_labels`` are those of :func:`~crowdwise.read_votes`. ``answer_type="votes"`` takes labels for
+        classes that do not look like it.
     """
     from crowdwise.metrics.measures import MeasuredParts
 

@@ -320,6 +320,21 @@ def sums_of_sums(spark, folder, monkeypatch):
     found.unpersist()
 
 
+def probabilities(spark, folder, monkeypatch):
+    """Columns of probabilities weigh as they do in memory."""
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 40).round(4)
+    frame = pl.DataFrame(
+        {"item": np.arange(40) // 4, "judge": np.arange(40) % 4} | {f"p_{k}": p[:, k] for k in range(3)}
+    )
+    names = {"annotator": "judge", "probability": "p"}
+    found = cw.spark.aggregate(in_spark(spark, frame), "majority", tasks=1, **names)
+    compare(found, fitted_in_memory(frame, "majority", None, names).consensus_)
+    with pytest.raises(InputError, match="1 rows have no probability"):
+        some = pl.DataFrame({"item": [1, 1], "annotator": [1, 2], "label": [0, 1], "p": [0.5, float("nan")]})
+        cw.spark.aggregate(in_spark(spark, some), "majority", probability="p", tasks=1)
+
+
 def errors(spark, folder, monkeypatch):
     votes = cw.simulate.dirichlet(20, n_annotators=5, n_classes=3, random_state=0).votes.with_truth(None)
     frame = votes.to_frame("polars")
@@ -359,7 +374,10 @@ def example(spark, folder, monkeypatch):
     assert pl.read_parquet(folder / "out" / "items" / "*.parquet").height == 50
 
 
-CHECKS = {"connect": [hard_votes, blocks_in_files], "classic": [errors, sums_of_sums, default_method, example]}
+CHECKS = {
+    "connect": [hard_votes, blocks_in_files, probabilities],
+    "classic": [errors, sums_of_sums, default_method, example],
+}
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ from crowdwise.core.gold_regression import NEGLIGIBLE, regress
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
 from crowdwise.core.vote_sums import single_annotator_items
 from crowdwise.data.folders import check_types
-from crowdwise.data.votes import LEAST_PROBABILITY, Votes
+from crowdwise.data.votes import Votes
 from crowdwise.kernels import reference
 
 RHO = 0.35
@@ -107,8 +107,6 @@ class Dependence:
         Whether all votes agree on all of many items, so that nothing shows how often they are right.
     kind
         The kind of the crowd (:mod:`crowdwise.core.crowd_kind`); ``None`` where it was not looked at.
-    evidence
-        How much more probabilities as votes say than the model makes of them (:func:`soft_evidence`).
     """
 
     rho: float = 0.0
@@ -124,7 +122,6 @@ class Dependence:
     pairs: bool = True
     copied: bool = False
     kind: str | None = None
-    evidence: float = 1.0
 
     def __eq__(self, other: object) -> bool:
         """NaN equals NaN, which the generated comparison does not say from Python 3.13 on."""
@@ -174,8 +171,8 @@ class Dependence:
         return np.where(n > 0.0, n + 1.0, 0.0) if self.shared_prior else n
 
     def divisor(self, n: Floats) -> Floats:
-        """1 + (n - 1) rho, by what votes say more than the model knows."""
-        return np.asarray((1.0 + np.maximum(n - 1.0, 0.0) * self.rho) / self.evidence)
+        """1 + (n - 1) rho."""
+        return 1.0 + np.maximum(n - 1.0, 0.0) * self.rho
 
     def even(self, n: Floats, K: int) -> Floats:
         """w: the share that goes evenly to all classes."""
@@ -308,25 +305,6 @@ def votes_per_item(votes: Votes) -> Floats:
         if votes.weight is None
         else np.bincount(votes.item, weights=votes.weight, minlength=len(votes)).astype(np.float64)
     )
-
-
-def soft_evidence(votes: Votes, q: Floats, gold: Ints | None = None) -> float:
-    """The log-odds of annotators' probabilities over those that a model makes of them; 1 where votes are plain.
-
-    A probability of .99 is a vote with that weight, and such votes are right in, say, 85 % of their weight: a model
-    makes log-odds of 1.7 of it where it says 4.6 (on the annotator's scale, :func:`~crowdwise.data.votes.soft_votes`).
-    Both margins between the two best classes are averaged over items, so that the order of labels stays the model's.
-    """
-    if votes.weight is None:
-        return 1.0
-    cell = np.unique(votes.item.astype(np.int64) * votes.n_annotators + votes.annotator, return_inverse=True)[1]
-    total = np.bincount(cell, votes.weight)
-    if len(total) == votes.n_votes or np.abs(total - 1.0).max() > LEAST_PROBABILITY * votes.n_classes:
-        return 1.0
-    said, free = np.zeros(q.shape), np.full(len(q), True) if gold is None else gold < 0
-    np.add.at(said, (votes.item, votes.label), np.log(votes.weight / LEAST_PROBABILITY))
-    margins = [np.diff(np.sort(z[free], axis=1)[:, -2:], axis=1).sum() for z in (said, safe_log(q))]
-    return float(max(1.0, margins[0] / margins[1])) if margins[1] > 0.0 else 1.0
 
 
 def agreeing_items(votes: Votes) -> Floats:

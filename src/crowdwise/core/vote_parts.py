@@ -303,9 +303,6 @@ def usual(
         dependence.USUAL, rho=0.0 if kind == "rules" else dependence.RHO, kind=kind, shared_prior=shared_prior,
         pairs=bool(parts.agreeing[0]), copied=dependence.look_copied(parts.agreeing),
     )  # fmt: skip
-    if len(parts.held) == 1:
-        only = parts.only
-        found = replace(found, evidence=dependence.soft_evidence(only.votes, posterior(only), only.gold))
     known = parts.gold_items()
     M, K = parts.names.n_annotators, parts.names.n_classes
     if gold_by_votes is None and known and found.pairs and 2 <= K and M * K**2 <= dependence.MAX_CELLS:

@@ -39,6 +39,7 @@ import numpy.typing as npt
 from crowdwise.data import columns, encoding, folders
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.schema import BLANK
+from crowdwise.data.soft_votes import NOT_BOTH, class_columns, soft_frame, words
 from crowdwise.data.source import Source
 from crowdwise.data.truth import by_name, encode_classes, one_each
 from crowdwise.data.vote_files import files_of, scan
@@ -234,9 +235,10 @@ def scratch_folder(base: str | os.PathLike[str] | None) -> Iterator[Path]:
 def pack(
     source: Any, folder: Path, *, gold: Any = None, truth: Any = None, classes: Sequence[Any] | None = None,
     on_duplicate: str = "error", on_missing: str = "error", normalise_labels: bool = False, rows: int = ROWS,
-    progress: Progress | None = None, **given: str | None,
+    progress: Progress | None = None, probability: str | None = None, **given: str | None,
 ) -> Packed:  # fmt: skip
-    """Pack the votes of files into a folder; ``given`` names columns, as in :func:`crowdwise.read_votes`.
+    """Pack the votes of files into a folder; ``given`` and ``probability`` name columns, as in
+    :func:`crowdwise.read_votes`.
 
     Where no ``truth`` is given, a column of true classes is taken for it, as in memory.
     ``progress`` gets the stage (``names``, ``rows``, ``parts``) and the share of it that is done.
@@ -247,7 +249,15 @@ def pack(
     say("names", 0.0)
     frame, from_text = scan(files_of(source))
     names = frame.collect_schema().names()
+    if probability is not None and probability not in names:
+        of = class_columns(names, probability)
+        rest = [name for name in names if name not in of]
+        frame = frame.unpivot(list(of), index=rest, variable_name="label", value_name="probability")
+        frame = frame.with_columns(pl.col("label").replace(of))
+        names, probability = [*rest, "label", "probability"], "probability"
     found = columns.resolve(names, {part: given.get(part) for part in PARTS})
+    if probability is not None and found["weight"] is not None:
+        raise ParameterError(NOT_BOTH.format(found["weight"]))
     if truth is not None:
         found["truth"] = None
     missing, options = [part for part in PARTS[:3] if found[part] is None], columns.find(names, "n_options")
@@ -259,6 +269,8 @@ def pack(
     if missing:
         raise ReadError(f"No column for {listing(missing)}: the files have {listing(names, 12)}. Name it, as item=...")
     used = {part: column for part in PARTS if (column := found[part]) is not None}
+    if probability is not None:
+        used["p"] = probability
     frame = frame.select(pl.col(column).alias(part) for part, column in used.items()).with_row_index("row")
     frame, n_rows = _complete(frame, on_missing)
     free = shutil.disk_usage(folder).free
@@ -280,6 +292,8 @@ def pack(
     for name, (raw, codes) in coded.items():
         codes_of = pl.LazyFrame({name: raw, f"{name}_code": codes})
         frame = frame.join(codes_of, name, "left" if name == "truth" else "inner").drop(name)
+    if probability is not None:
+        frame, on_duplicate = _soft(frame, who[2], said[2]), "all"
     frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
     frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
     sizes: list[int] = []
@@ -304,6 +318,18 @@ def pack(
         if one is not None:
             one.check(counted[what])
     return Packed(folder, tuple(sizes), who[2], said[2], n_rows)
+
+
+def _soft(frame: pl.LazyFrame, annotators: Vocabulary, classes: Vocabulary) -> pl.LazyFrame:
+    """Rows with probabilities as rows with weights, and what lies beside them."""
+    import polars as pl
+
+    p = pl.col("p").cast(pl.Float64, strict=False)
+    answers = frame.select("item", pl.col("annotator_code").alias("annotator"),
+                           pl.col("label_code").cast(pl.Int32).alias("label"), p.fill_nan(None), "row")  # fmt: skip
+    made = soft_frame(answers, len(classes), lambda n, m, k: words([n], annotators[[m]], classes[[k]]))
+    beside = frame.drop("item", "annotator_code", "label_code", "p", "timestamp", strict=False)
+    return made.rename({"annotator": "annotator_code", "label": "label_code"}).join(beside, "row")
 
 
 def _watched(frame: pl.LazyFrame, rows: int, progress: Callable[[float], None]) -> pl.LazyFrame:

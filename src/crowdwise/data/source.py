@@ -22,6 +22,7 @@ from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label
 from crowdwise.data.schema import BLANK, NULLS, Form, OnMissing
+from crowdwise.data.soft_votes import class_columns
 from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, suggestion, warn
 
@@ -242,13 +243,7 @@ class Source:
         if name in self.table.columns:
             self.parts["probability"] = name
             return
-        of = {column: column[len(name) :].strip("_-. ") for column in self.table.columns if column.startswith(name)}
-        of = {column: rest for column, rest in of.items() if rest}
-        if len(of) < 2:
-            raise ColumnError(
-                f"There is no column {name!r}, and no two whose names begin so: the table has "
-                f"{listing(self.table.columns, 12)}."
-            )
+        of = class_columns(self.table.columns, name)
         rest = [column for column in self.table.columns if column not in of and column != self.parts.get(answer)]
         if answer in rest:
             raise ColumnError(f"The table has a column {answer!r} beside {listing(of)}: name one of them.")

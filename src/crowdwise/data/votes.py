@@ -31,6 +31,7 @@ from crowdwise.data.boundary import caller_within, scored_by_sklearn
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, OnDuplicate, Opt
+from crowdwise.data.soft_votes import NOT_BOTH, soft_votes
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, dense, reader
 from crowdwise.data.truth import classes_in, encode_classes
@@ -79,7 +80,7 @@ class Votes(ByItem):
         Opt("probability", None,
             "The column of how probable annotators (judges) find their label, or the beginning of the names of such "
             "columns, one for each class (``probability`` for ``probability_yes`` and ``probability_no``); also of "
-            "logarithms. A vote then counts in parts, on a scale that is learned for each annotator.",
+            "logarithms. Votes then weigh as their log-odds, on a scale that a fit learns for each annotator.",
             str | None),
     )  # fmt: skip
     _rows: ClassVar[str] = "votes"
@@ -107,6 +108,8 @@ class Votes(ByItem):
         if options["probability"] is not None:
             if abstain is not None:
                 raise ParameterError("probability and abstain do not go together: leave one of them out.")
+            if "weight" in source and source.parts["weight"] != options["probability"]:
+                raise ParameterError(NOT_BOTH.format(source.parts["weight"]))
             source.unpivot_classes("label", options["probability"])
         wide = source.lengthen(
             options["form"], "label", alike=True, keep_empty=abstain is not None, named=options["annotator_columns"]
@@ -131,8 +134,9 @@ class Votes(ByItem):
         beside: dict[str, Any] = source.beside(options) | {"truth": truth}
         if "probability" in source:
             p = source.numbers("probability", "a probability, or its logarithm")
-            item, annotator, label, weight = soft_votes(item, annotator, label, p, len(classes), len(annotators))
-            beside |= {"weight": weight, "timestamp": None, "rows": None, "on_duplicate": "all"}
+            soft = soft_votes(item, annotator, label, p, (items, annotators, classes))
+            item, annotator, label, beside["weight"] = soft
+            beside |= {"timestamp": None, "rows": None, "on_duplicate": "all"}
         made = cls.from_codes(item, annotator, label, items=items, annotators=annotators, classes=classes, **beside)
         return made if n_options is None else made.with_options(n_options)
 
@@ -390,57 +394,6 @@ def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
             "another. Convert one of them first."
         )
     return encoding.to_vocabulary(list(dict.fromkeys(name for v in vocabularies for name in v.tolist())))
-
-
-LEAST_PROBABILITY = 1e-4
-"""Classes that an annotator gives no more have no vote."""
-SCALES, SCALE_ROUNDS = np.exp(np.linspace(np.log(0.05), np.log(5.0), 47)), 10
-"""By what log-odds of an annotator may be multiplied, and how often that is estimated."""
-
-
-def soft_votes(
-    item: Codes, annotator: Codes, label: Codes, p: npt.NDArray[np.float64], K: int, M: int
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]]:
-    """Votes with probabilities as votes with weights: items, annotators, labels, weights.
-
-    What an annotator leaves open is shared by the other classes. Their log-probabilities are multiplied by a scale c,
-    below 1 of one who is too sure: that at which they best predict what the others, on their scales, say together
-    (the product of these is what the items' classes are by all others, if annotators err independently).
-    """
-    if (p < 0.0).any():
-        p = np.exp(np.minimum(p, 0.0))
-    elif (p > 1.0).any():
-        raise InputError(f"The largest probability is {p.max():g}: expected numbers from 0 to 1, or logarithms.")
-    cell, at = np.unique(item.astype(np.int64) * M + annotator, return_inverse=True)
-    table, filled = np.zeros((len(cell), K)), np.zeros((len(cell), K), dtype=bool)
-    np.add.at(table, (at, label), p)
-    filled[at, label] = True
-    open_ = (K - filled.sum(axis=1, keepdims=True)).clip(1)
-    table = np.where(filled, table, (1.0 - table.sum(axis=1, keepdims=True)).clip(0.0) / open_).clip(1e-6)
-    of, who, log = cell // M, cell % M, np.log(table)
-    scale, N = np.ones(M), int(item.max()) + 1 if len(item) else 0
-
-    def scaled(log: npt.NDArray[np.float64], by: Any) -> npt.NDArray[np.float64]:
-        z = log * by
-        z = np.exp(z - z.max(axis=1, keepdims=True))
-        return np.asarray(z / z.sum(axis=1, keepdims=True))
-
-    for _ in range(SCALE_ROUNDS):
-        mine = log * scale[who, None]
-        every = np.stack([np.bincount(of, column, N) for column in mine.T], axis=1)
-        others = scaled(every[of] - mine, 1.0)
-        seen = np.bincount(of, minlength=N)[of] > 1
-        loss = np.stack([
-            np.bincount(who, -(others * np.log(scaled(log, c).clip(1e-12))).sum(axis=1) * seen, M) for c in SCALES
-        ])  # fmt: skip
-        enough = np.bincount(who, seen, M) >= 10
-        new = np.where(enough, SCALES[loss.argmin(axis=0)], 1.0)
-        if np.array_equal(new, scale):
-            break
-        scale = new
-    weight = scaled(log, scale[who, None])
-    row, k = np.nonzero(weight > LEAST_PROBABILITY)
-    return of[row], who[row], k, weight[row, k]
 
 
 def coded_labels(

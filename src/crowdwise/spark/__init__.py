@@ -30,9 +30,10 @@ __all__ = ["SparkConsensus", "aggregate"]
 @guarded
 def aggregate(
     df: Any, method: str | None = None, *, item: str | None = None, annotator: str | None = None,
-    label: str | None = None, gold: Any = None, weight: str | None = None, classes: Sequence[Any] | None = None,
-    on_duplicate: str = "error", on_missing: str = "error", normalise_labels: bool = False, staging: str | None = None,
-    tasks: int | None = None, rows_per_block: int = BLOCK_ROWS, callback: Callback | None = None, **params: Any,
+    label: str | None = None, gold: Any = None, weight: str | None = None, probability: str | None = None,
+    classes: Sequence[Any] | None = None, on_duplicate: str = "error", on_missing: str = "error",
+    normalise_labels: bool = False, staging: str | None = None, tasks: int | None = None,
+    rows_per_block: int = BLOCK_ROWS, callback: Callback | None = None, **params: Any,
 ) -> SparkConsensus:  # fmt: skip
     """The consensus of votes in a Spark table: one row per vote.
 
@@ -49,7 +50,7 @@ def aggregate(
     gold
         Truth that the method may use: a mapping from item to class, a table of items and labels (of Spark, too), or the
         name of a column of ``df``.
-    classes, on_duplicate, on_missing, normalise_labels
+    probability, classes, on_duplicate, on_missing, normalise_labels
         As in :func:`~crowdwise.read_votes`. First and last rows are those of Spark's order of partitions.
     staging
         A folder, or an address that Spark can write. Where Spark refuses to persist, the packed votes are written
@@ -70,7 +71,7 @@ def aggregate(
     given = {"item": item, "annotator": annotator, "label": label, "weight": weight}
     table = read_table(
         df, given, on_missing=on_missing, order=on_duplicate in ("first", "last"),
-        gold=gold if isinstance(gold, str) else None,
+        gold=gold if isinstance(gold, str) else None, probability=probability,
     )  # fmt: skip
     names = find_names(table, classes, normalise_labels)
     known = find_gold(table, gold, names.classes)

@@ -71,7 +71,8 @@ class SparkConsensus(ConsensusInParts):
     @guarded
     def predict(
         self, df: Any, *, item: str | None = None, annotator: str | None = None, label: str | None = None,
-        weight: str | None = None, on_duplicate: str = "error", on_missing: str = "error",
+        weight: str | None = None, probability: str | None = None, on_duplicate: str = "error",
+        on_missing: str = "error",
     ) -> Any:  # fmt: skip
         """The labels of new votes, by what was learned about their annotators; unseen ones answer like the crowd.
 
@@ -79,7 +80,10 @@ class SparkConsensus(ConsensusInParts):
         :func:`crowdwise.spark.aggregate`.
         """
         given = {"item": item, "annotator": annotator, "label": label, "weight": weight}
-        table = read_table(check_frame(df), given, on_missing=on_missing, order=on_duplicate in ("first", "last"))
+        table = read_table(
+            check_frame(df), given, on_missing=on_missing, order=on_duplicate in ("first", "last"),
+            probability=probability,
+        )  # fmt: skip
         new = find_names(table, None, False)
         said, who, names = places_in(self, new.classes, new.annotators)
         codes = {

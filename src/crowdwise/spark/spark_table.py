@@ -20,6 +20,7 @@ from crowdwise.data import columns, encoding
 from crowdwise.data.assemble import MAX_WEIGHT
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.packing import KnownClasses, Repeated, names_of, packed
+from crowdwise.data.soft_votes import NOT_BOTH, class_columns, statement, words
 from crowdwise.data.votes import Votes
 from crowdwise.errors import (
     ColumnError,
@@ -93,11 +94,17 @@ def check_frame(df: Any, what: str = "df") -> Any:
 
 
 def read_table(
-    df: Any, given: dict[str, str | None], *, on_missing: str = "error", order: bool = False, gold: str | None = None
-) -> SparkTable:
+    df: Any, given: dict[str, str | None], *, on_missing: str = "error", order: bool = False, gold: str | None = None,
+    probability: str | None = None,
+) -> SparkTable:  # fmt: skip
     """The votes of a Spark table, checked. ``order``: with a column ``row``, the place of each row."""
     if on_missing not in ("error", "drop"):
         raise ParameterError(f"on_missing={on_missing!r}: expected 'error' or 'drop'.")
+    if probability is not None and probability not in df.columns:
+        of = class_columns(df.columns, probability)
+        cells = ", ".join(f"'{label}', cast({quoted(column)} as double)" for column, label in of.items())
+        rest = (quoted(column) for column in df.columns if column not in of)
+        df, probability = df.selectExpr(*rest, f"stack({len(of)}, {cells}) as (label, probability)"), "probability"
     found = columns.resolve(df.columns, given | ({} if gold is None else {"truth": gold}))
     missing = [part for part in PARTS if found[part] is None]
     if missing:
@@ -106,6 +113,10 @@ def read_table(
         )
     wanted = (*PARTS, "weight", *(["truth"] if gold else []))
     used = {part: column for part in wanted if (column := found.get(part)) is not None}
+    if probability is not None:
+        if "weight" in used:
+            raise ParameterError(NOT_BOTH.format(used["weight"]))
+        used["p"], order = probability, True
     kinds = {part: _kind(df, part, column) for part, column in used.items()}
     values, flags = [], []
     for part, column in used.items():
@@ -126,11 +137,11 @@ def _kind(df: Any, part: str, column: str) -> str:
     """The type of a column, checked."""
     kind = str(df.schema[column].dataType.simpleString())
     kind = "string" if kind.startswith(("string", "char", "varchar")) else kind
-    if part == "weight":
+    if part in ("weight", "p"):
         allowed: tuple[str, ...] = (*WHOLE, *FRACTIONS)
         if kind not in allowed and not kind.startswith("decimal"):
-            raise ColumnError(f"Column {column!r} holds {kind}: weights must be numbers.")
-        return "weight"
+            raise ColumnError(f"Column {column!r} holds {kind}: weights and probabilities must be numbers.")
+        return part
     allowed = ("string", "boolean", *WHOLE, *FRACTIONS)
     if kind not in allowed:
         raise ColumnError(
@@ -142,6 +153,8 @@ def _kind(df: Any, part: str, column: str) -> str:
 
 def _expressions(name: str, kind: str, part: str) -> tuple[str, str, str]:
     """The value of a cell, whether it is empty, and whether it is not a name (no weight), in SQL."""
+    if part == "p":
+        return f"nullif(cast({name} as double), double('NaN'))", "false", "false"
     if part == "weight":
         weight = f"coalesce(cast({name} as double), double('NaN'))"
         return weight, "false", f"not ({weight} >= {1 / MAX_WEIGHT} and {weight} <= {MAX_WEIGHT})"
@@ -223,8 +236,27 @@ def coded(table: SparkTable, names: CodedNames) -> Any:
         frame = frame.join(
             from_polars(spark, {part: values, f"{part}_code": codes}, {part: table.kinds[part]}).hint("broadcast"), part
         )
+    if table.beside("p"):
+        return _soft(spark, frame, names)
     beside = [name for name in ("weight", "row") if name in frame.columns]
     return frame.select("item", "annotator_code", "label_code", *beside)
+
+
+def _soft(spark: Any, frame: Any, names: CodedNames) -> Any:
+    """Rows with probabilities as rows with weights."""
+    tables = {
+        "votes": frame.selectExpr("item", "annotator_code as annotator", "label_code as label", "p", "row"),
+        "classes": from_polars(spark, {"label": np.arange(len(names.classes))}),
+    }
+
+    def run(query: str) -> Any:
+        return spark.sql(query, **tables)
+
+    def named(item: Any, annotator: int, label: int) -> str:
+        return words([item], names.annotators[[annotator]], names.classes[[label]])
+
+    made = run(statement(lambda query: to_polars(run(query)), len(names.classes), named))
+    return made.selectExpr("item", "annotator as annotator_code", "label as label_code", "weight")
 
 
 def packed_blocks(
@@ -235,7 +267,8 @@ def packed_blocks(
     if on_duplicate not in (choices := ("error", "first", "last", "all")):
         raise ParameterError(f"on_duplicate={on_duplicate!r}: expected {either([repr(c) for c in choices])}.")
     rows = coded(table, names).repartition(blocks, "item").selectExpr("*", f"pmod(hash(item), {blocks}) as bucket")
-    pack = packer(names.annotators, len(names.classes), gold, on_duplicate, token)
+    several = "all" if table.beside("p") else on_duplicate  # a judge may vote for several classes
+    pack = packer(names.annotators, len(names.classes), gold, several, token)
     made = rows.mapInArrow(pack, f"{BLOCK}, items array<{table.item_kind}>")
     return made.coalesce(tasks) if tasks < blocks else made
 
