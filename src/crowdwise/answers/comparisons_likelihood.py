@@ -42,14 +42,13 @@ entries of x.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from crowdwise.answers import comparisons_matches as tables
-from crowdwise.answers.comparisons_matches import NATIVE_ROWS, Matches
+from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import Derivatives, Objective, Point
 from crowdwise.core.numerics import Floats
 
@@ -265,31 +264,6 @@ def add_up(matches: Matches, model: Likelihood, rows: dict[str, Floats], theta: 
     return Sums(g, A, k, tau, tables.side_by_side(C), np.stack(own), extra)
 
 
-def look(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple[float, Callable[[bool], Sums]]:
-    """The log likelihood, and a function that gives the sums behind its derivatives (``exact``, or EM's)."""
-    N, cells = matches.n_items, matches.n_items * matches.n_annotators
-    large = len(matches.winner) >= NATIVE_ROWS and N <= tables.DENSE and cells <= tables.CELLS
-    if large and model.effect in ("reliable", "position") and not model.covariates:  # others are as quick in numpy
-        from crowdwise.kernels import comparison_pass
-
-        if comparison_pass.fits(x, theta, N):
-            value, exact = native_pass(matches, model, x, theta, True)
-            return value, lambda asked: exact if asked else native_pass(matches, model, x, theta, False)[1]
-    value, rows = log_likelihood(matches, model, x, theta)
-    return value, lambda asked: add_up(matches, model, rows, theta, asked)
-
-
-def native_pass(matches: Matches, model: Likelihood, x: Floats, theta: Floats, exact: bool) -> tuple[float, Sums]:
-    from crowdwise.kernels import comparison_pass
-
-    effect = ("plain", "reliable", "position").index(model.effect)
-    value, g, A, k, tau, C, own = comparison_pass.look(
-        matches.winner, matches.loser, matches.annotator, matches.sign, matches.weight, matches.decided,
-        matches.n_items, matches.n_annotators, x, theta, effect, model.ties, exact,
-    )  # fmt: skip
-    return value, Sums(g, A, k, tau, None if effect == 0 else C, own)
-
-
 def derivatives(matches: Matches, model: Likelihood, x: Floats, theta: Floats, sums: Sums) -> Derivatives:
     """Gradient and negative Hessian of log likelihood and log prior."""
     N, M = matches.n_items, matches.n_annotators
@@ -361,11 +335,13 @@ class MatchObjective(Objective):
         self.weight = float(matches.weight.sum())
 
     def at(self, x: Floats, theta: Floats) -> Point:
-        value, sums = look(self.matches, self.model, x, theta)
-        return Point(
-            value + log_prior(self.model, x, theta, self.matches.n_items),
-            lambda exact: derivatives(self.matches, self.model, x, theta, sums(exact)),
-        )
+        matches, model = self.matches, self.model
+        value, rows = log_likelihood(matches, model, x, theta)
+
+        def ends(exact: bool) -> Derivatives:
+            return derivatives(matches, model, x, theta, add_up(matches, model, rows, theta, exact))
+
+        return Point(value + log_prior(model, x, theta, matches.n_items), ends)
 
     def for_step(self, d: Derivatives, theta: Floats) -> Derivatives:
         """With reliabilities eta in place of their logits, in units of eta (1 - eta). In eta, not in its logit, the log

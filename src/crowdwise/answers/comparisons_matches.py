@@ -10,12 +10,8 @@ import numpy as np
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.comparisons import LEFT, RIGHT, TIE, Comparisons
 
-NATIVE_ROWS = 300_000
-"""From so many rows on a pass is worth compiled code."""
 LEAST_CELLS = 400_000
 """Up to so many cells (or twice as many as rows) equal rows are counted in a table."""
-BLOCK = 128
-"""Annotators whose comparisons lie together in large tables."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +83,7 @@ class Matches:
             key = key // 2 if placed else key
             won, pair = np.divmod(key, N * N)
             return cls(pair // N, pair % N, won % M, sign, w, int((won < M).sum()), N, M)
-        order: Any = slice(None)
-        if by_annotator and len(winner) >= NATIVE_ROWS:  # annotators in blocks whose part of a table stays in the cache
-            block = m // BLOCK + tie * (M // BLOCK + 1)
-            order = np.argsort(block.astype(np.uint16) if M < 30_000 * BLOCK else block, kind="stable")
-        elif tie.any():
-            order = np.argsort(tie, kind="stable")
+        order: Any = np.argsort(tie, kind="stable") if tie.any() else slice(None)
         extra = None if extra is None else extra * sign[:, None]
         return cls(winner[order], loser[order], m[order], sign[order], w[order].astype(np.float64),
                    int((~tie).sum()), N, M, None if group is None else group[order],

@@ -253,7 +253,3 @@ def _ranking(
 
 def _renumbered(code: Ints) -> Ints:
     return np.asarray(np.unique(code, return_inverse=True)[1])
-
-
-def _within(y: Floats, level: Ints) -> Floats:
-    return np.asarray(y - (np.bincount(level, y) / np.bincount(level))[level])
