@@ -192,6 +192,6 @@ def _stood_for(table: Comparisons, rows: Mask) -> float:
     left, right = table.left[rows].astype(np.int64), table.right[rows].astype(np.int64)
     n = float(w.sum())
     d: Floats = tables.total(left, w, N) - tables.total(right, w, N)
-    L = tables.add_diagonal(tables.laplacian(tables.pair_table(left, right, w, N), N, N), np.full(N, 1e-9 * n))
+    L = tables.add_diagonal(tables.laplacian(tables.pair_table(left, right, w, N)), np.full(N, 1e-9 * n))
     potential = conjugate_gradients(lambda u: np.asarray(L @ u), d, np.asarray(L.diagonal()))
     return 1.0 if potential is None else float(d @ potential) / n

@@ -261,7 +261,7 @@ def add_up(matches: Matches, model: Likelihood, rows: dict[str, Floats], theta: 
         extra = (X.T @ wg, to_x, np.hstack(to_theta) if to_theta else np.zeros((K, 0)))
     if model.effect == "plain":
         return Sums(g, A, k, tau, None, nothing, extra)
-    return Sums(g, A, k, tau, tables.side_by_side(C), np.stack(own), extra)
+    return Sums(g, A, k, tau, tables.stacked(C, 1), np.stack(own), extra)
 
 
 def derivatives(matches: Matches, model: Likelihood, x: Floats, theta: Floats, sums: Sums) -> Derivatives:
@@ -270,30 +270,34 @@ def derivatives(matches: Matches, model: Likelihood, x: Floats, theta: Floats, s
     n_x = N + model.n_shared
     g = np.zeros(n_x)
     g[:N] = sums.g
-    H = tables.laplacian(sums.A, N, n_x)
+    H, shared = tables.laplacian(sums.A), np.zeros((model.n_shared, n_x))
     if model.ties:
-        g[N] = sums.tau[0]
-        H = tables.with_shared(H, N, sums.k, sums.tau[1])
+        g[N], (shared[0, :N], shared[0, N]) = sums.tau[0], (sums.k, sums.tau[1])
     if model.prior > 0.0:
-        extra = np.zeros(n_x)
-        slope, extra[:N] = score_prior(x[:N], model.prior)
+        slope, curvature = score_prior(x[:N], model.prior)
         g[:N] += slope
+        H = tables.add_diagonal(H, curvature)
         if model.ties:
             t = 1.0 / (1.0 + np.exp(LOG2 - x[N]))
             g[N] += model.prior * (0.5 - t)
-            extra[N] = model.prior * t * (1.0 - t)
-        H = tables.add_diagonal(H, extra)
+            shared[0, N] += model.prior * t * (1.0 - t)
     if model.covariates:
         assert sums.extra is not None
         K = model.covariates
         g[-K:] = sums.extra[0] - x[-K:] / WIDE**2
-        sums.extra[1][:, -K:] += np.eye(K) / WIDE**2
-        H = tables.with_rows(H, sums.extra[1])
+        shared[-K:] = sums.extra[1]
+        shared[:, -K:] = shared[-K:, N:].T
+        shared[-K:, -K:] += np.eye(K) / WIDE**2
+    own, place = split(model, theta)
+    if model.placed:
+        at, sure = model.mean_at(N), 1.0 / model.spread**2
+        g[at] = sure * float((place - x[at]).sum())
+        shared[at - N, at] += sure * len(place)
+    H = tables.bordered(H, shared)
     if model.effect == "plain":
         return Derivatives(g, H)
-    own, place = split(model, theta)
     g_theta, D, cross = list[Floats](), list[Floats](), None
-    lines = [np.zeros(len(theta)) for _ in range(model.n_shared)]
+    lines = np.zeros((model.n_shared, len(theta)))
     if model.reliable:
         odds = np.exp(-np.abs(np.clip(own, -300, 300)))
         unsure = odds / (1.0 + odds) ** 2  # eta (1 - eta), also where eta rounds to 1
@@ -310,20 +314,17 @@ def derivatives(matches: Matches, model: Likelihood, x: Floats, theta: Floats, s
         if model.ties:
             lines[0][:M] = tied
     if model.placed:
-        at, sure = model.mean_at(N), 1.0 / model.spread**2
         first, curve, tied = sums.own[3:6] if model.effect == "judges" else sums.own
         g_theta.append(first - sure * (place - x[at]))
         D.append(curve + sure)
-        g[at] = sure * float((place - x[at]).sum())
-        H = tables.add_diagonal(H, np.where(np.arange(n_x) == at, sure * M, 0.0))
         lines[at - N][-M:] = -sure
         if model.ties:
             lines[0][-M:] = tied
     if model.effect == "judges":
         cross = sums.own[6]
     if model.covariates and sums.extra is not None:
-        lines[-model.covariates :] = list(sums.extra[2])
-    C = tables.with_lines(sums.C, n_x - N, len(theta), *lines)
+        lines[-model.covariates :] = sums.extra[2]
+    C = tables.stacked([sums.C, lines], 0) if len(lines) else sums.C
     return Derivatives(g, H, np.concatenate(g_theta), C, np.concatenate(D), cross)
 
 

@@ -143,71 +143,39 @@ def cross_table(i: Ints, j: Ints, m: Ints, w: Floats, N: int, M: int) -> Any:
     return sparse.coo_array((np.concatenate([w, -w]), at), shape=(N, M)).tocsr()
 
 
-def laplacian(A: Any, N: int, size: int) -> Any:
-    """sum of a_ij (e_i - e_j)(e_i - e_j)', with empty rows and columns for what is shared."""
+def laplacian(A: Any) -> Any:
+    """sum of a_ij (e_i - e_j)(e_i - e_j)'."""
     if isinstance(A, np.ndarray):
-        H = np.zeros((size, size))
-        np.negative(A, out=H[:N, :N])
-        H[:N, :N] -= A.T
-        H[np.arange(N), np.arange(N)] += A.sum(axis=0) + A.sum(axis=1)
+        H = -A - A.T
+        H[np.arange(len(A)), np.arange(len(A))] += A.sum(axis=0) + A.sum(axis=1)
         return H
     from scipy import sparse
 
     both = A + A.T
-    diagonal = np.append(np.asarray(both.sum(axis=1)).ravel(), np.zeros(size - N))
-    both = both.copy()
-    both.resize((size, size))
-    return (sparse.diags_array(diagonal) - both).tocsr()
+    return (sparse.diags_array(np.asarray(both.sum(axis=1)).ravel()) - both).tocsr()
 
 
-def side_by_side(parts: list[Any]) -> Any:
-    """Tables of items and annotators, as one."""
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.hstack(parts)
+def stacked(parts: list[Any], axis: int) -> Any:
+    """Tables above each other (0) or side by side (1); sparse where one is."""
+    if len(parts) == 1 or all(isinstance(part, np.ndarray) for part in parts):
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
     from scipy import sparse
 
-    return sparse.hstack(parts).tocsr()
+    return (sparse.hstack if axis else sparse.vstack)([sparse.csr_array(part) for part in parts]).tocsr()
 
 
-def with_lines(C: Any, rows: int, M: int, *lines: Floats) -> Any:
-    """The table of items and annotators with a line for each of what is shared (zeros where it does not meet theta)."""
-    below = [*lines, *[np.zeros(M)] * (rows - len(lines))]
-    if not below:
-        return C
+def scaled(C: Any, columns: Floats) -> Any:
+    """C with each column multiplied."""
     if isinstance(C, np.ndarray):
-        return np.vstack([C, *below])
+        return C * columns
     from scipy import sparse
 
-    return sparse.vstack([C, *(sparse.csr_array(line[None, :]) for line in below)]).tocsr()
+    return C @ sparse.diags_array(columns)
 
 
-def with_shared(H: Any, at: int, cross: Floats, own: float) -> Any:
-    """The row, column and diagonal of tau."""
-    if isinstance(H, np.ndarray):
-        H[at, : len(cross)] = H[: len(cross), at] = cross
-        H[at, at] = own
-        return H
-    from scipy import sparse
-
-    n, k = H.shape[0], np.arange(len(cross))
-    row = sparse.coo_array((cross, (np.full(len(cross), at), k)), shape=(n, n))
-    return (H + row + row.T + sparse.coo_array(([own], ([at], [at])), shape=(n, n))).tocsr()
-
-
-def with_rows(H: Any, rows: Floats) -> Any:
+def bordered(H: Any, rows: Floats) -> Any:
     """H with these as its last rows and columns (all of them, their own block included)."""
-    K = len(rows)
-    if isinstance(H, np.ndarray):
-        H[-K:], H[:, -K:] = rows, rows.T
-        return H
-    from scipy import sparse
-
-    n = H.shape[0]
-    kept = H[: n - K, : n - K]
-    left = sparse.csr_array(rows[:, : n - K])
-    return sparse.bmat([[kept, left.T], [left, sparse.csr_array(rows[:, n - K :])]]).tocsr()
+    return stacked([stacked([H, rows[:, : H.shape[0]].T], 1), rows], 0) if len(rows) else H
 
 
 def add_diagonal(H: Any, extra: Floats) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.answers.comparisons_matches import add_diagonal
+from crowdwise.answers.comparisons_matches import add_diagonal, scaled, stacked
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats
 
@@ -98,12 +98,7 @@ def separated(d: Derivatives) -> tuple[Derivatives, Floats | None]:
         return d, None
     M, C = len(d.cross), d.C
     mix = d.cross / np.where(d.D[:M] > 0.0, d.D[:M], np.inf)
-    if isinstance(C, np.ndarray):
-        C = np.hstack([C[:, :M], C[:, M:] - mix * C[:, :M]])
-    else:
-        from scipy import sparse
-
-        C = sparse.hstack([C[:, :M], C[:, M:] - C[:, :M] @ sparse.diags_array(mix)]).tocsr()
+    C = stacked([C[:, :M], C[:, M:] - scaled(C[:, :M], mix)], 1)
     D = np.append(d.D[:M], d.D[M:] - mix * d.cross)
     g_theta = np.append(d.g_theta[:M], d.g_theta[M:] - mix * d.g_theta[:M])
     return replace(d, g_theta=g_theta, C=C, D=D, cross=None), mix
@@ -129,9 +124,7 @@ def schur(d: Derivatives, free: bool) -> Any:
         half = dsyrk(1.0, np.asfortranarray(d.C / np.sqrt(d.D)), lower=1)
         S = S - (half + np.tril(half, -1).T)
     elif d.C is not None:
-        from scipy import sparse
-
-        S = S - np.asarray((d.C @ sparse.diags_array(1.0 / d.D) @ d.C.T).todense())
+        S = S - np.asarray((scaled(d.C, 1.0 / d.D) @ d.C.T).todense())
     if free:
         n = len(S)
         S = S + np.full((n, n), np.abs(np.diagonal(S)).mean() / n)
