@@ -123,11 +123,27 @@ def judge_table(
         _add(columns, {"annotator": str(comparisons.annotators[m])} | row)
     if by_people.n_answers:
         row = _counts(by_people) | _agreement(by_people, by_people, level)
-        empty = ("kappa", "alpha", "drift", "calibration")
-        row |= {f"{name}{end}": np.nan for name in empty for end in ("", "_low", "_high")}
+        row |= _none("kappa", "alpha", "drift", "calibration")
         made = np.zeros(comparisons.n_items, bool)
         _add(columns, {"annotator": "people"} | row | _biases(by_people, by_people, made, level))
     return make_frame({name: np.array(values) for name, values in columns.items()}, kind or comparisons.kind)
+
+
+def _none(*names: str) -> dict[str, Any]:
+    """Figures that are not known, with their ends."""
+    return {f"{name}{end}": np.nan for name in names for end in ("", "_low", "_high")}
+
+
+def _around(name: str, value: float, error: float, level: float, least: float = -np.inf, most: float = np.inf) -> Any:
+    """A figure with its ends."""
+    reach = quantile(level) * error
+    return {name: value, f"{name}_low": max(least, value - reach), f"{name}_high": min(most, value + reach)}
+
+
+def _slope_of(name: str, x: Floats, y: Floats, group: Ints, level: float) -> dict[str, Any]:
+    """The log odds of y for one more of x."""
+    beta, error = _logistic(np.stack([np.ones(len(y)), x], axis=1), y, np.ones(len(y)), group)
+    return _around(name, float(beta[1]), float(error[1]), level)
 
 
 def _add(columns: dict[str, list[Any]], row: dict[str, Any]) -> None:
@@ -235,24 +251,22 @@ class _Cells:
     @classmethod
     def of(cls, table: Comparisons) -> _Cells:
         d = table.outcome != TIE
-        a, b = table.left[d].astype(np.int64), table.right[d].astype(np.int64)
-        cell, at = np.unique(_question(table)[d] * table.n_items**2 + _pair(a, b, table.n_items), return_inverse=True)
-        low = (table.outcome[d] == 0) == (a < b)
+        cell, at = np.unique(_cells(table)[d], return_inverse=True)
+        low = (table.outcome[d] == 0) == (table.left < table.right)[d]
         low, high = (np.bincount(at, won, len(cell)).astype(np.float64) for won in (low, ~low))
         return cls(cell, low, high)
 
 
-def _pair(a: Ints, b: Ints, N: int) -> Ints:
-    return np.minimum(a, b) * np.int64(N) + np.maximum(a, b)
-
-
-def _question(table: Comparisons) -> Ints:
-    return np.zeros(table.n_answers, np.int64) if table.question is None else table.question.astype(np.int64)
+def _cells(table: Comparisons) -> Ints:
+    """The question and the two items of each comparison, as one number."""
+    a, b, N = table.left.astype(np.int64), table.right.astype(np.int64), np.int64(table.n_items)
+    pair = np.minimum(a, b) * N + np.maximum(a, b)
+    return pair if table.question is None else pair + table.question.astype(np.int64) * N**2
 
 
 def _agreement(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
     """How often a decided answer agrees with a person's on the same items and question."""
-    nothing = {"agreement": np.nan, "agreement_low": np.nan, "agreement_high": np.nan, "pairs": 0}
+    nothing = _none("agreement") | {"pairs": 0}
     if not people.n_answers:
         return nothing
     mine, theirs = _Cells.of(one), _Cells.of(people)
@@ -271,9 +285,7 @@ def _agreement(one: Comparisons, people: Comparisons, level: float) -> dict[str,
     group = cell if one.question is None else cell // one.n_items**2
     _, at = np.unique(group, return_inverse=True)
     gap = np.bincount(at, same - rate * both)
-    reach = quantile(level) * float(np.sqrt((gap**2).sum())) / n
-    low, high = max(0.0, rate - reach), min(1.0, rate + reach)
-    return {"agreement": rate, "agreement_low": low, "agreement_high": high, "pairs": round(n)}
+    return _around("agreement", rate, float(np.sqrt((gap**2).sum())) / n, level, 0.0, 1.0) | {"pairs": round(n)}
 
 
 def _as_votes(table: Comparisons | Votes) -> Votes:
@@ -297,8 +309,7 @@ def _kappa(one: Comparisons | Votes, people: Comparisons | Votes, level: float, 
     """Cohen's kappa and Krippendorff's alpha of a judge with a person drawn at random on each unit (and their rate of
     agreement), by a jackknife of units."""
     names = ("agreement", "kappa", "alpha") if rate else ("kappa", "alpha")
-    nothing: dict[str, Any] = {f"{name}{end}": np.nan for name in names for end in ("", "_low", "_high")}
-    nothing |= {"pairs": 0} if rate else {}
+    nothing = _none(*names) | ({"pairs": 0} if rate else {})
     if not people.n_answers:
         return nothing
     _, said, share = _units(one, people)
@@ -328,55 +339,45 @@ def _kappa(one: Comparisons | Votes, people: Comparisons | Votes, level: float, 
     for name, of, least in (("agreement", agreed, 0.0), ("kappa", kappa, -1.0), ("alpha", alpha, -1.0)):
         if name in names:
             value, without = float(of(total)), of(total - cells)
-            reach = quantile(level) * float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
-            out |= {name: value, f"{name}_low": max(least, value - reach), f"{name}_high": min(1.0, value + reach)}
+            error = float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
+            out |= _around(name, value, error, level, least, 1.0)
     return out
 
 
 def _calibration(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
     """The log odds of a person's verdict for one of a judge's log odds, on the same items and question."""
-    nothing = {"calibration": np.nan, "calibration_low": np.nan, "calibration_high": np.nan}
+    nothing = _none("calibration")
     if one.left_probability is None or not people.n_answers:
         return nothing
     theirs = _Cells.of(people)
-    a, b, N = one.left.astype(np.int64), one.right.astype(np.int64), one.n_items
-    cell = _question(one) * N**2 + _pair(a, b, N)
-    at = np.searchsorted(theirs.cell, cell).clip(max=max(len(theirs.cell) - 1, 0))
-    both = np.isfinite(one.left_probability) & (theirs.cell[at] == cell) if len(theirs.cell) else np.zeros(len(a), bool)
+    if not len(theirs.cell):
+        return nothing
+    cell = _cells(one)
+    at = np.searchsorted(theirs.cell, cell).clip(max=len(theirs.cell) - 1)
+    both = np.isfinite(one.left_probability) & (theirs.cell[at] == cell)
     if both.sum() < MIN_DECIDED:
         return nothing
     share = (theirs.low / (theirs.low + theirs.high))[at[both]]
-    y = np.where((a < b)[both], share, 1.0 - share)
+    y = np.where((one.left < one.right)[both], share, 1.0 - share)
     p = one.left_probability[both].clip(1e-6, 1.0 - 1e-6)
-    X = np.stack([np.ones(len(y)), np.log(p / (1.0 - p))], axis=1)
     group = np.unique((cell if one.question is None else one.question)[both], return_inverse=True)[1]
-    beta, error = _logistic(X, y, np.ones(len(y)), group)
-    reach = quantile(level) * float(error[1])
-    return {"calibration": float(beta[1]), "calibration_low": beta[1] - reach, "calibration_high": beta[1] + reach}
+    return _slope_of("calibration", np.log(p / (1.0 - p)), y, group, level)
 
 
 def _drift(one: Comparisons | Votes, people: Comparisons | Votes, level: float) -> dict[str, Any]:
     """Log odds of agreeing with the people's most frequent verdict, per standard deviation of time."""
-    nothing = {"drift": np.nan, "drift_low": np.nan, "drift_high": np.nan}
+    nothing = _none("drift")
     if one.timestamp is None or not people.n_answers:
         return nothing
     when = np.asarray(one.timestamp)
     when = when.astype("datetime64[us]").astype(np.float64) if when.dtype.kind == "M" else when.astype(np.float64)
     unit, said, share = _units(one, people)
-    if isinstance(one, Votes):
-        at = one.item
-    else:
-        at = np.unique(_pair(one.left.astype(np.int64), one.right.astype(np.int64), one.n_items)
-                       + _question(one) * one.n_items**2, return_inverse=True)[1]  # fmt: skip
-    time = np.bincount(at, when) / np.maximum(np.bincount(at), 1)
-    time = time[unit]
+    at = one.item if isinstance(one, Votes) else np.unique(_cells(one), return_inverse=True)[1]
+    time = (np.bincount(at, when) / np.maximum(np.bincount(at), 1))[unit]
     if len(said) < MIN_DECIDED or not np.isfinite(time).all() or time.std() == 0.0:
         return nothing
     y = (said == share.argmax(axis=1)).astype(np.float64)
-    X = np.stack([np.ones(len(y)), (time - time.mean()) / time.std()], axis=1)
-    beta, error = _logistic(X, y, np.ones(len(y)), np.arange(len(y)))
-    reach = quantile(level) * float(error[1])
-    return {"drift": float(beta[1]), "drift_low": float(beta[1]) - reach, "drift_high": float(beta[1]) + reach}
+    return _slope_of("drift", (time - time.mean()) / time.std(), y, np.arange(len(y)), level)
 
 
 @checked
@@ -442,11 +443,10 @@ def _flips(table: Comparisons) -> float:
     if not table.placed:
         return np.nan
     d = table.outcome != TIE
-    a, b, N = table.left[d].astype(np.int64), table.right[d].astype(np.int64), table.n_items
-    who = table.annotator[d].astype(np.int64) * np.int64(1 if table.questions is None else len(table.questions))
-    cell = (who + _question(table)[d]) * N**2 + _pair(a, b, N)
+    questions = np.int64(1 if table.questions is None else len(table.questions))
+    cell = _cells(table)[d] + table.annotator[d].astype(np.int64) * questions * table.n_items**2
     _, at = np.unique(cell, return_inverse=True)
-    kinds = [np.bincount(at, (a < b) == order, minlength=1) for order in (True, False)]
+    kinds = [np.bincount(at, (table.left < table.right)[d] == order, minlength=1) for order in (True, False)]
     twice = (kinds[0] == 1) & (kinds[1] == 1)
     left_won = np.bincount(at, table.outcome[d] == 0)
     return float((left_won[twice] != 1).mean()) if twice.any() else np.nan
@@ -454,7 +454,7 @@ def _flips(table: Comparisons) -> float:
 
 def _biases(mine: Comparisons, others: Comparisons, made: Mask, level: float) -> dict[str, Any]:
     """The coefficients of what should not matter, with intervals."""
-    out = {f"{name}{end}": np.nan for name in BIASES for end in ("", "_low", "_high")}
+    out = _none(*BIASES)
     d = mine.outcome != TIE
     y = (mine.outcome[d] == 0).astype(np.float64)
     if mine.left_probability is not None:
@@ -482,8 +482,7 @@ def _biases(mine: Comparisons, others: Comparisons, made: Mask, level: float) ->
     error = np.sqrt(error**2 + np.var(moved, axis=0))
     for name, b, e, column in zip(causes, beta.tolist(), error.tolist(), X.T, strict=True):
         if name in BIASES and column.any():
-            reach = quantile(level) * e
-            out |= {name: b, f"{name}_low": b - reach, f"{name}_high": b + reach}
+            out |= _around(name, b, e, level)
     return out
 
 
