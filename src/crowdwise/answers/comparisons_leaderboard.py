@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.constraints import Count, Fraction, checked
-from crowdwise.core.intervals import beta_interval, quantile, rate_interval, with_interval
-from crowdwise.core.numerics import Floats
+from crowdwise.core.intervals import beta_interval, normal_columns, quantile, rate_interval, with_interval
+from crowdwise.core.numerics import Floats, softmax
 from crowdwise.core.result import Result, kendall_tau, some_known
 from crowdwise.data import encoding
 from crowdwise.data.figures import STYLE, Axis, Figure, number
@@ -166,9 +166,8 @@ class Ranking(Result):
         first. What was observed: ``comparisons.win_rates()``."""
         self._need_odds("win_probabilities")
         order = np.argsort(-self.scores, kind="stable")
-        z = self.scores[order]
-        p = 1.0 / (1.0 + np.exp(-np.clip(z[:, None] - z[None, :], -500, 500)))
-        names = self.items[order]
+        z, names = self.scores[order], self.items[order]
+        p = to_scale(z[:, None] - z[None, :], "probability")
         return make_frame({"item": names} | {str(name): p[:, n] for n, name in enumerate(names)}, kind or self.kind)
 
     @checked
@@ -218,16 +217,17 @@ class Ranking(Result):
     def probability(self, i: Any, j: Any) -> float:
         """P(item i is found better than item j by a reliable annotator), given that it is not a tie."""
         self._need_odds("probability")
-        a, b = self._at(i), self._at(j)
-        return float(1.0 / (1.0 + np.exp(np.clip(self.scores[b] - self.scores[a], -500, 500))))
+        return float(to_scale(self.scores[self._at(i)] - self.scores[self._at(j)], "probability"))
 
     def outcomes(self, i: Any, j: Any) -> dict[str, float]:
         """P(i better), P(j better), P(tie) for a reliable annotator, as ``left``, ``right`` and ``tie``."""
         self._need_odds("outcomes")
-        z = float(self.scores[self._at(i)] - self.scores[self._at(j)])
-        logit = np.array([z / 2.0, -z / 2.0, -np.inf if self.tie is None else self.tie])
-        p = np.exp(logit - logit.max())
-        return dict(zip(("left", "right", "tie"), (p / p.sum()).tolist(), strict=True))
+        p = self._outcomes(self.scores[[self._at(i)]] - self.scores[self._at(j)])[0]
+        return dict(zip(("left", "right", "tie"), p.tolist(), strict=True))
+
+    def _outcomes(self, z: Floats) -> Floats:
+        logit = np.stack([z / 2.0, -z / 2.0, np.full(len(z), -np.inf if self.tie is None else self.tie)], axis=1)
+        return softmax(logit)
 
     def predict(self, comparisons: Any) -> Floats:
         """S x 3: P(left better), P(right better), P(tie) for every comparison of a table, by its annotator: their
@@ -245,13 +245,11 @@ class Ranking(Result):
 
         z = self.scores[place[comparisons.left]] - self.scores[place[comparisons.right]]
         z = own(self.slope, 1.0) * z + (np.nan_to_num(own(self.position, 0.0)) if comparisons.placed else 0.0)
-        logit = np.stack([z / 2.0, -z / 2.0, np.full(len(z), -np.inf if self.tie is None else self.tie)], axis=1)
-        p = np.exp(logit - logit.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
+        p = self._outcomes(z)
         if self.reliability is not None:
             eta = own(self.reliability, 1.0)[:, None]
             p = np.hstack([eta * p[:, :2] + (1.0 - eta) * p[:, 1::-1], p[:, 2:]])
-        return np.asarray(p)
+        return p
 
     def better(self, i: Any, j: Any) -> float:
         """P(item i has the higher score): the share of the draws in which it has."""
@@ -276,11 +274,8 @@ class Ranking(Result):
             return {"difference": gap, "low": low, "high": high, "sure": self.better(i, j), "more": more}
         p = self.probability(i, j)
         if low <= 0.0 <= high:
-            apart = (
-                1.0
-                if self.independent_errors is None
-                else float((self.errors / self.independent_errors)[[a, b]].mean())
-            )
+            alone = self.errors if self.independent_errors is None else self.independent_errors
+            apart = float((self.errors / alone)[[a, b]].mean())
             lacking = (quantile(level) / gap) ** 2 - 1.0 / error**2 if gap else np.inf
             more = float(np.ceil(max(lacking, 0.0) * apart**2 / (p * (1.0 - p)))) if np.isfinite(lacking) else np.inf
             more = max(more, 1.0)
@@ -326,9 +321,8 @@ class Ranking(Result):
         if table == "effects":
             none = np.empty(0)  # no row without covariates
             value, error = (none if of is None else of for of in (self.effects, self.effect_errors))
-            reach = quantile(level, self.effect_freedom) * error
             names = {"effect": np.array(self.effect_names, dtype=object)}
-            return names | with_interval("log_odds", value, value - reach, value + reach) | {"error": error}
+            return names | normal_columns("log_odds", value, error, level, self.effect_freedom) | {"error": error}
         reach = quantile(level, self.freedom) * self.errors
         low, high = self.rank_interval(level)
         columns: dict[str, Any] = {
@@ -363,8 +357,7 @@ class Ranking(Result):
         for name in ("slope", "position"):
             value, error = getattr(self, name), getattr(self, f"{name}_error")
             if value is not None and error is not None:
-                reach = quantile(level, getattr(self, f"{name}_freedom")) * error
-                columns |= with_interval(name, value, value - reach, value + reach)
+                columns |= normal_columns(name, value, error, level, getattr(self, f"{name}_freedom"))
         if self.membership is not None:
             columns["group"] = self.membership.argmax(axis=1) + 1
             columns |= {f"p(group {g + 1})": self.membership[:, g] for g in range(self.membership.shape[1])}

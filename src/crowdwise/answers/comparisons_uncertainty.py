@@ -261,18 +261,20 @@ def clustered(
         u[..., :N] -= u[..., :N].mean(axis=-1, keepdims=True)
         return u
 
+    rows = log_likelihood(matches, model, found.x, found.theta)[1]
+    if G * P > CELLS:
+        return Clustered(None, G, "there are too many of them and of annotators")
+    u = _gradients(matches, model, found, rows, group, G)
     exact = not model.reliable and G <= EXACT_GROUPS and P <= EXACT_NUMBERS
-    if not exact:
-        parts = _gradients(matches, model, found, group, G)
-        if sum(part.size for part in parts) > CELLS:
-            return Clustered(None, G, "there are too many of them and of annotators")
-        moved = on_scale(_moved(found.end, model.prior <= 0.0, *parts)) * np.sqrt(G / (G - 1.0))
-        freedom = np.full(P, G - 1.0)
+    if exact:
+        moved, freedom = _corrected(found, matches, model, rows, group, u, on_scale)
     else:
-        moved, freedom = _corrected(found, matches, model, group, G, on_scale)
+        moved = on_scale(_moved(found.end, model.prior <= 0.0, *u)) * np.sqrt(G / (G - 1.0))
+        freedom = np.full(P, G - 1.0)
     V, own = moved[:, :n_x].T @ moved[:, :n_x], np.sqrt((moved**2).sum(axis=0))
     alone = np.concatenate([plain.scores, plain.shared, plain.theta])
-    narrow = _blind(found, matches, model, group, G, exact) & (own * quantile(LEVEL, freedom) < alone * quantile(LEVEL))
+    narrow = own * quantile(LEVEL, freedom) < alone * quantile(LEVEL)
+    narrow &= _blind(found, matches, model, rows, group, G, exact)
     short = np.maximum(alone**2 - own**2, 0.0)[:N] * narrow[:N]
     far = (np.eye(N) - 1.0 / N)[:, short > 0.0] * np.sqrt(short[short > 0.0]) / (1.0 - 1.0 / N)
     usual = float(np.median(freedom[:N]))
@@ -282,14 +284,15 @@ def clustered(
 
 
 def _blind(
-    found: NewtonSolution, matches: Matches, model: Likelihood, group: Ints, G: int, exact: bool
-) -> npt.NDArray[np.bool_]:
+    found: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats], group: Ints, G: int,
+    exact: bool,
+) -> npt.NDArray[np.bool_]:  # fmt: skip
     """P: the numbers of which gradients may say too little."""
     P, N, M, m = len(found.x) + len(found.theta), matches.n_items, matches.n_annotators, matches.annotator
     if model.reliable or not (exact or G > EXACT_GROUPS):
         return np.ones(P, dtype=bool)
-    rows, w = log_likelihood(matches, model, found.x, found.theta)[1], matches.weight
-    surprises, sides = w * rows["v"], (matches.winner, matches.loser)
+    w, sides = matches.weight, (matches.winner, matches.loser)
+    surprises = w * rows["v"]
     items = sum(tables.total(side, surprises, N) for side in sides) < MIN_GROUPS
     items |= _groups_of(group, [*sides], G, N) < MIN_GROUPS
     items |= bool(strong_components(matches).any())
@@ -311,15 +314,15 @@ def student_draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, f
 
 
 def _corrected(
-    found: NewtonSolution, matches: Matches, model: Likelihood, group: Ints, G: int, on_scale: Any
-) -> tuple[Floats, Floats]:
+    found: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats], group: Ints,
+    gradients: tuple[Floats, Floats], on_scale: Any,
+) -> tuple[Floats, Floats]:  # fmt: skip
     """G x P: by how much each group moves all numbers, with the correction for few groups; P: degrees of freedom."""
     from scipy.sparse import csr_array
 
     N, M, w, d = matches.n_items, matches.n_annotators, matches.weight, found.end
-    n_x, S = len(found.x), len(w)
-    rows = log_likelihood(matches, model, found.x, found.theta)[1]
-    one, m = np.ones(S), matches.annotator
+    n_x, S, U = len(found.x), len(w), np.hstack(gradients)
+    one, m, G = np.ones(S), matches.annotator, len(U)
     steep = found.theta[m] if model.sloped else one
     columns = [(matches.winner, steep), (matches.loser, -steep)]  # the derivatives of z by all numbers
     columns += [(n_x + m, rows["gap"])] if model.sloped else []
@@ -341,22 +344,19 @@ def _corrected(
         J[:N, :N] += np.abs(np.diagonal(J)[:N]).mean() / N
     L = np.linalg.inv(np.linalg.cholesky(J)).T  # J^-1 = L L'
     y = on_scale(L.T).T  # P x P: row i is L' t_i
-    ties = model.ties
-    tied, t = np.arange(S) >= matches.decided, rows["t"] if ties else one
     moved, h, own = np.empty((G, P)), np.empty((G, P, P)), np.empty((G, P))
     for c in range(G):
         mine = np.flatnonzero(group == c)
         z, weight = Z[mine], w[mine]
-        u = np.asarray(z.T @ (weight * rows["g"][mine]))
         J_c = np.asarray((z.T @ (z * (weight * rows["v"][mine])[:, None])).todense())
-        if ties:
-            u[N] = float(weight @ (tied[mine] - t[mine]))
+        if model.ties:
+            t = rows["t"][mine]
             J_c[N] = J_c[:, N] = np.asarray(z.T @ (weight * rows["k"][mine]))
-            J_c[N, N] = float(weight @ (t[mine] * (1.0 - t[mine])))
+            J_c[N, N] = float(weight @ (t * (1.0 - t)))
         value, Q = np.linalg.eigh(L.T @ J_c @ L)
         value = np.clip(value, 0.0, MOST_PULL)
         F = (Q / np.sqrt(1.0 - value)) @ Q.T
-        moved[c] = y @ (F @ (L.T @ u))
+        moved[c] = y @ (F @ (L.T @ U[c]))
         Fy = F @ y.T
         h[c] = (Q * value) @ (Q.T @ Fy)
         own[c] = (Fy * h[c]).sum(axis=0)
@@ -379,11 +379,10 @@ def _moved(d: Derivatives, free: bool, x_part: Floats, theta_part: Floats) -> Fl
 
 
 def _gradients(
-    matches: Matches, model: Likelihood, found: NewtonSolution, group: Ints, G: int
+    matches: Matches, model: Likelihood, found: NewtonSolution, rows: dict[str, Floats], group: Ints, G: int
 ) -> tuple[Floats, Floats]:
     """G x (N + shared) and G x theta: the gradients of the log likelihood, summed by group."""
     N, M, w = matches.n_items, matches.n_annotators, matches.weight
-    _, rows = log_likelihood(matches, model, found.x, found.theta)
     wg = w * rows["g"]
     x_part = np.zeros((G, N + model.n_shared))
     ws = wg * found.theta[matches.annotator] if model.sloped else wg
