@@ -485,8 +485,9 @@ def test_lengths_are_read_kept_and_checked() -> None:
     ("name", "is_judge"),
     [(name, True) for name in ("gpt-4", "pandalm-7b", "prometheus-2", "auto-j", "nova-pro", "kimi-k2", "glm-4.5",
                                "yi-large", "claude-3", "o3-mini", "ChatGPT-0301|CoT", "gpt4_pair", "llm:mini",
-                               "sonnet-4")]
-    + [(name, False) for name in ("claude", "Gemma", "nova", "philip", "yi", "expert_17", "author_2", "ann")],
+                               "sonnet-4", "claude opus", "Nova Pro", "claude instant", "Claude 3")]
+    + [(name, False) for name in ("claude", "Gemma", "nova", "philip", "yi", "Claude Dupont", "gemma.smith",
+                                  "expert_17", "author_2", "ann")],
 )  # fmt: skip
 def test_who_is_taken_for_a_judge(name: str, is_judge: bool) -> None:
     table = cw.Comparisons.from_records(

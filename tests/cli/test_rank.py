@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -242,6 +243,13 @@ def test_covariates_categories_two_items_and_an_anchor(judgments: Path, tmp_path
         more = ("--judges", "gpt-4") if words[0] == "--own" else ()
         code, _, stderr = run(judgments, *words, *more)
         assert code in (1, 2) and message in " ".join(stderr.split()), stderr
+
+
+def test_as_many_categories_are_beside_each_other_as_fit(judgments: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    code, _, stderr = run(judgments, "--by", "judge")
+    boards = stderr.partition("Scores by category")[2]
+    assert code == 0 and len(re.findall(r"^m4 +[+-]", boards, re.M)) == 2 and "…" not in boards
 
 
 def test_judges_beside_people(judgments: Path, tmp_path: Path) -> None:

@@ -51,8 +51,11 @@ FAMILIES = (
 )
 MODELS = re.compile(rf"^(.*[^a-z])?({FAMILIES})([^a-z].*|\d.*)?$|judge|llm")
 """Names that are those of language models..."""
-FIRST_NAMES = {"claude", "gemma", "bard", "nova", "opus", "sonnet", "reka", "yi", "titan"}
-"""... and of these the ones that a person may have: alone, they are not taken for a model."""
+VARIANTS = (
+    "opus|sonnet|haiku|instant|instruct|chat|pro|lite|micro|premier|large|medium|small|mini|nano|flash|core|edge|text|v"
+)
+FIRST_NAMES = re.compile(rf"(claude|gemma|bard|nova|opus|sonnet|reka|yi|titan)([ .](?!({VARIANTS})\b)[^\W\d]{{2,}})?")
+"""... and of these the ones that a person may have: alone, or with a surname, they are not taken for a model."""
 PEOPLE = {"human", "person", "people", "expert", "author", "crowd", "user", "worker", "rater"}
 MIN_DECIDED = 20
 """With fewer decided answers nothing is said about what a judge favours."""
@@ -184,7 +187,7 @@ def who_judges(
     if named[1] is not None:
         return ~named[1], named[1]
     lower = [str(name).lower() for name in table.annotators.tolist()]
-    found = np.array([bool(MODELS.search(name)) and name not in FIRST_NAMES for name in lower])
+    found = np.array([bool(MODELS.search(name)) and not FIRST_NAMES.fullmatch(name) for name in lower])
     if not found.any():
         raise InputError(
             f"No annotator has the name of a language model: {listing(table.annotators)}. Name them: judges=[...].",

@@ -31,8 +31,9 @@ MEASURES = {
     "agreement": ("agreement with people", "{:.0%}"), "kappa": ("Cohen's kappa", "{:.2f}"),
     "alpha": ("Krippendorff's alpha", "{:.2f}"),
     "calibration": ("scale of its log odds (1: right, less: too sure)", "{:.2f}"),
-    "position": ("for the first answer, log odds", "{:+.2f}"), "verbosity": ("for twice the length", "{:+.2f}"),
-    "self_preference": ("for its own answers", "{:+.2f}"), "drift": ("drift of agreement", "{:+.2f}"),
+    "position": ("for the first answer, log odds", "{:+.2f}"),
+    "verbosity": ("for twice the length, log odds", "{:+.2f}"),
+    "self_preference": ("for its own answers, log odds", "{:+.2f}"), "drift": ("drift of agreement", "{:+.2f}"),
 }  # fmt: skip
 
 

@@ -289,6 +289,10 @@ def show_board(ranking: Any, paths: list[Any], anchor: Any = None) -> None:
     written(screen, paths)
 
 
+CELL = "{score:+.2f} ({rank}, {rank_low}–{rank_high})"
+"""A score in a board of categories."""
+
+
 def show_more(facts: dict[str, Any], boards: Any) -> None:
     """Effects of covariates, two items against each other, pairs to ask about next, boards of categories."""
     screen = console()
@@ -301,14 +305,21 @@ def show_more(facts: dict[str, Any], boards: Any) -> None:
         tables.append(table)
     if boards is not None:
         names = list(dict.fromkeys(boards["category"].to_list()))
-        table = new_table("item", *(f">{name}" for name in names), title="Scores by category (rank, its 95% interval)")
         cells = {(row["item"], row["category"]): row for row in boards.to_dicts()}
-        for item in dict.fromkeys(boards.sort("score", descending=True)["item"].to_list()):
-            found = [cells.get((item, name)) for name in names]
-            table.add_row(str(item), *(
-                "" if r is None else f"{r['score']:+.2f} ({r['rank']}, {r['rank_low']}–{r['rank_high']})" for r in found
-            ))  # fmt: skip
-        tables.append(table)
+        items = list(dict.fromkeys(boards.sort("score", descending=True)["item"].to_list()))
+        wide = [
+            2 + max(map(len, map(str, column)))
+            for column in (items, [CELL.format(score=-9, rank=99, rank_low=9, rank_high=99), *names])
+        ]
+        fit = max(1, (screen.width - wide[0]) // wide[1])  # so many categories beside each other
+        for first in range(0, len(names), fit):
+            some = names[first : first + fit]
+            title = "" if first else "Scores by category (rank, its 95% interval)"
+            table = new_table("item", *(f">{name}" for name in some), title=title)
+            for item in items:
+                found = [cells.get((item, name)) for name in some]
+                table.add_row(str(item), *("" if r is None else CELL.format(**r) for r in found))
+            tables.append(table)
     if "next" in facts:
         table = new_table("ask about", "and", ">order sure", title="Pairs to ask about next")
         for row in facts["next"]:
@@ -383,7 +394,7 @@ def panel_lines(panels: Any) -> list[str]:
     best = next(row for row in rows if row["best"])
     lines = [
         f"{words}: {row['panel']}, the people's verdict in {row['agreement']:.0%} of {row['units']:,} (± "
-        f"{row['error']:.1%}), worth {row['effective']:.1f} independent judges, cost {row['cost']:g}."
+        f"{1.96 * row['error']:.1%}), worth {row['effective']:.1f} independent judges, cost {row['cost']:g}."
         for words, row in (("Cheapest panel near the best", best), ("Best panel", rows[0]))
     ]  # fmt: skip
     return lines[:1] if best is rows[0] else lines
