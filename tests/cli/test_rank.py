@@ -26,8 +26,8 @@ def pairs(tmp_path: Path) -> Path:
     return file
 
 
-def run(*words: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["rank", *map(str, words)], env={"COLUMNS": "120"})
+def run(*words: object, columns: int = 120) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["rank", *map(str, words)], env={"COLUMNS": str(columns)})
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -245,9 +245,8 @@ def test_covariates_categories_two_items_and_an_anchor(judgments: Path, tmp_path
         assert code in (1, 2) and message in " ".join(stderr.split()), stderr
 
 
-def test_as_many_categories_are_beside_each_other_as_fit(judgments: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    code, _, stderr = run(judgments, "--by", "judge")
+def test_as_many_categories_are_beside_each_other_as_fit(judgments: Path) -> None:
+    code, _, stderr = run(judgments, "--by", "judge", columns=60)
     boards = stderr.partition("Scores by category")[2]
     assert code == 0 and len(re.findall(r"^m4 +[+-]", boards, re.M)) == 2 and "…" not in boards
 

@@ -5,7 +5,7 @@ A judge m of n answers, who gives class k of an item the probability p, votes fo
     u  =  log [ (n p + 1) (K - 1) / (n (1 - p) + K - 1) ],        w  =  u  sum u / sum u^2        where u >= 0
 
 u is by how much the log-odds of k are above those of chance, 1/K; one more answer for each class is added to the n, so
-that nobody is surer than n answers can show. Sums are over the votes of m: together they count as so many votes of
+that no judge is surer than n answers can show. Sums are over the votes of m: together they count as so many votes of
 equal weight as have their information (Kish). So a judge whose log-odds are all three times too large has the same
 votes. What a unit of weight says of the truth, the scale of the judge, is what a fit learns of every annotator; the
 evidence of a vote is that times its weight.
