@@ -126,7 +126,7 @@ def test_crowd_and_position_by_brute_force(ties: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "reliable", "position"])
 @pytest.mark.parametrize("ties", [False, True])
-def test_derivatives_and_the_compiled_pass(kind: str, ties: bool) -> None:
+def test_derivatives(kind: str, ties: bool) -> None:
     table = cw.simulate.comparisons(
         5, n_annotators=3, n_comparisons=80, tie=0.1 if ties else None, random_state=3
     ).comparisons
@@ -140,7 +140,7 @@ def test_derivatives_and_the_compiled_pass(kind: str, ties: bool) -> None:
         return maths.log_likelihood(matches, model, p[:n], p[n:])[0] + maths.log_prior(model, p[:n], p[n:], 5)
 
     def slopes(p: Any) -> maths.Derivatives:
-        return maths.derivatives(matches, model, p[:n], p[n:], maths.look(matches, model, p[:n], p[n:])[1](True))
+        return maths.MatchObjective(matches, model).at(p[:n], p[n:]).derivatives(True)
 
     def gradient(p: Any) -> Any:
         d = slopes(p)
@@ -155,17 +155,6 @@ def test_derivatives_and_the_compiled_pass(kind: str, ties: bool) -> None:
     if len(d.D):
         whole[:n, n:], whole[n:, :n], whole[n:, n:] = d.C, d.C.T, np.diag(d.D)
     assert np.abs(whole - numeric).max() < 1e-6
-    for asked in (True, False):
-        total, rows = maths.log_likelihood(matches, model, at[:n], at[n:])
-        slow, (quick_total, quick) = maths.add_up(matches, model, rows, at[n:], asked), maths.native_pass(
-            matches, model, at[:n], at[n:], asked
-        )  # fmt: skip
-        assert quick_total == pytest.approx(total, abs=1e-10)
-        assert np.abs(slow.A + slow.A.T - quick.A - quick.A.T).max() < 1e-12
-        for name in ("g", "k", "own", *(() if kind == "plain" else ("C",))):
-            if len(getattr(slow, name)):
-                assert np.abs(getattr(slow, name) - getattr(quick, name)).max() < 1e-12, name
-        assert np.abs(np.subtract(slow.tau, quick.tau)).max() < 1e-12
 
 
 def test_many_items_take_the_sparse_road_to_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,9 @@ def _none(*names: str) -> dict[str, Any]:
     return {f"{name}{end}": np.nan for name in names for end in ("", "_low", "_high")}
 
 
-def _around(name: str, value: float, error: float, level: float, least: float = -np.inf, most: float = np.inf) -> Any:
+def _around(
+    name: str, value: float, error: float, level: float, least: float = -np.inf, most: float = np.inf
+) -> dict[str, Any]:
     """A figure with its ends."""
     reach = quantile(level) * error
     return {name: value, f"{name}_low": max(least, value - reach), f"{name}_high": min(most, value + reach)}
