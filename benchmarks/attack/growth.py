@@ -30,7 +30,7 @@ from crowdwise.store import steady_clock, webhook_rows
 from crowdwise.store.campaign_rows import create_campaign, find_campaign
 from crowdwise.store.lease_rows import LeaseAsked
 from crowdwise.store.store_tables import metadata
-from crowdwise.store.vote_rows import VoteGiven
+from crowdwise.store.vote_rows import VoteGiven, add_together
 
 DAY, PEOPLE = 86_400.0, 50
 MOST_WAL = 64.0
@@ -70,7 +70,7 @@ class Running:
 
     def request(self, number: int, votes: list[tuple[str, str, str]], seconds: float) -> None:
         service, self.passed = self.service, self.passed + seconds
-        asyncio.run(service.vote_now(self.campaign, [VoteGiven(*vote) for vote in votes]))
+        asyncio.run(service.together_now(self.campaign, add_together, [VoteGiven(*vote) for vote in votes]))
         service.write(lambda conn: webhook_rows.take_events(conn, self.hook), self.campaign)
         if number % 10 == 0:
             asyncio.run(service.lease_now(self.campaign, LeaseAsked(1 + number // 10 % PEOPLE, [1 + number % 500], 1)))
