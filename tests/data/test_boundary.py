@@ -156,6 +156,14 @@ def test_memory_and_numbers_have_errors_of_their_own(monkeypatch: pytest.MonkeyP
         fails(KeyError("x"))
 
 
+@pytest.mark.parametrize("given", [{"item": ["a"]}, 5, None], ids=["table", "number", "none"])
+@pytest.mark.parametrize("name", sorted(name for name in cw.__all__ if name.startswith("read_")))
+def test_what_is_no_path_is_said(name: str, given: Any) -> None:
+    with pytest.raises(InputError, match=r"path of a file, and found \w+\. .*crowdwise\.aggregate") as caught:
+        getattr(cw, name)(given)
+    assert not isinstance(caught.value, InternalError)
+
+
 def test_what_a_callback_raises_passes() -> None:
     def stop(_: Any) -> None:
         raise KeyError("enough")

@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from crowdwise.errors import CrowdwiseError, DivergedError, InternalError, ReadError, SizeError
+from crowdwise.errors import CrowdwiseError, DivergedError, InputError, InternalError, ReadError, SizeError
 
 PACKAGES = ("site-packages", "dist-packages")
 LIBRARIES = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")})
@@ -53,6 +53,17 @@ def reason(error: BaseException) -> str:
     text = getattr(error, "strerror", None) or str(error).strip()
     first = next(iter(str(text).splitlines()), "").strip().rstrip(".")
     return first[:300] if " " in first else f"{type(error).__name__}{': ' if first else ''}{first[:300]}"
+
+
+def as_path(given: Any) -> Path:
+    """What was given as the path of a file or folder."""
+    try:
+        return Path(given)
+    except TypeError:
+        raise InputError(
+            f"Expected the path of a file, and found {type(given).__name__}. Tables in memory go to "
+            "crowdwise.aggregate, or to from_frame of the table of their answers (Votes.from_frame)."
+        ) from None
 
 
 def guarded(function: Function) -> Function:

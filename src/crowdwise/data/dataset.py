@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from crowdwise.data import columns, encoding, features
 from crowdwise.data.alignment import Rows
-from crowdwise.data.boundary import guarded, reading
+from crowdwise.data.boundary import as_path, guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
 from crowdwise.data.files import FORMATS, PathLike, read_table
@@ -199,7 +199,7 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
     whose ``classes`` declare the classes where they are the labels' own names.
     Tables may be CSV, JSON lines, Parquet or Arrow. The options are those of :func:`read_votes`.
     """
-    folder = Path(path)
+    folder = as_path(path)
     if not folder.is_dir():
         missing = f"There is no folder {folder}."
         raise ReadError(f"{folder} is a file: use read_votes for a single file." if folder.exists() else missing)

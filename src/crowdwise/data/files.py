@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdwise.data import columns, frames, plain_files
-from crowdwise.data.boundary import foreign, reading, reason
+from crowdwise.data.boundary import as_path, foreign, reading, reason
 from crowdwise.data.plain_files import check_cells
 from crowdwise.data.schema import NULLS
 from crowdwise.errors import ColumnError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
@@ -110,7 +110,7 @@ class TableFile(os.PathLike[str]):
     @classmethod
     def of(cls, path: PathLike, **how: Any) -> TableFile:
         """The file at a path; one that was opened already as it is."""
-        return path if isinstance(path, TableFile) else cls(Path(path), **how)
+        return path if isinstance(path, TableFile) else cls(as_path(path), **how)
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -49,7 +49,7 @@ import numpy.typing as npt
 
 from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import Repeats
-from crowdwise.data.boundary import reading
+from crowdwise.data.boundary import as_path, reading
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.frames import make_frame
@@ -249,7 +249,7 @@ class Tags(Table):
     @classmethod
     def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
         truth = given["truth"]
-        if values["form"] == "conll" or (values["form"] == "auto" and Path(path).suffix.lower() in ENDINGS):
+        if values["form"] == "conll" or (values["form"] == "auto" and as_path(path).suffix.lower() in ENDINGS):
             if isinstance(truth, str):
                 raise ParameterError(f"truth={truth!r}: in CoNLL-like files it is the number of a column, such as -1.")
             how = (values[name] for name in ("separator", "missing", "comment"))
