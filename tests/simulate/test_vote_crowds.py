@@ -413,11 +413,11 @@ def test_machines_explain_bad_data():
         ParameterError, match=r"subset=\(100, 400\): expected .* the 2 classes and the 12 rows held out"
     ):
         machines.machine_annotators(X, y)
-    with pytest.raises(ParameterError, match="n_items=50: expected an integer from 1 to the 28 rows"):
+    with pytest.raises(ParameterError, match="n_items=50: expected at most the 28 rows"):
         machines.machine_annotators(X, y, n_items=50)
-    with pytest.raises(ParameterError, match=r"train_share=1\.5: expected a fraction"):
+    with pytest.raises(ParameterError, match=r"train_share=1\.5: expected a number above 0 and below 1"):
         machines.machine_annotators(X, y, train_share=1.5)
-    with pytest.raises(ParameterError, match="n_copiers=-1: expected an integer of 0 or more"):
+    with pytest.raises(ParameterError, match="n_copiers=-1: expected a whole number of at least 0"):
         machines.machine_annotators(X, y, subset=(4, 8), n_copiers=-1)
 
 
@@ -489,39 +489,39 @@ def test_a_failed_save_leaves_nothing(tmp_path, monkeypatch):
 # -------------------------------------------------------------------- bad parameters
 
 BAD = [
-    ("one-coin", {"n_items": 0}, "n_items=0: expected an integer of 1 or more"),
-    ("one-coin", {"n_annotators": 2.5}, r"n_annotators=2\.5: expected an integer"),
-    ("one-coin", {"n_classes": 1}, "n_classes=1: expected an integer of 2 or more"),
-    ("one-coin", {"a": 0}, "a=0: expected a positive number"),
-    ("one-coin", {"b": float("nan")}, "b=nan: expected a positive number"),
-    ("one-coin", {"a": "4"}, "a='4': expected a positive number"),
-    ("one-coin", {"random_state": "x"}, "random_state='x': expected None, an integer"),
-    ("one-coin", {"random_state": -1}, "random_state=-1: expected None, an integer of 0 or more"),
+    ("one-coin", {"n_items": 0}, "n_items=0: expected a whole number of at least 1"),
+    ("one-coin", {"n_annotators": 2.5}, r"n_annotators=2\.5: expected a whole number"),
+    ("one-coin", {"n_classes": 1}, "n_classes=1: expected a whole number of at least 2"),
+    ("one-coin", {"a": 0}, "a=0: expected a number above 0"),
+    ("one-coin", {"b": float("nan")}, "b=nan: expected a number above 0"),
+    ("one-coin", {"a": "4"}, "a='4': expected a number above 0"),
+    ("one-coin", {"random_state": "x"}, "random_state='x': expected None, a whole number"),
+    ("one-coin", {"random_state": -1}, "random_state=-1: expected None, a whole number of at least 0"),
     ("one-coin", {"votes_per_item": 21}, "votes_per_item=21: expected None .* integer from 1 to the 20 annotators"),
     ("one-coin", {"votes_per_item": 0}, "votes_per_item=0: expected None"),
     ("one-coin", {"votes_per_item": 1.0}, r"votes_per_item=1\.0: expected None .* fraction between 0 and 1"),
-    ("one-coin", {"votes_per_item": True}, "votes_per_item=True: expected None"),
+    ("one-coin", {"votes_per_item": True}, "votes_per_item=True: expected a whole number, a number or None"),
     ("one-coin", {"prior": [0.5, 0.6]}, r"prior=\[0\.5, 0\.6\]: expected 2 probabilities"),
     ("dirichlet", {"prior": [0.5, 0.5]}, "expected 3 probabilities"),
     ("two-coin", {"sensitivity": (1, -1)}, r"sensitivity=\(1, -1\): expected \(a, b\)"),
-    ("dirichlet", {"rest": -1}, "rest=-1: expected a positive number"),
-    ("hammer-spammer", {"share": 1.2}, r"share=1\.2: expected a number from 0 to 1"),
-    ("hammer-spammer", {"skill": 2}, "skill=2: expected a number from 0 to 1"),
-    ("pairwise-flipper", {"p": -0.1}, r"p=-0\.1: expected a number from 0 to 1"),
-    ("max-mig", {"dataset": "dog"}, "dataset='dog': expected one of 'dogs', 'cifar', 'luna'. Did you mean 'dogs'?"),
-    ("max-mig", {"expertise": "medium"}, "expertise='medium': expected one of 'high', 'low'"),
-    ("max-mig", {"case": 3}, "case=3: expected one of 'independent', 'naive', 'copied'"),
+    ("dirichlet", {"rest": -1}, "rest=-1: expected a number above 0"),
+    ("hammer-spammer", {"share": 1.2}, r"share=1\.2: expected a number of at least 0 and of at most 1"),
+    ("hammer-spammer", {"skill": 2}, "skill=2: expected a number of at least 0 and of at most 1"),
+    ("pairwise-flipper", {"p": -0.1}, r"p=-0\.1: expected a number of at least 0 and of at most 1"),
+    ("max-mig", {"dataset": "dog"}, "dataset='dog': expected 'dogs', 'cifar' or 'luna'. Did you mean 'dogs'?"),
+    ("max-mig", {"expertise": "medium"}, "expertise='medium': expected 'high' or 'low'"),
+    ("max-mig", {"case": 3}, "case=3: expected 'independent', 'naive' or 'copied'"),
     ("regular", {"n_items": 10, "r": 4}, "n_items=10, l=3, r=4: expected n_items x l = 30 votes to be a multiple of r"),
     ("regular", {"n_items": 2, "l": 4, "r": 8}, "l=4: an item cannot have more than the 1 different annotators"),
-    ("regular", {"n_extreme_spammers": -1}, "n_extreme_spammers=-1: expected an integer of 0 or more"),
-    ("regular", {"workers": "beta"}, "workers='beta': expected one of 'one-coin', 'dirichlet'"),
-    ("colluders", {"p_corr": 9}, "p_corr=9: expected a number from 0 to 1"),
-    ("groups", {"n_groups": 41}, "n_groups=41: expected an integer from 1 to the 40 annotators"),
+    ("regular", {"n_extreme_spammers": -1}, "n_extreme_spammers=-1: expected a whole number of at least 0"),
+    ("regular", {"workers": "beta"}, "workers='beta': expected 'one-coin' or 'dirichlet'"),
+    ("colluders", {"p_corr": 9}, "p_corr=9: expected a number of at least 0 and of at most 1"),
+    ("groups", {"n_groups": 41}, "n_groups=41: expected a whole number from 1 to the 40 annotators"),
     ("difficulty", {"ability": (1, -2)}, r"ability=\(1, -2\): expected \(mean, standard deviation\)"),
-    ("misleading", {"share": 2}, "share=2: expected a number from 0 to 1"),
+    ("misleading", {"share": 2}, "share=2: expected a number of at least 0 and of at most 1"),
     ("misleading", {"lure": (0, 1)}, r"lure=\(0, 1\): expected"),
-    ("outliers", {"agreement": 0}, "agreement=0: expected a positive number"),
-    ("machine", {"slip": 2}, "slip=2: expected a number from 0 to 1"),
+    ("outliers", {"agreement": 0}, "agreement=0: expected a number above 0"),
+    ("machine", {"slip": 2}, "slip=2: expected a number of at least 0 and of at most 1"),
 ]
 
 

@@ -17,11 +17,22 @@ where there are none. ``transition`` is (1 + K) x K: of the first tag, and of ea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.constraints import (
+    Bounds,
+    Count,
+    CountFromZero,
+    NonNegative,
+    Positive,
+    RandomState,
+    Share,
+    checked,
+    is_count,
+)
 from crowdwise.data.boxes import Boxes, edge_names
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes
@@ -39,9 +50,10 @@ from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.crowds import (
     Array,
+    Classes,
     Ints,
+    Pair,
     Prior,
-    RandomState,
     Rng,
     Simulated,
     SimulatedAnswers,
@@ -59,10 +71,12 @@ class SimulatedRatings(SimulatedAnswers[Ratings]):
         return self.answers
 
 
+@checked
 def ratings(
-    n_items: int = 1000, *, n_annotators: int = 20, bias: float = 0.5, scale: float = 0.0, noise: float = 1.0,
-    shape: float = 2.0, mean: float = 0.0, spread: float = 1.0, outliers: float = 0.0, n_copiers: int = 0,
-    n_features: int = 0, votes_per_item: VotesPerItem = None, shared_noise: float = 0.0, random_state: RandomState = 0,
+    n_items: Count = 1000, *, n_annotators: Count = 20, bias: NonNegative = 0.5, scale: NonNegative = 0.0,
+    noise: Positive = 1.0, shape: Positive = 2.0, mean: float = 0.0, spread: Positive = 1.0, outliers: Share = 0.0,
+    n_copiers: CountFromZero = 0, n_features: CountFromZero = 0, votes_per_item: VotesPerItem = None,
+    shared_noise: NonNegative = 0.0, random_state: RandomState = 0,
 ) -> SimulatedRatings:  # fmt: skip
     """Numbers from annotators who differ in bias, scale and precision.
 
@@ -72,16 +86,9 @@ def ratings(
     ``n_features`` the truth is half a random linear function of so many inputs (``features["x_train"]``). An error of
     deviation ``shared_noise`` is common to all ratings on an item.
     """
-    rng = crowds.as_generator(random_state)
-    crowds.check_counts(n_items=n_items, n_annotators=n_annotators)
-    crowds.check_positive(noise=noise, shape=shape, spread=spread)
-    wrong = min(bias, scale, shared_noise, n_features) < 0 or not 0 <= outliers <= 1
-    if wrong or not 0 <= n_copiers < n_annotators:
-        raise ParameterError(
-            f"bias={bias!r}, scale={scale!r}, outliers={outliers!r}, n_copiers={n_copiers!r}, "
-            f"n_features={n_features!r}, shared_noise={shared_noise!r}: expected numbers of at least 0, a share, fewer "
-            "copiers than annotators, a number of features, and a number of at least 0."
-        )
+    rng = np.random.default_rng(random_state)
+    if n_copiers >= n_annotators:
+        raise ParameterError(f"n_copiers={n_copiers}: expected fewer than the {n_annotators} annotators.")
     x = rng.normal(size=(n_items, n_features)) if n_features else np.empty((n_items, 0))
     unit = rng.normal(size=n_items)
     if n_features:
@@ -117,9 +124,10 @@ def ordered_confusion(location: Array, spread: Array, n_classes: int) -> Array:
     return np.asarray(np.diff(ndtr(z), axis=2))
 
 
+@checked
 def ordinal(
-    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 5, location: float = 0.4,
-    spread: tuple[float, float] = (0.4, 1.4), votes_per_item: VotesPerItem = None, prior: Prior = None,
+    n_items: Count = 1000, *, n_annotators: Count = 20, n_classes: Classes = 5, location: NonNegative = 0.4,
+    spread: Pair = (0.4, 1.4), votes_per_item: VotesPerItem = None, prior: Prior = None,
     random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Grades from annotators who are strict or mild (``location``) and careful or careless (``spread``).
@@ -127,26 +135,24 @@ def ordinal(
     Locations are Normal with deviation ``location``, spreads uniform between two ends, both in grades. Parameters hold
     ``location`` and ``spread`` (M).
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     low, high = spread
-    crowds.check_positive(low=low, high=high)
-    if location < 0 or low > high:
-        raise ParameterError(f"location={location!r}, spread={spread!r}: expected at least 0, and two rising ends.")
+    if low > high:
+        raise ParameterError(f"spread={spread!r}: expected two rising ends.")
     d, s = rng.normal(0.0, location, size=n_annotators), rng.uniform(low, high, size=n_annotators)
     theta = ordered_confusion(d, s, n_classes)
-    truth = crowds.draw_truth(n_items, pi, rng)
-    item, who = assign(n_items, n_annotators, votes_per_item, random_state=rng)
-    said = crowds.answer(theta, who, truth[item], rng)
-    return crowds.collect("ordinal", (item, who), said, truth, pi, theta, location=d, spread=s)
+    return crowds.independent("ordinal", n_items, theta, pi, votes_per_item, rng, location=d, spread=s)
 
 
 class SimulatedLabelSets(SimulatedAnswers[LabelSets]):
     """Label sets, with the true set of every item (N x L booleans), and what they were drawn from."""
 
 
+@checked
 def label_sets(
-    n_items: int = 200, *, n_labels: int = 8, n_annotators: int = 20, answers_per_item: VotesPerItem = 4,
-    share: float = 0.3, skill: tuple[float, float] = (1.2, 0.8), likeness: float = 20.0, random_state: RandomState = 0,
+    n_items: Count = 200, *, n_labels: Count = 8, n_annotators: Count = 20, answers_per_item: VotesPerItem = 4,
+    share: Share = 0.3, skill: tuple[float, float] = (1.2, 0.8), likeness: Positive = 20.0,
+    random_state: RandomState = 0,
 ) -> SimulatedLabelSets:  # fmt: skip
     """Sets of labels, each label in ``share`` of them on average, and annotators with a skill of their own.
 
@@ -154,10 +160,7 @@ def label_sets(
     label they are drawn from a Beta with that mean and the strength ``likeness``: the greater, the more alike.
     Parameters hold ``sensitivity`` and ``specificity`` (M x L), and ``prior`` (L).
     """
-    crowds.check_counts(n_items=n_items, n_labels=n_labels, n_annotators=n_annotators)
-    crowds.check_shares(share=share)
-    crowds.check_positive(likeness=likeness)
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     prior = rng.beta(4.0 * share + 1e-9, 4.0 * (1.0 - share) + 1e-9, size=n_labels)
     truth = rng.random((n_items, n_labels)) < prior
     centre = 1.0 / (1.0 + np.exp(-rng.normal(skill[0], skill[1], size=(2, n_annotators, 1))))
@@ -211,10 +214,11 @@ class SimulatedRankings(SimulatedAnswers[Rankings]):
         return self.answers
 
 
+@checked
 def comparisons(
-    n_items: int = 20, *, n_annotators: int = 10, n_comparisons: int = 1000, spread: float = 1.0,
-    spammers: float = 0.0, reversed_: float = 0.0, honest: float | tuple[float, float] = 1.0, position: float = 0.0,
-    position_spread: float = 0.0, slopes: Sequence[float] | None = None, tie: float | None = None, n_groups: int = 1,
+    n_items: Classes = 20, *, n_annotators: Count = 10, n_comparisons: Count = 1000, spread: float = 1.0,
+    spammers: Share = 0.0, reversed_: Share = 0.0, honest: float | tuple[float, float] = 1.0, position: float = 0.0,
+    position_spread: float = 0.0, slopes: Sequence[float] | None = None, tie: float | None = None, n_groups: Count = 1,
     random_state: RandomState = 0,
 ) -> SimulatedComparisons:  # fmt: skip
     """Pairs drawn at random, compared by annotators drawn at random.
@@ -224,14 +228,11 @@ def comparisons(
     ``slopes`` multiply the differences of scores, one for each annotator.
     ``tie`` is the log of Davidson's nu; without it there are no ties. Annotators are dealt to ``n_groups`` groups with
     scores of their own."""
-    crowds.check_counts(2, n_items=n_items)
-    crowds.check_counts(n_annotators=n_annotators, n_comparisons=n_comparisons, n_groups=n_groups)
-    crowds.check_shares(spammers=spammers, reversed_=reversed_)
     if (len(honest) != 2 or min(honest) <= 0.0) if isinstance(honest, (tuple, list)) else not 0.0 <= honest <= 1.0:
         raise ParameterError(f"honest={honest!r}: expected a share from 0 to 1, or (a, b) of a Beta distribution.")
     if spammers + reversed_ > 1.0:
         raise ParameterError(f"spammers + reversed_ = {spammers + reversed_:g}: expected at most 1.")
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     N, M, S = n_items, n_annotators, n_comparisons
     scores = rng.normal(0.0, spread, (n_groups, N))
     scores -= scores.mean(axis=1, keepdims=True)
@@ -261,14 +262,15 @@ def comparisons(
     return SimulatedComparisons("comparisons", table, true)
 
 
+@checked
 def rankings(
-    n_items: int = 10, *, n_annotators: int = 20, n_rankings: int = 200, size: int = 4, spread: float = 1.0,
+    n_items: Count = 10, *, n_annotators: Count = 20, n_rankings: Count = 200, size: int = 4, spread: float = 1.0,
     random_state: RandomState = 0,
 ) -> SimulatedRankings:  # fmt: skip
     """Rankings of ``size`` items drawn at random, from the Plackett-Luce model."""
     if not 2 <= size <= n_items:
         raise ParameterError(f"size={size!r}: expected from 2 to the number of items, {n_items}.")
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     scores = rng.normal(0.0, spread, n_items)
     scores -= scores.mean()
     some = rng.random((n_rankings, n_items)).argsort(axis=1)[:, :size]
@@ -288,10 +290,11 @@ class SimulatedSimilarities(SimulatedAnswers[Similarities]):
     truth = crowds.known("truth", "N: the true kind of every item.")
 
 
+@checked
 def similarities(
-    n_items: int = 200, *, n_clusters: int = 4, n_annotators: int = 10, pairs_per_item: float = 20.0,
-    answers_per_pair: int = 1, sensitivity: tuple[float, float] = (8.0, 2.0),
-    specificity: tuple[float, float] = (18.0, 2.0), truth: npt.ArrayLike | None = None, prior: Prior = None,
+    n_items: Count = 200, *, n_clusters: Count = 4, n_annotators: Count = 10, pairs_per_item: float = 20.0,
+    answers_per_pair: Count = 1, sensitivity: Pair = (8.0, 2.0),
+    specificity: Pair = (18.0, 2.0), truth: npt.ArrayLike | None = None, prior: Prior = None,
     random_state: RandomState = 0,
 ) -> SimulatedSimilarities:  # fmt: skip
     """Random pairs of items of a few kinds, each judged by ``answers_per_pair`` annotators.
@@ -302,9 +305,7 @@ def similarities(
     """
     given = None if truth is None else np.unique(np.asarray(truth), return_inverse=True)[1]
     K = n_clusters if given is None else int(given.max()) + 1
-    pi, rng = crowds.begin(n_items, n_annotators, max(K, 2), prior if given is None else None, random_state)
-    crowds.check_counts(answers_per_pair=answers_per_pair)
-    crowds.check_positive_pairs(sensitivity=sensitivity, specificity=specificity)
+    pi, rng = crowds.begin(max(K, 2), prior if given is None else None, random_state)
     if answers_per_pair > n_annotators:
         raise ParameterError(f"answers_per_pair={answers_per_pair} is more than the {n_annotators} annotators.")
     if given is not None and given.shape != (n_items,):
@@ -349,9 +350,10 @@ class SimulatedTags(SimulatedAnswers[Tags]):
         return self.answers
 
 
+@checked
 def tag_chain(
-    n_sequences: int = 200, *, n_annotators: int = 15, n_classes: int = 4, length: tuple[int, int] = (5, 25),
-    stay: float = 8.0, diagonal: float = 5.0, rest: float = 1.0,
+    n_sequences: Count = 200, *, n_annotators: Count = 15, n_classes: Classes = 4, length: tuple[int, int] = (5, 25),
+    stay: Positive = 8.0, diagonal: Positive = 5.0, rest: Positive = 1.0,
     annotators_per_sequence: VotesPerItem = 3, random_state: RandomState = 0,
 ) -> SimulatedTags:  # fmt: skip
     """A Markov chain of plain tags, and annotators with confusion matrices: the model of ``hmm-crowd``.
@@ -360,10 +362,7 @@ def tag_chain(
     ``diagonal`` on the truth and ``rest`` elsewhere. Parameters hold ``transition`` and ``confusion``.
     Reference: Nguyen et al. 2017.
     """
-    crowds.check_counts(n_sequences=n_sequences, n_annotators=n_annotators)
-    crowds.check_counts(2, n_classes=n_classes)
-    crowds.check_positive(stay=stay, diagonal=diagonal, rest=rest)
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     K = n_classes
     transition = np.vstack([np.full((1, K), 1.0 / K), crowds.dirichlet_confusion(1, K, stay, 1.0, rng)[0]])
     theta = crowds.dirichlet_confusion(n_annotators, K, diagonal, rest, rng)
@@ -375,10 +374,11 @@ def tag_chain(
     return SimulatedTags("tag-chain", tags, {"transition": transition, "confusion": theta})
 
 
+@checked
 def bio_tags(
-    n_sequences: int = 200, *, n_annotators: int = 30, types: Sequence[str] = ("LOC", "ORG", "PER"),
-    length: tuple[int, int] = (8, 25), begin: float = 0.12, go_on: float = 0.5, skill: tuple[float, float] = (2.5, 1.5),
-    miss: float = 0.7, shift: float = 0.4, mislabel: float = 0.5, spurious: float = 0.1,
+    n_sequences: Count = 200, *, n_annotators: Count = 30, types: Sequence[str] = ("LOC", "ORG", "PER"),
+    length: tuple[int, int] = (8, 25), begin: Share = 0.12, go_on: Share = 0.5, skill: Pair = (2.5, 1.5),
+    miss: Share = 0.7, shift: Share = 0.4, mislabel: Share = 0.5, spurious: Share = 0.1,
     annotators_per_sequence: VotesPerItem = 3, random_state: RandomState = 0,
 ) -> SimulatedTags:  # fmt: skip
     """Spans in BIO, and annotators who miss, shift, mislabel and invent them.
@@ -389,13 +389,10 @@ def bio_tags(
     outside tokens as spans; the rates of annotator m are 1 - skill of these, with skill ~ Beta. Parameters hold
     ``transition`` and ``skill``, ``miss``, ``shift``, ``mislabel``, ``spurious`` (M each).
     """
-    crowds.check_counts(n_sequences=n_sequences, n_annotators=n_annotators)
-    crowds.check_shares(begin=begin, go_on=go_on, miss=miss, shift=shift, mislabel=mislabel, spurious=spurious)
-    crowds.check_positive_pairs(skill=skill)
     names = list(dict.fromkeys(types))
     if len(names) < 1 or not all(isinstance(name, str) and name for name in names):
         raise ParameterError(f"types={types!r}: expected names of types, such as ('LOC', 'PER').")
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     J, M = len(names), n_annotators
     classes = [*(f"B-{n}" for n in names), *(f"I-{n}" for n in names), "O"]
     transition = _bio_chain(J, begin, go_on)
@@ -420,7 +417,7 @@ def _bio_chain(J: int, begin: float, go_on: float) -> Array:
 
 
 def _lengths(n_sequences: int, length: tuple[int, int], rng: Rng) -> Ints:
-    fine = isinstance(length, (tuple, list)) and len(length) == 2 and all(map(crowds.is_integer, length))
+    fine = isinstance(length, (tuple, list)) and len(length) == 2 and all(map(is_count, length))
     if not fine or not 1 <= length[0] <= length[1]:
         raise ParameterError(f"length={length!r}: expected the least and the most tokens of a sequence, from 1 on.")
     return np.concatenate([[0], np.cumsum(rng.integers(length[0], length[1] + 1, n_sequences))])
@@ -496,9 +493,10 @@ def _collect(starts: Ints, token: Ints, annotator: Ints, label: Ints, classes: l
 SYLLABLES = np.array(["ba", "de", "fi", "go", "lu", "ma", "ne", "pi", "ro", "su", "ta", "ve", "wi", "zo", "ka", "le"])
 
 
+@checked
 def texts(
-    n_items: int = 200, *, n_annotators: int = 20, texts_per_item: VotesPerItem = 5, length: int = 12,
-    n_words: int = 500, error: tuple[float, float] = (2.0, 18.0), common: float = 0.5, random_state: RandomState = 0,
+    n_items: Count = 200, *, n_annotators: Count = 20, texts_per_item: VotesPerItem = 5, length: Count = 12,
+    n_words: Count = 500, error: Pair = (2.0, 18.0), common: Share = 0.5, random_state: RandomState = 0,
 ) -> SimulatedAnswers[Texts]:  # fmt: skip
     """Sentences that annotators write down with errors.
 
@@ -506,9 +504,7 @@ def texts(
     others leave it out or insert one. Of wrong words a share ``common`` is the same for everybody, as words that sound
     alike are. Sentences have ``length`` words on average. Parameters hold ``error``, in the order of annotators.
     """
-    crowds.check_counts(n_items=n_items, n_annotators=n_annotators, length=length, n_words=n_words)
-    crowds.check_shares(common=common)
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     words = ["".join(rng.choice(SYLLABLES, size=rng.integers(1, 5))) for _ in range(n_words)]
     chance = 1.0 / np.arange(1, n_words + 1)
     chance /= chance.sum()
@@ -539,11 +535,12 @@ def texts(
     )
 
 
+@checked
 def spans(
-    n_items: int = 200, *, n_annotators: int = 20, answers_per_item: VotesPerItem = 5, n_labels: int = 2,
-    length: int = 1000, spans_per_item: float = 3.0, span_length: float = 40.0,
-    detection: tuple[float, float] = (6.0, 3.0), false_alarms: float = 0.5, noise: float = 3.0,
-    label_accuracy: tuple[float, float] = (18.0, 2.0), random_state: RandomState = 0,
+    n_items: Count = 200, *, n_annotators: Count = 20, answers_per_item: VotesPerItem = 5, n_labels: Count = 2,
+    length: Count = 1000, spans_per_item: float = 3.0, span_length: float = 40.0,
+    detection: Pair = (6.0, 3.0), false_alarms: float = 0.5, noise: float = 3.0,
+    label_accuracy: Pair = (18.0, 2.0), random_state: RandomState = 0,
 ) -> SimulatedAnswers[Spans]:  # fmt: skip
     """Spans in texts that annotators find or miss, with noisy boundaries, and spans that are not there.
 
@@ -554,8 +551,7 @@ def spans(
     and lie anywhere. Parameters hold ``detection``, ``false_alarms``, ``boundary_noise`` and ``label_accuracy``, in the
     order of annotators.
     """
-    crowds.check_counts(n_items=n_items, n_annotators=n_annotators, n_labels=n_labels, length=length)
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     M = n_annotators
     d, a = rng.beta(*detection, size=M), rng.beta(*label_accuracy, size=M)
     f, b = rng.exponential(false_alarms, size=M), rng.exponential(noise, size=M)
@@ -591,11 +587,12 @@ def spans(
 EXTENT = (1000.0, 800.0, 600.0)
 
 
+@checked
 def boxes(
-    n_items: int = 100, *, n_annotators: int = 20, annotators_per_item: VotesPerItem = 5, objects_per_item: float = 4.0,
-    n_classes: int = 3, detection: tuple[float, float] = (8.0, 2.0), ease: float = 1.0, false_alarms: float = 0.5,
-    spread: tuple[float, float] = (0.05, 0.4), bias: float = 0.03, accuracy: float = 0.9, axes: int = 2,
-    random_state: RandomState = 0,
+    n_items: Count = 100, *, n_annotators: Count = 20, annotators_per_item: VotesPerItem = 5,
+    objects_per_item: Positive = 4.0, n_classes: Count = 3, detection: Pair = (8.0, 2.0), ease: float = 1.0,
+    false_alarms: float = 0.5, spread: tuple[float, float] = (0.05, 0.4), bias: float = 0.03, accuracy: Share = 0.9,
+    axes: Annotated[int, Bounds(minimum=1, maximum=3)] = 2, random_state: RandomState = 0,
 ) -> SimulatedAnswers[Boxes]:  # fmt: skip
     """Boxes that annotators draw around the objects of images of 1000 x 800 (volumes of 1000 x 800 x 600 with three
     ``axes``, events in a time of 1000 with one).
@@ -607,15 +604,8 @@ def boxes(
     with probability ``accuracy``. Parameters hold ``detection``, ``false_alarms``, ``spread`` and ``bias``, in the
     order of annotators.
     """
-    crowds.check_counts(n_items=n_items, n_annotators=n_annotators, n_classes=n_classes)
-    crowds.check_counts(axes=axes)
-    if axes > len(EXTENT):
-        raise ParameterError(f"axes={axes}: expected 1 (events in time), 2 (boxes) or 3 (volumes).")
     extent = np.array(EXTENT[:axes])
-    crowds.check_shares(accuracy=accuracy)
-    crowds.check_positive(objects_per_item=objects_per_item)
-    crowds.check_positive_pairs(detection=detection)
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     M = n_annotators
     rate = rng.beta(*detection, size=M)
     alarms = rng.gamma(2.0, false_alarms / 2.0, size=M) if false_alarms > 0 else np.zeros(M)
@@ -666,10 +656,11 @@ WAVES = 6
 """The most waves around an outline."""
 
 
+@checked
 def masks(
-    n_items: int = 50, *, n_annotators: int = 10, masks_per_item: VotesPerItem = 5, size: int = 96,
-    offset: float = 2.0, scatter: tuple[float, float] = (0.5, 2.5), careless: float = 0.05,
-    random_state: RandomState = 0,
+    n_items: Count = 50, *, n_annotators: Count = 10, masks_per_item: VotesPerItem = 5,
+    size: Annotated[int, Bounds(minimum=16)] = 96, offset: float = 2.0, scatter: tuple[float, float] = (0.5, 2.5),
+    careless: Share = 0.05, random_state: RandomState = 0,
 ) -> SimulatedAnswers[Masks]:  # fmt: skip
     """Round objects with wavy outlines, which annotators draw too large or too small, and imprecisely.
 
@@ -678,10 +669,7 @@ def masks(
     rate: a circle somewhere. Images have ``size`` x ``size`` pixels. Parameters hold ``offset`` and ``scatter``, in the
     order of annotators.
     """
-    crowds.check_counts(n_items=n_items, n_annotators=n_annotators)
-    crowds.check_counts(16, size=size)
-    crowds.check_shares(careless=careless)
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     bias, noise = rng.normal(0.0, offset, n_annotators), rng.uniform(*scatter, n_annotators)
     y, x = np.mgrid[:size, :size] + 0.5
     item, who = assign(n_items, n_annotators, masks_per_item, random_state=rng)
@@ -715,10 +703,11 @@ def _waves(rng: Rng, deviation: float) -> npt.NDArray[np.float64]:
     return np.asarray(np.cos(np.outer(turn, order)) @ a[0] + np.sin(np.outer(turn, order)) @ a[1])
 
 
+@checked
 def graph(
-    n_items: int = 1000, *, n_annotators: int = 30, n_classes: int = 3, degree: float = 6.0,
-    homophily: float | None = 0.8, diagonal: float = 5.0, rest: float = 1.0,
-    votes_per_item: VotesPerItem = 2, single_votes: float = 0.5, prior: Prior = None, random_state: RandomState = 0,
+    n_items: Count = 1000, *, n_annotators: Count = 30, n_classes: Classes = 3, degree: Positive = 6.0,
+    homophily: Share | None = 0.8, diagonal: Positive = 5.0, rest: Positive = 1.0,
+    votes_per_item: VotesPerItem = 2, single_votes: Share = 0.5, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A network of items: a share ``homophily`` of the edges joins items of one class, the others two classes.
 
@@ -727,11 +716,7 @@ def graph(
     of the items keeps only one of its votes. Parameters hold ``edges`` (E x 2 item codes, each pair once). Reference:
     Traganitis and Giannakis 2022.
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_positive(degree=degree, diagonal=diagonal, rest=rest)
-    if homophily is not None:
-        crowds.check_shares(homophily=homophily)
-    crowds.check_shares(single_votes=single_votes)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     theta = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
     truth = crowds.draw_truth(n_items, pi, rng)
     edges = _edges(truth, round(n_items * degree / 2), homophily, rng)

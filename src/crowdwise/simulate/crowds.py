@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.constraints import Bounds, Check, Count, RandomState, checked, is_count, is_number
 from crowdwise.data.encoding import Codes
 from crowdwise.data.folders import replacing
 from crowdwise.data.table import Table
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError, suggestion
+from crowdwise.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,11 +28,20 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[Any]
 Rng = np.random.Generator
-RandomState = int | Rng | None
 VotesPerItem = int | float | None
 Prior = Sequence[float] | npt.NDArray[np.float64] | None
 Truth = Sequence[int] | npt.NDArray[Any] | None
 
+
+Classes = Annotated[int, Bounds(minimum=2)]
+Pair = Annotated[
+    tuple[float, float],
+    Check(lambda pair: len(pair) == 2 and all(is_number(x) and x > 0 for x in pair), "(a, b), two positive numbers"),
+]
+MeanAndDeviation = Annotated[
+    tuple[float, float],
+    Check(lambda pair: len(pair) == 2 and all(map(is_number, pair)) and pair[1] >= 0, "(mean, standard deviation)"),
+]
 
 T = TypeVar("T", bound=Table)
 
@@ -125,13 +134,9 @@ class Simulated(SimulatedAnswers[Votes]):
         return {"votes": self.votes.n_votes, "classes": self.votes.classes.tolist()}
 
 
-def begin(
-    n_items: int, n_annotators: int, n_classes: int, prior: Prior, random_state: RandomState
-) -> tuple[Array, Rng]:
-    """Check what all scenarios share: the class prior and a generator come back."""
-    check_counts(n_items=n_items, n_annotators=n_annotators)
-    check_counts(2, n_classes=n_classes)
-    rng = as_generator(random_state)
+def begin(n_classes: int, prior: Prior, random_state: RandomState) -> tuple[Array, Rng]:
+    """The class prior, checked, and a generator."""
+    rng = np.random.default_rng(random_state)
     if prior is None:
         return np.full(n_classes, 1.0 / n_classes), rng
     pi = np.asarray(prior, dtype=np.float64)
@@ -186,6 +191,17 @@ def collect(
     return Simulated(name, votes, {"prior": pi, "confusion": theta, "accuracy": accuracy, **parameters})
 
 
+def independent(
+    name: str, n_items: int, theta: Array, pi: Array, votes_per_item: VotesPerItem, rng: Rng, truth: Truth = None,
+    classes: Sequence[Any] | None = None, **parameters: Any,
+) -> Simulated:  # fmt: skip
+    """The Dawid-Skene model: given the truth, everybody answers from their own confusion matrix."""
+    known, pi = truth_of(truth, n_items, pi, rng)
+    item, annotator = assign(len(known), len(theta), votes_per_item, random_state=rng)
+    label = answer(theta, annotator, known[item], rng)
+    return collect(name, (item, annotator), label, known, pi, theta, classes, **parameters)
+
+
 def one_coin_confusion(accuracy: Array, K: int) -> Array:
     """(M, K, K): ``accuracy[m]`` (or ``accuracy[m, k]``) on the diagonal, the rest spread evenly."""
     w = np.broadcast_to(accuracy.reshape(len(accuracy), -1), (len(accuracy), K))[:, :, None]
@@ -210,60 +226,9 @@ def some(M: int, share: float, rng: Rng) -> npt.NDArray[np.bool_]:
     return rng.permutation(np.arange(M) < round(share * M))
 
 
-def around(M: int, mean: float, spread: float, rng: Rng, name: str) -> Array:
-    """M probabilities scattered about a mean, which an error calls ``name``."""
-    check_shares(**{name: mean})
-    check_positive(spread=spread)
+def around(M: int, mean: float, spread: float, rng: Rng) -> Array:
+    """M probabilities scattered about a mean."""
     return np.clip(mean + spread * rng.standard_normal(M), 0, 1)
-
-
-def as_generator(random_state: RandomState) -> Rng:
-    if random_state is None or isinstance(random_state, Rng) or (is_integer(random_state) and random_state >= 0):
-        return np.random.default_rng(random_state)
-    raise ParameterError(
-        f"random_state={random_state!r}: expected None, an integer of 0 or more, or a numpy.random.Generator."
-    )
-
-
-def is_integer(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral)
-
-
-def is_number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and bool(np.isfinite(float(value)))
-
-
-def _check(values: dict[str, Any], fits: Callable[[Any], bool], expected: str) -> None:
-    for name, value in values.items():
-        if not fits(value):
-            raise ParameterError(f"{name}={value!r}: expected {expected}.")
-
-
-def check_counts(least: int = 1, **values: Any) -> None:
-    _check(values, lambda v: is_integer(v) and v >= least, f"an integer of {least} or more")
-
-
-def check_shares(**values: Any) -> None:
-    _check(values, lambda v: is_number(v) and 0 <= v <= 1, "a number from 0 to 1")
-
-
-def check_positive(**values: Any) -> None:
-    _check(values, lambda v: is_number(v) and v > 0, "a positive number")
-
-
-def check_positive_pairs(**values: Any) -> None:
-    _check(values, lambda v: len(v) == 2 and all(is_number(x) and x > 0 for x in v), "(a, b), two positive numbers")
-
-
-def check_mean_and_deviation(**values: Any) -> None:
-    _check(values, lambda v: len(v) == 2 and all(map(is_number, v)) and v[1] >= 0, "(mean, standard deviation)")
-
-
-def check_choice(name: str, value: Any, options: list[str]) -> None:
-    if value not in options:
-        raise ParameterError(
-            f"{name}={value!r}: expected one of {', '.join(map(repr, options))}.{suggestion(str(value), options)}"
-        )
 
 
 CHUNK = 1_000_000
@@ -295,7 +260,7 @@ class FittedCrowd:
 
     def vote(self, truth: npt.NDArray[Any], votes_per_item: int, random_state: RandomState = 0) -> Votes:
         """So many votes on each of some items, by annotators drawn by their activity without replacement."""
-        M, N, rng = self.n_annotators, len(truth), as_generator(random_state)
+        M, N, rng = self.n_annotators, len(truth), np.random.default_rng(random_state)
         if votes_per_item > M:
             raise ParameterError(f"votes_per_item={votes_per_item}: the crowd has {M} annotators, who vote once each.")
         log_activity = np.log(np.maximum(self.activity, 1e-12))
@@ -312,8 +277,9 @@ class FittedCrowd:
         )  # fmt: skip
 
 
+@checked
 def assign(
-    n_items: int, n_annotators: int, votes_per_item: VotesPerItem = None, *, random_state: RandomState = 0
+    n_items: Count, n_annotators: Count, votes_per_item: VotesPerItem = None, *, random_state: RandomState = 0
 ) -> tuple[Codes, Codes]:
     """The (item, annotator) pairs that get a vote, sorted.
 
@@ -324,11 +290,10 @@ def assign(
         at random. A fraction between 0 and 1: each pair is kept with that probability; an item that
         would be left alone gets one annotator.
     """
-    check_counts(n_items=n_items, n_annotators=n_annotators)
-    rng, N, M = as_generator(random_state), n_items, n_annotators
+    rng, N, M = np.random.default_rng(random_state), n_items, n_annotators
     if votes_per_item is None:
         return np.repeat(np.arange(N, dtype=np.int32), M), np.tile(np.arange(M, dtype=np.int32), N)
-    if is_integer(votes_per_item) and 1 <= votes_per_item <= M:
+    if is_count(votes_per_item) and 1 <= votes_per_item <= M:
         r = int(votes_per_item)
         return np.repeat(np.arange(N, dtype=np.int32), r), _distinct(N, M, r, rng).ravel()
     if is_number(votes_per_item) and 0 < votes_per_item < 1:
@@ -365,16 +330,16 @@ def _keep(N: int, M: int, p: float, rng: Rng) -> tuple[Codes, Codes]:
     return (cell // M).astype(np.int32), (cell % M).astype(np.int32)
 
 
+@checked
 def regular_assignment(
-    n_items: int, n_annotators: int, l: int, r: int, *, random_state: RandomState = 0  # noqa: E741
+    n_items: Count, n_annotators: Count, l: Count, r: Count, *, random_state: RandomState = 0  # noqa: E741
 ) -> tuple[Codes, Codes]:  # fmt: skip
     """A random (l, r)-regular assignment: l annotators for every item, r items for every annotator, no pair twice.
 
     Ends of edges are matched at random (the configuration model), then pairs that came up twice swap
     annotators with random other pairs until none is left.
     """
-    check_counts(n_items=n_items, n_annotators=n_annotators, l=l, r=r)
-    N, M, rng = n_items, n_annotators, as_generator(random_state)
+    N, M, rng = n_items, n_annotators, np.random.default_rng(random_state)
     if N * l != M * r:
         raise ParameterError(
             f"No (l={l}, r={r})-regular assignment of {N} items to {M} annotators: "

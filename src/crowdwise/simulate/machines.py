@@ -15,19 +15,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.core.constraints import Count, CountFromZero, Fraction, RandomState, Share, checked, is_count
 from crowdwise.data.encoding import Codes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.simulate import crowds
-from crowdwise.simulate.crowds import Array, RandomState, Rng, Simulated, VotesPerItem, assign
+from crowdwise.simulate.crowds import Array, Rng, Simulated, VotesPerItem, assign
 
 KINDS = ("logistic", "knn-3", "svm-linear", "tree", "mlp", "svm-rbf", "knn-5", "naive-bayes", "svm-poly", "knn-7")
 """The classifiers, in the order in which annotators take them (and from the start again)."""
 
 
+@checked
 def machine_annotators(
-    X: npt.ArrayLike, y: npt.ArrayLike, *, n_annotators: int = 15, train_share: float = 0.3, test_share: float = 0.0,
-    subset: tuple[int, int] = (100, 400), n_items: int | None = None, votes_per_item: VotesPerItem = None,
-    n_spammers: int = 0, n_copiers: int = 0, n_adversaries: int = 0, slip: float = 0.05, random_state: RandomState = 0,
+    X: npt.ArrayLike, y: npt.ArrayLike, *, n_annotators: Count = 15, train_share: Fraction = 0.3,
+    test_share: Share = 0.0, subset: tuple[int, int] = (100, 400), n_items: Count | None = None,
+    votes_per_item: VotesPerItem = None, n_spammers: CountFromZero = 0, n_copiers: CountFromZero = 0,
+    n_adversaries: CountFromZero = 0, slip: Share = 0.05, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Weak scikit-learn classifiers, each trained on a few held-out rows, label the rest of ``X``.
 
@@ -59,11 +62,8 @@ def machine_annotators(
     """
     X, y = np.asarray(X), np.asarray(y)
     roles = {"n_spammers": n_spammers, "n_copiers": n_copiers, "n_adversaries": n_adversaries}
-    rng = crowds.as_generator(random_state)
+    rng = np.random.default_rng(random_state)
     classes, code, train, rows, test = _split(X, y, train_share, test_share, subset, n_items, rng)
-    crowds.check_counts(n_annotators=n_annotators)
-    crowds.check_counts(least=0, **roles)
-    crowds.check_shares(slip=slip)
     truth, K, M = code[rows], len(classes), n_annotators + n_spammers + n_copiers + n_adversaries
     item, annotator = assign(len(rows), M, votes_per_item, random_state=rng)
     label, theta = np.empty(len(item), dtype=np.int32), np.empty((M, K, K))
@@ -94,9 +94,7 @@ def _split(
             f"and found the shapes {X.shape} and {y.shape}."
         )
     classes, code = np.unique(y, return_inverse=True)
-    if not crowds.is_number(train_share) or not 0 < train_share < 1:
-        raise ParameterError(f"train_share={train_share!r}: expected a fraction between 0 and 1.")
-    if not crowds.is_number(test_share) or not 0 <= test_share < 1 - train_share:
+    if test_share >= 1 - train_share:
         raise ParameterError(
             f"test_share={test_share!r}: expected a fraction from 0 to under the {1 - train_share:g} "
             "that annotators are not trained on."
@@ -106,10 +104,9 @@ def _split(
     train, rows, test = order[:held], order[held:last], order[last:]
     left = len(rows)
     if n_items is not None:
-        if not crowds.is_integer(n_items) or not 1 <= n_items <= left:
+        if n_items > left:
             raise ParameterError(
-                f"n_items={n_items!r}: "
-                f"expected an integer from 1 to the {left} rows that annotators are not trained on."
+                f"n_items={n_items}: expected at most the {left} rows that annotators are not trained on."
             )
         rows = rows[:n_items]
     seen = len(np.unique(code[train]))
@@ -118,7 +115,7 @@ def _split(
             f"The {held} rows to train annotators on show {seen} class(es): expected 2 or more. "
             "Give more rows or a larger train_share."
         )
-    if len(subset) != 2 or not all(crowds.is_integer(s) for s in subset) or not seen <= subset[0] <= subset[1] <= held:
+    if len(subset) != 2 or not all(map(is_count, subset)) or not seen <= subset[0] <= subset[1] <= held:
         raise ParameterError(
             f"subset={subset!r}: "
             f"expected (least, most) training rows between the {seen} classes and the {held} rows held out."

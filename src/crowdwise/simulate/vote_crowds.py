@@ -15,13 +15,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from crowdwise.core.constraints import Count, CountFromZero, Positive, RandomState, Share, checked
 from crowdwise.data.folders import replacing
 from crowdwise.errors import ParameterError
-from crowdwise.simulate import crowds, vote_crowds
+from crowdwise.simulate import crowds
 from crowdwise.simulate.crowds import (
     Array,
+    Classes,
+    MeanAndDeviation,
+    Pair,
     Prior,
-    RandomState,
     Rng,
     Simulated,
     Truth,
@@ -32,66 +35,56 @@ from crowdwise.simulate.crowds import (
 from crowdwise.simulate.machines import machine_annotators
 
 
-def _independent(
-    name: str, n_items: int, theta: Array, pi: Array, votes_per_item: VotesPerItem, rng: Rng,
-    **parameters: Any,
-) -> Simulated:  # fmt: skip
-    """The Dawid-Skene model: given the truth, everybody answers from their own confusion matrix."""
-    truth = crowds.draw_truth(n_items, pi, rng)
-    item, annotator = assign(n_items, len(theta), votes_per_item, random_state=rng)
-    label = crowds.answer(theta, annotator, truth[item], rng)
-    return crowds.collect(name, (item, annotator), label, truth, pi, theta, **parameters)
-
-
+@checked
 def one_coin(
-    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2, a: float = 4.0, b: float = 2.0,
+    n_items: Count = 1000, *, n_annotators: Count = 20, n_classes: Classes = 2, a: Positive = 4.0, b: Positive = 2.0,
     votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """One number per annotator: right with probability w ~ Beta(a, b), errors uniform over the other classes.
 
     Reference: Karger, Oh and Shah 2011; Liu, Peng and Ihler 2012.
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_positive(a=a, b=b)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     theta = crowds.one_coin_confusion(rng.beta(a, b, size=n_annotators), n_classes)
-    return _independent("one-coin", n_items, theta, pi, votes_per_item, rng)
+    return crowds.independent("one-coin", n_items, theta, pi, votes_per_item, rng)
 
 
+@checked
 def two_coin(
-    n_items: int = 1000, *, n_annotators: int = 20,
-    sensitivity: tuple[float, float] = (6.0, 2.0), specificity: tuple[float, float] = (4.0, 2.0),
+    n_items: Count = 1000, *, n_annotators: Count = 20,
+    sensitivity: Pair = (6.0, 2.0), specificity: Pair = (4.0, 2.0),
     votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Two classes: sensitivity (right on class 1) and specificity (right on class 0), each from its own Beta.
 
     Parameters hold ``sensitivity`` and ``specificity`` (M). Reference: Raykar et al. 2010.
     """
-    pi, rng = crowds.begin(n_items, n_annotators, 2, prior, random_state)
-    crowds.check_positive_pairs(sensitivity=sensitivity, specificity=specificity)
+    pi, rng = crowds.begin(2, prior, random_state)
     w = np.column_stack([rng.beta(*specificity, size=n_annotators), rng.beta(*sensitivity, size=n_annotators)])
     theta = crowds.one_coin_confusion(w, 2)
     known: dict[str, Any] = {"specificity": w[:, 0], "sensitivity": w[:, 1]}
-    return _independent("two-coin", n_items, theta, pi, votes_per_item, rng, **known)
+    return crowds.independent("two-coin", n_items, theta, pi, votes_per_item, rng, **known)
 
 
+@checked
 def dirichlet(
-    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 3, diagonal: float = 5.0, rest: float = 1.0,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
+    n_items: Count = 1000, *, n_annotators: Count = 20, n_classes: Classes = 3, diagonal: Positive = 5.0,
+    rest: Positive = 1.0, votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A full confusion matrix per annotator, rows Dirichlet with ``diagonal`` on the truth and ``rest`` elsewhere.
 
     Both are concentrations. Reference: Dawid and Skene 1979; Kim and Ghahramani 2012 for the prior.
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_positive(diagonal=diagonal, rest=rest)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     theta = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
-    return _independent("dirichlet", n_items, theta, pi, votes_per_item, rng)
+    return crowds.independent("dirichlet", n_items, theta, pi, votes_per_item, rng)
 
 
+@checked
 def hammer_spammer(
-    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2, share: float = 0.5, accuracy: float = 1.0,
-    skill: float | None = None, spread: float = 0.01,
-    votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
+    n_items: Count = 1000, *, n_annotators: Count = 20, n_classes: Classes = 2, share: Share = 0.5,
+    accuracy: Share = 1.0, skill: Share | None = None, spread: Positive = 0.01, votes_per_item: VotesPerItem = None,
+    prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A share of hammers, who are right with probability ``accuracy``; all others answer uniformly at random.
 
@@ -99,19 +92,19 @@ def hammer_spammer(
     ``skill + Normal(0, spread)`` and otherwise errs uniformly. Parameters hold ``spammers`` (M, mask).
     Reference: Karger, Oh and Shah 2011; Tanno et al. 2019, section 3.1 and appendix B.
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_shares(share=share, accuracy=accuracy)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     if skill is None:
         spammers = ~crowds.some(n_annotators, share, rng)
         w = np.where(spammers, 1 / n_classes, accuracy)
     else:
-        spammers, w = np.zeros(n_annotators, dtype=bool), crowds.around(n_annotators, skill, spread, rng, "skill")
+        spammers, w = np.zeros(n_annotators, dtype=bool), crowds.around(n_annotators, skill, spread, rng)
     theta = crowds.one_coin_confusion(w, n_classes)
-    return _independent("hammer-spammer", n_items, theta, pi, votes_per_item, rng, spammers=spammers)
+    return crowds.independent("hammer-spammer", n_items, theta, pi, votes_per_item, rng, spammers=spammers)
 
 
+@checked
 def pairwise_flipper(
-    n_items: int = 1000, *, n_annotators: int = 5, n_classes: int = 10, p: float = 0.6, spread: float = 0.01,
+    n_items: Count = 1000, *, n_annotators: Count = 5, n_classes: Classes = 10, p: Share = 0.6, spread: Positive = 0.01,
     votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Right with probability p + Normal(0, ``spread``), otherwise class k becomes one fixed other class.
@@ -119,12 +112,12 @@ def pairwise_flipper(
     That other class is drawn for each annotator and class: parameters hold it as ``target`` (M, K). Reference:
     Tanno et al. 2019, section 3.1 and appendix B (their Normal(p, 10^-2) is read as a standard deviation).
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     M, K = n_annotators, n_classes
-    w = crowds.around(M, p, spread, rng, "p")[:, None, None]
+    w = crowds.around(M, p, spread, rng)[:, None, None]
     target = crowds.another(np.broadcast_to(np.arange(K), (M, K)), K, rng)
     theta = w * np.eye(K) + (1 - w) * np.eye(K)[target]
-    return _independent("pairwise-flipper", n_items, theta, pi, votes_per_item, rng, target=target)
+    return crowds.independent("pairwise-flipper", n_items, theta, pi, votes_per_item, rng, target=target)
 
 
 CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -140,8 +133,9 @@ NAIVE = {"high": 5, "low": 15}
 COPIED = {"high": (0, 0, 2, 2, 2), "low": (0, 2)}
 
 
+@checked
 def max_mig(
-    n_items: int = 1000, *, dataset: Literal["dogs", "cifar", "luna"] = "dogs",
+    n_items: Count = 1000, *, dataset: Literal["dogs", "cifar", "luna"] = "dogs",
     expertise: Literal["high", "low"] = "high", case: Literal["independent", "naive", "copied"] = "independent",
     votes_per_item: VotesPerItem = None, prior: Prior = None, truth: Truth = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
@@ -157,16 +151,13 @@ def max_mig(
     A and C). Where an expert gives a hard pair one and the same class, it is the first in class order,
     as in the code. Reference: Cao, Xu, Kong and Wang 2019, appendix B.1.
     """
-    crowds.check_choice("dataset", dataset, list(CLASSES))
-    crowds.check_choice("expertise", expertise, list(NAIVE))
-    crowds.check_choice("case", case, ["independent", "naive", "copied"])
     K = len(CLASSES[dataset])
     seniors = _senior_confusion(dataset, expertise)
     M_s = len(seniors)
     junior = {"independent": (), "naive": (-1,) * NAIVE[expertise], "copied": COPIED[expertise]}[case]
     copies = np.array([-1] * M_s + list(junior), dtype=np.int64)
     M = len(copies)
-    pi, rng = crowds.begin(n_items, M, K, prior, random_state)
+    pi, rng = crowds.begin(K, prior, random_state)
     first = np.broadcast_to(np.eye(K)[0], (M - M_s, K, K))
     source = np.where(copies >= 0, copies, np.arange(M))
     theta = np.concatenate([seniors, first])[source]
@@ -198,10 +189,11 @@ def _senior_confusion(dataset: str, expertise: str) -> Array:
     return theta
 
 
+@checked
 def regular(
-    n_items: int = 1000, *, l: int = 3, r: int = 4, n_classes: int = 2,  # noqa: E741
-    workers: Literal["one-coin", "dirichlet"] = "one-coin", a: float = 2.0, b: float = 1.0, n_extreme_spammers: int = 0,
-    prior: Prior = None, truth: Truth = None, random_state: RandomState = 0,
+    n_items: Count = 1000, *, l: Count = 3, r: Count = 4, n_classes: Classes = 2,  # noqa: E741
+    workers: Literal["one-coin", "dirichlet"] = "one-coin", a: Positive = 2.0, b: Positive = 1.0,
+    n_extreme_spammers: CountFromZero = 0, prior: Prior = None, truth: Truth = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Every item has exactly l labels and every annotator r items; extreme spammers may label everything at random.
 
@@ -211,16 +203,12 @@ def regular(
     Parameters hold ``spammers`` (M, mask). Reference: Kim, Cho, Kim and Ok 2022, section 4.1.
     """
     n_items = n_items if truth is None else len(truth)
-    crowds.check_counts(n_items=n_items, l=l, r=r)
-    crowds.check_counts(0, n_extreme_spammers=n_extreme_spammers)
     if n_items * l % r:
         raise ParameterError(
             f"n_items={n_items}, l={l}, r={r}: expected n_items x l = {n_items * l} votes to be a multiple of r."
         )
     M, K, S = n_items * l // r, n_classes, n_extreme_spammers
-    pi, rng = crowds.begin(n_items, M, K, prior, random_state)
-    crowds.check_positive(a=a, b=b)
-    crowds.check_choice("workers", workers, ["one-coin", "dirichlet"])
+    pi, rng = crowds.begin(K, prior, random_state)
     if workers == "one-coin":
         theta = crowds.one_coin_confusion(rng.beta(a, b, size=M), K)
     else:
@@ -235,9 +223,10 @@ def regular(
     return crowds.collect("regular", (item, annotator), label, truth, pi, theta, spammers=np.arange(M + S) >= M)
 
 
+@checked
 def colluders(
-    n_items: int = 5000, *, n_annotators: int = 60, n_classes: int = 3, share: float = 0.3, p_corr: float = 0.9,
-    diagonal: float = 5.0, rest: float = 1.0,
+    n_items: Count = 5000, *, n_annotators: Count = 60, n_classes: Classes = 3, share: Share = 0.3, p_corr: Share = 0.9,
+    diagonal: Positive = 5.0, rest: Positive = 1.0,
     votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A share of the annotators is a ring: all give one wrong label with probability p_corr, otherwise the truth.
@@ -248,9 +237,7 @@ def colluders(
     not independent. The honest ones have Dirichlet rows. Parameters hold ``colluders`` (M, mask), ``attacked`` (N,
     mask) and ``ring_label`` (N, what the ring says). Reference: Traganitis and Giannakis 2021 (ICDM).
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_shares(share=share, p_corr=p_corr)
-    crowds.check_positive(diagonal=diagonal, rest=rest)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     ring = crowds.some(n_annotators, share, rng)
     theta = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
     theta[ring] = crowds.one_coin_confusion(np.array([1 - p_corr]), n_classes)
@@ -263,9 +250,10 @@ def colluders(
     return crowds.collect("colluders", (item, annotator), label, truth, pi, theta, **known)
 
 
+@checked
 def groups(
-    n_items: int = 5000, *, n_annotators: int = 40, n_classes: int = 3, n_groups: int = 5,
-    group_diagonal: float = 5.0, member_diagonal: float = 10.0, rest: float = 1.0,
+    n_items: Count = 5000, *, n_annotators: Count = 40, n_classes: Classes = 3, n_groups: Count = 5,
+    group_diagonal: Positive = 5.0, member_diagonal: Positive = 10.0, rest: Positive = 1.0,
     votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Groups of annotators who share a hidden opinion: truth -> z of the group -> answer of the member.
@@ -274,11 +262,10 @@ def groups(
     product ``group_confusion[j] @ member_confusion[m]``. Parameters hold ``group`` (M), ``group_confusion`` (J, K, K),
     ``member_confusion`` (M, K, K) and ``latent`` (N, J). Reference: Traganitis and Giannakis 2022 (Asilomar).
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_positive(group_diagonal=group_diagonal, member_diagonal=member_diagonal, rest=rest)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     M, K, J = n_annotators, n_classes, n_groups
-    if not crowds.is_integer(J) or not 1 <= J <= M:
-        raise ParameterError(f"n_groups={J!r}: expected an integer from 1 to the {M} annotators.")
+    if J > M:
+        raise ParameterError(f"n_groups={J}: expected a whole number from 1 to the {M} annotators.")
     group = rng.permutation(np.arange(M) % J)
     xi = crowds.dirichlet_confusion(J, K, group_diagonal, rest, rng)
     member = crowds.dirichlet_confusion(M, K, member_diagonal, rest, rng)
@@ -291,9 +278,10 @@ def groups(
     return crowds.collect("groups", (item, annotator), label, truth, pi, theta, **known)
 
 
+@checked
 def difficulty(
-    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2,
-    ability: tuple[float, float] = (1.5, 1.0), log_inverse_difficulty: tuple[float, float] = (0.5, 1.0),
+    n_items: Count = 1000, *, n_annotators: Count = 20, n_classes: Classes = 2,
+    ability: MeanAndDeviation = (1.5, 1.0), log_inverse_difficulty: MeanAndDeviation = (0.5, 1.0),
     votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Easy and hard items: right with probability sigmoid(ability_m * inverse difficulty_n), errors uniform.
@@ -303,8 +291,7 @@ def difficulty(
     time, whatever the number of classes. Parameters hold ``ability`` (M) and ``log_inverse_difficulty`` (N);
     ``confusion`` is the mean over the distribution of difficulty. Reference: Whitehill et al. 2009 (GLAD).
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_mean_and_deviation(ability=ability, log_inverse_difficulty=log_inverse_difficulty)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     skill = rng.normal(*ability, size=n_annotators)
     ease = rng.normal(*log_inverse_difficulty, size=n_items)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)  # E over Normal(0, 1)
@@ -318,9 +305,10 @@ def difficulty(
     return crowds.collect("difficulty", (item, annotator), label, truth, pi, theta, **known)
 
 
+@checked
 def misleading(
-    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 2, share: float = 0.3,
-    lure: tuple[float, float] = (2.0, 2.0), a: float = 6.0, b: float = 2.0,
+    n_items: Count = 1000, *, n_annotators: Count = 20, n_classes: Classes = 2, share: Share = 0.3,
+    lure: Pair = (2.0, 2.0), a: Positive = 6.0, b: Positive = 2.0,
     votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """A share of the items looks like another class: many annotators err there together.
@@ -330,10 +318,7 @@ def misleading(
     Given the truth, votes on an item are not independent. Parameters hold ``lure`` (N, 0 for items that do not mislead)
     and ``looks_like`` (N, the wrong class); ``confusion`` is the mean over items.
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_shares(share=share)
-    crowds.check_positive(a=a, b=b)
-    crowds.check_positive_pairs(lure=lure)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     truth = crowds.draw_truth(n_items, pi, rng)
     item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
     skill = crowds.one_coin_confusion(rng.beta(a, b, size=n_annotators), n_classes)
@@ -350,9 +335,10 @@ def _sigmoid(x: Array) -> Array:
     return 0.5 * (1 + np.tanh(0.5 * x))
 
 
+@checked
 def outliers(
-    n_items: int = 1000, *, n_annotators: int = 20, n_classes: int = 3, share: float = 0.1,
-    diagonal: float = 8.0, rest: float = 1.0, concentration: float = 0.5, agreement: float = 10.0,
+    n_items: Count = 1000, *, n_annotators: Count = 20, n_classes: Classes = 3, share: Share = 0.1,
+    diagonal: Positive = 8.0, rest: Positive = 1.0, concentration: Positive = 0.5, agreement: Positive = 10.0,
     votes_per_item: VotesPerItem = None, prior: Prior = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Most items follow the annotators' confusion matrices; a share has its own label distribution per annotator.
@@ -362,9 +348,7 @@ def outliers(
     ``outliers`` (N, mask), ``outlier_distribution`` (p_n of the outliers, in order), ``nominal_confusion`` (on the
     other items); ``confusion`` is the mixture. Reference: Nguyen, Ibrahim and Fu 2024 (COINNet).
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_shares(share=share)
-    crowds.check_positive(diagonal=diagonal, rest=rest, concentration=concentration, agreement=agreement)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     nominal = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
     strange = crowds.some(n_items, share, rng)
     own = crowds.dirichlet_rows(np.full((int(strange.sum()), n_classes), concentration), rng)
@@ -403,8 +387,9 @@ def machine(
 SIMILAR = (("cat", "dog"), ("automobile", "truck"), ("deer", "horse"), ("airplane", "bird"), ("frog", "ship"))
 
 
+@checked
 def four_annotators(
-    n_items: int = 1000, *, votes_per_item: VotesPerItem = None, prior: Prior = None, truth: Truth = None,
+    n_items: Count = 1000, *, votes_per_item: VotesPerItem = None, prior: Prior = None, truth: Truth = None,
     random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """Tanno's four annotators on CIFAR-10: a hammer-spammer, similar classes, neighbouring classes, an adversary.
@@ -420,8 +405,8 @@ def four_annotators(
     Reference: Tanno et al. 2019, section 3.1 and figure 2.
     """
     K = len(CIFAR)
-    pi, rng = crowds.begin(n_items, 4, K, prior, random_state)
-    return _labelled("four-annotators", n_items, four_matrices(), pi, votes_per_item, truth, rng)
+    pi, rng = crowds.begin(K, prior, random_state)
+    return crowds.independent("four-annotators", n_items, four_matrices(), pi, votes_per_item, rng, truth, CIFAR)
 
 
 def four_matrices() -> Array:
@@ -437,8 +422,9 @@ def four_matrices() -> Array:
     return np.stack([spammer, 0.6 * one + 0.4 * partner, neighbours, 0.1 * one + 0.9 * np.roll(one, 3, axis=1)])
 
 
+@checked
 def one_reliable(
-    n_items: int = 1000, *, n_annotators: int = 5, n_classes: int = 10, noise: float = 0.01,
+    n_items: Count = 1000, *, n_annotators: Count = 5, n_classes: Classes = 10, noise: Positive = 0.01,
     votes_per_item: VotesPerItem = 1, prior: Prior = None, truth: Truth = None, random_state: RandomState = 0,
 ) -> Simulated:  # fmt: skip
     """GeoCrowdNet's synthetic crowd: one annotator who is nearly always right, all others answer nearly at random.
@@ -447,38 +433,25 @@ def one_reliable(
     the others are uniform plus 0.0001 on the diagonal. Every item has one vote, by a random annotator, unless asked for
     more. Reference: Ibrahim, Nguyen and Fu 2023, released code.
     """
-    pi, rng = crowds.begin(n_items, n_annotators, n_classes, prior, random_state)
-    crowds.check_positive(noise=noise)
+    pi, rng = crowds.begin(n_classes, prior, random_state)
     K = n_classes
     theta = np.full((n_annotators, K, K), 1.0 / K) + 1e-4 * np.eye(K)
     theta[0] = np.eye(K) + noise * rng.random((K, K))
     theta /= theta.sum(axis=2, keepdims=True)
-    return _labelled("one-reliable", n_items, theta, pi, votes_per_item, truth, rng)
-
-
-def _labelled(
-    name: str, n_items: int, theta: Array, pi: Array, votes_per_item: VotesPerItem, truth: Truth,
-    rng: Rng,
-) -> Simulated:  # fmt: skip
-    known, pi = crowds.truth_of(truth, n_items, pi, rng)
-    item, annotator = assign(len(known), len(theta), votes_per_item, random_state=rng)
-    label = crowds.answer(theta, annotator, known[item], rng)
-    classes = CIFAR if len(pi) == len(CIFAR) else None
-    return crowds.collect(name, (item, annotator), label, known, pi, theta, classes)
+    classes = CIFAR if K == len(CIFAR) else None
+    return crowds.independent("one-reliable", n_items, theta, pi, votes_per_item, rng, truth, classes)
 
 
 INDEPENDENT: dict[str, Callable[..., Simulated]] = {
-    "one-coin": vote_crowds.one_coin,
-    "two-coin": vote_crowds.two_coin,
-    "dirichlet": vote_crowds.dirichlet,
-    "hammer-spammer": vote_crowds.hammer_spammer,
-    "pairwise-flipper": vote_crowds.pairwise_flipper,
+    scenario.__name__.replace("_", "-"): scenario
+    for scenario in (one_coin, two_coin, dirichlet, hammer_spammer, pairwise_flipper)
 }
 """Scenarios in which annotators answer from their matrices, item by item: those that can be made in pieces."""
 
 
+@checked
 def write_large(
-    scenario: str, folder: str | os.PathLike[str], n_items: int, *, items_per_file: int = 1_000_000,
+    scenario: str, folder: str | os.PathLike[str], n_items: Count, *, items_per_file: Count = 1_000_000,
     random_state: RandomState = 0, progress: Callable[[int, int], None] | None = None, **parameters: Any,
 ) -> int:  # fmt: skip
     """Write a crowd to a folder, all or nothing, and return the number of its votes.
@@ -505,8 +478,7 @@ def write_large(
     """
     if scenario not in INDEPENDENT:
         raise ParameterError(f"{scenario} is not made in pieces: there are {', '.join(INDEPENDENT)}.")
-    crowds.check_counts(n_items=n_items, items_per_file=items_per_file)
-    make, rng = INDEPENDENT[scenario], crowds.as_generator(random_state)
+    make, rng = INDEPENDENT[scenario], np.random.default_rng(random_state)
     known = make(1, random_state=rng, **parameters)
     default = inspect.signature(make).parameters["votes_per_item"].default
     each = parameters.get("votes_per_item", default)
