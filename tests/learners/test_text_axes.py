@@ -41,7 +41,7 @@ def test_many_texts_are_compared_with_some(monkeypatch):
 def test_texts_are_made_numbers_once(monkeypatch):
     """What was counted for the fit is not counted again for its inputs, and no eigenvectors are needed."""
     counted = []
-    make = text_features._axes_vectoriser
+    make = text_features._vectoriser
 
     def watched(**more):
         one = make(**more)
@@ -49,7 +49,7 @@ def test_texts_are_made_numbers_once(monkeypatch):
             monkeypatch.setattr(one, name, _noted(counted, name, getattr(one, name)), raising=False)
         return one
 
-    monkeypatch.setattr(text_features, "_axes_vectoriser", watched)
+    monkeypatch.setattr(text_features, "_vectoriser", watched)
     monkeypatch.setattr("scipy.linalg.eigh", None)
     features, inputs = text_features.fit_texts(TEXTS * 4)
     assert counted == ["fit_transform"] * 2 and inputs.shape == (24,)

@@ -73,7 +73,7 @@ from crowdwise.core.priors import DirichletPrior, Prior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners.devices import as_array, score_table
-from crowdwise.learners.head import FLOOR, Head, Predict, cross_entropy
+from crowdwise.learners.head import FLOOR, Head, Predict, cross_entropy, vote_counts
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tabular import Softmax, Tabular
 from crowdwise.learners.training_settings import Callback, EpochRounds
@@ -229,12 +229,8 @@ class DeviceEM(CountedConfusions):
 
     def counts(self, q: Tensor) -> Tensor:
         """M x K x K confusion matrices from the votes, a posterior and the pseudo-counts."""
-        edges = self.votes_on(q.device)
-        M, K = self.n_annotators, self.n_classes
-        cell = edges.annotator * K + edges.label
-        counts = q.new_zeros((M * K, K)).index_add(0, cell, q[edges.item] * edges.weight.to(q)[:, None])
         extra = torch.as_tensor(np.asarray(self.extra), dtype=q.dtype, device=q.device)
-        table = (counts.reshape(M, K, K) + extra).transpose(1, 2)
+        table = (vote_counts(q, self.votes_on(q.device)) + extra).transpose(1, 2)
         return table / table.sum(dim=2, keepdim=True)
 
     def votes_on(self, device: torch.device) -> Edges:

@@ -221,8 +221,6 @@ class Ensemble(Learner):
     """Epochs of a training where those of the default are more than enough."""
     _held_out: Votes | None = field(init=False, default=None)
     """Votes that measure the fit."""
-    _several: bool = field(init=False, default=True)
-    """Whether a network that is built is the mean of all."""
 
     def _check_together(self) -> None:
         super()._check_together()
@@ -386,11 +384,11 @@ class Ensemble(Learner):
     ) -> Trainer:  # fmt: skip
         """One more network, trained on the labels so far; ``history_`` is its own."""
         before = self.seed_, self.epochs
-        self.seed_, self.epochs, self._several = seed, epochs or self._enough or self.epochs, False
+        self.seed_, self.epochs = seed, epochs or self._enough or self.epochs
         try:
             trainer = self._prepare(data)
         finally:
-            (self.seed_, self.epochs), self._several = before, True
+            self.seed_, self.epochs = before
         self.history_ = trainer.run(callback, file)
         self._trained.append(trainer.network)
         return trainer
@@ -400,17 +398,11 @@ class Ensemble(Learner):
         for j in range(self._n_final()):
             file = self._file(f"network-{j}", turns)
             self._one(data, self.seed_ + 1 + turns.turn, turns.next(), file)
-        history, self._several = self.history_, False
-        trainer = self._prepare(data)
-        self.history_, self._several = history, True
-        return trainer
+        return self._prepare(data)
 
     def _file(self, name: str, turns: Turns) -> Path | None:
         """The checkpoint of one training; none where a fit was ended, and what follows is not on its final labels."""
-        if self.checkpoint is None or turns.ended:
-            return None
-        file = Path(self.checkpoint)
-        return file.with_name(f"{file.stem}-{name}{file.suffix}")
+        return None if turns.ended else self._checkpoint_of(name)
 
     def _candidate(self, key: str, seed: int, file: Path | None) -> Learner:
         """A learner with the settings of this one, and its network where that is not the default."""
@@ -425,10 +417,8 @@ class Ensemble(Learner):
         learner._item_weight = self._item_weight
         return learner
 
-    def _build(self, votes: Votes, shape: tuple[int, ...], scale: InputScale) -> tuple[nn.Module, Head]:
-        if not self._several:
-            return super()._build(votes, shape, scale)
-        made = [super(Ensemble, self)._build(votes, shape, scale) for _ in range(self.n_averaged_)]
+    def _rebuild(self, votes: Votes, shape: tuple[int, ...], scale: InputScale) -> tuple[nn.Module, Head]:
+        made = [self._build(votes, shape, scale) for _ in range(self.n_averaged_)]
         plain = [
             nn.Sequential(InputScale.identity(shape), networks.linear(shape, votes.n_classes)) for _ in self.weights_
         ]  # fmt: skip

@@ -166,17 +166,22 @@ class AnnotatorTerms(Head):
         return self.rarity.index_select(0, batch.annotator).to(batch.logits.dtype) / len(batch)
 
 
+def vote_counts(f: Tensor, edges: Edges) -> Tensor:
+    """M x K x K: the sum over an annotator's votes for a label of the N x K class probabilities of their items."""
+    M, K = edges.n_annotators, edges.n_classes
+    cell = edges.annotator * K + edges.label
+    counts = f.new_zeros((M * K, K)).index_add(0, cell, f[edges.item] * edges.weight.to(f.dtype)[:, None])
+    return counts.reshape(M, K, K)
+
+
 def count_confusion(f: Tensor, edges: Edges, strength: float = 1.0) -> Tensor:
     """M x K x K from the votes and N x K class probabilities of their items.
 
     Each row gets ``strength`` pseudo-votes distributed like those of the whole crowd, whose own rows get one uniform
     vote.
     """
-    M, K = edges.n_annotators, edges.n_classes
-    cell = edges.annotator * K + edges.label
-    counts = f.new_zeros((M * K, K)).index_add(0, cell, f[edges.item] * edges.weight.to(f.dtype)[:, None])
-    table = counts.reshape(M, K, K).transpose(1, 2)  # annotator, truth, label
-    crowd = table.sum(dim=0) + 1.0 / K
+    table = vote_counts(f, edges).transpose(1, 2)  # annotator, truth, label
+    crowd = table.sum(dim=0) + 1.0 / edges.n_classes
     table = table + strength * crowd / crowd.sum(dim=1, keepdim=True)
     return table / table.sum(dim=2, keepdim=True)
 

@@ -38,7 +38,6 @@ crowds, ICLR 2019.
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -332,16 +331,9 @@ class MaxMIG(Learner):
         """One training, from one start; its gain is that on the measured votes, 0 where there are none."""
         self._begin, self.seed_ = begin, seed
         trainer = self._prepare(data)
-        history = trainer.run(callback, self._checkpoint_file(turn))
+        history = trainer.run(callback, self._checkpoint_of(str(turn)) if turn else self.checkpoint)
         name_classes(trainer, data.votes)
         return Attempt(0.0 if measured is None else held_out_gain(trainer, measured), trainer, history, begin)
-
-    def _checkpoint_file(self, turn: int) -> Path | None:
-        """The checkpoint of each training."""
-        if self.checkpoint is None:
-            return None
-        file = Path(self.checkpoint)
-        return file.with_name(f"{file.stem}-{turn}{file.suffix}") if turn else file
 
     def _split(self, votes: Votes) -> tuple[Votes, Votes | None]:
         if self.start != "both":

