@@ -158,6 +158,8 @@ def grid(table: PaperTable, found: Rows, measure: str) -> list[list[str]] | None
             lines.append(["*chosen by held-out votes*", *(shown(figures, table.seeds) for figures in best)])
     for crowd, learner in table.alone:
         figures = values(table, found, crowd, learner, measure)
+        if not figures and measure != "accuracy_last":  # the truth has no votes to measure beside
+            continue
         any_figure |= bool(figures)
         only = shown(figures, table.seeds, digits=digits)
         lines.append([f"`{learner}` on {crowd}", only, *([""] * (len(table.crowds) - 1))])

@@ -237,6 +237,16 @@ def test_the_page_shows_what_is_missing(plan):
     assert "| `max-mig` | **50.00** (1) |" in papers_page.page(plan, found)
 
 
+def test_a_learner_on_one_crowd_alone_has_a_row_where_it_has_a_figure(plan, tmp_path):
+    alone = PLAN.replace("seeds = 2", 'seeds = 1\nalone = ["tiny/ccem"]')
+    (tmp_path / "plan.toml").write_text(alone + "[tables.small.published.accuracy_votes]\nmax-mig = [1.0]\n")
+    tables = papers_plan.read_plan(tmp_path / "plan.toml")
+    found = {f"small/tiny/{key}/0": result(0.5) for key in ("max-mig", "ccem")}
+    found["small/tiny/max-mig/0"]["accuracy_votes"] = 0.6
+    images, votes = papers_page.page(tables, found).split("### Images and votes")
+    assert "| `ccem` on tiny | 50.00 |" in images and "ccem" not in votes and "**60.00**" in votes
+
+
 def test_held_out_votes_choose_a_learner_seed_by_seed(plan):
     found = {
         "small/tiny/max-mig/0": result(0.5) | {"held_out": -1.0},
