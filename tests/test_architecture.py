@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "kernels": set(),
     "data": {"errors", "kernels"},
-    "simulate": BASE,
+    "simulate": MODEL,
     "core": BASE,
     "registry": {"errors"},  # it names classes as strings, and nobody else does
     "online": MODEL,
