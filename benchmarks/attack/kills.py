@@ -33,7 +33,7 @@ import polars as pl
 from targets import conclude, options
 
 import crowdwise as cw
-from crowdwise.data.folders import write_whole
+from crowdwise.data.folders import PREFIX, write_whole
 from crowdwise.errors import CrowdwiseError
 from crowdwise.store.journal import Journal
 
@@ -226,6 +226,8 @@ class Commands(Save):
         if not path.exists():
             assert name in NEW, f"{name} is gone"
             return None
+        if name == "camp" and all(one.name.startswith(PREFIX) for one in path.iterdir()):
+            return None  # a folder without a campaign, in which one can be made
         if name == "backup.zip":
             with zipfile.ZipFile(path) as archive:
                 assert archive.testzip() is None
