@@ -45,7 +45,7 @@ class AnswerType(NamedTuple):
     the table calls the answer; ``guessed`` lists columns that show, beside an item and an annotator, that a file holds
     such answers. ``scores``: the truth is a score for each item, not an answer. ``form``: how the server asks for it;
     empty where it does not. ``simulated``: functions (or a dict of them) that simulate such answers. ``package`` is
-    what the targets are below.
+    what the targets are below. ``title``: what pages call such answers, where it is not the name.
     """
 
     name: str
@@ -61,6 +61,12 @@ class AnswerType(NamedTuple):
     form: str = ""
     simulated: tuple[str, ...] = ()
     package: str = "crowdwise"
+    title: str = ""
+
+    @property
+    def heading(self) -> str:
+        """What pages call such answers."""
+        return self.title or self.name.replace("-", " ").capitalize()
 
     @property
     def prefix(self) -> str:
@@ -80,7 +86,7 @@ class AnswerType(NamedTuple):
 _TYPES = (
     AnswerType(
         "votes", "one class of a few", "data.votes:Votes", "core.consensus:Consensus", "answer_types.votes:VoteRules",
-        DEFAULT, ("classes",), form=ONE_CLASS, simulated=("simulate:SCENARIOS",),
+        DEFAULT, ("classes",), form=ONE_CLASS, simulated=("simulate:SCENARIOS",), title="Classes",
     ),
     AnswerType(
         "ratings", "a number on a scale", "data.ratings:Ratings", "core.result:Estimates",
@@ -90,13 +96,13 @@ _TYPES = (
     AnswerType(
         "ordinal", "one class of an ordered few", "data.votes:Votes", "core.consensus:Consensus",
         "answer_types.votes:OrdinalRules", "ordinal-dawid-skene", ("grades",),
-        form=ONE_CLASS, simulated=("simulate:ordinal",),
+        form=ONE_CLASS, simulated=("simulate:ordinal",), title="Grades",
     ),
     AnswerType(
         "comparisons", "which of two is better", "data.comparisons:Comparisons",
         "answers.comparisons_leaderboard:Ranking", "answer_types.comparisons:ComparisonRules",
         "judge-bt", ("pairs",), column="outcome",
-        scores=True, form=PAIR, simulated=("simulate:comparisons",),
+        scores=True, form=PAIR, simulated=("simulate:comparisons",), title="Pairs",
     ),
     AnswerType(
         "rankings", "several items in order", "data.rankings:Rankings", "answers.comparisons_leaderboard:Ranking",
@@ -116,7 +122,7 @@ _TYPES = (
     AnswerType(
         "tags", "a tag for every token of a sequence", "data.tags:Tags", "answers.tags_result:TagConsensus",
         "answer_types.tags:TagRules", "token-dawid-skene", column="tag", form=TOKENS,
-        simulated=("simulate:tag_chain", "simulate:bio_tags"),
+        simulated=("simulate:tag_chain", "simulate:bio_tags"), title="Token tags",
     ),
     AnswerType(
         "texts", "a text", "data.texts:Texts", "answers.texts_consensus:TextConsensus", "answer_types.texts:TextRules",

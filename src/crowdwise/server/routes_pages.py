@@ -21,6 +21,7 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
+from crowdwise import registry
 from crowdwise.errors import either
 from crowdwise.server.access_tokens import COOKIE, Token, make_token
 from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
@@ -133,10 +134,7 @@ async def home(request: Request, service: ServiceOf) -> Response:
     return _page(request, "home.html", caller, campaigns=mine, counts=counts, sample=sample, kinds=KINDS)
 
 
-KINDS = {
-    "votes": "Classes", "ordinal": "Grades", "ratings": "Ratings", "comparisons": "Pairs", "rankings": "Rankings",
-    "label-sets": "Label sets", "texts": "Texts", "tags": "Token tags", "spans": "Spans",
-}  # fmt: skip
+KINDS = {kind.name: kind.heading for kind in registry.ANSWER_TYPES.values() if kind.form}
 """What pages call the answer types."""
 
 
