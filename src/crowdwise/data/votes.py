@@ -31,7 +31,6 @@ from crowdwise.data.boundary import caller_within, scored_by_sklearn
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, OnDuplicate, Opt
-from crowdwise.data.soft_votes import NOT_BOTH, soft_votes
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, dense, reader
 from crowdwise.data.truth import classes_in, encode_classes
@@ -108,6 +107,8 @@ class Votes(ByItem):
         if options["probability"] is not None:
             if abstain is not None:
                 raise ParameterError("probability and abstain do not go together: leave one of them out.")
+            from crowdwise.data.soft_votes import NOT_BOTH
+
             if "weight" in source and source.parts["weight"] != options["probability"]:
                 raise ParameterError(NOT_BOTH.format(source.parts["weight"]))
             source.unpivot_classes("label", options["probability"])
@@ -133,6 +134,8 @@ class Votes(ByItem):
         label, classes = coded_labels(source, options["classes"], options["normalise_labels"], categories, abstain)
         beside: dict[str, Any] = source.beside(options) | {"truth": truth}
         if "probability" in source:
+            from crowdwise.data.soft_votes import soft_votes
+
             p = source.numbers("probability", "a probability, or its logarithm")
             soft = soft_votes(item, annotator, label, p, (items, annotators, classes))
             item, annotator, label, beside["weight"] = soft

@@ -82,7 +82,7 @@ class Asking:
             return []
         proposal = self._choose(state.replace(available=asked), settings, online, n)
         proposal = proposal[: int(np.searchsorted(np.cumsum(proposal.price), left, "right"))]
-        self._hand_out(proposal)
+        self.hand_out(proposal)
         self.journal.note(proposals=settings.proposals + 1)
         return self._named(state, proposal)
 
@@ -137,7 +137,7 @@ class Asking:
         row = (time.time(), annotator + 1, annotator + 1)
         self.journal.write(f"UPDATE asked SET time = time + ? - {last} WHERE annotator = ?", [row])
 
-    def _hand_out(self, proposal: Proposal) -> None:
+    def hand_out(self, proposal: Proposal) -> None:
         """Note the pairs of a proposal: the best is the oldest."""
         when = time.time() - TICK * np.arange(len(proposal))[::-1]
         columns = (proposal.item + 1, proposal.annotator + 1, when, proposal.price)
