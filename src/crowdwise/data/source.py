@@ -22,7 +22,6 @@ from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label
 from crowdwise.data.schema import BLANK, NULLS, Form, OnMissing
-from crowdwise.data.soft_votes import class_columns
 from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, suggestion, warn
 
@@ -239,6 +238,8 @@ class Source:
         """The part ``probability``: a column of this name, or one for each class whose names begin so, which become
         rows with the class as the answer."""
         import polars as pl
+
+        from crowdwise.data.soft_votes import class_columns
 
         if name in self.table.columns:
             self.parts["probability"] = name
