@@ -191,7 +191,8 @@ def real_votes():
     folder = data_folder()
     if folder is not None and (folder / "rte").is_dir():
         return cw.read_votes(folder / "rte" / "labels.csv").with_truth(None).to_frame("polars")
-    return cw.simulate.dirichlet(800, n_annotators=164, n_classes=2, random_state=0).votes.to_frame("polars")
+    crowd = cw.simulate.dirichlet(800, n_annotators=164, n_classes=2, votes_per_item=10, random_state=0)
+    return crowd.votes.to_frame("polars")
 
 
 def hard_table():
