@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "file_check": BASE | {"registry", "importers", "reading"},
     "item_inputs": BASE | {"registry", "importers", "reading", "learners"},
     "api": (BELOW - {"api"}) | {"spark"},
-    "label_studio": BELOW,
+    "label_studio": BELOW | {"client"},
     "out_of_core": FITS | {"reading", "importers", "metrics"},
     "spark": FITS,
     "saved": FITS | {"store", "out_of_core"},

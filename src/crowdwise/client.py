@@ -1,7 +1,7 @@
 """A client of ``crowdwise serve``: campaigns on a server, used like those in a folder.
 
 Calls are repeated where the connection fails or the server is busy, with growing pauses; a vote carries an id from its
-first try on, so that it counts once however often it is sent. Only the standard library is needed.
+first try on, so that it counts once however often it is sent.
 
     with cw.Client("https://labels.example.org", token="cw_...") as client:
         birds = client.create_campaign("birds", classes=["wren", "robin"], budget=500)
@@ -12,27 +12,26 @@ first try on, so that it counts once however often it is sent. Only the standard
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import random
 import ssl
-import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote, urlencode, urlsplit
 
 from crowdwise import errors
 from crowdwise.errors import CrowdwiseError, InputError, OutputError, ParameterError, several_names
 
 if TYPE_CHECKING:
+    import httpx
+
     from crowdwise.store.intake import Receipt
 
 BUSY = (429, 502, 503, 504)
-"""Answers after which a call is repeated: nothing was done."""
+"""Answers after which a request is repeated: nothing was done."""
 BULK = 5_000
 """Votes that are sent at once."""
 TOKEN = "CROWDWISE_TOKEN"
@@ -43,6 +42,87 @@ __all__ = ["AccessError", "Client", "RemoteCampaign", "RemoteQuestion"]
 
 class AccessError(CrowdwiseError):
     """The server does not let the token do this."""
+
+
+class Connection:
+    """Requests to a server, repeated with pauses while it cannot be reached or is busy.
+
+    Parameters
+    ----------
+    url
+        Its address, with the path below which it lives, where there is one.
+    retries, timeout
+        How often a request is repeated, and the seconds to wait for an answer.
+    pause, most
+        The first pause in seconds, and the longest: each is about twice the one before, or what the server asks for.
+    transport, sleep
+        What sends requests, and what waits: others in tests.
+    """
+
+    def __init__(
+        self, url: str, retries: int, timeout: float, *, pause: float, most: float,
+        transport: httpx.BaseTransport | None = None, sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        import httpx
+
+        try:
+            parts = httpx.URL(url.strip())
+        except httpx.InvalidURL:
+            parts = httpx.URL("")
+        odd = parts.userinfo or parts.query or parts.fragment or (parts.port or 0) >= 2**16
+        if parts.scheme not in ("http", "https") or not parts.host or odd:
+            raise ParameterError(f"{url!r} is not a server URL: expected http://host:port or https://host.")
+        self.url, self.retries, self.pause, self.most, self.sleep = url.strip().rstrip("/"), retries, pause, most, sleep
+        self._options: dict[str, Any] = {
+            "timeout": timeout,
+            "transport": transport,
+            "verify": ssl.create_default_context(),
+        }
+        self._http = httpx.Client(**self._options)
+
+    def close(self) -> None:
+        """Close all connections; the next request opens one."""
+        self._http.close()
+
+    def send(
+        self, method: str, path: str, headers: Mapping[str, str], content: bytes | None, *, repeatable: bool,
+        query: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:  # fmt: skip
+        """The answer of the server, whatever it is; a ``ConnectionError`` where there is none. A request that is not
+        ``repeatable`` is repeated only where it cannot have been carried out."""
+        import httpx
+
+        if self._http.is_closed:
+            self._http = httpx.Client(**self._options)
+        request = self._http.build_request(
+            method, self.url + path, headers=dict(headers), content=content, params=query or None
+        )
+        for attempt in range(self.retries + 1):
+            wait = None
+            try:
+                reply = self._http.send(request)
+            except httpx.RequestError as error:
+                unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+                if attempt == self.retries or not (unsent or repeatable):
+                    tried = f" ({attempt + 1} attempts)" if attempt else ""
+                    raise ConnectionError(f"{str(error) or type(error).__name__}{tried}") from error
+            else:
+                if reply.status_code not in BUSY or attempt == self.retries:
+                    return reply
+                wait = reply.headers.get("Retry-After", "")
+            drawn = min(self.most, self.pause * 2.0**attempt) * (0.5 + random.random())
+            self.sleep(min(float(wait), 60.0) if wait and wait.isdecimal() else drawn)
+        raise AssertionError("unreachable")
+
+
+def checked_token(token: str, variable: str, what: str) -> str:
+    """A token that can be a header."""
+    token = token.strip()
+    if not token:
+        raise ParameterError(f"No token: set {variable} to {what}.")
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise ParameterError(f"{variable} holds something else than a token: letters, digits, dots and dashes.")
+    return token
 
 
 @dataclass(frozen=True)
@@ -73,14 +153,11 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, *, retries: int = 5, timeout: float = 60.0) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ParameterError(f"{url!r} is not a server URL: expected http://host:port or https://host.")
-        self.url, self._parts, self.retries, self.timeout = url.rstrip("/"), parts, retries, timeout
-        self._token = token or os.environ.get(TOKEN, "")
-        if not self._token:
-            raise ParameterError(f"A token is needed: token='cw_...', or the variable {TOKEN}.")
-        self._local = threading.local()
+        self._connection = Connection(url, retries, timeout, pause=0.1, most=10.0)
+        self.url = self._connection.url
+        self._token = checked_token(
+            os.environ.get(TOKEN, "") if token is None else token, TOKEN, "a token of the server"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -89,11 +166,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection of this thread."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        """Close all connections; the next call opens one."""
+        self._connection.close()
 
     def call(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None,
@@ -103,46 +177,15 @@ class Client:
         repeated only where the server said that nothing was done."""
         repeatable = method != "POST" if repeatable is None else repeatable
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        path = f"{self._parts.path.rstrip('/')}/api/v1{path}" + (f"?{urlencode(given)}" if given else "")
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         headers |= {} if data is None else {"Content-Type": media}
-        for attempt in range(self.retries + 1):
-            last = attempt == self.retries
-            try:
-                status, answer, kind, wait = self._once(method, path, data, headers)
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                sent = not isinstance(error, ConnectionRefusedError)
-                if last or (sent and not repeatable):
-                    raise OutputError(
-                        f"{self.url} could not be reached: {str(error) or type(error).__name__}."
-                    ) from error
-                wait = None
-            else:
-                if status not in BUSY or last:
-                    return _answer(status, answer, kind)
-            time.sleep(_pause(attempt, wait))
-        raise AssertionError("unreachable")
-
-    def _once(
-        self, method: str, path: str, data: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, bytes, str, float | None]:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            host, port = str(self._parts.hostname), self._parts.port
-            if self._parts.scheme == "https":
-                context = ssl.create_default_context()
-                connection = http.client.HTTPSConnection(host, port, timeout=self.timeout, context=context)
-            else:
-                connection = http.client.HTTPConnection(host, port, timeout=self.timeout)
-            self._local.connection = connection
-        connection.request(method, path, data, headers)
-        found = connection.getresponse()
-        answer = found.read()
-        wait = found.getheader("Retry-After")
-        seconds = float(wait) if wait is not None and wait.isdecimal() else None
-        return found.status, answer, found.getheader("Content-Type") or "", seconds
+        try:
+            return _answer(
+                self._connection.send(method, f"/api/v1{path}", headers, data, repeatable=repeatable, query=given)
+            )
+        except ConnectionError as error:
+            raise OutputError(f"{self.url} could not be reached: {error}.") from error
 
     def campaigns(self) -> list[dict[str, Any]]:
         """All campaigns that the token may see."""
@@ -238,7 +281,7 @@ class RemoteCampaign:
     ) -> None:
         """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
         given = {"available": available, "max_votes": max_votes, "price": price}
-        self._call("PATCH", f"/annotators?name={quote(str(name), safe='')}", given)
+        self._call("PATCH", "/annotators", given, query={"name": str(name)})
 
     def invite(self, annotator: Any, *, days: float = 30.0, price: float | None = None) -> str:
         """A link that lets an annotator label in a browser."""
@@ -359,15 +402,11 @@ class RemoteCampaign:
         ]
 
 
-def _pause(attempt: int, wait: float | None) -> float:
-    """Seconds before the next try: what the server asks for, else doubled each time, and not the same for all."""
-    return wait if wait is not None else min(10.0, 0.1 * 2.0**attempt) * (0.5 + random.random())
-
-
-def _answer(status: int, answer: bytes, kind: str) -> Any:
+def _answer(reply: httpx.Response) -> Any:
     """What a call gave; an error in the words of the server."""
-    is_json = kind.partition(";")[0] in ("application/json", "application/problem+json")
-    found = json.loads(answer) if is_json and answer else answer
+    status, kind = reply.status_code, reply.headers.get("Content-Type", "").partition(";")[0]
+    is_json = kind in ("application/json", "application/problem+json")
+    found = json.loads(reply.content) if is_json and reply.content else reply.content
     if status < 400:
         return found
     if not isinstance(found, dict):

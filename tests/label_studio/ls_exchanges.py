@@ -11,27 +11,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crowdwise.label_studio.ls_client import Reply, over_http
+import httpx
 
 FILE = Path(__file__).with_name("exchanges.jsonl.gz")
 ADDRESS = "http://label-studio.example"
 
 
-class Recorder:
+def asked_by(request: httpx.Request) -> list[Any]:
+    """Method, address and JSON of a request."""
+    return [request.method, str(request.url), json.loads(request.content) if request.content else None]
+
+
+class Recorder(httpx.HTTPTransport):
     """A transport that writes down what is said. The address of the server is replaced, tokens are left out."""
 
     def __init__(self, address: str) -> None:
+        super().__init__()
         self.address, self.said = address, []
 
-    def __call__(
-        self, method: str, address: str, headers: Mapping[str, str], body: bytes | None, timeout: float
-    ) -> Reply:
-        reply = over_http(method, address.replace(ADDRESS, self.address), headers, body, timeout)
-        date = {name: value for name, value in reply.headers.items() if name == "Date"}
-        self.said.append({
-            "asked": [method, address, None if body is None else json.loads(body)], "status": reply.status,
-            "headers": date, "answer": reply.body.decode(),
-        })  # fmt: skip
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        asked = asked_by(request)
+        request.url = httpx.URL(str(request.url).replace(ADDRESS, self.address))
+        reply = super().handle_request(request)
+        reply.read()
+        date = {"Date": reply.headers["Date"]} if "Date" in reply.headers else {}
+        self.said.append(
+            {"asked": asked, "status": reply.status_code, "headers": date, "answer": reply.content.decode()}
+        )
         return reply
 
     def save(self, about: Mapping[str, Any]) -> None:
@@ -48,18 +54,15 @@ def without_numbers(asked: list[Any]) -> list[Any]:
     return [method, address, rows]
 
 
-class Replay:
+class Replay(httpx.BaseTransport):
     """A transport that answers as the server did."""
 
     def __init__(self) -> None:
         lines = gzip.decompress(FILE.read_bytes()).decode().splitlines()
         self.about, *self.said = map(json.loads, lines)
 
-    def __call__(
-        self, method: str, address: str, headers: Mapping[str, str], body: bytes | None, timeout: float
-    ) -> Reply:
-        assert headers["Authorization"].startswith("Token ")
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        assert request.headers["Authorization"].startswith("Token ")
         expected = self.said.pop(0)
-        asked = [method, address, None if body is None else json.loads(body)]
-        assert without_numbers(asked) == without_numbers(expected["asked"])
-        return Reply(expected["status"], expected["answer"].encode(), expected["headers"])
+        assert without_numbers(asked_by(request)) == without_numbers(expected["asked"])
+        return httpx.Response(expected["status"], content=expected["answer"].encode(), headers=expected["headers"])

@@ -9,12 +9,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import crowdwise as cw
 from command_line import run
 from crowdwise.errors import InputError, OutputError, ParameterError, ReadError, ServiceError
-from crowdwise.label_studio.ls_client import LabelStudioClient, Reply
+from crowdwise.label_studio.ls_client import LabelStudioClient
 from crowdwise.label_studio.ls_project import Control, Folder, Project, Pulled, find_control
 from crowdwise.label_studio.ls_round import fit, new_version, next_tasks, push
 from crowdwise.label_studio.ls_watch import SECRET, Listener, listening_at, watch, when_changed
@@ -164,23 +165,23 @@ def test_versions_count_up() -> None:
     assert new_version({"crowdwise-auto-9": 5, "crowdwise-x": 1, "m-77": 2}, "mace") == "crowdwise-mace-10"
 
 
-class Fake:
+class Fake(httpx.BaseTransport):
     """A server with versions of predictions alone; ``lost`` predictions are not taken, as Label Studio does with
     labels that the configuration does not have."""
 
     def __init__(self, lost: int = 0) -> None:
         self.lost, self.versions, self.current = lost, {"m1": 7, "crowdwise-auto-1": 3}, None
 
-    def __call__(self, method: str, address: str, headers: Any, body: bytes | None, timeout: float) -> Reply:
-        given = None if body is None else json.loads(body)
-        if address.endswith("/import/predictions"):
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        method, given = request.method, json.loads(request.content) if request.content else None
+        if request.url.path.endswith("/import/predictions"):
             version = given[0]["model_version"]
             self.versions[version] = self.versions.get(version, 0) + len(given) - self.lost
         elif method == "DELETE":
             self.versions.pop(given["model_version"])
         elif method == "PATCH":
             self.current = given["model_version"]
-        return Reply(200, json.dumps(self.versions).encode())
+        return httpx.Response(200, json=self.versions)
 
 
 def test_earlier_predictions_go_when_new_ones_are_there(pulled: Path) -> None:
