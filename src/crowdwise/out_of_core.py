@@ -24,7 +24,7 @@ from crowdwise.core.dependence import Dependence
 from crowdwise.core.leave_one_out import matrices_fit
 from crowdwise.core.loop import free_memory
 from crowdwise.core.numerics import Floats
-from crowdwise.core.progress_bar import Passes, Stage, Timetable, shown_stages
+from crowdwise.core.progress_bar import Passes, Stage, Timetable, shown
 from crowdwise.core.vote_parts import VotePart, VoteParts
 from crowdwise.data import encoding
 from crowdwise.data.boundary import foreign, guarded, reading
@@ -180,7 +180,7 @@ def aggregate_files(
     certain = options.pop("answer_type", None) is not None or "classes" in options
     model = registry.create_in_parts(method, **{key: x for key, x in options.items() if key not in READING})
     how = {key: value for key, value in options.items() if key in READING}
-    with shown_stages(model.key, verbose, progress) as report, scratch_folder(scratch) as folder:
+    with shown(model.key, verbose, progress) as report, scratch_folder(scratch) as folder:
         stages = Timetable(COSTS, report)
         packed = pack(
             source, folder, gold=Votes.truth_of(gold), truth=Votes.truth_of(truth), rows=rows,

@@ -203,7 +203,7 @@ def _stream(
     given += [f"--{name.replace('_', '-')}" for name in reader if name not in READING]
     if given:
         raise ParameterError(f"{', '.join(given)}: not with votes that are read part by part (--engine stream).")
-    with show.stages(method or registry.DEFAULT) as progress:
+    with show.progress(method or registry.DEFAULT) as progress:
         found = api.aggregate(
             path, method, answer_type=reading.answers, gold=gold, out=out, save=save, engine="stream",
             progress=progress, **options, **reader,

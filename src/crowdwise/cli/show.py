@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from rich.measure import Measurement
 from rich.segment import Segment
 from rich.text import Text
 
-from crowdwise.core.progress_bar import drawn_bar, stage_bar, stated
+from crowdwise.core.progress_bar import stated, step_bar
 from crowdwise.data.table import histogram
 from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry, Plugin
 from crowdwise.trust.method_comparison import Comparison
@@ -27,7 +27,6 @@ from crowdwise.trust.wording import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from crowdwise.core.loop import Callback, Progress
     from crowdwise.metrics import Estimate
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
@@ -63,40 +62,19 @@ def measures(screen: Console, measured: dict[str, Estimate], of: str = "") -> No
         )
 
 
-@contextmanager
-def progress(title: str) -> Iterator[Callback]:
-    """A callback that draws a bar once a fit has taken a while."""
-    with drawn_bar(console(), title, "{task.fields[state]}", PATIENCE, state="") as update:
-
-        def callback(step: Progress) -> None:
-            name = f"{title}, restart {step.restart}" if getattr(step, "restart", 0) else title
-            done, total, words = stated(step)
-            update(description=name, completed=done, total=total, state=words)
-
-        yield callback
+def progress(title: str) -> AbstractContextManager[Callable[[Any], Any]]:
+    """A callback that draws a bar once a fit, or a work in stages, has taken a while; nothing when piped."""
+    return step_bar(console(), title, PATIENCE)
 
 
-@contextmanager
-def stages(title: str) -> Iterator[Callable[..., None]]:
-    """A callback for a work in stages: a bar with the time that it still takes; nothing when piped."""
-    with stage_bar(console(), title, PATIENCE, quiet=True) as report:
-        yield report
-
-
-@contextmanager
-def epochs(title: str, verbose: bool = False) -> Iterator[Callable[[Any], None]]:
-    """The same for learners: the bar shows the loss, and how probable held-out votes are. ``verbose``: a line for every
-    epoch."""
+def epochs(title: str, verbose: bool = False) -> AbstractContextManager[Callable[[Any], Any]]:
+    """The same for learners; ``verbose``: a line for every epoch."""
     screen = console()
-    with drawn_bar(screen, title, "{task.fields[state]}", PATIENCE, state="") as update:
 
-        def callback(step: Any) -> None:
-            done, total, words = stated(step)
-            update(completed=done, total=total, state=words)
-            if verbose:
-                screen.print(f"{title}: {words}, {step.seconds:.2f} s", soft_wrap=True)
+    def line(step: Any) -> None:
+        screen.print(f"{title}: {stated(step)[2]}, {step.seconds:.2f} s", soft_wrap=True)
 
-        yield callback
+    return step_bar(screen, title, PATIENCE, callback=line if verbose else None)
 
 
 @contextmanager

@@ -51,13 +51,39 @@ def _draws(screen: Console) -> bool:
     return screen.is_terminal or screen.is_jupyter
 
 
-def stated(step: Any) -> tuple[int, int, str]:
-    """The number of a round or epoch, how many there are at most, and what it has reached."""
+def stated(step: Any) -> tuple[float, float, str]:
+    """How far a round, an epoch or a stage is, of how much at most, and what it has reached."""
+    if isinstance(step, Stage):
+        return step.share, 1.0, step.words
     if hasattr(step, "epoch"):
         held = "" if step.held_out is None else f", held-out votes {step.held_out:.4f}"
         return step.epoch, step.epochs, f"epoch {step.epoch} of {step.epochs}, loss {step.loss:.4f}{held}"
     words = f"pass {step.iteration} of at most {step.max_iter}, {step.change:+.1e} per vote"
     return step.iteration, step.max_iter, words
+
+
+@contextmanager
+def step_bar(
+    screen: Console,
+    title: str,
+    patience: float = 0.0,
+    lines: bool = False,
+    callback: Callable[[Any], Any] | None = None,
+) -> Iterator[Callable[[Any], Any]]:
+    """A callback that draws the steps of a fit or the stages of a work, and calls another one; where no bar can be
+    drawn, ``lines`` are written."""
+    log = ProgressLines(screen, title)
+    with drawn_bar(screen, title, "{task.fields[state]}", patience, state="") as update:
+
+        def report(step: Any) -> Any:
+            name = f"{title}, restart {step.restart}" if getattr(step, "restart", 0) else title
+            done, total, words = stated(step)
+            update(description=name, completed=done, total=total, state=words)
+            if lines:
+                log.add(done, total, words)
+            return None if callback is None else callback(step)
+
+        yield report
 
 
 @contextmanager
@@ -69,50 +95,7 @@ def shown(title: str, verbose: bool, callback: Callable[[Any], Any] | None) -> I
     from rich.console import Console
 
     screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    lines = ProgressLines(screen, title)
-    with drawn_bar(screen, title, "{task.fields[state]}", state="") as update:
-
-        def report(step: Any) -> Any:
-            done, total, words = stated(step)
-            update(completed=done, total=total, state=words)
-            lines.add(done, total, words)
-            return None if callback is None else callback(step)
-
-        yield report
-
-
-@contextmanager
-def shown_stages(
-    title: str, verbose: bool, progress: Callable[[Stage], None] | None
-) -> Iterator[Callable[[Stage], None] | None]:
-    """The same for a work in stages, with an estimate of the time it still takes."""
-    if not verbose:
-        yield progress
-        return
-    from rich.console import Console
-
-    screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    with stage_bar(screen, title) as report:
-
-        def both(stage: Stage) -> None:
-            report(stage)
-            if progress is not None:
-                progress(stage)
-
-        yield both
-
-
-@contextmanager
-def stage_bar(screen: Console, title: str, patience: float = 0.0, quiet: bool = False) -> Iterator[Callable[..., None]]:
-    """A function that draws the stage of a work; where no bar can be drawn, lines, unless they are to be ``quiet``."""
-    lines = ProgressLines(screen, title)
-    with drawn_bar(screen, title, "{task.fields[state]}", patience, state="") as update:
-
-        def report(stage: Stage) -> None:
-            update(completed=stage.share, total=1.0, state=stage.words)
-            if not quiet:
-                lines.add(stage.share, 1.0, stage.words)
-
+    with step_bar(screen, title, lines=True, callback=callback) as report:
         yield report
 
 
