@@ -257,8 +257,14 @@ def test_boxes_points_and_masks_come_back_from_cvat_and_labelme(tmp_path: Path) 
         cw.write_labels(cw.aggregate(cw.Boxes.from_records(clicks), "box-majority"), tmp_path / name, tool)
         points = cw.read_export(tmp_path / name).table("points")
         assert points.point_size > 0 and ((points.edges[0, :2] + points.edges[0, 2:]) / 2).tolist() == [10.5, 20.0]
+    cw.write_labels(cw.aggregate(cw.Boxes.from_records(clicks), "box-majority"), tmp_path / "points.json", "coco")
+    points = cw.read_export(tmp_path / "points.json")
+    assert points.table().classes.tolist() == ["cell"] and not points.left_out  # a key point, in a box of no size
+    assert ((points.table().edges[0, :2] + points.table().edges[0, 2:]) / 2).tolist() == [10.5, 20.0]
     masks = cw.aggregate(drawn.answers, "mask-majority")
     cw.write_labels(masks, tmp_path / "masks.xml", "cvat")
+    meta = ElementTree.parse(tmp_path / "masks.xml").getroot()
+    assert [one.text for one in meta.iterfind("meta/task/labels/label/name")] == ["object"]
     again = cw.read_export(tmp_path / "masks.xml").table("masks")
     assert [(again.of_item(n)[0] == masks.mask(n)).all() for n in range(3)] == [True] * 3
     with pytest.raises(ParameterError, match="labelme has no form for 'mask'"):
@@ -300,6 +306,15 @@ def test_spans_come_back_from_brat(tmp_path: Path) -> None:
         ("PER", 0, 9),
         ("PER", 14, 29),
     ]
+    text = "Anna  Lee\nsaw\t\u05e9\u05dc\u05d5\u05dd in\r\n\r\nParis."  # words as they are, without line breaks
+    marks = [("d", m, "PER x", 0, 13) for m in "ab"] + [("d", m, "LOC", 19, 30) for m in "ab"]
+    cw.write_labels(cw.aggregate(cw.Spans.from_records(marks)), tmp_path / "d.zip", "brat", items={"d": {"text": text}})
+    with zipfile.ZipFile(tmp_path / "d.zip") as archive:
+        lines = archive.read("crowdwise/d.ann").decode().splitlines()
+    assert lines == ["T1\tPER_x 0 9;10 13\tAnna  Lee saw", "T2\tLOC 19 21;25 30\tin Paris"]
+    assert cw.read_export(tmp_path / "d.zip").table().to_frame("dict")["tag"].tolist() == [
+        "B-PER_x", "I-PER_x", "I-PER_x", "O", "B-LOC", "I-LOC", "O",
+    ]  # fmt: skip
     with pytest.raises(InputError, match="brat needs the text of item 'one'"):
         cw.write_labels(result, tmp_path / "no.zip", "brat")
     odd = cw.aggregate(cw.Spans.from_records([("a/b long name", m, "PER", 0, 4) for m in "ab"]))

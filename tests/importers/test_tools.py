@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
@@ -17,7 +18,7 @@ import conftest
 import crowdwise as cw
 from crowdwise.errors import InternalError, ReadError
 from crowdwise.importers import export_files
-from crowdwise.importers.collect import bio, seconds, tokens_of, without_overlaps
+from crowdwise.importers.collect import bio, overlap, placed, seconds, tokens_of
 
 QUESTIONS = ("mood", "topics", "age")
 
@@ -214,7 +215,9 @@ def test_spans_become_tags() -> None:
     tokens = tokens_of(text, [(0, 9, "PER"), (14, 16, "X")])
     assert [text[slice(*t)] for t in tokens] == ["Anna", "-", "Lena", "saw", "Pa", "ris", "."]
     assert bio(tokens, [(0, 9, "PER")]) == ["B-PER", "I-PER", "I-PER", "O", "O", "O", "O"]
-    assert without_overlaps([(0, 4, "a"), (2, 9, "b"), (9, 12, "c"), (3, 3, "d")]) == [(2, 9, "b"), (9, 12, "c")]
+    assert overlap([(2, 9, "b"), (0, 4, "a")]) and not overlap([(9, 12, "c"), (2, 9, "b")])
+    cut = tokens_of(text, [(2, 4, "X")], tokens=[(0, 9), (10, 19)])  # tokens of the tool that a span begins within
+    assert cut == [(0, 2), (2, 4), (4, 9), (10, 19)] and bio(cut, [(2, 4, "X")]) == ["O", "B-X", "O", "O"]
 
 
 @pytest.mark.parametrize(
@@ -408,3 +411,169 @@ def test_spans_that_overlap_are_spans_and_no_tags(tmp_path: Path) -> None:
     spans = cw.read_export(tmp_path).table()
     assert spans.answer_type == "spans" and spans.n_answers == 3 and spans.length.tolist() == [19]
     assert cw.aggregate(spans, "span-majority").spans() == [[("ORG", 0, 18)]]
+
+
+# -------------------------------------------------------------------- units, pages, pieces
+
+
+def studio(path: Path, data: dict[str, Any], *results: list[dict[str, Any]]) -> cw.Export:
+    """A task of Label Studio, with the results of annotators 1, 2, ..."""
+    made = [{"id": n, "completed_by": n, "result": found, "was_cancelled": False} for n, found in enumerate(results, 1)]
+    task = {"id": 7, "inner_id": 1, "project": 1, "predictions": [], "drafts": [], "data": data, "annotations": made}
+    path.write_text(json.dumps([task]), encoding="utf-8")
+    return cw.read_export(path)
+
+
+def region(kind: str, name: str = "r", to: str = "image", **value: Any) -> dict[str, Any]:
+    size = {"original_width": 200, "original_height": 100} if to == "image" else {}
+    return {"id": name, "type": kind, "from_name": kind, "to_name": to, "value": value, **size}
+
+
+def box(x: Any = 10, y: Any = 20, rotation: float = 0, name: str = "r", **more: Any) -> dict[str, Any]:
+    place = {"x": x, "y": y, "width": 10, "height": 20, "rotation": rotation}
+    return region("rectanglelabels", name, **place, rectanglelabels=["cat"]) | more
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "words"),
+    [("\U0001f600 Anna", 2, "Anna"), ("\U0001f600 Anna", 3, "Anna"), ("\r\nAnna", 1, "Anna"), ("\r\nAnna", 2, "Anna")],
+)
+def test_spans_are_where_their_words_are(tmp_path: Path, text: str, start: int, words: str) -> None:
+    """Code points, halves of UTF-16, CRLF as one character: tools count in their own way."""
+    span = region("labels", to="text", start=start, end=start + 4, text=words, labels=["PER"])
+    tags = studio(tmp_path / "a.json", {"text": text}, [span], []).table().to_frame("dict")
+    assert tags["word"][tags["tag"] == "B-PER"].tolist() == ["Anna"]
+    (tmp_path / "b" / "ann").mkdir(parents=True)
+    (tmp_path / "b" / "ann" / "d.txt").write_bytes(text.encode())
+    (tmp_path / "b" / "ann" / "d.ann").write_text(f"T1\tPER {start} {start + 4}\t{words}\n", encoding="utf-8")
+    tags = cw.read_export(tmp_path / "b").table().to_frame("dict")
+    assert tags["word"][tags["tag"] == "B-PER"].tolist() == ["Anna"]
+
+
+def test_spans_whose_words_are_elsewhere_are_named(tmp_path: Path) -> None:
+    spans = [
+        region("labels", n, "text", start=0, end=4, text=w, labels=["PER"]) for n, w in (("a", "Anna"), ("b", "Bob"))
+    ]
+    found = studio(tmp_path / "a.json", {"text": "Anna"}, spans)
+    assert "first 'Bob' of item 7" in found.lines()[-1]
+    assert placed("a\\nb", [(0, 4, "X", "a\\nb")]) == ([(0, 4, "X")], [])
+
+
+def test_the_text_of_spans_is_the_field_that_has_their_words(tmp_path: Path) -> None:
+    span = region("labels", to="text", start=5, end=8, text="saw", labels=["V"])
+    found = studio(tmp_path / "a.json", {"title": "x", "review": "Anna saw"}, [span], [])
+    assert found.table().to_frame("dict")["tag"].tolist() == ["O", "O", "B-V", "O"]
+    span["value"].pop("labels")  # a region without a label is one
+    assert "B-span" in studio(tmp_path / "a.json", {"text": "Anna saw"}, [span]).table().to_frame("dict")["tag"]
+    found = studio(tmp_path / "a.json", {"text": "http://a/b.txt"}, [span], [region("rating", rating=3)])
+    assert found.alone == {"labels": "1 spans of something else than plain text in the export"}
+
+
+def test_stretches_of_time_are_no_points(tmp_path: Path) -> None:
+    run = region("timeserieslabels", to="series", start=1, end=30, timeserieslabels=["run"])
+    events = studio(tmp_path / "a.json", {"series": "a.csv"}, [run], []).table()
+    assert events.edges[0].tolist() == [1, 30] and events.y1 is None and events.label.tolist() == [0, -1]
+    spoken = region("labels", to="audio", start=1, end=30, channel=0, labels=["ann"])
+    assert studio(tmp_path / "a.json", {"audio": "a.wav"}, [spoken]).table().edges.tolist() == [[1, 30]]
+    frames = region("timelinelabels", to="video", ranges=[{"start": 5, "end": 5}], timelinelabels=["run"])
+    assert studio(tmp_path / "a.json", {"video": "a.mp4"}, [frames]).table().edges.tolist() == [[4, 5]]
+
+
+def test_pages_of_a_task_are_items(tmp_path: Path) -> None:
+    pages = {"image": ["a.png", "b.png", "c.png"]}
+    found = studio(tmp_path / "a.json", pages, [box(item_index=0), box(item_index=1)], [box(item_index=1)])
+    frame = found.table().to_frame("dict")
+    assert frame["item"].tolist() == [f"7 (page {n})" for n in (1, 1, 2, 2, 3, 3)]
+    assert [name is None for name in frame["label"]] == [False, True, False, False, True, True]
+    assert dict(found.item_table.select("item", "image").rows())["7 (page 2)"] == "b.png"
+
+
+def test_turned_shapes_and_places_that_are_missing(tmp_path: Path) -> None:
+    found = studio(tmp_path / "a.json", {"image": "a"}, [box(rotation=90), box(x=None), box(y=float("nan"))])
+    assert found.table().edges.round(6).tolist() == [[0, 20, 20, 40]]  # about the upper left corner
+    assert found.left_out == {"without a box of positive width and height": 2}
+    assert found.notes == ("Boxes that are turned are read as the upright boxes around them.",)
+    disc = region("ellipselabels", x=50, y=50, radiusX=10, radiusY=4, rotation=90, ellipselabels=["cell"])
+    mask = studio(tmp_path / "a.json", {"image": "a"}, [disc]).table().of_item(0)[0]
+    assert [int(np.ptp(axis)) + 1 for axis in mask.nonzero()] == [40, 8]
+    bad = region("polygonlabels", points=[[1, 1], [None, 5], [5, 5]], polygonlabels=["cell"])
+    assert studio(tmp_path / "a.json", {"image": "a"}, [bad, disc]).left_out == {
+        "polygons without three corners, or on images of unknown size": 1
+    }
+
+
+def test_answers_about_single_regions_are_not_of_the_item(tmp_path: Path) -> None:
+    named = region("labels", "r", x=10, y=20, width=10, height=20, labels=["dog"])
+    plain = region("rectangle", "r", x=10, y=20, width=10, height=20)
+    about = [region("choices", name, choices=[kind], x=1, y=1) for name, kind in (("r", "big"), ("q", "small"))]
+    found = studio(tmp_path / "a.json", {"image": "a"}, [box(), box(50, name="q"), *about], [plain, named])
+    assert found.alone == {"choices": "2 answers about single regions"}
+    assert found.table("rectangle").classes.tolist() == ["dog"]  # the class is a result of its own
+
+
+def test_shapes_in_videos_and_turned_boxes_of_cvat(tmp_path: Path) -> None:
+    job = (
+        "<annotations><version>1.1</version><meta><job><assignee><username>ann</username></assignee></job></meta>"
+        '<track id="0" label="car"><box frame="0" xtl="1" ytl="1" xbr="5" ybr="5"/></track>{}</annotations>'
+    )
+    (tmp_path / "a.xml").write_text(job.format(""), encoding="utf-8")
+    assert cw.read_export(tmp_path / "a.xml").alone == {"tracks": "1 shapes in videos"}
+    turned = '<image name="a"><box label="c" rotation="90" xtl="0" ytl="1" xbr="4" ybr="3"/></image>'
+    (tmp_path / "a.xml").write_text(job.format(turned), encoding="utf-8")
+    assert cw.read_export(tmp_path / "a.xml").table().edges.round(6).tolist() == [[1, 0, 3, 4]]  # about its centre
+
+
+def test_layers_of_webanno(tmp_path: Path) -> None:
+    """Features apart, escaped labels, parts of tokens, offsets of UTF-16, columns of relations before spans."""
+    rows = [
+        ("1-1", "0-2", "\U0001f600", "_", "_", "_", "_", "_"),
+        ("1-2", "3-6", "New", "dep", "1-1", "*", "LOC\\_X[1]", "*[2]"),
+        ("1-3", "7-11", "York", "_", "_", "*", "LOC\\_X[1]", "*[2]"),
+        ("1-3.1", "9-11", "rk", "_", "_", "*", "SUB", "_"),
+    ]  # fmt: skip
+    head = (
+        "#FORMAT=WebAnno TSV 3.3\n#T_RL=webanno.custom.Dep|kind|BT_x\n#T_SP=webanno.custom.Med|DCT|value\n"
+        "#T_SP=webanno.custom.Bare|\n\n\n#Text=New York\n"
+    )
+    for who in ("ann", "bob"):
+        (tmp_path / "annotation" / "d").mkdir(parents=True, exist_ok=True)
+        content = head + "".join("\t".join([*row, "\n"]) for row in rows[: 3 + (who == "ann")])
+        (tmp_path / "annotation" / "d" / f"{who}.tsv").write_text(content, encoding="utf-8", newline="\r\n")
+    found = cw.read_export(tmp_path)
+    assert list(found.tables) == ["Med", "Bare"] and "relations" in found.alone["relations and chains"]
+    spans = found.table("Med").to_frame("dict")
+    rows_ = zip(spans["annotator"], spans["label"], spans["start"], spans["end"], strict=True)
+    assert list(rows_) == [("ann", "LOC_X", 2, 10), ("ann", "SUB", 8, 10), ("bob", "LOC_X", 2, 10)]
+    assert found.item_table["text"].to_list() == ["\U0001f600 New York"]
+    assert found.table("Bare").to_frame("dict")["tag"].tolist() == ["O", "O", "B-Bare", "B-Bare", "I-Bare", "I-Bare"]
+
+
+def test_folders_below_those_of_annotators(tmp_path: Path) -> None:
+    for place in ("ann/x", "bob/x", "bob/y"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "d.txt").write_text("New\nYork is big", encoding="utf-8")
+        (tmp_path / place / "d.ann").write_text("T1\tLOC 0 3;4 8\tNew York\nT2\tX 0 3;9 11\tNew is\n", encoding="utf-8")
+    found = cw.read_export(tmp_path)
+    tags = found.table()
+    assert tags.annotators.tolist() == ["ann", "bob"] and tags.items.tolist() == ["x/d", "y/d"]
+    assert found.left_out == {"entities in several pieces": 3}  # but for a line break between them
+    assert tags.to_frame("dict")["tag"].tolist()[:4] == ["B-LOC", "B-LOC", "I-LOC", "I-LOC"]
+
+
+def test_masks_and_corners_of_labelme(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    data = io.BytesIO()
+    image.fromarray(np.eye(3, 4).astype(bool)).save(data, "PNG")
+    mask = base64.b64encode(data.getvalue()).decode()
+    shapes = [
+        {"label": "a", "shape_type": "mask", "points": [[2, 1], [5, 3]], "mask": mask},
+        {"label": "a", "shape_type": "mask", "points": [[11, 1], [14, 3]], "mask": mask},
+        {"label": "b", "shape_type": "rectangle", "points": [[1, 1], [5, 1], [5, 4], [1, 4]]},
+    ]
+    (tmp_path / "ann").mkdir()
+    whole = {"flags": {}, "shapes": shapes, "imagePath": "1.jpg", "imageHeight": 12, "imageWidth": 12}
+    (tmp_path / "ann" / "1.json").write_text(json.dumps(whole), encoding="utf-8")
+    found = cw.read_export(tmp_path)
+    assert np.argwhere(found.table("masks").of_item(0)[0]).tolist() == [[1, 2], [2, 3], [3, 4]]
+    assert found.table("boxes").edges.tolist() == [[1, 1, 5, 4]]
+    assert found.left_out == {"masks that do not fit their image": 1}

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
-from typing import Any, ClassVar, Self, Unpack
+from typing import IO, Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,7 @@ DIGITS, MOST_BITS = 20, 64
 """No run is longer than what so many digits, or bits, can say."""
 IMAGES = ("PNG", "TIFF", "BMP", "GIF", "JPEG", "WEBP", "PPM")
 """Formats of masks; others of Pillow start programs (EPS) or hold no pixels."""
+GREY = ("1", "L", "I;16", "I", "P")
 
 
 def pack(mask: Pixels) -> bytes:
@@ -154,10 +155,14 @@ def polygon_mask(points: npt.ArrayLike, height: int, width: int) -> Pixels:
     return np.logical_xor.accumulate(turns, axis=1)[:, :width]
 
 
-def ellipse_mask(centre: Sequence[float], radii: Sequence[float], height: int, width: int) -> Pixels:
-    """The pixels whose centres lie in an ellipse; its centre and its radii are (x, y)."""
-    rows, columns = np.arange(height)[:, None] + 0.5, np.arange(width)[None] + 0.5
-    return np.asarray(((columns - centre[0]) / radii[0]) ** 2 + ((rows - centre[1]) / radii[1]) ** 2 <= 1.0)
+def ellipse_mask(
+    centre: Sequence[float], radii: Sequence[float], height: int, width: int, degrees: float = 0.0
+) -> Pixels:
+    """The pixels whose centres lie in an ellipse; its centre and its radii are (x, y). It is turned clockwise."""
+    turn = np.deg2rad(degrees)
+    y, x = np.arange(height)[:, None] + 0.5 - centre[1], np.arange(width)[None] + 0.5 - centre[0]
+    along, across = x * np.cos(turn) + y * np.sin(turn), y * np.cos(turn) - x * np.sin(turn)
+    return np.asarray((along / radii[0]) ** 2 + (across / radii[1]) ** 2 <= 1.0)
 
 
 def from_brush(runs: Sequence[int], height: int, width: int) -> Pixels:
@@ -220,25 +225,24 @@ def read_mask(path: Path) -> Pixels:
             "height and width."
         )
     with reading(path, "a mask"):
-        if path.suffix == ".npy":
-            found = np.load(path, mmap_mode="r", allow_pickle=False)  # a map is no larger than its file
-            size = found.shape
-        else:
-            try:
-                from PIL import Image
-            except ImportError:
-                raise ExtraError(
-                    f"{path} is an image, and images are read with Pillow: install crowdwise[deep], or give masks as "
-                    ".npy files or run lengths."
-                ) from None
-            with Image.open(path, formats=IMAGES) as image:
-                size = (image.height, image.width)
-                check_pixels(*size)
-                found = np.asarray(image if image.mode in ("1", "L", "I;16", "I", "P") else image.convert("L"))
-            inside = np.unique(found[found != 0])
-            if len(inside) == 1:
-                found = found != 0
-    return checked(found, str(path))
+        if path.suffix != ".npy":
+            return image_mask(path, str(path))
+        return checked(np.load(path, mmap_mode="r", allow_pickle=False), str(path))  # a map is no larger than its file
+
+
+def image_mask(source: Path | IO[bytes], where: str) -> Pixels:
+    """The mask in an image, through Pillow: 0 is outside, and one other value inside."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ExtraError(
+            f"{where} is an image, and images are read with Pillow: install crowdwise[deep], or give masks as .npy "
+            "files or run lengths."
+        ) from None
+    with Image.open(source, formats=IMAGES) as image:
+        check_pixels(image.height, image.width)
+        found = np.asarray(image if image.mode in GREY else image.convert("L"))
+    return checked(found != 0 if len(np.unique(found[found != 0])) == 1 else found, where)
 
 
 def checked(values: Any, where: str) -> Pixels:

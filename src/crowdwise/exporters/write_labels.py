@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -168,15 +169,18 @@ def _coco(rows: list[Labelled], path: Any, to: Target) -> None:
             elif "box" in one:
                 x1, y1, x2, y2 = one["box"]
                 box = [x1, y1, round(x2 - x1, 3), round(y2 - y1, 3)]
-                entry |= {"bbox": box, "area": round(box[2] * box[3], 3), "iscrowd": 0}
+                entry |= {"segmentation": [], "bbox": box, "area": round(box[2] * box[3], 3), "iscrowd": 0}
             elif "point" in one:
-                entry |= {"keypoints": [*one["point"][:2], 2], "num_keypoints": 1}
+                x, y = one["point"][:2]
+                entry |= {"segmentation": [], "bbox": [x, y, 0, 0], "area": 0, "iscrowd": 0, "keypoints": [x, y, 2]}
+                entry["num_keypoints"] = 1
             made.append({"id": len(made) + 1, **entry})
         file = row.subject("file_name" if "file_name" in row.about else to.field)
         images.append({"id": number, "file_name": file, "item": row.item, **size})
+    parts = {"keypoints": ["point"], "skeleton": []} if any("keypoints" in one for one in made) else {}
     whole = {
         "info": {"description": f"Consensus by {to.model}; score is the probability"}, "images": images,
-        "categories": [{"id": n, "name": name} for n, name in enumerate(kinds, 1)], "annotations": made,
+        "categories": [{"id": n, "name": name, **parts} for n, name in enumerate(kinds, 1)], "annotations": made,
     }  # fmt: skip
     write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", path)
 
@@ -185,8 +189,13 @@ def _cvat(rows: list[Labelled], path: Any, to: Target) -> None:
     """CVAT for images 1.1: upload it as annotations of the task."""
     root = ElementTree.Element("annotations")
     ElementTree.SubElement(root, "version").text = "1.1"
-    job = ElementTree.SubElement(ElementTree.SubElement(root, "meta"), "job")
+    meta = ElementTree.SubElement(root, "meta")
+    task, job = ElementTree.SubElement(meta, "task"), ElementTree.SubElement(meta, "job")
     ElementTree.SubElement(ElementTree.SubElement(job, "assignee"), "username").text = to.model
+    ElementTree.SubElement(task, "size").text = str(len(rows))
+    labels = ElementTree.SubElement(task, "labels")
+    for name in sorted({one["label"] for row in rows for one in row.regions or ()}):
+        ElementTree.SubElement(ElementTree.SubElement(labels, "label"), "name").text = name
     for n, row in enumerate(rows):
         found, about = row.regions or [], row.about
         size = {key: about[key] for key in ("width", "height") if about.get(key) is not None}
@@ -226,7 +235,9 @@ def _brat(rows: list[Labelled], path: Any, to: Target) -> None:
         lines = []
         for n, one in enumerate(found, 1):
             (a, b), label = one["span"], "_".join(one["label"].split())  # brat has no blanks in labels
-            lines.append(f"T{n}\t{label} {a} {b}\t{' '.join(text[a:b].split())}\n")
+            pieces = [found.span() for found in re.compile(r"[^\r\n]+").finditer(text, a, b)]  # and no breaks in spans
+            ends, words = ";".join(f"{c} {d}" for c, d in pieces), " ".join(text[c:d] for c, d in pieces)
+            lines.append(f"T{n}\t{label} {ends}\t{words}\n")
         files |= {f"{name}.txt": text, f"{name}.ann": "".join(lines)}
     _write_archive(files, path)
 

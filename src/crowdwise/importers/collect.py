@@ -6,9 +6,11 @@ some span begins or ends.
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -73,28 +75,72 @@ Span = tuple[int, int, str]
 """Where a span begins, where it ends (that character not included), and its label."""
 
 
-def tokens_of(text: str, spans: Iterable[Span]) -> list[tuple[int, int]]:
-    """The tokens of a text, so that every span begins and ends with a token.
+def tokens_of(
+    text: str, spans: Iterable[Span], tokens: Iterable[tuple[int, int]] | None = None
+) -> list[tuple[int, int]]:
+    """The tokens of a text (its words, where the tool has none), cut so that every span begins and ends with one.
 
     >>> tokens_of("Anna saw Paris.", [(0, 2, "PER")])
     [(0, 2), (2, 4), (5, 8), (9, 14), (14, 15)]
     """
     cuts = sorted({place for start, end, _ in spans for place in (start, end)})
     out: list[tuple[int, int]] = []
-    for found in WORD.finditer(text):
-        inside = [cut for cut in cuts if found.start() < cut < found.end()]
-        places = [found.start(), *inside, found.end()]
-        out += pairwise(places)
+    for first, last in (found.span() for found in WORD.finditer(text)) if tokens is None else tokens:
+        inside = cuts[bisect_right(cuts, first) : bisect_left(cuts, last)]
+        out += pairwise([first, *inside, last])
     return out
 
 
-def without_overlaps(spans: Iterable[Span]) -> list[Span]:
-    """The spans of one annotator; of those that overlap, the longest."""
-    kept: list[Span] = []
-    for start, end, label in sorted(set(spans), key=lambda span: (span[0] - span[1], span)):
-        if end > start and all(end <= other[0] or start >= other[1] for other in kept):
-            kept.append((start, end, label))
-    return sorted(kept)
+UNITS: tuple[Callable[[str, str], int], ...] = (
+    lambda c, after: 1, lambda c, after: 1 + (ord(c) > 0xFFFF), lambda c, after: not (c == "\r" and after == "\n"),
+)  # fmt: skip
+"""How far tools count a character (and what follows it): one, by the halves of UTF-16, or CRLF as one."""
+BLANKS = re.compile(r"\\n|\s+")
+
+
+def placed(text: str, spans: Sequence[tuple[Any, ...]]) -> tuple[list[Span], list[str]]:
+    """Spans (start, end, label; words, where they are known) of a text by characters, in the unit by which the
+    words are where they should be; and the words that are not there in any unit.
+
+    >>> placed("\U0001f600 Anna", [(3, 7, "PER", "Anna")])
+    ([(2, 6, 'PER')], [])
+    """
+    tried: list[tuple[list[Span], list[str]]] = []
+    for width in UNITS if any(len(span) > 3 and span[3] for span in spans) else UNITS[:1]:
+        at = None
+        if width is not UNITS[0]:
+            pairs = enumerate(zip(text, text[1:] + " ", strict=True))
+            at = [*(n for n, pair in pairs for _ in range(width(*pair))), len(text)]
+        found, lost = list[Span](), list[str]()
+        for start, end, label, *said in spans:
+            words = said[0] if said else None
+            if at is not None:
+                start, end = (at[place] if 0 <= place < len(at) else place for place in (start, end))
+            found.append((start, end, label))
+            if words and BLANKS.sub("", words) != BLANKS.sub("", text[start:end]):
+                lost.append(words)
+        tried.append((found, lost))
+        if not lost:
+            break
+    return min(tried, key=lambda one: len(one[1]))
+
+
+def upright(box: Sequence[float], degrees: float, about: Sequence[float]) -> list[float]:
+    """The upright box around a box (x1, y1, x2, y2) that is turned about a point.
+
+    >>> [round(edge, 9) for edge in upright((0, 0, 4, 2), 90, (2, 1))]
+    [1.0, -1.0, 3.0, 3.0]
+    """
+    turn = math.radians(degrees)
+    x, y = ([box[k] - about[k % 2] for k in part] for part in ((0, 2, 2, 0), (1, 1, 3, 3)))
+    xs = [about[0] + a * math.cos(turn) - b * math.sin(turn) for a, b in zip(x, y, strict=True)]
+    ys = [about[1] + a * math.sin(turn) + b * math.cos(turn) for a, b in zip(x, y, strict=True)]
+    return [min(xs), min(ys), max(xs), max(ys)]
+
+
+def overlap(spans: Iterable[Span]) -> bool:
+    """Whether some of the spans share a character."""
+    return any(two[0] < one[1] for one, two in pairwise(sorted(spans)))
 
 
 def bio(tokens: Sequence[tuple[int, int]], spans: Iterable[Span]) -> list[str]:
@@ -104,12 +150,11 @@ def bio(tokens: Sequence[tuple[int, int]], spans: Iterable[Span]) -> list[str]:
     ['B-X', 'I-X', 'O']
     """
     tags = ["O"] * len(tokens)
+    first, last = [token[0] for token in tokens], [token[1] for token in tokens]
     for start, end, label in spans:
-        begun = False
-        for n, (first, last) in enumerate(tokens):
-            if first < end and last > start:
-                tags[n] = f"{'I' if begun else 'B'}-{label}"
-                begun = True
+        inside = range(bisect_right(last, start), bisect_left(first, end))
+        for n in inside:
+            tags[n] = f"{'B' if n == inside[0] else 'I'}-{label}"
     return tags
 
 
@@ -118,6 +163,7 @@ BOXES, EVENTS, MASKS, OFFSETS, TEXTS = "boxes", "events", "masks", "spans", "tex
 """Kinds of questions: names of answer types, but for choices, which are votes or label sets, and events, which are
 boxes in time. Spans that overlap are not tags of tokens, but offsets."""
 MOST_PIXELS = 2**28
+TURNED = "Boxes that are turned are read as the upright boxes around them."
 LAST = "earlier answers of the same annotator to the same item"
 EMPTY = "without an answer"
 
@@ -179,6 +225,8 @@ class Collector:
         self.annotators: dict[Any, dict[str, Any]] = {}
         self.texts: dict[Any, str] = {}
         self.tokens: dict[Any, list[tuple[int, int]]] = {}
+        self.misplaced: list[tuple[Any, str]] = []
+        """Items of spans whose words are elsewhere, and these words."""
         self.notes: list[str] = []
         self.looked: dict[tuple[Any, Any], tuple[Any, Any]] = {}
         """Images and annotators who looked at them, whatever they drew, with time and duration."""
@@ -246,12 +294,15 @@ class Collector:
             self.leave_out(EMPTY)
 
     def spans(
-        self, question: str, item: Any, annotator: Any, text: str, spans: Iterable[Span], time: Any = None,
-        duration: Any = None, tokens: Sequence[tuple[int, int]] | None = None,
+        self, question: str, item: Any, annotator: Any, text: str, spans: Iterable[Sequence[Any]], time: Any = None,
+        duration: Any = None, tokens: Sequence[tuple[int, int]] | None = None, true: bool = False,
     ) -> None:  # fmt: skip
-        """Spans of a text (none at all is an answer too); tokens where the tool has its own."""
+        """Spans of a text (none at all is an answer too): start, end, label, and the words there where the tool writes
+        them; tokens where the tool has its own. ``true``: they are the truth as well."""
         text = clean(text)
-        whole = [(int(start), int(end), clean(str(label))) for start, end, label in spans]
+        given = [(int(start), int(end), clean(str(label)), *words) for start, end, label, *words in spans]
+        whole, lost = placed(text, given)
+        self.misplaced += [(named(item), words) for words in lost]
         kept = sorted({span for span in whole if 0 <= span[0] < span[1] <= len(text)})
         self.leave_out("spans that are there twice, or lie outside their text", len(whole) - len(kept))
         if named(item) is None:
@@ -260,8 +311,10 @@ class Collector:
         self.texts[named(item)] = text
         if tokens is not None and all(isinstance(place, int) for both in tokens for place in both):
             self.tokens.setdefault(named(item), list(tokens))
-        self._question(question, SPANS).overlapping |= len(without_overlaps(kept)) < len(kept)
+        self._question(question, SPANS).overlapping |= overlap(kept)
         self._add(question, SPANS, item, annotator, tuple(kept), time, duration)
+        if true:
+            self._question(question, SPANS).gold[named(item)] = tuple(kept)
 
     def answer(
         self, kind: str, question: str, item: Any, annotator: Any, said: Any, time: Any = None, duration: Any = None
@@ -357,6 +410,12 @@ class Collector:
 
     def gather(self) -> None:
         """Make answers of what was drawn, with empty ones of those who looked at an image and drew nothing."""
+        if self.misplaced:
+            (item, words), count = self.misplaced[0], len(self.misplaced)
+            self.note(
+                f"Spans that hold other words than the tool wrote at their offsets: {count:,} (first {words[:40]!r} of "
+                f"item {item!r}). Check that texts were not changed after annotation."
+            )
         for question in self.questions.values():
             for (item, who), drawn in question.drawn.items():
                 said = drawn.masks if question.kind == MASKS else drawn.shapes
@@ -365,7 +424,6 @@ class Collector:
                 if (item, who) not in question.drawn:
                     nothing: Any = {} if question.kind == MASKS else []
                     question.answers.append(Answer(item, who, nothing, seconds(time), number(duration)))
-            question.kind = BOXES if question.kind == EVENTS else question.kind
 
     def other(self, question: str, what: str) -> None:
         """An answer of a kind that there is no table for: relations, lines, attributes..."""
@@ -374,7 +432,8 @@ class Collector:
     def gold(self, question: str, item: Any, labels: Any, kind: str = CHOICES) -> None:
         """What is true of an item."""
         if kind == SPANS:
-            self.questions.setdefault(question, ExportQuestion(SPANS)).gold[item] = tuple(labels)
+            found = self._question(question, SPANS)
+            found.gold[named(item)], found.overlapping = tuple(labels), found.overlapping or overlap(labels)
             return
         if kind == CHOICES:
             labels = [plain_label(label) for label in labels if label is not None]
@@ -458,17 +517,25 @@ def columns_of_spans(found: Collector, answers: Sequence[Answer]) -> dict[str, l
     return {name: [row[n] for row in rows] for n, name in enumerate(names)}
 
 
-def columns_of_tags(found: Collector, question: ExportQuestion, answers: Sequence[Answer]) -> dict[str, list[Any]]:
-    """One row per token and annotator. Spans that are true cut tokens too."""
-    every: dict[Any, list[Span]] = {item: list(spans) for item, spans in question.gold.items()}
+def tokens_by_item(
+    found: Collector, question: ExportQuestion, answers: Sequence[Answer]
+) -> dict[Any, list[tuple[int, int]]]:
+    """Item -> its tokens, cut wherever a span of the question, or a true one, begins or ends."""
+    every: dict[Any, list[Span]] = {item: list(spans) for item, spans in question.gold.items() if item in found.texts}
     for answer in answers:
         every.setdefault(answer.item, []).extend(answer.said)
+    return {item: tokens_of(found.texts[item], spans, found.tokens.get(item)) for item, spans in every.items()}
+
+
+def columns_of_tags(
+    found: Collector, every: Mapping[Any, Sequence[tuple[int, int]]], answers: Sequence[Answer]
+) -> dict[str, list[Any]]:
+    """One row per token and annotator."""
     out: dict[str, list[Any]] = {
         name: [] for name in ("sequence", "position", "word", "annotator", "tag", "timestamp", "duration")
     }
     for answer in answers:
-        text = found.texts[answer.item]
-        tokens = found.tokens.setdefault(answer.item, tokens_of(text, every[answer.item]))
+        text, tokens = found.texts[answer.item], every[answer.item]
         for position, (place, tag) in enumerate(zip(tokens, bio(tokens, answer.said), strict=True)):
             row = (answer.item, position, text[slice(*place)], answer.annotator, tag, answer.time, answer.duration)
             for column, value in zip(out.values(), row, strict=True):

@@ -200,18 +200,21 @@ def _made(found: Collector, question: ExportQuestion, left_out: Counter[str]) ->
         answers = [a._replace(said=a.said[0]) for a in answers if a.said]
     if not answers:
         return None
-    table = registry.ANSWER_TYPES[kind].load()
+    table = registry.ANSWER_TYPES[collect.BOXES if kind == collect.EVENTS else kind].load()
     tagged = kind == collect.SPANS
     if kind == collect.OFFSETS:
         columns = collect.columns_of_spans(found, answers)
     elif tagged:
-        columns = collect.columns_of_tags(found, question, answers)
+        tokens = collect.tokens_by_item(found, question, answers)
+        columns = collect.columns_of_tags(found, tokens, answers)
     else:
         columns = table.answer_columns(answers)
+        if kind == collect.EVENTS:  # two numbers of a box are a stretch here, not a point
+            columns = {{"x": "x1", "y": "x2"}.get(name, name): values for name, values in columns.items()}
     frame = _frame({name: alike(values) for name, values in columns.items()})
     made, gold = table.from_frame(_for_table(frame), **OPTIONS.get(kind, {})), question.gold
     if tagged:
-        gold = {n: bio(found.tokens[n], spans) for n, spans in gold.items() if n in found.tokens}
+        gold = {n: bio(tokens[n], spans) for n, spans in gold.items() if n in tokens}
     elif kind == collect.OFFSETS:
         gold = {n: [(label, start, end) for start, end, label in spans] for n, spans in gold.items()}
     names = set(map(str, made.items.tolist()))

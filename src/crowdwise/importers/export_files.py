@@ -14,12 +14,13 @@ import csv
 import gzip
 import io
 import json
+import os
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from crowdwise.data import plain_files
@@ -27,6 +28,7 @@ from crowdwise.data.boundary import reading, reason
 from crowdwise.data.files import PathLike, TableFile, first_line, separator_in
 from crowdwise.data.plain_files import limit
 from crowdwise.data.schema import NULLS
+from crowdwise.data.source import EVERYONE
 from crowdwise.errors import InputError, ReadError, SizeError
 
 if TYPE_CHECKING:
@@ -150,6 +152,24 @@ class ExportFiles(contextlib.ExitStack):
 
         with reading(f"{self.path}/{name}"):
             return pl.read_csv(self.text(name).encode(), infer_schema=False, null_values=[""])
+
+
+def people(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """File -> its annotator, which is its folder, and its item, which is its name. Where two files of a name are in
+    folders of a name, annotators are the folders above all others.
+
+    >>> people(["ann/1.json", "bob/1.json"]), people(["ann/a/1.json", "bob/a/1.json"])["bob/a/1.json"]
+    ({'ann/1.json': ('ann', '1'), 'bob/1.json': ('bob', '1')}, ('bob', 'a/1'))
+    """
+    files = {name: PurePosixPath(name) for name in names}
+    out = {name: (file.parent.name or EVERYONE, file.stem) for name, file in files.items()}
+    if len(set(out.values())) == len(out):
+        return out
+    depth = len(PurePosixPath(os.path.commonpath([file.parent for file in files.values()])).parts)
+    return {
+        name: (file.parts[depth], PurePosixPath(*file.parts[depth + 1 :]).with_suffix("").as_posix())
+        if len(file.parts) > depth + 1 else out[name] for name, file in files.items()
+    }  # fmt: skip
 
 
 class CellRows:

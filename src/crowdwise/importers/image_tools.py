@@ -5,17 +5,18 @@ Each has ``read_TOOL``, whose docstring says where things are in the export.
 
 from __future__ import annotations
 
-from pathlib import PurePath, PureWindowsPath
+import base64
+import io
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from crowdwise.data.masks import ellipse_mask, mask_of
-from crowdwise.data.source import EVERYONE
-from crowdwise.errors import LabelError, ReadError
-from crowdwise.importers.collect import MOST_PIXELS, Collector, named, number
-from crowdwise.importers.export_files import ExportFiles, Peek, root_of
+from crowdwise.data.masks import ellipse_mask, image_mask, mask_of
+from crowdwise.errors import CrowdwiseError, LabelError, ReadError
+from crowdwise.importers.collect import MOST_PIXELS, TURNED, Collector, named, number, upright
+from crowdwise.importers.export_files import ExportFiles, Peek, people, root_of
 
 
 def recognises_labelbox(peek: Peek) -> bool:
@@ -118,7 +119,8 @@ def read_cvat(files: ExportFiles, into: Collector) -> None:
     =============  ==============================================================================================
     item           ``name`` of an image
     annotator      the assignee of the job, else the name of the file or of its folder
-    question       ``tag``, ``boxes``, ``points``, ``masks`` (masks, polygons and ellipses); other shapes are left alone
+    question       ``tag``, ``boxes``, ``points``, ``masks`` (masks, polygons and ellipses); other shapes, and those in
+                   videos, are left alone
     looked         the assignee of a job at all of its images: one without shapes says that nothing is there
     left out       shapes and tags that were made automatically
     =============  ==============================================================================================
@@ -130,6 +132,8 @@ def read_cvat(files: ExportFiles, into: Collector) -> None:
             place = PurePath(name)
             who = place.parent.name if place.stem == "annotations" and place.parent.name else place.stem
             into.note(f"{name} has no assignee (an export of a whole task mixes all): its answers are by {who!r}.")
+        for _ in root.iter("track"):
+            into.other("tracks", "shapes in videos")
         for image in root.iter("image"):
             item, size = image.get("name"), {key: image.get(key) for key in ("width", "height")}
             into.about_item(item, **size)
@@ -152,10 +156,14 @@ def _read_cvat(shape: Element, item: Any, who: Any, size: dict[str, Any], into: 
     """A box, points, or a mask."""
     label, height, width = shape.get("label"), number(size["height"]), number(size["width"])
     corners = [pair.split(",") for pair in (shape.get("points") or "").split(";") if pair]
+    turn = number(shape.get("rotation")) or 0.0
     if shape.tag == "box":
-        if number(shape.get("rotation")):
-            into.note("Boxes that are turned are read as if they were not.")
-        into.shape("boxes", item, who, label, *(shape.get(end) for end in ("xtl", "ytl", "xbr", "ybr")))
+        ends = [number(shape.get(end)) for end in ("xtl", "ytl", "xbr", "ybr")]
+        box = [end for end in ends if end is not None]
+        if turn and len(box) == 4 and box[0] < box[2] and box[1] < box[3]:
+            into.note(TURNED)
+            ends[:] = upright(box, turn, ((box[0] + box[2]) / 2.0, (box[1] + box[3]) / 2.0))
+        into.shape("boxes", item, who, label, *ends)
     elif shape.tag == "points":
         for place in corners:
             into.shape("points", item, who, label, *place)
@@ -166,7 +174,7 @@ def _read_cvat(shape: Element, item: Any, who: Any, size: dict[str, Any], into: 
     elif shape.tag == "ellipse":
         parts = [number(shape.get(part)) or 0.0 for part in ("cx", "cy", "rx", "ry")]
         if min(parts[2:]) > 0.0:
-            into.mask("masks", item, who, label, ellipse_mask(parts[:2], parts[2:], int(height), int(width)))
+            into.mask("masks", item, who, label, ellipse_mask(parts[:2], parts[2:], int(height), int(width), turn))
     elif shape.tag == "mask":
         into.mask("masks", item, who, label, _pasted(shape, int(height), int(width)))
 
@@ -303,7 +311,8 @@ def read_coco(files: ExportFiles, into: Collector) -> None:
     =============  ==============================================================================================
     item           ``image_id``
     annotator      ``annotator_id``, ``rad_id``, ``user_id``...
-    question       ``boxes`` (``bbox``), ``masks`` (``segmentation``: polygons or run lengths; a class together)
+    question       ``boxes`` (``bbox``), ``masks`` (``segmentation``: polygons or run lengths; a class together),
+                   ``points`` (``keypoints``)
     looked         who annotated anything on an image; who did not is not known to have looked at it
     =============  ==============================================================================================
     """
@@ -315,16 +324,21 @@ def read_coco(files: ExportFiles, into: Collector) -> None:
             size[named(image.get("id"))] = (image.get("height"), image.get("width"))
     kinds = [kind for kind in whole.get("categories") or [] if isinstance(kind, dict)]
     names = {str(kind.get("id")): str(kind.get("name", kind.get("id"))) for kind in kinds}
+    parts = {str(kind.get("id")): kind.get("keypoints") or [] for kind in kinds}
     for made in whole.get("annotations") or []:
         if not isinstance(made, dict):
             continue
         item, who = named(made.get("image_id")), named(made.get(_who(made) or ""))
         name = names.get(str(made.get("category_id")), str(made.get("category_id")))
         box, drawn = made.get("bbox"), made.get("segmentation")
-        if isinstance(box, list) and len(box) == 4:
+        pointed = bool(made.get("keypoints"))
+        if (
+            isinstance(box, list) and len(box) == 4 and (any(box[2:]) or not pointed)
+        ):  # a point alone has a box of no size
             into.rectangle("boxes", item, who, name, *box)
-        elif not drawn:
+        elif not drawn and not pointed:
             into.leave_out("without a box of positive width and height")
+        _read_keypoints(made.get("keypoints"), item, who, name, parts.get(str(made.get("category_id")), []), into)
         if isinstance(drawn, dict):
             try:
                 into.mask("masks", item, who, name, mask_of(drawn, None, None, "A mask"))
@@ -333,6 +347,16 @@ def read_coco(files: ExportFiles, into: Collector) -> None:
         for polygon in drawn if isinstance(drawn, list) else ():
             if isinstance(polygon, list):
                 into.polygon("masks", item, who, name, polygon, *size.get(item, (None, None)))
+
+
+def _read_keypoints(found: Any, item: Any, who: Any, name: str, parts: Any, into: Collector) -> None:
+    """x, y and visibility (0: not there) of each part of an object; an object of one part is a point."""
+    given = found if isinstance(found, list) else []
+    for n, (x, y, seen) in enumerate(zip(given[::3], given[1::3], given[2::3], strict=False)):
+        if seen:
+            several = len(given) > 3
+            part = parts[n] if isinstance(parts, list) and n < len(parts) else n + 1
+            into.shape("points", item, who, f"{name}: {part}" if several else name, x, y)
 
 
 THICK = 1.0
@@ -410,20 +434,18 @@ def read_labelme(files: ExportFiles, into: Collector) -> None:
 
     =============  ==============================================================================================
     item           the name of the image
-    annotator      the folder that the file is in
-    question       ``boxes`` (rectangles), ``points``, ``masks`` (polygons and circles), ``flags``; lines are left alone
+    annotator      the folder that the file is in; the one above all others, where these have files of one name
+    question       ``boxes`` (rectangles), ``points``, ``masks`` (masks, polygons, circles), ``flags``; lines are left
+                   alone
     looked         who has a file on an image: one without shapes says that nothing is there
     =============  ==============================================================================================
     """
-    for name in files.names:
-        if not name.lower().endswith(".json"):
-            continue
+    for name, (who, place) in people(name for name in files.names if name.lower().endswith(".json")).items():
         whole = files.whole(name)
         if not isinstance(whole, dict) or not LABELME <= set(whole):
             into.leave_out("other files")
             continue
-        item = PureWindowsPath(str(whole["imagePath"])).name
-        who = PurePath(name).parent.name or EVERYONE
+        item = str(PurePosixPath(place).with_name(PureWindowsPath(str(whole["imagePath"])).name or place))
         height, width = number(whole.get("imageHeight")), number(whole.get("imageWidth"))
         into.about_item(item, height=height, width=width)
         into.looks(item, who)
@@ -442,7 +464,7 @@ def _read_labelme(shape: dict[str, Any], item: str, who: str, height: Any, width
         places = np.array(shape.get("points"), dtype=np.float64).reshape(-1, 2)
     except (TypeError, ValueError):
         places = np.empty((0, 2))
-    if kind in ("rectangle", "circle") and len(places) != 2:
+    if len(places) not in {"rectangle": (2, 4), "circle": (2,), "mask": (2,)}.get(kind, (len(places),)):
         into.leave_out("shapes without their points")
     elif kind == "rectangle":
         into.shape("boxes", item, who, label, *places.min(axis=0).tolist(), *places.max(axis=0).tolist())
@@ -456,5 +478,15 @@ def _read_labelme(shape: dict[str, Any], item: str, who: str, height: Any, width
         if radius > 0.0:
             disc = ellipse_mask(places[0].tolist(), (radius, radius), int(height), int(width))
             into.mask("masks", item, who, label, disc)
+    elif kind == "mask" and height and width and height * width <= MOST_PIXELS:
+        out = np.zeros((int(height), int(width)), dtype=bool)
+        try:
+            part = image_mask(io.BytesIO(base64.b64decode(str(shape.get("mask")))), "A mask of LabelMe")
+            (left, top), (high, wide) = places.min(axis=0).astype(int).tolist(), part.shape
+            out[top : top + high, left : left + wide] = part
+        except (ValueError, OSError, CrowdwiseError):
+            into.leave_out("masks that do not fit their image")
+        else:
+            into.mask("masks", item, who, label, out)
     else:
         into.other("shapes", f"shapes of type {kind}")

@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from crowdwise.data.masks import ellipse_mask, from_brush
 from crowdwise.errors import LabelError
 from crowdwise.importers import collect
-from crowdwise.importers.collect import Collector
+from crowdwise.importers.collect import Collector, upright
 from crowdwise.importers.export_files import ExportFiles, Peek
 
 TASKS = "tasks.jsonl"
@@ -34,10 +36,12 @@ FLAT = {"annotation_id", "annotator", "created_at", "updated_at", "lead_time"}
 SHAPES = ("rectangle", "ellipse", "polygon", "brush", "keypoint")
 """Kinds of shapes; with ``labels`` behind them where they have classes."""
 OTHERS = {
-    "bitmasklabels": "bitmasks", "datetime": "dates", "timelinelabels": "spans of videos",
-    "videorectangle": "boxes in videos", "paragraphlabels": "spans of dialogues", "relation": "relations",
+    "bitmasklabels": "bitmasks", "datetime": "dates", "videorectangle": "boxes in videos",
+    "paragraphlabels": "spans of dialogues", "relation": "relations",
 }  # fmt: skip
 """Kinds of results that there is no table for."""
+STRETCHES = ("labels", "hypertextlabels", "timeserieslabels", "paragraphlabels")
+ABOUT = "about a region"
 SIDES = {"left": "left", "right": "right", "tie": "tie", "none": "tie", "neither": "tie"}
 ONE_OF_TWO = re.compile(r"^(.*?)[ _-]?(1|a|left)$", re.IGNORECASE)
 OTHER = {"1": "2", "a": "b", "A": "B", "left": "right", "Left": "Right"}
@@ -86,9 +90,10 @@ def read_label_studio(files: ExportFiles, into: Collector) -> None:
 
 
 class Submitted(NamedTuple):
-    """An annotation that was submitted, and the questions that it answers."""
+    """An annotation that was submitted, and the questions that it answers; with the number of pages of its task."""
 
     item: Any
+    pages: int
     who: Any
     time: Any
     duration: Any
@@ -105,9 +110,15 @@ def _add_empty(submitted: list[Submitted], into: Collector) -> None:
             if name not in made.questions and isinstance(text, str):
                 into.spans(name, made.item, made.who, text, [], time=made.time, duration=made.duration)
         if any(question.drawn for question in into.questions.values()):
-            into.looks(made.item, made.who, made.time, made.duration)
+            for page in range(made.pages) if made.pages else (None,):
+                into.looks(_page(made.item, page), made.who, made.time, made.duration)
         elif not tagged and not made.questions:
             into.leave_out(collect.EMPTY)
+
+
+def _page(item: Any, page: Any) -> Any:
+    """The item of a page of a task with several images."""
+    return item if page is None else f"{item} (page {page + 1})"
 
 
 def _named(files: ExportFiles) -> Iterator[dict[str, Any]]:
@@ -130,6 +141,38 @@ def _n_true(task: Mapping[str, Any]) -> int:
     return sum(map(_is_true, _annotations(task)))
 
 
+def _n_pages(task: Mapping[str, Any], data: Mapping[str, Any]) -> int:
+    """How many images a task has whose results say which they are on; 0 of other tasks."""
+    found = [result.get("item_index") for made in _annotations(task) for result in _results(made.get("result"))]
+    last = max((page for page in found if isinstance(page, int)), default=-1)
+    return max(last + 1, *(len(value) for value in data.values() if isinstance(value, list)), 0) if last >= 0 else 0
+
+
+def _results(found: Any) -> list[dict[str, Any]]:
+    """Results that say something, with the classes of shapes that have them in a result of their own. What is said of a
+    region alone is ``about``."""
+    whole = [dict(one) for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    whole = [one for one in whole if isinstance(one.get("value"), dict) or one.get("type") == "relation"]
+    regions = {one["id"]: one for one in whole if one.get("id") is not None and _is_region(one)}
+    out = []
+    for one in whole:
+        of = regions.get(one.get("id"))
+        if of is None or of is one or _is_region(one):
+            out.append(one)
+        elif str(one.get("type")).endswith("labels"):
+            name = f"{str(of.get('type')).removesuffix('labels')}labels"
+            of["value"] = {**of["value"], name: one["value"].get(str(one["type"]))}
+        else:
+            out.append({**one, "type": ABOUT})
+    return out
+
+
+def _is_region(result: Mapping[str, Any]) -> bool:
+    kind, value = str(result.get("type")), result.get("value")
+    ends = isinstance(value, dict) and "start" in value and "end" in value
+    return kind.removesuffix("labels") in SHAPES or (kind in STRETCHES and ends)
+
+
 def _read_task(
     task: Mapping[str, Any], item: Any, into: Collector, submitted: list[Submitted],
     alike: dict[frozenset[str], frozenset[str]],
@@ -140,7 +183,13 @@ def _read_task(
     drafts = task.get("drafts")
     into.leave_out("drafts", len(drafts) if isinstance(drafts, list) else 0)
     single = _n_true(task) == 1
-    text = data["text"] if isinstance(data.get("text"), str) else None
+    texts = [value for value in data.values() if isinstance(value, str)]
+    text = data["text"] if isinstance(data.get("text"), str) else max(texts, key=len, default=None)
+    pages = _n_pages(task, data)
+    for page in range(pages):
+        own = {name: value[page] if isinstance(value, list) else value for name, value in about.items()
+               if not isinstance(value, list) or page < len(value)}  # fmt: skip
+        into.about_item(_page(item, page), **own)
     for made in _annotations(task):
         results = made.get("result")
         if made.get("was_cancelled") or made.get("skipped"):
@@ -152,7 +201,7 @@ def _read_task(
             _read_results(results, data, item, who, when, single and _is_true(made), into)
             questions = frozenset(str(result.get("from_name")) for result in results if isinstance(result, dict))
             questions = alike.setdefault(questions, questions)
-            submitted.append(Submitted(item, who, when["time"], when["duration"], text, questions))
+            submitted.append(Submitted(item, pages, who, when["time"], when["duration"], text, questions))
     for guess in task.get("predictions") or []:
         if not into.predictions or not isinstance(guess, dict) or not isinstance(guess.get("result"), list):
             into.leave_out("predictions of models")
@@ -176,11 +225,13 @@ def _read_results(
 ) -> None:  # fmt: skip
     """The results of one annotation, by question."""
     by_question: dict[str, list[dict[str, Any]]] = {}
-    for result in results:
-        if isinstance(result, dict) and isinstance(result.get("value"), dict):
-            by_question.setdefault(str(result.get("from_name")), []).append(result)
-        elif isinstance(result, dict) and result.get("type") == "relation":
+    for result in _results(results):
+        if result.get("type") == "relation":
             into.other("relations", "relations")
+        elif result["type"] == ABOUT:
+            into.other(str(result.get("from_name")), "answers about single regions")
+        else:
+            by_question.setdefault(str(result.get("from_name")), []).append(result)
     for question, found in by_question.items():
         _read_question(question, found, data, item, who, when, true, into)
 
@@ -205,17 +256,23 @@ def _read_question(
     elif kind == "ranker":
         _read_ranker(question, values[-1].get("ranker"), item, who, when, into)
     elif kind in ("labels", "hypertextlabels") and all("start" in v and "end" in v for v in values):
-        to = str(found[0].get("to_name"))
-        text = data.get(to) if isinstance(data.get(to), str) else data.get("text")
-        if isinstance(text, str) and kind == "labels" and all(isinstance(v["start"], int) for v in values):
-            spans = [(v["start"], v["end"], name) for v in values for name in v.get("labels") or []]
-            into.spans(question, item, who, text, spans, **when)
-        elif kind == "labels" and not isinstance(text, str):
+        whole = all(isinstance(v[end], int) for v in values for end in ("start", "end"))
+        spoken = any("channel" in v for v in values) or not (whole or any("text" in v for v in values))
+        spans = [(v["start"], v["end"], name, v.get("text")) for v in values for name in v.get("labels") or ["span"]]
+        text = _text_of(data, str(found[0].get("to_name")), spans) if whole else None
+        if kind == "labels" and spoken:
             _read_events(question, values, item, who, when, true, into)
+        elif kind == "labels" and text is not None:
+            into.spans(question, item, who, text, spans, **when, true=true)
         else:
-            into.other(question, "spans of something else than plain text")
+            into.other(question, "spans of something else than plain text in the export")
     elif kind == "timeserieslabels":
         _read_events(question, values, item, who, when, true, into)
+    elif kind == "timelinelabels":  # frames, the first of them 1, both ends in it
+        ranges = [(v, r) for v in values for r in v.get("ranges") or [] if isinstance(r, dict)]
+        frames = [(collect.number(r.get("start")), r.get("end"), v.get(kind)) for v, r in ranges]
+        stretches = [{"start": s and s - 1.0, "end": end, "labels": names} for s, end, names in frames]
+        _read_events(question, stretches, item, who, when, true, into)
     elif kind == "textarea":
         said = " ".join(str(line) for v in values for line in (v.get("text") or []) if isinstance(v.get("text"), list))
         if said.strip():
@@ -226,11 +283,25 @@ def _read_question(
             into.leave_out(collect.EMPTY)
     elif kind.removesuffix("labels") in SHAPES:
         for result in found:
-            _read_shape(question, kind, result, item, who, when, into)
-        if true:
-            into.true_shapes(question, item, who)
+            page = result.get("item_index")
+            place = _page(item, page if isinstance(page, int) else None)
+            _read_shape(question, kind, result, place, who, when, into)
+            if true:
+                into.true_shapes(question, place, who)
     else:
         into.other(question, OTHERS.get(kind, f"results of type {kind}"))
+
+
+def _text_of(data: Mapping[str, Any], to: str, spans: Sequence[tuple[Any, ...]]) -> str | None:
+    """The text of spans: the field of that name or ``text``, else the one that has the words of the spans."""
+    named = [data[name] for name in (to, "text") if isinstance(data.get(name), str)]
+    said = [words for *_, words in spans if words]
+    if not said:
+        return named[0] if named else None
+    texts = {text: None for text in (*named, *data.values()) if isinstance(text, str)}
+    lost = {text: len(collect.placed(text, spans)[1]) for text in texts}
+    best = min(texts, key=lost.__getitem__, default=None)
+    return best if best is not None and lost[best] < len(said) else None
 
 
 def _read_events(
@@ -258,21 +329,27 @@ def _read_shape(
         return
     into.about_item(item, width=int(width), height=int(height))
     unit = {"x": width, "width": width, "radiusX": width, "y": height, "height": height, "radiusY": height}
-    at = {name: (collect.number(value.get(name)) or 0.0) * size / 100.0 for name, size in unit.items()}
-    if collect.number(value.get("rotation")):
-        into.note("Shapes that are turned are read as if they were not.")
+    shares = {name: collect.number(value.get(name)) for name in unit}
+    at = {name: np.nan if share is None else share * unit[name] / 100.0 for name, share in shares.items()}
+    turn = collect.number(value.get("rotation")) or 0.0
+    box = [at["x"], at["y"], at["x"] + at["width"], at["y"] + at["height"]]
+    if turn and form == "rectangle":
+        into.note(collect.TURNED)
+        box = upright(box, turn, box[:2])
     for label in value.get(f"{form}labels") or ["object"]:
         given = (question, item, who, label)
         if form == "rectangle":
-            into.rectangle(*given, at["x"], at["y"], at["width"], at["height"], **when)
+            into.shape(*given, *box, **when)
         elif form == "keypoint":
             into.shape(*given, at["x"], at["y"], **when)
         elif form == "polygon":
             points = value.get("points") if isinstance(value.get("points"), list) else []
-            corners = [[x * width / 100.0, y * height / 100.0] for x, y in points]
+            ends = [[collect.number(end) for end in point] for point in points if isinstance(point, list)]
+            known = all(None not in point for point in ends)
+            corners = (np.array(ends) * (width, height) / 100.0).tolist() if known and ends else ends
             into.polygon(*given, corners, height, width, **when)
         elif form == "ellipse" and min(at["radiusX"], at["radiusY"]) > 0.0:
-            disc = ellipse_mask((at["x"], at["y"]), (at["radiusX"], at["radiusY"]), int(height), int(width))
+            disc = ellipse_mask((at["x"], at["y"]), (at["radiusX"], at["radiusY"]), int(height), int(width), turn)
             into.mask(*given, disc, **when)
         elif form == "brush" and isinstance(value.get("rle"), list):
             try:

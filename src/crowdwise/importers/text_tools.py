@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from crowdwise.data.source import EVERYONE
-from crowdwise.importers import collect
+from crowdwise.importers import collect, export_files
 from crowdwise.importers.collect import Collector, Span
 from crowdwise.importers.export_files import ExportFiles, Peek
 
@@ -265,33 +265,37 @@ def read_brat(files: ExportFiles, into: Collector) -> None:
 
     =============  ==============================================================================================
     item           the name of the file
-    annotator      the folder that it is in
+    annotator      the folder that it is in; the one above all others, where these have files of one name
     question       ``entities``: ``T`` lines; relations, events, attributes and notes are left alone
-    left out       entities in several pieces
+    left out       entities in several pieces, but for those that a line break parts
     =============  ==============================================================================================
     """
-    for name in files.names:
-        place = PurePath(name)
-        if place.suffix.lower() != ".ann" or f"{name[:-4]}.txt" not in files.names:
-            continue
+    names = [name for name in files.names if name.lower().endswith(".ann") and f"{name[:-4]}.txt" in files.names]
+    for name, (who, item) in export_files.people(names).items():
         text, spans = files.text(f"{name[:-4]}.txt"), []
-        for line in files.text(name).splitlines():
+        for line in files.text(name).split("\n"):
             key, _, rest = line.partition("\t")
             if key[:1] != "T":
                 if key[:1] in OTHERS:
                     into.other(OTHERS[key[:1]], OTHERS[key[:1]])
                 continue
-            words = rest.partition("\t")[0].split()
-            if len(words) == 3 and words[1].isdigit() and words[2].isdigit():
-                spans.append((int(words[1]), int(words[2]), words[0]))
-            else:
+            place, _, words = rest.partition("\t")
+            label, _, pieces = place.strip().partition(" ")
+            ends = [int(end) if end.isdigit() else -1 for end in pieces.replace(";", " ").split()]
+            apart = any(text[one:two].strip() for one, two in zip(ends[1:-1:2], ends[2::2], strict=False))
+            if len(ends) < 2 or len(ends) % 2 or -1 in ends or apart:
                 into.leave_out("entities in several pieces")
-        into.about_item(place.stem, text=text)
-        into.spans("entities", place.stem, place.parent.name or EVERYONE, text, spans)
+            else:
+                spans.append((ends[0], ends[-1], label, words))
+        into.about_item(item, text=text)
+        into.spans("entities", item, who, text, spans)
 
 
-FORMAT, LAYER = "#FORMAT=WebAnno TSV", "#T_SP="
-GROUP = re.compile(r"^(.*?)(?:\[(\d+)\])?$")
+FORMAT = "#FORMAT=WebAnno TSV"
+LAYERS = ("#T_SP=", "#T_CH=", "#T_RL=")
+"""How layers of spans, chains and relations begin."""
+GROUP = re.compile(r"^(.*?)(?:\[(\d+)\])?$", re.DOTALL)
+MEANT = re.compile(r"\\(.)")
 
 
 def recognises_webanno(peek: Peek) -> bool:
@@ -308,10 +312,12 @@ def read_webanno(files: ExportFiles, into: Collector) -> None:
     =============  ==============================================================================================
     item           the folder of the document
     annotator      the name of the file; ``curation/`` is the truth
-    question       each layer of spans (``#T_SP``), by its last name
-    left out       ``INITIAL_CAS``
+    question       each layer of spans, by its last name; of its features ``value``, or each other one that is used
+                   (``layer.feature``)
+    left out       ``INITIAL_CAS``; relations and chains are left alone
     =============  ==============================================================================================
     """
+    read: list[tuple[str, str, bool, str, list[Place], dict[str, list[Span]]]] = []
     for name in files.names:
         place = PurePath(name)
         if not name.lower().endswith(".tsv"):
@@ -319,55 +325,90 @@ def read_webanno(files: ExportFiles, into: Collector) -> None:
         if place.stem == "INITIAL_CAS":
             into.leave_out("documents as they were before annotation")
             continue
-        text, tokens, layers = _parsed(files.text(name))
-        item, curated = place.parent.name or place.stem, "curation" in place.parts
-        if not text:
+        text, tokens, layers = _parsed(files.text(name), into)
+        if text:
+            read.append((place.parent.name or place.stem, place.stem, "curation" in place.parts, text, tokens, layers))
+        else:
             into.leave_out("empty documents")
-            continue
+    used = {layer for *_, layers in read for layer, spans in layers.items() if spans}
+    for item, who, curated, text, tokens, layers in read:
         into.about_item(item, text=text)
         for layer, spans in layers.items():
+            if "." in layer and layer not in used:  # a feature beside others that no annotator used
+                continue
             if curated:
                 into.gold(layer, item, spans, collect.SPANS)
             else:
-                into.spans(layer, item, place.stem, text, spans, tokens=tokens)
+                into.spans(layer, item, who, text, spans, tokens=tokens)
 
 
-def _parsed(content: str) -> tuple[str, list[tuple[int, int]], dict[str, list[Span]]]:
-    """The text of a document, its tokens, and the spans of each layer."""
-    layers: list[tuple[str, int]] = []
-    text, tokens, rows = "", [], []
-    for line in content.splitlines():
-        if line.startswith(LAYER):
-            name, *features = line.removeprefix(LAYER).split("|")
-            layers.append((name.rpartition(".")[2], max(1, len(features))))
+Place = tuple[int, int]
+
+
+def _parsed(content: str, into: Collector) -> tuple[str, list[Place], dict[str, list[Span]]]:
+    """The text of a document, its tokens, and the spans of each question. Offsets are by characters: the
+    file has those of UTF-16."""
+    columns: list[str | None] = []
+    text, tokens, places, rows, begun, ended = "", list[Place](), list[Place](), list[list[str]](), 0, 0
+    for line in content.split("\n"):
+        if line.startswith(LAYERS):
+            columns += _questions(line.rstrip("\r"))
         elif not line.startswith("#") and line.count("\t") >= 2:
-            cells = line.rstrip("\n").split("\t")
+            cells = line.rstrip("\r").split("\t")
             first, dash, last = cells[1].partition("-")
-            if dash and first.isdigit() and last.isdigit() and "." not in cells[0]:
-                start, end = int(first), int(last)
-                text = text.ljust(start) + cells[2] if start >= len(text) else text
-                tokens.append((start, end))
-                rows.append(cells[3:])
+            if not (dash and first.isdigit() and last.isdigit()):
+                continue
+            start, end = int(first), int(last)
+            if "." not in cells[0]:
+                text += " " * (start - ended)
+                tokens.append((len(text), len(text) + len(cells[2])))
+                text, begun, ended = text + cells[2], start, end
+                places.append(tokens[-1])
+            elif tokens:  # a part of the token before
+                at = tokens[-1][0] + start - begun
+                places.append((at, at + len(cells[2])))
+            else:
+                continue
+            rows.append(cells[3:])
     found: dict[str, list[Span]] = {}
-    at = 0
-    for name, width in layers:
-        found[name] = _webanno_spans([row[at + width - 1] if len(row) >= at + width else "_" for row in rows], tokens)
-        at += width
+    for n, name in enumerate(columns):
+        cells = [row[n] if len(row) > n else "_" for row in rows]
+        if name is not None:
+            found[name] = _webanno_spans(cells, places, name, into)
+        elif set(cells) - {"_", "*", ""}:
+            into.other("relations and chains", "columns of relations and chains")
     return text, tokens, found
 
 
-def _webanno_spans(cells: list[str], tokens: list[tuple[int, int]]) -> list[Span]:
-    """Spans from the cells of tokens: ``PER[1]`` on several tokens is one span."""
+def _questions(line: str) -> list[str | None]:
+    """The question of each column of a layer; ``None`` of relations, chains and links."""
+    layer, *features = line.partition("=")[2].split("|")
+    name, features = layer.rpartition(".")[2], [one for one in features if one]
+    if not line.startswith(LAYERS[0]):
+        return [None] * max(1, len(features))
+    if len(features) < 2:
+        return [name]
+    links = {n for n, one in enumerate(features) if one.startswith("ROLE_")}
+    links |= {n + 1 for n in links}
+    return [None if n in links else name if one == "value" else f"{name}.{one}" for n, one in enumerate(features)]
+
+
+def _webanno_spans(cells: list[str], places: list[Place], question: str, into: Collector) -> list[Span]:
+    """Spans from the cells of tokens and their parts: ``PER[1]`` on several tokens is one span."""
     out: list[Span] = []
     groups: dict[tuple[str, str], list[int]] = {}
-    for (start, end), cell in zip(tokens, cells, strict=True):
-        for value in cell.split("|"):
+    for (start, end), cell in zip(places, cells, strict=True):
+        for value in re.split(r"(?<!\\)\|", cell):
             match = GROUP.match(value)
-            if match is None or match.group(1) in ("_", "*", ""):
+            if match is None or match.group(1) in ("_", ""):
                 continue
-            label, group = match.group(1), match.group(2)
+            label, group = MEANT.sub(r"\1", match.group(1)), match.group(2)
+            if match.group(1) == "*":  # an annotation of which this is not said
+                if "." in question:
+                    continue
+                label = question
             if group is None:
                 out.append((start, end, label))
             else:
                 groups.setdefault((label, group), []).extend((start, end))
-    return out + [(min(places), max(places), label) for (label, _), places in groups.items()]
+    return out + [(min(ends), max(ends), label) for (label, _), ends in groups.items()]
