@@ -234,11 +234,12 @@ def save_backup(folder: Path, seed: int) -> None:
     with TestClient(app) as client:
         secret = app.state.service.first_token()
         client.headers["Authorization"] = f"Bearer {secret}"
-        settings = {"name": "a", "classes": ["x", "y"], "unknown": "add"}
+        further = {"question": "how", "answer_type": "ratings", "scale": {"min": 1, "max": 5}}
+        settings = {"name": "a", "classes": ["x", "y"], "unknown": "add", "question": "what", "questions": [further]}
         path = f"/api/v1/campaigns/{client.post('/api/v1/campaigns', json=settings).json()['id']}"
         client.post(f"{path}/items", json=[{"item": f"i{n}", "gold": "x" if n == 0 else None} for n in range(6)])
         some = [{"item": f"i{n}", "annotator": f"a{m}", "label": "xy"[n % 2]} for n in range(4) for m in range(3)]
-        client.post(f"{path}/votes", json={"votes": some})
+        client.post(f"{path}/votes", json={"votes": [vote | {"others": {"how": 3}} for vote in some]})
         client.post(f"{path}/webhooks", json={"url": "https://example.invalid/"})
         client.get(f"{path}/next?annotator=a0")
         client.get(f"{path}/status")
@@ -308,8 +309,11 @@ def use_backup(folder: Path) -> None:
         for one in listed if isinstance(listed, list) else []:
             here = f"/api/v1/campaigns/{one['id']}"
             for path in ("", "/status", "/items", "/annotators", "/votes", "/consensus", "/history", "/webhooks",
-                         "/next?annotator=a0", "/report", "/tokens", "/export"):  # fmt: skip
+                         "/next?annotator=a0", "/report", "/tokens", "/review", "/agreement",
+                         "/votes?format=jsonl&together=true"):  # fmt: skip
                 client.get(here + path)
+            for page in ("label", "watch", "campaign"):
+                client.get(f"/{page}/{one['id']}?annotator=a0")
             client.post(f"{here}/votes", json={"votes": [{"item": "i5", "annotator": "a0", "label": "x"}]})
             client.patch(here, json={"budget": 50})
 

@@ -115,12 +115,18 @@ def test_the_settings_of_a_campaign(tmp_path: Path, name: str, value: object) ->
         ("annotators", ', 1, "', ', "x", "'), ("items", '"p0', '{"'), ("items", '{\\"text\\":\\"bird 0\\"}', "[]"),
         ("campaigns", '\\"practice\\": 0', '\\"practice\\": \\"x\\"'), ("campaigns", ', "votes"', ', ""'),
         ("campaigns", ', "open"', ', "ajar"'), ("campaigns", '\\"seed\\": 0', '\\"seed\\": -1'),
+        ("campaigns", '[\\"sharpness\\"]', '[\\"gone\\"]'), ("campaigns", '[\\"sharpness\\"]', '3'),
+        ("campaigns", '[\\"sharpness\\"]', '[]'), ("items", '.sharpness", 2, "\\"p1', '.sharpness", 2, "\\"q1'),
+        ("votes", ', "4.0"', ', "9.0"'), ("votes", '.sharpness", 2, ', '.sharpness", 3, '),
     ],
 )  # fmt: skip
 def test_a_backup(tmp_path: Path, table: str, old: str, new: str) -> None:
     with running(load_configuration({"data": str(tmp_path / "one")}, environment={})) as site:
-        campaign = site.campaign()
-        site.votes(campaign, ("p0", "ann", "wren"), ("p1", "ann", "robin"))
+        asked = {"question": "sharpness", "answer_type": "ratings", "scale": {"min": 1, "max": 5}}
+        campaign = site.campaign(question="species", questions=[asked])
+        for item, label in (("p0", "wren"), ("p1", "robin")):
+            vote = {"item": item, "annotator": "ann", "label": label, "others": {"sharpness": 4}}
+            site.call("POST", f"/campaigns/{campaign}/votes", 201, json=vote)
         back_up(site.service.database, tmp_path / "whole.zip")
     with (
         zipfile.ZipFile(tmp_path / "whole.zip") as whole,
@@ -143,7 +149,7 @@ def test_a_backup(tmp_path: Path, table: str, old: str, new: str) -> None:
             with pytest.raises(ReadError, match=r"forged\.zip is damaged"):
                 restore(database, tmp_path / name)
         else:
-            assert restore(database, tmp_path / name)["votes"] == 2
+            assert restore(database, tmp_path / name)["votes"] == 4
         database.close()
 
 

@@ -72,20 +72,67 @@ def test_the_items_people_and_end_of_the_questions_are_those_of_the_campaign(sit
     found = site.call("GET", f"/campaigns/{sharpness}/items")["items"]
     assert [row["item"] for row in found] == ["p0", "p1", "p2", "z"] and found[1]["payload"] == {"text": "new"}
     for path, body in (("items", [{"item": "q"}]), ("annotators", [{"annotator": "eve"}])):
-        assert (
-            "add items and annotators there" in site.call("POST", f"/campaigns/{seen}/{path}", 422, json=body)["detail"]
-        )
+        assert f"at {campaign}" in site.call("POST", f"/campaigns/{seen}/{path}", 422, json=body)["detail"]
     assert campaign in site.call("GET", f"/campaigns/{seen}/next?annotator=ann", 422)["detail"]
     lead, reader = (site.token(role, campaign) for role in ("lead", "reader"))
     assert site.call("GET", f"/campaigns/{seen}/status", headers=lead)["items"] == 4
     assert len(site.call("GET", "/campaigns", headers=reader)) == 3
     other = site.token("reader", site.campaign(1))
     site.call("GET", f"/campaigns/{seen}/status", 403, headers=other)
+    site.call("PATCH", f"/campaigns/{campaign}/annotators/ann", json={"available": False})
+    site.call("PATCH", f"/campaigns/{campaign}/items", json={"items": ["p2"], "closed": True})
+    people = site.call("GET", f"/campaigns/{seen}/annotators", headers=lead)
+    assert [one["available"] for one in people] == [False, True]
+    first, further = (site.call("GET", f"/campaigns/{one}/status") for one in (campaign, seen))
+    shared = ("asked", "finished", "closed", "state", "stop", "advice")
+    assert [first[name] for name in shared] == [further[name] for name in shared]
     site.call("PUT", f"/campaigns/{campaign}/state", json={"state": "closed"})
     site.votes(seen, ("p0", "ann", ["ring"]), code=409)
     site.call("DELETE", f"/campaigns/{seen}?confirm=birds", 422)
     site.call("DELETE", f"/campaigns/{campaign}?confirm=birds")
     site.call("GET", f"/campaigns/{seen}", 404)
+
+
+@pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+def test_a_further_question_cannot_change_or_hold_up_the_campaign(site: Site) -> None:
+    campaign = made(site)
+    _, sharpness, seen = family(campaign)
+    for method, path, body in (
+        ("PUT", "state", {"state": "closed"}),
+        ("PATCH", "", {"budget": 3}),
+        ("PATCH", "", {"feedback": True}),
+        ("PATCH", "items", {"items": ["p0"], "closed": True}),
+        ("PATCH", "items", {"items": ["p0"], "priority": 2}),
+        ("PATCH", "annotators/ann", {"available": False}),
+        ("POST", "invitations", {"annotator": "ann"}),
+        ("POST", "signup", {}),
+        ("POST", "skip", {"item": "p0", "annotator": "ann"}),
+        ("POST", "release", {"items": ["p0"]}),
+    ):
+        site.call(method, f"/campaigns/{seen}/{path}".rstrip("/"), 422, json=body)
+    for role in ("lead", "reader", "annotator"):
+        given = {"role": role, "name": "x", "campaign": seen, "annotator": "ann"}
+        assert campaign in site.call("POST", "/tokens", 422, json=given)["detail"]
+    assert site.call("GET", f"/campaigns/{campaign}")["state"] == "open"
+    site.call("PATCH", f"/campaigns/{sharpness}", json={"instructions": "1 is blurred."})
+    page = site.client.get(f"/label/{seen}?annotator=ann", headers=site.admin)
+    assert page.status_code == 200 and str(page.url).endswith(f"/label/{campaign}?annotator=ann")
+    ann, headers = site.browser(campaign)
+    assert ann.get(f"/api/v1/campaigns/{seen}/votes", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+def test_gold_of_a_further_question_is_held_out(site: Site) -> None:
+    """The one annotator has the first question right and the further one wrong."""
+    sex = {"question": "sex", "classes": ["f", "m"]}
+    campaign = site.campaign(20, ["ann"], question="species", questions=[sex])
+    names = [f"p{i}" for i in range(20)]
+    for one, gold in ((campaign, "wren"), (f"{campaign}.sex", "f")):
+        site.call("PATCH", f"/campaigns/{one}/items", json={"items": names, "gold": gold})
+    votes = [{"item": name, "annotator": "ann", "label": "wren", "others": {"sex": "m"}} for name in names]
+    site.call("POST", f"/campaigns/{campaign}/votes", 201, json={"votes": votes})
+    (first,), (further,) = (site.call("GET", f"/campaigns/{one}/reliability") for one in (campaign, f"{campaign}.sex"))
+    assert first["accuracy"] > 0.9 and further["accuracy"] < 0.1
 
 
 @pytest.mark.parametrize("site", ["sqlite"], indirect=True)
@@ -95,6 +142,12 @@ def test_the_items_people_and_end_of_the_questions_are_those_of_the_campaign(sit
         ({"questions": ASKED}, "question=''"),
         ({"question": "seen", "questions": ASKED}, "question='seen'"),
         ({"question": "item", "questions": ASKED}, "question='item'"),
+        ({"question": "Annotator", "questions": ASKED}, "question='Annotator'"),
+        ({"question": "Seen", "questions": ASKED}, "question='Seen'"),
+        (
+            {"question": "a", "questions": [{"question": "b", "answer_type": "label-sets", "classes": ["x|y", "z"]}]},
+            "|",
+        ),
         (
             {"question": "a", "questions": [{"question": "b", "answer_type": "spans", "classes": ["x"]}]},
             "is asked alone",

@@ -128,6 +128,15 @@ def test_uploaded_files_are_kept_private_and_go_with_the_campaign(shown: Site, f
     assert not kept.exists()
 
 
+@pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+def test_nobody_signs_up_as_another_whose_name_is_a_number(site: Site) -> None:
+    campaign = site.campaign(3, annotators=[7])
+    link = urlsplit(site.call("POST", f"/campaigns/{campaign}/signup", 201, json={})["link"]).path
+    for name in ("7", " 7 "):
+        found = type(site.client)(site.client.app).post(link, data={"name": name})
+        assert found.status_code == 409 and "This name is taken" in found.text
+
+
 def test_many_sign_up_by_one_link(site: Site) -> None:
     """Consent, worker id, quota, practice with feedback, screening, votes of each, and the code at the end."""
     campaign = site.campaign(

@@ -120,10 +120,13 @@ def export_folder(context: typer.Context, campaign: IdArgument, folder: FolderAr
     Example: `crowdwise serve export 4be0643f1d98 birds`
     """
     from crowdwise.store.campaign_folders import export_folder as make
+    from crowdwise.store.campaign_rows import find_campaign
 
     with store_of(context).reading() as conn:
-        n = make(conn, campaign, folder)
+        n, others = make(conn, campaign, folder), find_campaign(conn, campaign).questions.values()
     say(f"{folder}: {n:,} votes.")
+    for other in others:
+        say(f"The answers to a further question are not in it: export or download those of {other}.")
 
 
 TokenNameOption = Annotated[str, typer.Option("--name", help="What the token is for.")]

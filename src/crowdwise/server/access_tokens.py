@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from crowdwise.errors import ParameterError
 from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import NotThere
+from crowdwise.store.database import main_of
 from crowdwise.store.store_tables import ended_sessions, tokens
 
 Role = Literal["admin", "lead", "annotator", "reader"]
@@ -68,6 +69,8 @@ def make_token(
         raise ParameterError("An admin token holds for all campaigns: leave the campaign out, or make it a lead's.")
     if role != "admin" and campaign is None:
         raise ParameterError(f"A token of a {role} is for one campaign: say which.")
+    if campaign is not None and main_of(campaign) != campaign:
+        raise ParameterError(f"A token is for all questions of a campaign: make it for {main_of(campaign)}.")
     secret = PREFIX[kind] + secrets.token_urlsafe(32)
     now = steady_clock.now()
     made = Token(

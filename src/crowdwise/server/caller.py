@@ -141,10 +141,11 @@ async def caller_of(request: Request) -> Caller:
 
 
 class Needs:
-    """Lets some roles in, and with a ``campaign`` in the path those of this campaign only."""
+    """Lets some roles in, and with a ``campaign`` in the path those of this campaign only; with ``whole`` it is no
+    further question: its items, people and state are those of its campaign."""
 
-    def __init__(self, *roles: Role) -> None:
-        self.roles = roles
+    def __init__(self, *roles: Role, whole: bool = False) -> None:
+        self.roles, self.whole = roles, whole
 
     async def __call__(self, request: Request) -> Caller:
         caller = await caller_of(request)
@@ -153,6 +154,9 @@ class Needs:
         wanted = request.path_params.get("campaign")
         if wanted is not None and not caller.may_see(wanted):
             raise HTTPException(403, "Your token is for another campaign.")
+        if self.whole and wanted is not None and main_of(wanted) != wanted:
+            words = f"{wanted} is one of several questions that are asked together: this is done at {main_of(wanted)}."
+            raise HTTPException(422, words)
         return caller
 
 
@@ -160,3 +164,6 @@ Admin = Annotated[Caller, Depends(Needs("admin"))]
 Lead = Annotated[Caller, Depends(Needs("admin", "lead"))]
 Reader = Annotated[Caller, Depends(Needs("admin", "lead", "reader"))]
 Voter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator"))]
+WholeAdmin = Annotated[Caller, Depends(Needs("admin", whole=True))]
+WholeLead = Annotated[Caller, Depends(Needs("admin", "lead", whole=True))]
+WholeVoter = Annotated[Caller, Depends(Needs("admin", "lead", "annotator", whole=True))]

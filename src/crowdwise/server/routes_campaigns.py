@@ -21,7 +21,7 @@ from crowdwise.server.api_messages import (
     SignUp,
     StateChanged,
 )  # fmt: skip
-from crowdwise.server.caller import Admin, Lead, Reader, ServiceOf
+from crowdwise.server.caller import Admin, Lead, Reader, ServiceOf, WholeAdmin, WholeLead
 from crowdwise.server.http_problems import responses
 from crowdwise.store.campaign_rows import (
     change_campaign,
@@ -83,7 +83,7 @@ async def campaigns_change(service: ServiceOf, caller: Lead, campaign: str, give
 
 
 @router.put("/campaigns/{campaign}/state", tags=["campaigns"])
-async def campaigns_state(service: ServiceOf, caller: Lead, campaign: str, given: StateChanged) -> CampaignMessage:
+async def campaigns_state(service: ServiceOf, caller: WholeLead, campaign: str, given: StateChanged) -> CampaignMessage:
     """Pause, close or open a campaign."""
 
     def change(conn: Any, row: Any) -> Any:
@@ -96,7 +96,7 @@ async def campaigns_state(service: ServiceOf, caller: Lead, campaign: str, given
 
 @router.delete("/campaigns/{campaign}", tags=["campaigns"])
 async def campaigns_delete(
-    service: ServiceOf, caller: Admin, campaign: str,
+    service: ServiceOf, caller: WholeAdmin, campaign: str,
     confirm: Annotated[str, Query(description="The name of the campaign.", max_length=200)],
 ) -> dict[str, str]:  # fmt: skip
     """Delete a campaign with all its votes; ``confirm`` is its name."""
@@ -162,7 +162,9 @@ async def annotators_list(service: ServiceOf, caller: Lead, campaign: str) -> li
 
 
 @router.post("/campaigns/{campaign}/annotators", status_code=201, tags=["annotators"])
-async def annotators_add(service: ServiceOf, caller: Lead, campaign: str, given: list[Annotator]) -> dict[str, int]:
+async def annotators_add(
+    service: ServiceOf, caller: WholeLead, campaign: str, given: list[Annotator]
+) -> dict[str, int]:
     """Declare annotators, or change prices; how many are new."""
 
     def add(conn: Any, row: Any) -> int:
@@ -177,7 +179,7 @@ async def annotators_add(service: ServiceOf, caller: Lead, campaign: str, given:
 @router.patch("/campaigns/{campaign}/annotators", tags=["annotators"])
 @router.patch("/campaigns/{campaign}/annotators/{name}", tags=["annotators"])
 async def annotators_change(
-    service: ServiceOf, caller: Lead, campaign: str, name: str, given: AnnotatorChanged
+    service: ServiceOf, caller: WholeLead, campaign: str, name: str, given: AnnotatorChanged
 ) -> dict[str, Any]:
     """Suspend an annotator, limit the votes, change the price. A name with a slash, or of dots alone, is given as the
     parameter ``name``."""
@@ -189,7 +191,7 @@ async def annotators_change(
 
 
 @router.post("/campaigns/{campaign}/signup", status_code=201, tags=["annotators"])
-async def signup_make(service: ServiceOf, caller: Lead, campaign: str, given: SignUp) -> dict[str, Any]:
+async def signup_make(service: ServiceOf, caller: WholeLead, campaign: str, given: SignUp) -> dict[str, Any]:
     """Make one link for many: who opens it agrees to ``consent``, becomes an annotator and labels. A worker id in the
     query (``PROLIFIC_PID``, ``workerId``) is the name of the annotator. The link is shown once."""
 
@@ -206,7 +208,7 @@ async def signup_make(service: ServiceOf, caller: Lead, campaign: str, given: Si
 
 
 @router.post("/campaigns/{campaign}/invitations", status_code=201, tags=["annotators"])
-async def invitations_make(service: ServiceOf, caller: Lead, campaign: str, given: Invitation) -> dict[str, Any]:
+async def invitations_make(service: ServiceOf, caller: WholeLead, campaign: str, given: Invitation) -> dict[str, Any]:
     """Invite an annotator: the link is shown once, and lets its holder label as this annotator."""
 
     def invite(conn: Any) -> Any:

@@ -37,7 +37,8 @@ from crowdwise.store.roster_rows import (
     change_annotator,
     checked_items,
     find_numbers,
-    list_annotators,
+    known_numbers,
+    written_texts,
 )
 from crowdwise.store.store_tables import annotators, items, points, tokens
 
@@ -236,12 +237,11 @@ async def start_labelling(
 
     def join(conn: sa.Connection) -> Token | str:
         now = find_campaign(conn, row.id)
-        there = {one["annotator"] for one in list_annotators(conn, row.id)}
         quota = now.settings["quota"]
         joined = sa.select(sa.func.count()).where(tokens.c.campaign == row.id, tokens.c.kind == "joined")
         if not name or (now.settings["consent"] and not agreed):
             return "Give a name and agree, to begin."
-        if name in there:
+        if known_numbers(conn, annotators, row.id, written_texts(conn, annotators, row.id, [name])):
             return "This name is taken, or you began in another browser: go on there, or ask for a link of your own."
         if now.state != "open" or (quota is not None and conn.execute(joined).scalar_one() >= quota):
             return "There is no place left. Thank you for your interest."
@@ -303,6 +303,8 @@ async def label(
 ) -> Response:
     """The labelling page: of an annotator, or of a lead who labels under a name."""
     caller, row = await _allowed(request, service, campaign, "annotator", "lead", "admin")
+    if row.is_further:
+        return RedirectResponse(f"/label/{main_of(campaign)}?{request.url.query}", 303)
     own = caller.role == "annotator"
     if own == (annotator is not None):
         raise HTTPException(403, "Annotators label for themselves." if own else "Say who labels: annotator=NAME.")
@@ -337,9 +339,9 @@ async def label_yourself(
     request: Request, service: ServiceOf, campaign: str, csrf: Annotated[str, Form(max_length=100)]
 ) -> Response:
     """Become an annotator of a campaign, as a lead, and go to its labelling page."""
-    caller, row = await _allowed(request, service, campaign, "lead", "admin")
+    caller, row = await _allowed(request, service, main_of(campaign), "lead", "admin")
     _check_csrf(caller, csrf)
-    await service.write_now(lambda conn: add_annotators(conn, row, {caller.token.name: None}), campaign)
+    await service.write_now(lambda conn: add_annotators(conn, row, {caller.token.name: None}), row.id)
     return RedirectResponse(_labelling(row, caller), 303)
 
 
@@ -358,7 +360,7 @@ async def watch(request: Request, service: ServiceOf, campaign: str) -> Response
     """The watching page."""
     caller, row = await _allowed(request, service, campaign, "admin", "lead", "reader")
     asked = await service.read_now(lambda conn: asked_together(conn, row))
-    return _page(request, "watch.html", caller, campaign=row, asked=[one for one in asked if caller.may_see(one.id)])
+    return _page(request, "watch.html", caller, campaign=row, asked=asked)
 
 
 @router.post("/sample")

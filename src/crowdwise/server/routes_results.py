@@ -26,6 +26,7 @@ from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import list_points, skill_history
+from crowdwise.store.database import main_of
 from crowdwise.store.live_votes import NO_VOTES
 from crowdwise.store.roster_rows import find_numbers, items_since, list_reviews, payload_of, settle
 from crowdwise.store.store_tables import annotators, items, leases, skips, votes
@@ -83,9 +84,15 @@ def settled_rows(frame: Any, view: Any) -> Any:
 @router.get("/status", tags=["results"])
 async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str, Any]:
     """Counts, money, the accuracy as it is estimated without truth, its status and why it stops."""
-    return await service.compute_now(
-        campaign, "status", lambda view: {**view.status, "campaign": campaign, "open": view.row.state}, leases=True
-    )
+
+    def make(view: Any) -> dict[str, Any]:
+        found = {**view.status, "campaign": campaign, "open": view.row.state}
+        if view.row.is_further:  # its campaign asks, pays and ends
+            first = service.view(main_of(campaign), leases=True).status
+            found |= {name: first[name] for name in ("asked", "finished", "state", "stop", "advice")}
+        return found
+
+    return await service.compute_now(campaign, "status", make, leases=True)
 
 
 FILES = {

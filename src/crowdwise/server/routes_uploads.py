@@ -26,7 +26,7 @@ from crowdwise.data.parquet_footer import Claims, check_parquet
 from crowdwise.errors import ColumnError, CrowdwiseError, InputError, ReadError, SizeError, listing
 from crowdwise.file_check import check as check_file
 from crowdwise.server.api_messages import FolderItems, Item
-from crowdwise.server.caller import Caller, Lead, ServiceOf
+from crowdwise.server.caller import Caller, Lead, ServiceOf, WholeLead
 from crowdwise.server.http_problems import in_words, responses
 from crowdwise.server.media import kind_of
 from crowdwise.server.service import Service
@@ -294,7 +294,7 @@ router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(40
     "/items", status_code=201, tags=["items"], openapi_extra={"requestBody": {"required": True, "content": _BODY}}
 )
 async def items_upload(
-    service: ServiceOf, caller: Lead, campaign: str, request: Request,
+    service: ServiceOf, caller: WholeLead, campaign: str, request: Request,
     preview: Annotated[bool, Query(description="Say what is in the upload, and add nothing.")] = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Declare items: a JSON list, or a table (CSV, Parquet, JSON lines) with a column ``item`` and, where they are
@@ -345,7 +345,7 @@ async def media_list(
 
 
 @router.post("/media", status_code=201, tags=["items"])
-async def media_upload(service: ServiceOf, caller: Lead, campaign: str, request: Request) -> dict[str, Any]:
+async def media_upload(service: ServiceOf, caller: WholeLead, campaign: str, request: Request) -> dict[str, Any]:
     """Upload images, recordings and texts (a form with fields ``file``): items can name them from then on."""
     await service.read_now(lambda conn: find_campaign(conn, campaign))
     form = await request.form(max_files=1000, max_fields=10)
@@ -360,7 +360,7 @@ async def media_upload(service: ServiceOf, caller: Lead, campaign: str, request:
 
 
 @router.post("/media/items", status_code=201, tags=["items"])
-async def media_items(service: ServiceOf, caller: Lead, campaign: str, chosen: FolderItems) -> dict[str, Any]:
+async def media_items(service: ServiceOf, caller: WholeLead, campaign: str, chosen: FolderItems) -> dict[str, Any]:
     """Make an item of each file of the media folder, or of those whose names begin so."""
 
     def check(conn: Any) -> Any:

@@ -9,14 +9,13 @@ import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from crowdwise.active.end_state import ENDS
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import ParameterError
 from crowdwise.server.api_messages import Asked, Ballot, Name, Questions, ReceiptMessage, Released, Undone, VoteMessage
-from crowdwise.server.caller import Caller, Lead, ServiceOf, Voter
+from crowdwise.server.caller import Caller, Lead, ServiceOf, Voter, WholeVoter
 from crowdwise.server.http_problems import responses
 from crowdwise.server.routes_results import DOWNLOADS, FILES, Format, attached, download
 from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
-from crowdwise.store.database import main_of
 from crowdwise.store.lease_rows import ask_again, release, skip
 from crowdwise.store.roster_rows import find_numbers
 from crowdwise.store.store_tables import annotators, answers, items
@@ -56,7 +55,7 @@ async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -
 async def questions_next(
     request: Request,
     service: ServiceOf,
-    caller: Voter,
+    caller: WholeVoter,
     campaign: str,
     n: Annotated[int, Query(ge=1, le=50)] = 1,
     annotator: For = None,
@@ -66,8 +65,6 @@ async def questions_next(
     says which side of a pair is shown first."""
     if caller.csrf is not None and request.headers.get("sec-fetch-dest") == "document":
         raise HTTPException(403, "Questions are for the labelling page: a link to them from elsewhere does nothing.")
-    if main_of(campaign) != campaign:
-        raise InputError(f"This question is asked together with the first: ask for those of {main_of(campaign)}.")
     who = await who_asks(service, caller, campaign, annotator)
     found = await service.queues.next_now(campaign, who, n)
     if caller.role != "annotator" or found.questions:
@@ -126,7 +123,7 @@ async def votes_undo(service: ServiceOf, caller: Voter, campaign: str, given: Un
 
 
 @router.post("/release", tags=["questions"])
-async def questions_release(service: ServiceOf, caller: Voter, campaign: str, given: Released) -> dict[str, int]:
+async def questions_release(service: ServiceOf, caller: WholeVoter, campaign: str, given: Released) -> dict[str, int]:
     """Give questions back, so that others can be asked."""
     who: int | None = None
     if caller.role == "annotator" or given.annotator is not None:
@@ -142,7 +139,7 @@ async def questions_release(service: ServiceOf, caller: Voter, campaign: str, gi
 
 
 @router.post("/skip", tags=["questions"])
-async def questions_skip(service: ServiceOf, caller: Voter, campaign: str, given: Asked) -> dict[str, Name]:
+async def questions_skip(service: ServiceOf, caller: WholeVoter, campaign: str, given: Asked) -> dict[str, Name]:
     """Never ask the annotator about an item again, and say why."""
     if caller.role == "annotator" and not given.skipped:
         raise HTTPException(403, "Only a lead can have a skipped item asked again.")

@@ -86,8 +86,8 @@ class Service:
         self.closing = True
         self.webhooks.close()
         self._heavy.shutdown(cancel_futures=True)
+        self.follower.close()  # it writes, too
         self.commit.close()
-        self.follower.close()
         self.database.close()
 
     def _note(self, view: Any) -> None:

@@ -18,10 +18,12 @@ import sqlalchemy as sa
 
 from crowdwise import registry
 from crowdwise.data.folders import write_whole
-from crowdwise.errors import OutputError, ReadError
-from crowdwise.store.campaign_rows import check_campaign, find_campaign
-from crowdwise.store.database import Database
-from crowdwise.store.live_votes import LiveVotes
+from crowdwise.errors import InputError, OutputError, ReadError
+from crowdwise.store.answer_forms import OF_PAYLOAD, answer_text, check_with_payload
+from crowdwise.store.campaign_rows import CampaignRow, check_campaign, find_campaign
+from crowdwise.store.database import Database, main_of
+from crowdwise.store.live_votes import LiveVotes, read_votes
+from crowdwise.store.roster_rows import payload_of
 from crowdwise.store.store_tables import metadata
 
 FORMAT = 1
@@ -154,11 +156,45 @@ def _check_campaigns(conn: sa.Connection, path: Path) -> None:
         try:
             row = find_campaign(conn, id_)
             check_campaign(row)
+            _check_questions(conn, row)
             if row.answer_type == registry.VOTES:
                 LiveVotes().follow(conn, row)
+            else:
+                _check_answers(conn, row)
         except Exception as error:
             reason = str(error).rstrip(".")
             raise ReadError(f"{path} is damaged: campaign {id_} cannot be followed: {reason}.") from error
+
+
+def _check_questions(conn: sa.Connection, row: CampaignRow) -> None:
+    """An error where questions that are asked together are not of the same items and people."""
+    for further in row.questions.values():
+        find_campaign(conn, further)
+        for name in ("items", "annotators"):
+            same = sa.text(
+                f"SELECT (SELECT count(*) FROM {name} x JOIN {name} y ON x.number = y.number AND x.name = y.name WHERE "
+                f"x.campaign = :one AND y.campaign = :other), (SELECT count(*) FROM {name} WHERE campaign = :one), "
+                f"(SELECT count(*) FROM {name} WHERE campaign = :other)"
+            )
+            if len(set(conn.execute(same, {"one": row.id, "other": further}).one())) > 1:
+                raise InputError(f"{further} has other {name}")
+    if row.is_further and row.id not in find_campaign(conn, main_of(row.id)).questions.values():
+        raise InputError("it is not among the questions of its campaign")
+
+
+def _check_answers(conn: sa.Connection, row: CampaignRow) -> None:
+    """An error where answers are missing, or are none that the campaign takes."""
+    read = 0
+    while read < row.last_vote:
+        found = read_votes(conn, row.id, read, row.last_vote)
+        payloads = payload_of(conn, row.id, list({vote.item + 1 for vote in found})) if row.form in OF_PAYLOAD else {}
+        for vote in found:
+            answer = json.loads(vote.answer)
+            if answer_text(row, answer, vote.item) != vote.answer:
+                raise InputError(f"vote {vote.seq} is not written as answers are")
+            if payloads:
+                check_with_payload(row.form, vote.item, answer, payloads[vote.item + 1][1])
+        read = found[-1].seq
 
 
 def _read(archive: zipfile.ZipFile, name: str, columns: list[str], path: Path) -> Iterator[list[dict[str, Any]]]:

@@ -53,7 +53,7 @@ LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback
 """What may be changed while a campaign runs."""
 
 
-QUESTION = re.compile(r"(?!(item|annotators)$)[A-Za-z0-9_-]{1,19}")
+QUESTION = re.compile(r"(?!(?i:items?|annotators?)$)[A-Za-z0-9_-]{1,19}")
 TOGETHER = (registry.ONE_CLASS, registry.CLASSES, registry.NUMBER, registry.TEXT)
 """Forms that can be asked together about one item."""
 
@@ -174,10 +174,10 @@ def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | No
     id_, further = id_ or uuid.uuid4().hex[:12], given.pop("questions", [])
     asked = [given.get("question", ""), *(one["question"] for one in further)] if further else []
     for question in asked:
-        if not QUESTION.fullmatch(question) or asked.count(question) > 1:
+        if not QUESTION.fullmatch(question) or [one.lower() for one in asked].count(question.lower()) > 1:
             raise ParameterError(
                 f"question={question!r}: expected a name of its own for each of several questions, of up to 19 "
-                "letters of a to z, digits, - and _, and neither item nor annotators."
+                "letters of a to z, digits, - and _, and neither item nor annotator."
             )
     name, kind = given.pop("name"), registry.answer_type(given.pop("answer_type", registry.VOTES))
     if not registry.ANSWER_TYPES[kind].form:
@@ -208,6 +208,8 @@ def _check_classes(kind: str, classes: list[Any]) -> None:
         name_text(classes[0], "class")
     elif form in WITH_CLASSES:
         check_settings({"classes": classes}, {"classes": Classes})
+        if form == registry.CLASSES and any("|" in str(name) for name in classes):
+            raise ParameterError(f"classes={classes}: | stands between the classes of an item in tables of results.")
     elif classes:
         raise ParameterError(f"A campaign of {kind} has no classes: leave them out.")
 
@@ -269,7 +271,8 @@ def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, A
     if "name" in given and given["name"] is None:
         raise ParameterError("name: a campaign has one. Leave it out to keep it.")
     before = {**RULE, **row.settings}
-    changed = changed_settings({**before, "name": row.name}, given, LATER)
+    changeable = ("name", "instructions") if row.is_further else LATER  # the rest is that of its campaign
+    changed = changed_settings({**before, "name": row.name}, given, changeable)
     if changed:
         settings = {**before, **{name: value for name, value in given.items() if name != "name"}}
         if row.answer_type != registry.VOTES and settings["max_votes"] is None:
@@ -301,8 +304,6 @@ def set_state(conn: sa.Connection, row: CampaignRow, state: str) -> None:
 
 def delete_campaign(conn: sa.Connection, row: CampaignRow, confirmation: str) -> None:
     """Delete a campaign with all its votes; its name confirms that."""
-    if row.is_further:
-        raise InputError(f"A question goes with its campaign: delete {main_of(row.id)}. Nothing was deleted.")
     if confirmation != row.name:
         raise InputError(
             f"Deleting takes the votes with it: confirm with the name of the campaign, {row.name!r}. "

@@ -147,7 +147,7 @@ def read_votes(conn: sa.Connection, campaign: str, after: int, upto: int) -> lis
     columns = (votes.c.seq, votes.c.item - 1, votes.c.annotator - 1, votes.c.answer, votes.c.retracts, votes.c.shown)
     query = sa.select(*columns).where(votes.c.campaign == campaign, votes.c.seq > after, votes.c.seq <= upto)
     found = [CodedVote(*row) for row in conn.execute(query.order_by(votes.c.seq).limit(CHUNK))]
-    if found and (found[0].seq != after + 1 or found[-1].seq != after + len(found)):
+    if not found or found[0].seq != after + 1 or found[-1].seq != after + len(found):
         raise ReadError(f"Votes of campaign {campaign} after number {after} are missing from the store.")
     return found
 

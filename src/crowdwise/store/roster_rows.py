@@ -20,7 +20,7 @@ from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, SIDES, answer_text, check_payload, check_with_payload
 from crowdwise.store.campaign_rows import CampaignRow, add_event, bump, set_proof, unknown_names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
-from crowdwise.store.database import AT_ONCE, among, insert_rows, main_of
+from crowdwise.store.database import AT_ONCE, among, family, insert_rows, main_of
 from crowdwise.store.intake import GOLD, class_codes
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, reviews, votes
 
@@ -94,9 +94,6 @@ def add_names(
 
 def _questions(conn: sa.Connection, campaign: str) -> Sequence[str]:
     """The further questions about the items of a campaign: its names and numbers are theirs."""
-    if main_of(campaign) != campaign:
-        main = main_of(campaign)
-        raise InputError(f"This is a further question about the items of {main}: add items and annotators there.")
     query = sa.select(campaigns.c.id).where(campaigns.c.id.startswith(f"{campaign}."))
     return conn.execute(query).scalars().all()
 
@@ -114,7 +111,7 @@ def add_annotators(conn: sa.Connection, row: CampaignRow, prices: Mapping[Any, f
     numbers = known | new
     for text, name, price in zip(texts, names, wanted, strict=True):
         if text in new or prices[name] is not None:
-            _update(conn, row.id, numbers[text], version, {"price": price})
+            update_annotator(conn, row.id, numbers[text], version, {"price": price})
     add_event(conn, row.id, "annotators", {"new": len(new)})
     return {name: numbers[text] for name, text in zip(names, texts, strict=True)}
 
@@ -132,12 +129,13 @@ def change_annotator(
     given = {key: value for key, value in given.items() if value is not None}
     if not given:
         raise ParameterError("Say what is changed: available, max_votes or price.")
-    _update(conn, row.id, number, bump(conn, row.id), given)
+    update_annotator(conn, row.id, number, bump(conn, row.id), given)
     add_event(conn, row.id, "annotators", {"new": 0, "changed": name, **given})
 
 
-def _update(conn: sa.Connection, campaign: str, number: int, version: int, values: Mapping[str, Any]) -> None:
-    where = annotators.update().where(annotators.c.campaign == campaign, annotators.c.number == number)
+def update_annotator(conn: sa.Connection, campaign: str, number: int, version: int, values: Mapping[str, Any]) -> None:
+    """Change facts about an annotator, in all questions of a campaign."""
+    where = annotators.update().where(family(annotators.c.campaign, campaign), annotators.c.number == number)
     conn.execute(where.values(version=version, **values))
 
 
@@ -263,21 +261,27 @@ def change_items(
     conn: sa.Connection, row: CampaignRow, names: Sequence[Any], *, closed: bool | None = None,
     priority: float | None = None, gold: Any = None,
 ) -> int:  # fmt: skip
-    """Close or reopen items, change their priority, or set their known answer; how many were named."""
+    """Close or reopen items, change their priority (in all questions of a campaign), or set their known answer; how
+    many were named."""
     numbers = find_numbers(conn, items, row.id, names)
     values: dict[str, Any] = {}
+    if row.is_further and (closed is not None or priority is not None):
+        raise ParameterError(f"Items are closed, and have a priority, at {main_of(row.id)}: for all its questions.")
     if closed is not None:
         values["closed"] = closed
     if priority is not None:
         values["priority"] = _checked_priority(priority)
-    if gold is not None:
-        values["gold"] = answer_text(row, gold, names[0] if names else "", GOLD)
-    if not values:
+    own = {} if gold is None else {"gold": answer_text(row, gold, names[0] if names else "", GOLD)}
+    if gold is not None and row.form in OF_PAYLOAD:
+        for name, payload in payload_of(conn, row.id, numbers).values():
+            check_with_payload(row.form, name, json.loads(own["gold"]), payload)
+    if not values and not own:
         raise ParameterError("Say what is changed: closed, priority or gold.")
     version = bump(conn, row.id)
-    where = items.update().where(items.c.campaign == row.id, items.c.number == sa.bindparam("at"))
-    if numbers:
-        conn.execute(where.values(version=version, **values), [{"at": n} for n in numbers])
+    for where, new in ((items.c.campaign == row.id, own), (family(items.c.campaign, row.id), values)):
+        if new and numbers:
+            update = items.update().where(where, items.c.number == sa.bindparam("at"))
+            conn.execute(update.values(version=version, **new), [{"at": n} for n in numbers])
     add_event(conn, row.id, "items", {"new": 0, "changed": len(numbers)})
     return len(numbers)
 

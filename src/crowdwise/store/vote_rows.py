@@ -33,7 +33,7 @@ from crowdwise.store.canonical import id_text
 from crowdwise.store.database import AT_ONCE, among, write_rows
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
-from crowdwise.store.roster_rows import add_names, find_rows, payload_of, texts_of_kind
+from crowdwise.store.roster_rows import add_names, find_rows, payload_of, texts_of_kind, update_annotator
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
 
 UNDO_SECONDS = 3600.0
@@ -307,8 +307,7 @@ def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
     for who in people if practice and least is not None else ():
         right = _on_gold(conn, row.id, who)
         if len(right) == practice and sum(right) < least * practice:
-            where = annotators.update().where(annotators.c.campaign == row.id, annotators.c.number == who)
-            conn.execute(where.values(available=False, version=bump(conn, row.id)))
+            update_annotator(conn, row.id, who, bump(conn, row.id), {"available": False})
 
 
 def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: int) -> float:

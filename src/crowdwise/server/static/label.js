@@ -100,6 +100,7 @@ function state(title, text, ...buttons) {
   find("#answers").replaceChildren();
   find("#skip").hidden = true;
   form = null;
+  said = [];
   page.dataset.state = "none";
   if (acted) heading.focus();
 }

@@ -15,6 +15,7 @@ const lead = page.dataset.lead === "true";
 const classes = JSON.parse(page.dataset.classes);
 const settings = JSON.parse(page.dataset.settings);
 const api = `/api/v1/campaigns/${campaign}`;
+const whole = api.split(".")[0]; // of several questions: their campaign, which has the people and the state
 const seen = {}; // what was read last, by its name
 let axis = "spent";
 let showAll = false;
@@ -121,7 +122,7 @@ function drawStatus() {
   const pace = seen.throughput;
   const tiles = [
     type === "votes" ? tile(t("Accuracy"), s.accuracy_known ? percent(s.accuracy, 1) : t("not known"), accuracy) : agreementTile(),
-    tile(t("Spent"), amount(s.spent), s.budget === null ? t("no budget set") : t("of {n}", { n: amount(s.budget) }), s.budget === null ? undefined : s.spent / s.budget),
+    ...(api === whole ? [tile(t("Spent"), amount(s.spent), s.budget === null ? t("no budget set") : t("of {n}", { n: amount(s.budget) }), s.budget === null ? undefined : s.spent / s.budget)] : []),
     tile(t("Items finished"), amount(s.finished), t("of {n}, {m} with votes", { n: amount(s.items), m: amount(s.voted_on) }), s.items ? s.finished / s.items : 0),
     tile(t("Votes"), amount(s.votes), count(s.annotators, "by {n} annotator", "by {n} annotators")),
     tile(t("Pace"), pace ? t("{n} / hour", { n: amount(pace.hour) }) : "–", pace ? t("{n} in the last minute", { n: amount(pace.minute) }) : ""),
@@ -186,7 +187,7 @@ async function act(text, path, body, method) {
   }
 }
 
-const pausePerson = (row) => act(t(row.available ? "{name} is paused." : "{name} is asked again.", { name: row.annotator }), `${api}/annotators?name=${encodeURIComponent(row.annotator)}`, { available: !row.available }, "PATCH");
+const pausePerson = (row) => act(t(row.available ? "{name} is paused." : "{name} is asked again.", { name: row.annotator }), `${whole}/annotators?name=${encodeURIComponent(row.annotator)}`, { available: !row.available }, "PATCH");
 
 function settle(item, label) {
   seen.review = (seen.review || []).filter((row) => row.item !== item);
@@ -287,9 +288,9 @@ if (lead) {
   });
   find("#pause").addEventListener("click", () => {
     const state = seen.status && seen.status.open === "open" ? "paused" : "open";
-    act(state === "open" ? t("The campaign is open.") : t("The campaign is paused."), `${api}/state`, { state }, "PUT");
+    act(state === "open" ? t("The campaign is open.") : t("The campaign is paused."), `${whole}/state`, { state }, "PUT");
   });
-  find("#close").addEventListener("click", () => act(t("The campaign is closed: votes are not taken. It can be opened again."), `${api}/state`, { state: "closed" }, "PUT"));
+  find("#close").addEventListener("click", () => act(t("The campaign is closed: votes are not taken. It can be opened again."), `${whole}/state`, { state: "closed" }, "PUT"));
   fillSettings();
 }
 find("#order").addEventListener("change", drawLists);
