@@ -42,10 +42,11 @@ class AnswerType(NamedTuple):
 
     ``says`` is what an annotator says, ``table`` the class of its table, ``result`` that of results, ``traits`` the
     class of everything that is particular to it (:class:`~crowdwise.answer_types.base.AnswerRules`). ``column`` is what
-    the table calls the answer; ``guessed`` lists columns that show, beside an item and an annotator, that a file holds
-    such answers. ``scores``: the truth is a score for each item, not an answer. ``form``: how the server asks for it;
-    empty where it does not. ``simulated``: functions (or a dict of them) that simulate such answers. ``package`` is
-    what the targets are below. ``title``: what pages call such answers, where it is not the name.
+    the table calls the answer; ``guessed`` lists columns (or one of several, separated by blanks) that show, beside an
+    item and an annotator, that a file holds such answers. ``scores``: the truth is a score for each item, not an
+    answer. ``form``: how the server asks for it; empty where it does not. ``simulated``: functions (or a dict of them)
+    that simulate such answers. ``package`` is what the targets are below. ``title``: what pages call such answers,
+    where it is not the name.
     """
 
     name: str
@@ -132,7 +133,7 @@ _TYPES = (
     AnswerType(
         "boxes", "boxes around objects", "data.boxes:Boxes", "answers.boxes_consensus:BoxConsensus",
         "answer_types.boxes:BoxRules", "box-crowd", ("bounding-boxes", "points", "events"),
-        guessed=("x1", "y1", "x2", "y2"), simulated=("simulate:boxes",),
+        guessed=("x1 x", "y1 y", "x2 width", "y2 height"), simulated=("simulate:boxes",),
     ),
     AnswerType(
         "masks", "which pixels of an image", "data.masks:Masks", "answers.masks_consensus:MaskConsensus",

@@ -273,6 +273,22 @@ def test_odd_tables():
     assert one.only(["ann"]).n_answers == 1 and len(one[[0]]) == 1
 
 
+def test_boxes_by_corner_and_size(tmp_path):
+    path = tmp_path / "a.csv"
+
+    def written(names, *rows):
+        path.write_text("\n".join([f"item,annotator,label,{names}", *rows]), encoding="utf-8")
+        return cw.aggregate(path, base="majority")
+
+    result = written("left,top,width,height", "i,a,cat,1,2,10,20", "i,b,cat,1,2,10,20", "i,c,,,,,")
+    assert result.boxes.round(6).tolist() == [[1, 2, 11, 22]] and result.accepted.all()
+    with pytest.raises(InputError, match=r"The width in line 2 .* is '-10': expected a number above 0"):
+        written("left,top,w,h", "i,a,cat,1,2,-10,20")
+    for names in ("x,y,width,height", "x,y,w,h"):  # a box, or a point on an image of that size
+        with pytest.raises(InputError, match="Call x and y left and top for boxes"):
+            written(names, "i,a,cat,1,2,10,20", "i,b,dog,1,2,10,20")
+
+
 def test_files_are_recognised_and_reported(tmp_path, crowd):
     few = crowd.answers[:60]
     frame = few.with_truth(None).to_frame("polars")

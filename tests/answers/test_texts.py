@@ -99,6 +99,13 @@ def test_words_of_any_script():
     assert Tokens(punctuation=True).words(["no, no"]) == [["no", ",", "no"]]
 
 
+def test_what_cannot_be_seen_and_the_width_of_letters_do_not_count():
+    seen = Tokens().words(["he\u200bllo soft\u00adware", "\ufeffhello \u200f software", "\uff28ello s\u200doftware"])
+    assert seen == [["hello", "software"]] * 3 and Tokens().words(["\u200b", "\ufb01sh"]) == [[], ["fish"]]
+    rows = [("i", who, text) for who, text in zip("abc", ("he\u200bllo", "hello", "hello"), strict=True)]
+    assert cw.aggregate(cw.Texts.from_records(rows)).texts.tolist() == ["hello"]
+
+
 def test_the_consensus_is_written_as_most_wrote_it():
     rows = [
         ("s", "ann", "Dr. Lee's car, stopped."),

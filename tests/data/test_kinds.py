@@ -103,3 +103,12 @@ def test_every_kind_but_linked_has_a_reader():
 @pytest.mark.parametrize("labels", [[str(7 * n) for n in range(30)], list(range(30)), [*range(0, 300, 10), "x"]])
 def test_whole_numbers_are_classes_as_far_as_a_few_rows_say(labels):
     assert guess([*ITEM, "label"], {"label": labels}).kind == "votes"
+
+
+def test_offsets_with_a_wrong_row_are_offsets() -> None:
+    """The row is an error then, and not one of votes by the label."""
+    columns = [*ITEM, "label", "start", "end"]
+    rows = {"label": ["PER"] * 4, "start": [0, 5, 9, 3], "end": [4, 9, 2, 3]}
+    assert guess(columns, rows).kind == "spans"
+    times = {"start": [1.7e9, 1.7e9], "end": [1.8e9, 1.8e9], "label": ["a", "b"]}
+    assert guess(columns, times).kind == guess(columns, {**rows, "start": ["a"] * 4}).kind == "votes"

@@ -1,6 +1,7 @@
 """The table of boxes: what annotators drew around the objects of an image, any number of boxes for each.
 
-Boxes have one axis (events in time: x1, x2), two, or three (volumes: z1, z2 as well). **Points** (columns x, y or x, y,
+Boxes have one axis (events in time: x1, x2), two, or three (volumes: z1, z2 as well). A file may have the width and the
+height of boxes in place of x2 and y2. **Points** (columns x, y or x, y,
 z) are boxes of one size, ``point_size``, around them: two points whose boxes overlap may be the same object.
 
 ========================  =============  ======================================================================
@@ -39,6 +40,7 @@ from crowdwise.errors import InputError, listing, warn
 
 Floats = npt.NDArray[np.float64]
 EDGES = ("x1", "y1", "x2", "y2")
+SIDES = ("width", "height")
 AXES = "xyz"
 REACH = 6.0
 """The side of the box around a point, in median distances of two annotators' points that are nearest to each other."""
@@ -118,8 +120,17 @@ def _edges_in(source: Source) -> tuple[str, ...]:
     """The columns with the places of boxes, or of points."""
     axes = [axis for axis in AXES if f"{axis}1" in source or f"{axis}2" in source]
     points = tuple(axis for axis in AXES if axis in source)
+    sized = all(part in source for part in SIDES)
     if not axes and len(points) > 1:
+        if sized:
+            raise InputError(
+                f"Columns {listing([source.parts[p] for p in ('x', 'y', *SIDES)])} are boxes by corner and size, or "
+                "points on images of such a size. Call x and y left and top for boxes, or leave width and height out "
+                "for points."
+            )
         return points
+    if sized and axes == ["x", "y"] and not any(f"{axis}2" in source for axis in axes):
+        return (*EDGES[:2], *SIDES)
     names = edge_names(2 * len(axes)) if axes else EDGES
     source.require(("item", *names) if "".join(axes) == AXES[: len(axes)] else ("item", *EDGES))
     return names
@@ -139,6 +150,10 @@ def _drawn(source: Source, names: Sequence[str], label: str = "label") -> tuple[
     for e, row in np.argwhere(~np.isfinite(edges) & (code >= 0))[:1].tolist():
         raise source.odd(names[e], row, "a finite number (label and all coordinates empty: nothing drawn)", InputError)
     D = len(names) // 2 if names[0] == "x1" else 0
+    if names[D:] == SIDES:
+        for e, row in np.argwhere((edges[D:] <= 0.0) & (code >= 0))[:1].tolist():
+            raise source.odd(names[e + D], row, "a number above 0", InputError)
+        edges[D:] += edges[:D]
     for e, row in np.argwhere((edges[D:] <= edges[:D]) & (code >= 0))[:1].tolist() if D else ():
         raise source.odd(
             names[e + D], row, f"more than {names[e]}, which is {edges[e, row]:g} (boxes are given by two corners, not "
@@ -170,7 +185,7 @@ class Boxes(ByItem):
     answer_type: ClassVar[str] = "boxes"
     columns: ClassVar[tuple[Col, ...]] = (
         ITEM, ANNOTATOR, Col("label", "classes"), *(Col(name) for name in (*EDGES, "z1", "z2")),
-        *(Col(name, per="") for name in AXES), Col("score"), Col("timestamp"),
+        *(Col(name, per="") for name in (*AXES, *SIDES)), Col("score"), Col("timestamp"),
     )  # fmt: skip
     options: ClassVar[tuple[Opt, ...]] = (
         schema.on_missing("an item or annotator (without label and coordinates: nothing drawn)"),
@@ -187,7 +202,7 @@ class Boxes(ByItem):
     )
     _rows: ClassVar[str] = "boxes"
     _act: ClassVar[str] = "drew on"
-    _truths: ClassVar[tuple[str, ...]] = (*EDGES, "z1", "z2", *AXES, "truth", "label")
+    _truths: ClassVar[tuple[str, ...]] = (*EDGES, "z1", "z2", *AXES, *SIDES, "truth", "label")
     _truth_in: ClassVar[Any] = staticmethod(_boxes_in)
 
     indptr: Counts

@@ -71,6 +71,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "y2": "y2, y max, ymax, bottom",
         "z1": "z1, z min, zmin",
         "z2": "z2, z max, zmax",
+        "width": "width, box width, bbox width, w",
+        "height": "height, box height, bbox height, h",
         "x": "x",
         "y": "y",
         "z": "z",

@@ -13,7 +13,7 @@ answer type       taken for it when there is
 ``label-sets``    item, annotator and a column ``labels``, or labels that are lists
 ``ratings``       item, annotator and numbers with fractions, and nothing else, where labels would be; of whole numbers
                   all rows decide (:func:`scale_of`)
-``spans``         item, annotator, label and whole numbers ``start`` and ``end``, each start before its end
+``spans``         item, annotator, label and numbers ``start`` and ``end``, in most rows the places of characters
 ``texts``         item, annotator and a column ``text``, or labels of several words that are nearly all different
 ``ordinal``       never guessed: that classes have an order is not written in a file
 ================  ================================================================================================
@@ -146,7 +146,7 @@ def check_classes(votes: Votes, named: bool = False, n_votes: int | None = None)
             f"{str(votes.classes[votes.label[0]])[:60]!r}: they are texts or ids rather than classes.",
             remedy=[
                 *([] if named else [Remedy("Name the column of the labels with {}.", Option("label"))]),
-                Remedy("If they are classes, say {}.", AS_CLASSES),
+                Remedy("For texts say {}, for classes {}.", Option("answer_type", "texts"), AS_CLASSES),
             ],
         )
 
@@ -243,7 +243,7 @@ def guess(
             return Guess("ratings", f"{value!r} holds numbers, and no column is called a label")
     if item and who:
         for kind, needed in (shown_by or {}).items():
-            columns_of = [_any(names, ALIASES.get(name, (name,))) for name in needed]
+            columns_of = [_any(names, [n for one in any_.split() for n in ALIASES.get(one, (one,))]) for any_ in needed]
             if len(needed) > 1 and None not in columns_of:  # several such columns mean nothing else, label or not
                 return Guess(kind, f"there are {', '.join(map(repr, columns_of))}")
             if needed and not label and needed[0] in names:
@@ -303,10 +303,11 @@ def _are_sentences(values: Sequence[Any]) -> bool:
 
 
 def _are_offsets(starts: Sequence[Any], ends: Sequence[Any]) -> bool:
-    """Whether two columns are places in texts: whole numbers, too small for times, each start before its end."""
-    first, last = _numbers(starts), _numbers(ends)
-    whole = all(number.is_integer() and 0 <= number < LONGEST for number in (*first, *last))
-    return bool(first) and len(first) == len(last) and whole and all(a < b for a, b in zip(first, last, strict=True))
+    """Whether two columns are places in texts: numbers, in most rows whole, too small for times, the start before the
+    end. (A row that is wrong is then an error, and no vote.)"""
+    rows = list(zip(_numbers(starts), _numbers(ends), strict=False))
+    good = sum(a.is_integer() and b.is_integer() and 0 <= a < b < LONGEST for a, b in rows)
+    return bool(rows) and 2 * good >= len(rows)
 
 
 def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:

@@ -74,7 +74,8 @@ class Tokens:
     def _pattern(self, texts: Sequence[str]) -> re.Pattern[str]:
         """What matches one token, given the characters that occur."""
         letters = sorted(set().union(*texts))
-        marks = "".join(c for c in letters if unicodedata.category(c)[0] in "PSC" and c not in "'’\n\r\t")
+        kinds = {c: unicodedata.category(c) for c in letters if c not in "'’\n\r\t"}
+        marks = "".join(c for c, kind in kinds.items() if kind[0] in "PSC" and kind != "Cf")
         marks = re.escape(marks) or "\0"
         unit = self.unit
         if unit == "auto":
@@ -86,11 +87,17 @@ class Tokens:
             (word if unit == "character" else rf"{word}+(?:['’]{word}+)*") + rf"|[{marks}]" * self.punctuation
         )
 
+    def _key(self, word: str) -> str:
+        """A word as it is compared: without what cannot be seen, wide letters and ligatures as plain ones."""
+        word = word.replace("’", "'")
+        if not word.isascii():
+            seen = "".join(c for c in word if unicodedata.category(c) != "Cf")
+            word = unicodedata.normalize("NFKC", seen)
+        return word if self.case else word.casefold()
+
     def _cut(self, text: str, pattern: re.Pattern[str]) -> CutText:
-        starts = [match.start() for match in pattern.finditer(text)]
-        words = [word.replace("’", "'") for word in pattern.findall(text)]
-        if not self.case:
-            words = [word.casefold() for word in words]
+        found = [(match.start(), self._key(match.group())) for match in pattern.finditer(text)]
+        starts, words = [start for start, word in found if word], [word for _, word in found if word]
         ends = [*starts[1:], len(text)]
         forms = [text[a:b] for a, b in zip([0, *starts[1:]], ends, strict=False)]
         return CutText(words, [*forms[:-1], f"{forms[-1]} "] if words else [])
