@@ -29,7 +29,9 @@ def filled(folder: Path, tmp_path: Path) -> Path:
     done = run("certify", folder / "labels.csv", "--ask", 120, "--out", tmp_path / "sheet.csv")
     assert done.exit_code == 0 and "120 of 800 items, drawn at random" in done.stderr
     truth = pl.read_csv(folder / "truth.csv")
-    sheet = pl.read_csv(tmp_path / "sheet.csv").drop("label").join(truth, on="item").rename({"truth": "label"})
+    sheet = pl.read_csv(tmp_path / "sheet.csv")
+    assert sheet.columns == ["item", "label", "drawn"] and (sheet["drawn"] == 120).all()
+    sheet = sheet.drop("label").join(truth, on="item").rename({"truth": "label"})
     sheet.write_csv(tmp_path / "gold.csv")
     return tmp_path / "gold.csv"
 
@@ -58,6 +60,28 @@ def test_what_proves_nothing_is_refused(folder: Path, tmp_path: Path) -> None:
     sheet.drop("index").write_csv(tmp_path / "holes.csv")
     done = run("certify", folder / "labels.csv", "--gold", tmp_path / "holes.csv")
     assert done.exit_code != 0 and "5 of the 120 rows of" in done.stderr and "fill in all rows" in done.stderr
+
+
+def test_sheets_that_lost_rows_or_names_prove_nothing(folder: Path, tmp_path: Path) -> None:
+    """Rows that were deleted and names that a spreadsheet turned into dates left a few gold labels, without a word."""
+    sheet, path = pl.read_csv(filled(folder, tmp_path)), tmp_path / "edited.csv"
+    shuffled = sheet.sample(fraction=1.0, shuffle=True, seed=1)
+    for edited, text in (
+        (sheet.head(70), "has 70 rows, of a draw of 120 items"),
+        (pl.concat([sheet, sheet.head(1)]), "1 of the 121 rows of"),
+        (sheet.with_columns(drawn=pl.Series([50] * 60 + [120] * 60)), "of a draw of 50 and of 120 items"),
+        (sheet.with_columns(item=pl.Series([f"{n}-Jan" for n in range(40)] + sheet["item"].to_list()[40:], strict=False,
+                                           dtype=pl.String)), "40 of the 120 gold items are not among the 800 items"),
+        (shuffled, None),
+        (shuffled.drop("drawn"), None),
+    ):  # fmt: skip
+        edited.write_csv(path)
+        for command in (["certify", "--max-error", 0.025, "--confidence", 0.999], ["estimate"]):
+            done = run(command[0], folder / "labels.csv", "--gold", path, *command[1:])
+            words = " ".join(done.stderr.split())
+            assert (done.exit_code == 0) == (text is None) and (text is None or text in words), words
+            if text is None and command[0] == "certify":
+                assert "at most 2.5% wrong" in words and "99.9% interval" in words
 
 
 def test_a_second_draw(folder: Path, tmp_path: Path) -> None:

@@ -23,7 +23,10 @@ def test_without_gold_it_says_what_random_gold_would_prove(crowd: cw.simulate.Cr
     assert shares[50, 0.05] < shares[200, 0.05] <= 1.0 and shares[100, 0.05] < shares[100, 0.1]
     assert all(w["low"] <= w["share"] <= w["high"] for w in proof["would"])
     html = page(report)
-    assert "What random gold labels would prove" in html and "data:text/csv;charset=utf-8,item%2Clabel%0D%0A" in html
+    assert (
+        "What random gold labels would prove" in html
+        and "data:text/csv;charset=utf-8,item%2Clabel%2Cdrawn%0D%0A" in html
+    )
 
 
 def test_gold_proves_labels_that_were_not_fitted_with_it(crowd: cw.simulate.Crowd) -> None:

@@ -90,7 +90,8 @@ def test_certify_says_what_is_proven() -> None:
     assert all(table.filter("gold")["label"].to_numpy() == [truth[i] for i in table.filter("gold")["item"].to_list()])
     assert certificate.share > 0.3 and f"{certificate.released.sum():,} of 1,500 labels" in repr(certificate)
     assert len(certificate.to_check) == (~certificate.released).sum()
-    assert certificate.with_more(600) >= certificate.with_more(40)
+    assert certificate.with_more(600) >= certificate.with_more(200) >= 0.5 * certificate.share
+    assert certificate.with_more(40) == certificate.share  # there are more already
     assert cw.certify(consensus, gold, 0.001, 0.99).released.sum() == 120
     assert "do not prove" in repr(cw.certify(consensus, gold, 0.001, 0.99))
     assert "All 1,500 labels are gold labels" in repr(cw.certify(consensus, truth))
@@ -106,6 +107,10 @@ def test_groups_are_each_kept() -> None:
     for k in range(len(consensus.classes)):
         out = by_class.released & (consensus.label_codes == k)
         assert (wrong & out & ~by_class.gold).sum() <= 0.15 * out.sum()
+    assert by_class.with_more(600) <= cw.certify(consensus, gold, 0.15).with_more(600)  # each has half of the level
+    for nothing in (None, float("nan")):
+        with pytest.raises(InputError, match="500 items have no group: 0, 3"):
+            cw.certify(consensus, gold, by={i: "a" if i % 3 else nothing for i in range(1500)})
 
 
 def test_gold_that_proves_nothing_is_refused() -> None:
@@ -113,6 +118,14 @@ def test_gold_that_proves_nothing_is_refused() -> None:
     sure = consensus.items[np.argsort(-consensus.corrected_posterior.max(axis=1))[:100]].tolist()
     with pytest.raises(InputError, match=r"surer than the others .*not drawn at random"):
         cw.certify(consensus, {item: truth[item] for item in sure})
+    for use in (
+        cw.certify,
+        lambda c, g: c.sets(gold=g),
+        lambda c, g: cw.draw_for_gold(c, first=g),
+        lambda c, g: cw.estimate(c, gold=g),
+    ):
+        with pytest.raises(InputError, match="1 of the 3 gold items are not among the 1,500 items: '4-Mar'"):
+            use(consensus, {0: 0, 1: 1, "4-Mar": 1})
     with pytest.raises(InputError, match="No item of the consensus has a gold label"):
         cw.certify(consensus, np.full(1500, -1))
     gold = {item: truth[item] for item in cw.draw_for_gold(consensus, 100).tolist()}
@@ -252,3 +265,5 @@ def test_looks_at_labels_that_change_share_the_level() -> None:
         there = cw.certify(score=score, loss=loss, max_error=0.15, confidence=0.8, look=look)
         alone = cw.certify(score=score, loss=loss, max_error=0.15, confidence=1.0 - 0.2 / (look * (look + 1)))
         assert (there.released == alone.released).all() and there.confidence == 0.8
+        following = cw.certify(score=score, loss=loss, max_error=0.15, confidence=1.0 - 0.2 / ((look + 1) * (look + 2)))
+        assert there.with_more(250) == following.with_more(250)

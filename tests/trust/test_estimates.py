@@ -158,6 +158,34 @@ def test_gold_that_was_chosen_is_refused_without_probabilities(panel: Any, conse
     assert found["pass"].low < np.mean([t == "pass" for t in truth.values()]) < found["pass"].high
     with pytest.raises(InputError, match="above 0 and at most 1"):
         cw.estimate(consensus, gold={i: truth[i] for i in some}, probability=dict.fromkeys(truth, 0.0))
+    gold = {i: truth[i] for i in some}
+    for odd in (
+        dict.fromkeys(truth, 0.9),
+        dict.fromkeys(truth, 1.0),
+        dict.fromkeys(gold, 1.0),
+        dict.fromkeys(gold, 0.001),
+    ):
+        with pytest.raises(InputError, match="by these probabilities there would be about"):
+            cw.estimate(consensus, gold=gold, probability=odd)
+    partly = cw.estimate(consensus, gold=gold, probability={i: chance[i] for i in some}, positive="pass")
+    assert partly["pass"] == found["pass"]
+
+
+def test_known_shares_are_exact_and_numbers_without_spread_have_no_interval(
+    consensus: cw.Consensus, panel: Any
+) -> None:
+    truth = panel[1]
+    share = float(np.mean([t == "pass" for t in truth.values()]))
+    found = cw.estimate(consensus, gold=truth)["pass"]
+    assert found.low == found.value == found.high == pytest.approx(share)
+    first = next(iter(truth))
+    gold = drawn(truth, 60) | {first: truth[first]}
+    found = cw.estimate(consensus, gold=gold, by={i: "one" if i == first else "rest" for i in truth}, positive="pass")
+    assert found["one"].low == found["one"].value == found["one"].high == float(truth[first] == "pass")
+    ratings = cw.Ratings.from_records([(i, who, i % 7 / 2.0) for i in range(100) for who in "ab"])
+    found = cw.estimate(ratings, "mean", gold=dict.fromkeys(range(0, 100, 5), 4.0))
+    mean = found.rows[0].figure.estimate
+    assert mean.value == 4.0 and np.isnan(mean.low) and "there is no interval" in found.notes[-1]
 
 
 def test_groups_and_options_that_do_not_fit(consensus: cw.Consensus, panel: Any) -> None:

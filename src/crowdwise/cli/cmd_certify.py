@@ -27,7 +27,8 @@ MoreOption = Annotated[
     Path | None, option("--more", help="Gold labels of a second draw, which --ask with --gold made.")
 ]
 LookOption = Annotated[
-    int | None, option("--look", min=1, help="How often labels of a running campaign were certified, with this time.")
+    int | None,
+    option("--look", min=1, help="How often one has looked, with this time, where labels change or gold is added."),
 ]
 SetsOption = Annotated[
     float | None, option("--sets", help="Also the classes that hold the true one with this probability, per item.")
@@ -60,6 +61,7 @@ def certify(
     `crowdwise certify labels.csv --gold sheet.csv --more second.csv`
     """
     from crowdwise.data.frames import make_frame
+    from crowdwise.data.sheets import DRAWN
     from crowdwise.errors import ParameterError
     from crowdwise.trust import certificate as certificates
 
@@ -82,8 +84,8 @@ def certify(
         items = certificates.draw_for_gold(
             consensus, ask, first=first, max_error=max_error, confidence=confidence, **drawn
         )
-        label = {"label": [""] * len(items)} if of_votes else {}
-        _write(make_frame({"item": items, **label}, "polars"), out, as_json)
+        columns = {"label": [""] * len(items), DRAWN: [len(items)] * len(items)} if of_votes else {}
+        _write(make_frame({"item": items, **columns}, "polars"), out, as_json)
         hand_in = (
             "--gold" if first is None else f"--more, beside --gold {gold} and the same --max-error and --confidence"
         )
@@ -119,7 +121,7 @@ def certify(
     _write(table, out, as_json)
     rate, low, high = found.wrong_rate
     say(f"{found.sentence}.")
-    whole = f" ({confidence:.0%} interval {low:.1%} to {high:.1%})" if low == low else ""
+    whole = f" ({100 * confidence:.6g}% interval {low:.1%} to {high:.1%})" if low == low else ""
     say(
         f"{'All labels' if whole else 'Gold items of both draws'}: {rate:.1%} wrong on gold items{whole}. "
         f"{int((~found.released).sum()):,} labels are left to check."
@@ -130,7 +132,7 @@ def certify(
             f"one with probability {classes.coverage:.3f} at least."
         )
     if found.share < 1.0 and not by_class:
-        say(f"{double:,} gold labels would release about {then:.0%}.")
+        say(f"{double:,} gold labels in all, these among them, would release about {then:.0%} (then give --look).")
     if out:
         say(f"written: {out}")
     sys.stdout.flush()

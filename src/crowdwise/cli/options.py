@@ -442,16 +442,26 @@ def note_columns(roles: Mapping[str, str]) -> None:
 
 
 def drawn_gold(table: Any, gold: Path) -> dict[Any, Any]:
-    """Item -> truth, from a sheet of items that were drawn; a row without a label is an error. Names that were made
-    text for spreadsheets are those of the items again."""
-    from crowdwise.data.files import TableFile
-    from crowdwise.data.sheets import safe_cell
+    """Item -> truth, from a sheet of items that were drawn; a row that is gone or has no label is an error. Names that
+    were made text for spreadsheets are those of the items again."""
+    import polars as pl
 
-    known, rows = table.read_truth(gold), TableFile.of(gold).read()[0].height
+    from crowdwise.data.files import TableFile
+    from crowdwise.data.sheets import DRAWN, safe_cell
+
+    known, sheet = table.read_truth(gold), TableFile.of(gold).read()[0]
+    rows, drawn = sheet.height, []
+    if DRAWN in sheet.columns:
+        drawn = sheet[DRAWN].cast(pl.Float64, strict=False).fill_null(0.0).unique().sort().to_list()
+    why = None
     if len(known) < rows:
+        why = f"{rows - len(known):,} of the {rows:,} rows of {gold} have no label, or repeat an item."
+    elif drawn and drawn != [rows]:
+        why = f"{gold} has {rows:,} rows, of a draw of {' and of '.join(f'{n:g}' for n in drawn)} items."
+    if why is not None:
         raise ReadError(
-            f"{rows - len(known):,} of the {rows:,} rows of {gold} have no label. Labels that are left out, such as "
-            "those of hard items, make the others no random draw: fill in all rows."
+            f"{why} Labels that are left out, such as those of hard items, make the others no random draw: fill in all "
+            "rows of a draw, each once."
         )
     items = set(table.items.tolist())
     made = {safe_cell(name): name for name in items if safe_cell(name) not in items}

@@ -43,7 +43,7 @@ from crowdwise.core.result import Result, some_known
 from crowdwise.core.vote_parts import Posterior, VoteParts, usual
 from crowdwise.core.vote_sums import agreement_counts
 from crowdwise.data.frames import make_frame
-from crowdwise.data.truth import encode_classes
+from crowdwise.data.truth import check_drawn, encode_classes
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 
@@ -402,6 +402,7 @@ class Consensus(VoteResult):
         ``by_class`` it holds for the items of each class; with a ``confidence``, for this share of these very items
         (:mod:`crowdwise.core.prediction_sets`).
         """
+        check_drawn(gold, self.items)
         known = np.asarray(encode_classes(gold, self.items, self.classes))
         drawn, q = known >= 0, self.corrected_posterior
         if not drawn.any():

@@ -47,8 +47,8 @@ def interval_text(
     """
     a, b = form(low), form(high)
     if not (a[0].isdigit() and b[0].isdigit()):
-        return f"{level:.0%} CI {a} to {b}"
-    return f"{level:.0%} CI {a.removesuffix('%') if b.endswith('%') else a}-{b}"
+        return f"{100 * level:.6g}% CI {a} to {b}"
+    return f"{100 * level:.6g}% CI {a.removesuffix('%') if b.endswith('%') else a}-{b}"
 
 
 def around(value: Floats, variance: Floats, low: float = -np.inf, high: float = np.inf) -> tuple[Floats, Floats]:

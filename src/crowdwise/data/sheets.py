@@ -63,6 +63,8 @@ def safe_table(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(safe.name.keep()).rename({name: safe_cell(name) for name in table.columns})
 
 
+DRAWN = "drawn"
+"""The column of a sheet of gold items that says how many were drawn, so that rows that are gone are noticed."""
 UNNAMED = "__UNNAMED__"
 """How columns without a name in the first row are called."""
 

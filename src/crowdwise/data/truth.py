@@ -242,9 +242,7 @@ def aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[Co
     """Where each item stands among those with a truth (-1: nowhere), and what is true of these."""
     if not hasattr(truth, "keys"):
         raise InputError(f"truth must be {expected}, and is {type(truth).__name__}.")
-    known = {
-        name: value for name, value in dict(truth).items() if isinstance(value, np.ndarray) or not is_missing(value)
-    }
+    known = {name: value for name, value in dict(truth).items() if not _is_nothing(value)}
     names = encoding.to_vocabulary(list(known))
     rows = encoding.locate(items, names)
     if len(names) and len(items) and (rows < 0).all():
@@ -254,6 +252,26 @@ def aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[Co
         )
     _point_out_near(names, items, rows, what)
     return rows, list(known.values())
+
+
+def check_drawn(truth: Any, items: Vocabulary) -> None:
+    """Raise an error where truths of a random draw name an item that is not here: those left out may be alike, as are
+    names that a spreadsheet turned into dates, and what remains is then no random draw."""
+    truth = by_name(truth)
+    if not isinstance(truth, Mapping):
+        return
+    names = encoding.to_vocabulary([name for name, value in truth.items() if not _is_nothing(value)])
+    if not (lost := names[encoding.locate(names, items) < 0]).size:
+        return
+    raise InputError(
+        f"{len(lost):,} of the {len(names):,} gold items are not among the {len(items):,} items: {listing(lost)}; "
+        f"items are called {listing(items, 3)}. Gold labels that get lost make the others no random draw: use the same "
+        "names (spreadsheets turn some into dates or rounded numbers), or leave out items that are gone."
+    )
+
+
+def _is_nothing(value: Any) -> bool:
+    return not isinstance(value, np.ndarray) and is_missing(value)
 
 
 def _point_out_near(names: Vocabulary, items: Vocabulary, rows: Codes, what: str) -> None:

@@ -92,7 +92,7 @@ class Estimate:
         if self.has_interval:
             return interval_text(self.low, self.high, level=self.level, form=form)
         why = f": fewer than {MIN_ITEMS}" if self.too_few else ": all alike"
-        return f"no {self.level:.0%} CI{why if np.isfinite(self.value) else ''}"
+        return f"no {100 * self.level:.6g}% CI{why if np.isfinite(self.value) else ''}"
 
 
 class Options(TypedDict, total=False):

@@ -119,6 +119,10 @@ def figure(
         nothing = Estimate(np.nan, np.nan, np.nan, 0, level)
         return Rectified(nothing, nothing, model, 0.0, N)
     p = np.full(n, n / N) if p is None else p
+    if n == N and not beyond:  # all truths are known
+        mean = float(y.mean())
+        all_of = Estimate(mean, mean, mean, n, level)
+        return Rectified(all_of, all_of, model, 0.0, N)
     w = 1.0 / p
     total = float(w.sum())
     mean = float(w @ y) / total
@@ -129,11 +133,12 @@ def figure(
 
     V0 = spread(y - mean)
     alone = float((1.0 - p) @ w**2) / total**2 + (1.0 / N if beyond else 0.0)
-    size = mean * (1.0 - mean) / V0 if V0 > 0.0 else 1.0 / max(alone, 1e-300)
+    size = mean * (1.0 - mean) / V0 if V0 > 0.0 else 1.0 / max(alone, 1e-9)
     if share:
         gold = Estimate(mean, *wilson(mean, size, n - 1, level), n, level)
     else:
-        reach = quantile(level, np.array(n - 1.0)) * np.sqrt(V0 * n / (n - 1)) if n > 1 else np.nan
+        known = n > 1 and np.ptp(y) > 0.0  # else nothing shows how far the others are
+        reach = quantile(level, np.array(n - 1.0)) * np.sqrt(V0 * n / (n - 1)) if known else np.nan
         gold = Estimate(mean, mean - float(reach), mean + float(reach), n, level)
     own = slope_of(y, f, w) if slope is None or n >= OWN_SLOPE else slope
     if n < MIN_GOLD or V0 <= 0.0 or own.value == 0.0:

@@ -27,7 +27,7 @@ import numpy as np
 
 from crowdwise.core.intervals import interval_text
 from crowdwise.data.folders import write_text
-from crowdwise.data.sheets import safe_cell
+from crowdwise.data.sheets import DRAWN, safe_cell
 from crowdwise.errors import ExtraError, OutputError
 from crowdwise.report.build import build_report
 from crowdwise.report.section_summary import interval_words
@@ -109,7 +109,7 @@ def _sheet(report: dict[str, Any]) -> str:
     from urllib.parse import quote
 
     names = (report.get("proof") or {}).get("sheet") or []
-    return quote(_csv(["item", "label"], ([name, ""] for name in names)))
+    return quote(_csv(["item", "label", DRAWN], ([name, "", len(names)] for name in names)))
 
 
 def pct(x: float | None, digits: int = 0) -> str:

@@ -109,7 +109,7 @@ class Agreement(Tables):
             for name, e in self.estimates.items()
         ]
         first = next(iter(self.estimates.values()))
-        rows = [(f"{self.answer_type}, {self._counted(first.n)}", "value", f"{first.level:.0%} CI"), *rows]
+        rows = [(f"{self.answer_type}, {self._counted(first.n)}", "value", f"{100 * first.level:.6g}% CI"), *rows]
         wide = max(len(row[0]) for row in rows)
         return "\n".join(f"{name:<{wide}}  {value:>7}  {ends}" for name, value, ends in rows)
 

@@ -41,8 +41,9 @@ from crowdwise.core.dependence import CROWD_SD
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.prediction_sets import Inside, check_random
 from crowdwise.core.result import Result
-from crowdwise.data.truth import encode_classes
-from crowdwise.errors import InputError
+from crowdwise.data.truth import check_drawn, encode_classes
+from crowdwise.errors import InputError, listing
+from crowdwise.trust.evidence import read_groups
 from crowdwise.trust.result_tables import Tables
 
 SETS, STEP = 100, 5
@@ -91,6 +92,9 @@ class Certificate(Tables):
     group: npt.NDArray[Any] | None = None
     kind: str = field(default="polars")
     probability: Floats | None = field(default=None, repr=False)
+    loss: Floats | None = field(default=None, repr=False)
+    """How wrong the labels are by the gold labels, 0 without one."""
+    look: int | None = None
 
     def __repr__(self) -> str:
         return f"Certificate({self.sentence})"
@@ -115,29 +119,36 @@ class Certificate(Tables):
         if not (self.released & ~self.gold).any():
             return (
                 f"{n:,} gold labels ({self.wrong:,.6g} contradict the consensus) do not prove that any of the other "
-                f"{len(self.items) - n:,} labels are at most {self.max_error:.0%} wrong"
+                f"{len(self.items) - n:,} labels are at most {100 * self.max_error:.6g}% wrong"
             )
         return (
             f"{int(self.released.sum()):,} of {len(self.items):,} labels ({self.share:.0%}, the gold labels among "
-            f"them): at most {self.max_error:.0%}{groups} are wrong, with {self.confidence:.0%} confidence, by {n:,} "
-            "random gold labels"
+            f"them): at most {100 * self.max_error:.6g}%{groups} are wrong, with {100 * self.confidence:.6g}% "
+            f"confidence, by {n:,} random gold labels"
         )
 
     def with_more(self, n: int, random_state: int = 0) -> float:
-        """The share of items that would be released with n gold labels in all, on average over simulated draws.
+        """The share of items that would be released with n gold labels in all, these among them, on average over
+        simulated draws; of later looks, at the level of the next one.
 
-        Labels are taken to be as wrong as the gold labels say, each in proportion to 1 - its probability (without
+        Other labels are taken to be as wrong as the gold labels say, each in proportion to 1 - its probability (without
         probabilities: all alike).
         """
         N, rng, shares = len(self.items), np.random.default_rng(random_state), []
         doubt = np.full(N, 0.5) if self.probability is None else 1.0 - self.probability
         chance = np.clip((self.wrong + 0.5) / (doubt[self.gold].sum() + 0.5) * doubt, 0.0, 1.0)
-        n = min(n, N)
-        design = Design(self.score, n, 0, self.max_error, 1.0 - self.confidence, self.probability)
+        free, code = np.flatnonzero(~self.gold), _codes(self.group, N)
+        n = min(n, N) - int(self.gold.sum())
+        if n <= 0 or self.loss is None:
+            return self.share
+        designs = dict[tuple[int, int], Design]()
+        level = look_level(self.confidence, None if self.look is None else self.look + 1)
         for _ in range(DRAWS):
-            wrong, drawn = (rng.random(N) < chance).astype(np.float64), np.zeros(N, dtype=bool)
-            drawn[rng.choice(N, n, replace=False)] = True
-            shares.append(design.released(drawn, wrong).mean())
+            drawn = self.gold.copy()
+            drawn[rng.choice(free, n, replace=False)] = True
+            wrong = np.where(self.gold, self.loss, rng.random(N) < chance)
+            out = _released(self.score, drawn, wrong, drawn, code, self.max_error, level, self.probability, designs)
+            shares.append(out.mean())
         return float(np.mean(shares))
 
     def gold_needed(self, share: float, random_state: int = 0) -> int:
@@ -183,9 +194,9 @@ def certify(
     first
         Where gold labels were drawn in two steps: the items of the first (names, or N booleans).
     look
-        Where labels still change, as in a campaign: 1 the first time, then 2, 3, ... Look j has the level (1 -
-        confidence) / (j (j + 1)), which add up to 1 - confidence, so that one may look after every batch of votes and
-        stop at the first certificate that is enough. The votes must not depend on this gold.
+        Where one looks again, because labels still change, as in a campaign, or because gold labels were added: 1 the
+        first time, then 2, 3, ... Look j has the level (1 - confidence) / (j (j + 1)), which add up to 1 - confidence,
+        so that one may stop at the first certificate that is enough. The votes must not depend on this gold.
 
     Examples
     --------
@@ -203,13 +214,15 @@ def certify(
     labels = probability = None
     items: Any = None
     kind = "polars"
+    if consensus is not None:
+        check_drawn(gold, consensus.items)
     if consensus is not None and not isinstance(consensus, Consensus):
         rules = registry.ANSWER_TYPES[consensus.answer_type].rules
         loss = rules.losses(consensus, gold) if loss is None else loss
         probability = 1.0 - rules.doubts(consensus)
         score = probability if score is None else score
         items, kind, consensus = consensus.items, consensus.kind, None
-    level = (1.0 - confidence) / (1.0 if look is None else look * (look + 1.0))
+    level = look_level(confidence, look)
     if consensus is not None:
         probability = consensus.corrected_posterior.max(axis=1)
     score = np.asarray(trust_order(consensus) if score is None else score, dtype=np.float64)
@@ -239,22 +252,38 @@ def certify(
         raise InputError("No item of the consensus has a gold label. Draw some at random: crowdwise certify --ask 100.")
     early = _first_draw(first, items, drawn)
     check_random(score, early)
-    group, codes = _groups(consensus, by, items)
-    keep = np.zeros(N, dtype=bool)
-    numbers = np.unique(codes)
-    for at in (codes == number for number in numbers):
-        n_first, n = int(early[at].sum()), int(drawn[at].sum())
-        known_p = None if probability is None else probability[at]
-        design = Design(score[at], n_first, n - n_first, max_error, level / len(numbers), known_p)
-        keep[at] = design.released(drawn[at], wrong[at], early[at])
+    group = _groups(consensus, by, items)
+    keep = _released(score, drawn, wrong, early, _codes(group, N), max_error, level, probability, {})
     total, binary = float(wrong.sum()), bool(np.isin(wrong, (0.0, 1.0)).all())
     rate = (total / drawn.sum(), np.nan, np.nan)
     if binary and early.sum() == drawn.sum():
         rate = finite_rate(int(total), int(drawn.sum()), N, confidence)
     kind = kind if consensus is None else consensus.kind
     return Certificate(
-        items, labels, score, drawn, keep, float(max_error), float(confidence), total, rate, group, kind, probability
-    )
+        items, labels, score, drawn, keep, float(max_error), float(confidence), total, rate, group, kind, probability,
+        wrong, look,
+    )  # fmt: skip
+
+
+def look_level(confidence: float, look: int | None) -> float:
+    """The level of the look of that number; all of it where there is one look."""
+    return (1.0 - confidence) / (1.0 if look is None else look * (look + 1.0))
+
+
+def _released(
+    score: Floats, drawn: Mask, wrong: Floats, first: Mask, code: Ints, max_error: float, level: float,
+    probability: Floats | None, designs: dict[tuple[int, int], Design],
+) -> Mask:  # fmt: skip
+    """N: what is released of every group, each with its share of the level. ``designs`` are kept for further draws."""
+    out, numbers = drawn.copy(), np.unique(code)
+    for number in numbers.tolist():
+        at = code == number
+        n_first, n = int(first[at].sum()), int(drawn[at].sum())
+        known = None if probability is None else probability[at]
+        if (number, n) not in designs:
+            designs[number, n] = Design(score[at], n_first, n - n_first, max_error, level / len(numbers), known)
+        out[at] = designs[number, n].released(drawn[at], wrong[at], first[at])
+    return out
 
 
 def trust_order(consensus: Consensus | None) -> Floats:
@@ -294,6 +323,7 @@ def draw_for_gold(
         return np.asarray(consensus.items[rng.choice(N, min(n, N), replace=False)])
     if not isinstance(consensus, Consensus):
         raise InputError("first: a second draw where it counts is for labels of votes. Leave it out.")
+    check_drawn(first, consensus.items)
     known = np.asarray(encode_classes(first, consensus.items, consensus.classes))
     drawn, score = known >= 0, trust_order(consensus)
     check_random(score, drawn)
@@ -595,16 +625,23 @@ def _first_draw(first: Any, items: npt.NDArray[Any], drawn: Mask) -> Mask:
     return np.asarray(early)
 
 
-def _groups(consensus: Consensus | None, by: Any, items: npt.NDArray[Any]) -> tuple[npt.NDArray[Any] | None, Ints]:
-    """The group of each item by name and by number; one for all where none is asked for."""
+def _groups(consensus: Consensus | None, by: Any, items: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """The group of each item; ``None`` where none is asked for."""
     if by is None:
-        return None, np.zeros(len(items), dtype=np.int64)
+        return None
     if isinstance(by, str) and by == "label" and consensus is not None:
-        return consensus.labels, np.asarray(consensus.label_codes)
+        return consensus.labels
     if not isinstance(by, Mapping):
         raise InputError("by: expected 'label', or a mapping from item to group.")
-    lacking = [item for item in items.tolist() if item not in by]
-    if lacking:
-        raise InputError(f"by: {len(lacking):,} items have no group, such as {lacking[0]!r}.")
-    group = np.array([by[item] for item in items.tolist()])
-    return group, np.unique(group, return_inverse=True)[1]
+    found = read_groups(by, items, "item", 1)
+    if (lacking := items[found.code < 0]).size:
+        raise InputError(f"by: {len(lacking):,} items have no group: {listing(lacking)}.")
+    return np.asarray(found.names[found.code])
+
+
+def _codes(group: npt.NDArray[Any] | None, N: int) -> Ints:
+    """The group of each item by number; one for all where there are none."""
+    if group is None:
+        return np.zeros(N, dtype=np.int64)
+    place = {name: k for k, name in enumerate(dict.fromkeys(group.tolist()))}
+    return np.array([place[name] for name in group.tolist()])

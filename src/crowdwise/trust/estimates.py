@@ -30,7 +30,7 @@ from crowdwise.core.intervals import quantile
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.prediction_sets import check_random
 from crowdwise.core.result import Estimates
-from crowdwise.data.truth import encode_classes, encode_numbers
+from crowdwise.data.truth import check_drawn, encode_classes, encode_numbers
 from crowdwise.errors import InputError, ParameterError, listing
 from crowdwise.metrics.bootstrap import Estimate
 from crowdwise.metrics.rectified import Rectified, Sample, difference, figure, inverted, linear, logistic, slope_of
@@ -42,6 +42,8 @@ REGRESSIONS = {"ols": linear, "logistic": logistic}
 FEW = 30
 """Gold labels under which the interval is said to be rough."""
 INTERCEPT = "(intercept)"
+FAR = 5.0
+"""Standard deviations by which draws may differ from their probabilities."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ def estimate(
         few = min(row.figure.gold.n for row in rows)
         if few < FEW:
             notes.append(f"The smallest group has {few} gold labels: below {FEW} the interval is rough.")
+        if any(np.isfinite(row.figure.estimate.value) and np.isnan(row.figure.estimate.low) for row in rows):
+            notes.append("Gold numbers that are all alike do not show how far others may be: there is no interval.")
     else:
         basis, rows = "model", _by_model(target, groups, level)
         notes.append(
@@ -210,6 +214,7 @@ class _Target:
     def of(cls, result: Any, what: str, gold: Any, positive: Any, prediction: Any) -> _Target:
         if not isinstance(result, (Consensus, Estimates)):
             raise InputError(f"Expected a Consensus or Estimates of ratings, and found {type(result).__name__}.")
+        check_drawn(gold, result.items)
         fitted_with = getattr(result, "gold", None)
         if prediction is None and gold is not None and fitted_with is not None and (fitted_with >= 0).any():
             raise InputError(
@@ -258,6 +263,17 @@ def _probabilities(given: Any, result: Any, target: _Target) -> Floats | None:
     p = encode_numbers(given, result.items)
     if not ((p[known] > 0.0) & (p[known] <= 1.0)).all():
         raise InputError("probability: every gold item needs the probability of being drawn, above 0 and at most 1.")
+    q, whole = p[known], bool(np.isfinite(p).all())
+    if whole:
+        what, found, expected, sd = "gold items", len(q), float(p.sum()), float(np.sqrt((p * (1.0 - p)).sum())) + 1.0
+    else:
+        what, found, expected = "items", len(p), float((1.0 / q).sum())
+        sd = float(np.sqrt(((1.0 - q) / q**2).sum()) + 1.0 / q.min())
+    if abs(found - expected) > FAR * sd:
+        raise InputError(
+            f"probability: by these probabilities there would be about {expected:,.0f} {what}, not {found:,}. Give "
+            " the probability with which each item was drawn: n / N where n of N were drawn at random."
+        )
     return p
 
 
