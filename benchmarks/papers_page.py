@@ -49,15 +49,16 @@ TEXTS = {
     "deep-bp": "deepBP: Kim, Cho, Kim and Ok 2022", "bayes-dgc": "BayesDGC: Li et al. 2021",
     "tutorial": "Tutorial: Ibrahim, Traganitis, Fu and Giannakis 2024",
 }  # fmt: skip
-LISTED = """## Every table and figure
+LISTED = """## Every table, figure and algorithm
 
 *Reproduced*: ours beside theirs (as a curve where they show curves without numbers). *Replaced*: on other data, and
-why. *Not done*: possible, and missing. *Drawing*: no result to reproduce.
+why. *Not done*: possible, and missing. *Drawing*: no result to reproduce. Of an
+algorithm, *reproduced* says which learner it is; its equations are tested.
 """
 
 
 def listed() -> list[dict[str, str]]:
-    """The tables and figures of the texts, a row each."""
+    """The tables, figures and algorithms of the texts, a row each."""
     with FIGURES.open(encoding="utf-8", newline="") as lines:
         return list(csv.DictReader(lines))
 
