@@ -174,6 +174,7 @@ def checked(opened: Opened) -> FileCheck:
         }  # fmt: skip
         proposals = propose(counts, opened.reading.get("classes"))
         found.findings += _no_answers(counts, found) + _several(counts)
+        found.findings += _one_annotator(table)
         mails = mailed(table.annotators)
         found.findings += [] if mails is None or "pseudonymise" in opened.reading else [mails]
         plain = opened.asked is None and found.opened.answer_type == VOTES
@@ -193,7 +194,9 @@ def _about_file(found: _Reading) -> dict[str, Any]:
     if opened.path is not None:
         facts["file"] = str(opened.path)
     if found.error is None and opened.tool is not None and opened.export is not None:
-        return facts | {"format": "export", "tool": opened.tool, "questions": list(opened.export.tables)}
+        left_out = dict(opened.export.left_out)
+        facts |= {"format": "export", "tool": opened.tool, "questions": list(opened.export.tables)}
+        return facts | ({"left_out": left_out} if left_out else {})
     file = opened.file if opened.path is not None and Path(opened.path).exists() else None
     if file is not None and file.path.is_file() and found.error is None:
         facts["format"] = file.kind
@@ -246,7 +249,9 @@ def _several(counts: Mapping[Any, int]) -> list[UserFacingError]:
     """A hint that some cells hold several labels: ``cat; dog`` beside ``cat`` and ``dog``."""
     known = {folded(name) for name in counts}
     for sign in (";", "|", ",", "/", "+"):
-        split = [name for name in counts if isinstance(name, str) and sign in name and set(_parts(name, sign)) <= known]
+        texts = [name for name in counts if isinstance(name, str) and sign in name]
+        sets = {name: frozenset(_parts(name, sign)) for name in texts}
+        split = [name for name in texts if sets[name] <= known or list(sets.values()).count(sets[name]) > 1]
         if len(split) > 1:
             some = f"{listing(split, 3)} ({sum(counts[name] for name in split):,} votes)"
             return [
@@ -256,6 +261,18 @@ def _several(counts: Mapping[Any, int]) -> list[UserFacingError]:
                 )
             ]
     return []
+
+
+def _one_annotator(table: Any) -> list[UserFacingError]:
+    """A hint that all answers are by one annotator."""
+    if len(table.annotators) > 1:
+        return []
+    return [
+        InputWarning(
+            f"All answers are by one annotator, {str(table.annotators[0])!r}: nothing can be learned from agreement.",
+            remedy=Remedy("If a column names the annotators, say which: {}.", Option("annotator")),
+        )
+    ]
 
 
 def _parts(name: str, sign: str) -> list[Any]:
@@ -310,11 +327,14 @@ def facts_in_words(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"questions: {listing(facts['questions'], 12)}")
     if "answers" in facts:
         form = f" in the {facts['form']} form" if "form" in facts else ""
-        classes = f", {len(facts['classes']):,} classes" if facts["classes"] else ""
+        classes = f", {len(facts['classes']):,} class{'es' * (len(facts['classes']) > 1)}" if facts["classes"] else ""
         lines.append(
             f"{facts['answer_type']}{form}: {facts['answers']:,} {'votes' if facts['classes'] else 'answers'} by "
-            f"{facts['annotators']:,} annotators on {facts['items']:,} items{classes}"
+            f"{facts['annotators']:,} annotator{'s' * (facts['annotators'] > 1)} on {facts['items']:,} "
+            f"item{'s' * (facts['items'] > 1)}{classes}"
         )
+    if "left_out" in facts:
+        lines.append("left out: " + ", ".join(f"{count:,} {why}" for why, count in facts["left_out"].items()))
     if "columns" in facts:
         shown = [f"{column['column']!r} {column['role']}" for column in facts["columns"][:20]]
         lines.append("columns: " + "; ".join(shown + ["..."] * (len(facts["columns"]) > 20)))

@@ -193,7 +193,9 @@ class Opened:
             return _exported(self.export, asked, options.pop("question", None), options)
         if self.asked or was_read(self.source) or answer_type != registry.VOTES or "classes" in options:
             return self._read(answer_type)
-        named = "label" in options
+        from crowdwise.data.guess import point_out_truth
+
+        named, head = "label" in options, self.head
         try:
             found = self._read(answer_type)
         except LabelError:  # true numbers that no annotator gave are not classes either
@@ -201,6 +203,9 @@ class Opened:
                 raise
             return self._read(registry.NUMBERS)
         scaled = check_labels(found.table, self.method, named, scales=self.scales)
+        if head is not None and not named:
+            rows = {name: head[name].to_list() for name in head.columns}
+            point_out_truth(head.columns, rows, self.reading)
         return self._read(registry.NUMBERS) if scaled else found
 
     @property

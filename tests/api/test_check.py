@@ -193,6 +193,42 @@ MESSY: dict[str, Messy] = {
                                     {"item": "Doc No", "label": "Code"}, facts={"items": N}),
     "marks of doubt": Messy(changed(long(), {3: "negativ?", 4: "Neutral (unsure)"}), "'negativ.' .1. like 'negativ'",
                             MAP, (("Neutral (unsure)", "neutral"), ("negativ?", "negativ"))),
+    "certainty beside labels": Messy(
+        [["text_id", *(w for name in PEOPLE for w in (f"{name} label", f"{name} sure?"))],
+         *([row[0], *(w for k, v in enumerate(row[1:]) for w in (v, str(1 + (n + k) % 5)))]
+           for n, row in enumerate(wide()[1:]))], "Left out columns 'Anna sure.'.*certainty"),
+    "certainty in the first word": Messy(
+        [["item", *(w for name in PEOPLE for w in (f"Label {name}", f"Confidence {name}"))],
+         *([row[0], *(w for k, v in enumerate(row[1:]) for w in (v, str(1 + (n + k) % 5)))]
+           for n, row in enumerate(wide()[1:]))], "Left out columns 'Confidence Anna'"),
+    "votes that were counted": Messy(
+        [["item", *WORDS], *([row[0], *(row.count(word) for word in WORDS)] for row in wide()[1:])],
+        "'positiv' add up to 4 in every row.*count votes", annotators=None),
+    "the truth called label": Messy(
+        [["item", "worker", "worker_label", "label"],
+         *([*row, FINAL[ITEMS.index(row[0])]] for row in long()[1:])],
+        "all labels of an item are the same.*--label worker_label"),
+    "texts beside labels of an odd name": Messy(
+        [["Task ID", "Worker ID", "Text", "Mood of it"], *([i, who, f"the text {i}", v] for i, who, v in long()[1:])],
+        "No column found for: label.*--label 'Mood of it'", {"label": "Mood of it"}, facts={"answer_type": "votes"}),
+    "rows are numbered": Messy(
+        [["id", "text", "worker", "label"], *([n, *row] for n, row in enumerate(long()[1:]))],
+        "No column found for: item.*--item text", {"item": "text"}, facts={"items": N}),
+    "names of columns again": Messy(
+        [*long()[:50], long()[0], *long()[50:]], "Left out 1 rows that repeat the names of the columns"),
+    "items with zeros": Messy(every(long(), lambda n, v: f"{int(v[1:]):03d}" if n % 2 else f"{v[1:]}.0", 0),
+                              "names of some items differ only in.*the form of numbers", facts={"items": 2 * N}),
+    "classes with zeros": Messy(every(long(("1", "2", "3")), lambda n, v: f"0{v}" if n % 4 == 0 else v),
+                                "like '1'", MAP, (("01", "1"), ("02", "2"), ("03", "3"))),
+    "yes and y": Messy(every(long(("yes", "no", "maybe")), lambda n, v: v[0] if n % 4 == 0 and v != "maybe" else v),
+                       "'y'.*like 'yes'", MAP, (("n", "no"), ("y", "yes"))),
+    "certainty in labels": Messy(every(long(), lambda n, v: f"{v} ({5 + n % 2}0 %)"), "like 'negativ'", MAP,
+                                 tuple((f"{word} ({p}0 %)", word) for word in WORDS for p in (5, 6))),
+    "a codebook's 99": Messy(changed(long(("1", "2", "3")), {4: "99", 9: "99"}), "99 is read as a class.*--abstain 99"),
+    "several in two orders": Messy(changed(long(), {3: "a, b", 9: "b, a"}), "several of the other labels in one cell"),
+    "capitals without accents": Messy(long(names=("ELEMENT_ID", "Evaluateur", "Reponse"))),
+    "Prolific's names": Messy(long(names=("stimulus", "PROLIFIC_PID", "response"))),
+    "columns without a name": Messy([[None, *row, None] for row in wide()], facts={"form": "wide"}),
     "several in a cell": Messy(changed(long(), {3: "negativ; neutral", 9: "positiv;neutral"}),
                                "several of the other labels in one cell.*--answers label-sets"),
     "rounded numbers": Messy(every(long(), lambda n, v: f"1.2{v[1:]}E+11", 0),
@@ -229,6 +265,54 @@ def test_a_messy_file(name: str, form: str, tmp_path: Path) -> None:
     assert {key: facts[key] for key in messy.facts} == messy.facts
     if not (messy.says or messy.options):
         assert facts["findings"] == [] and facts["command"] == ""
+
+
+def test_names_of_columns_in_quotes_and_other_encodings(tmp_path: Path) -> None:
+    rows = [["Email", *(f'the ""{item}""' for item in ITEMS)], *IN_ROWS]
+    path = tmp_path / "form.csv"
+    path.write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in rows), encoding="utf-8")
+    with pytest.warns(InputWarning, match="Each row is an annotator"):
+        assert 'the "t0"' in cw.read_votes(path).items.tolist()
+
+    chinese = tmp_path / "gbk.csv"
+    said = ("正面", "负面", "中性")
+    text = "\n".join(",".join(row) for row in long(said, names=("样本编号", "标注员", "标签")))
+    chinese.write_bytes(text.encode("gbk"))
+    with pytest.warns(InputWarning, match="was read as GB18030"):
+        assert set(cw.read_votes(chinese).classes.tolist()) == set(said)
+    for other, encoding in (("né", "latin-1"), ("Prüfung ÄÖ", "cp1252"), ("привет да нет", "cp1251")):
+        assert not plain_files.looks_chinese(f"item,{other}\n1,{other}\n".encode(encoding))
+
+
+def test_answers_in_lists_of_parquet_and_json(tmp_path: Path) -> None:
+    sheet = crowd()
+    rows = list(zip(*(sheet[name] for name in PEOPLE), strict=True))
+    frames = {
+        "lists": pl.DataFrame({"text": ITEMS, "annotators": [PEOPLE] * N, "labels": rows}),
+        "objects": pl.DataFrame({
+            "item": ITEMS,
+            "answers": [[{"annotator": w, "label": v} for w, v in zip(PEOPLE, row, strict=True)] for row in rows],
+        }),
+    }  # fmt: skip
+    for name, frame in frames.items():
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+        found = cw.check(tmp_path / f"{name}.parquet")
+        assert (found.error, found.facts["answers"], found.facts["annotators"]) == (None, 4 * N, 4)
+    votes = [{"item_id": i, "user": w, "value": v} for i, w, v in long()[1:]]
+    (tmp_path / "two.json").write_text(json.dumps({"items": [{"id": i} for i in ITEMS], "votes": votes}))
+    assert cw.check(tmp_path / "two.json").facts["answers"] == 4 * N
+
+    cells = tmp_path / "cells.csv"
+    cells.write_text('item,answers\na,"[{""worker"": ""x""}]"\nb,"[{""worker"": ""y""}]"\n')
+    with pytest.raises(ColumnError, match="Column 'answers' holds JSON in its cells"):
+        cw.read_votes(cells)
+
+
+def test_what_an_export_left_out_and_one_annotator_are_said() -> None:
+    exports = Path(__file__).parents[1] / "exports"
+    assert "left out: 4 suggestions of models" in str(cw.check(exports / "argilla_flat.json"))
+    one = cw.check({"item": list("abcd"), "who": ["x"] * 4, "label": list("uvuv")}, annotator="who")
+    assert "All answers are by one annotator, 'x'" in str(one)
 
 
 # -------------------------------------------------------------------- what fixes them

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,26 +23,39 @@ from crowdwise.errors import ColumnError, Option, Remedy, listing, suggestion
 if TYPE_CHECKING:
     import polars as pl
 
-QUESTIONS = frozenset((
+
+def bare(text: str) -> str:
+    """Small letters without accents, which capitals often lack: ``Elément`` is ``élément``.
+
+    >>> bare("Elément") == bare("Élément") == "element"
+    True
+    """
+    text = text.lower()
+    return text if text.isascii() else unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFD", text)))
+
+
+ACCENTS = re.compile("[\u0300-\u036f]")
+QUESTIONS = frozenset(map(bare, (
     "question", "task question", "question text", "question key", "variable", "dimension", "aspect", "criterion",
     "attribute", "field", "frage", "merkmal", "kriterium", "aspekt", "critère", "pregunta", "criterio", "pergunta",
     "critério", "问题", "维度",
-))  # fmt: skip
+)))  # fmt: skip
 """Columns that say which of several questions a row answers, where annotators answer each about an item."""
 SAME = ("same", "yes", "y", "true", "t", "1", "1.0", "similar", "match", "must-link", "must link")
 DIFFERENT = ("different", "no", "n", "false", "f", "0", "0.0", "dissimilar", "mismatch", "cannot-link", "cannot link")
 """The words for the two answers about similarity; case does not matter."""
 ALIASES: dict[str, tuple[str, ...]] = {
-    part: tuple(names.split(", "))
+    part: tuple(dict.fromkeys(map(bare, names.split(", "))))
     for part, names in {
         "item":
-            "item, task, unit, example, instance, sample, document, doc, image, object, microtask, question, objekt, "
-            "element, aufgabe, beispiel, dokument, bild, einheit, élément, tâche, exemple, unité, objet, elemento, "
+            "item, task, unit, example, instance, sample, document, doc, image, object, microtask, question, stimulus, "
+            "objekt, element, aufgabe, beispiel, dokument, bild, einheit, tâche, exemple, unité, objet, elemento, "
             "tarea, ejemplo, unidad, objeto, documento, imagen, tarefa, exemplo, unidade, imagem, 样本, 条目, "
             "项目, 任务, 题目, 图片, 文档, 编号",
         "annotator":
             "annotator, worker, rater, user, coder, labeler, labeller, judge, expert, reviewer, assessor, performer, "
-            "participant, kodierer, codierer, bewerter, annotierer, nutzer, benutzer, teilnehmer, gutachter, "
+            "participant, prolific pid, annotated by, labeled by, labelled by, completed by, kodierer, codierer, "
+            "bewerter, annotierer, nutzer, benutzer, teilnehmer, gutachter, "
             "annotateur, codeur, évaluateur, juge, utilisateur, anotador, codificador, evaluador, juez, usuario, "
             "participante, trabajador, avaliador, juiz, usuário, utilizador, 标注员, 标注者, 标注人, 评审员, "
             "工人, 用户",
@@ -125,15 +139,15 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What readers accept for each part, the preferred word first.
 
-Case, ``_``, ``-`` and a trailing ``id`` do not matter.
+Case, accents, ``_``, ``-`` and a trailing ``id`` do not matter.
 """
 
 
 def normal(name: str) -> str:
     """``Worker_ID`` -> ``worker``: the form in which column names are compared."""
     words = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name))
-    words = re.sub(r"[\s_\-.]+", " ", words).strip().lower()
-    return re.sub(r"( (id|ids|name)|(?<=[a-z])ids?)$", "", words)
+    words = bare(re.sub(r"[\s_\-.]+", " ", words).strip())
+    return re.sub(r"( (id|ids|name)|(?<=[a-z]{2})ids?|(?<=[\u4e00-\u9fff])(编号|id))$", "", words)
 
 
 def find(columns: Sequence[str], part: str) -> str | None:
@@ -245,23 +259,22 @@ FEW = 5
 """Rows below which values say nothing."""
 ENOUGH = 10
 """Rows from which on a column whose values are used by one annotator each is not an annotator, though they repeat."""
-COMMENTS = frozenset((
+COMMENTS = frozenset(map(bare, (
     "comment", "comments", "note", "notes", "remark", "remarks", "kommentar", "kommentare", "anmerkung", "anmerkungen",
     "bemerkung", "bemerkungen", "notiz", "notizen", "hinweis", "hinweise", "begründung", "commentaire", "commentaires",
     "remarque", "remarques", "justification", "comentario", "comentarios", "nota", "notas", "observación",
-    "observaciones", "observacion", "comentário", "comentários", "observação", "observações", "observacao", "备注",
-    "评论", "注释", "说明", "评语",
-))  # fmt: skip
+    "observaciones", "comentário", "comentários", "observação", "observações", "备注", "评论", "注释", "说明", "评语",
+)))  # fmt: skip
 """Words for comments."""
-VERDICTS = frozenset((
+VERDICTS = frozenset(map(bare, (
     "final", "consensus", "gold", "adjudicated", "adjudication", "adjudicator", "majority", "resolved", "truth",
     "endgültig", "endergebnis", "ergebnis", "konsens", "konsensus", "mehrheit", "entscheid", "endurteil", "finale",
     "définitif", "définitive", "consenso", "majorité", "adjugé", "definitivo", "definitiva", "mayoría", "adjudicado",
     "maioria", "最终", "共识", "多数", "仲裁", "定稿", "最终标签", "最终答案", "最终结果", "共识标签", "黄金标准",
-))  # fmt: skip
+)))  # fmt: skip
 """Words for an answer that was agreed on, or decided, after those of annotators."""
-AROUND_VERDICTS = frozenset(("vote", "decision", "entscheidung", "décision", "decisión", "decisão", "result", "code",
-                             "standard", "the", "mv")).union(ALIASES["label"])  # fmt: skip
+AROUND_VERDICTS = frozenset(("vote", "decision", "entscheidung", "decisao", "result", "code", "standard", "the",
+                             "mv")).union(ALIASES["label"])  # fmt: skip
 """Words beside these, in names such as ``final label``."""
 NO_ANNOTATOR = COMMENTS | frozenset((
     "text", "texts", "feedback", "description", "title", "body", "content", "message", "reason", "rationale",
@@ -276,6 +289,11 @@ LAST_WORDS = COMMENTS | frozenset((
     "seconds", "uuid", "hash", "id", "path", "file", "filename", "email",
 ))  # fmt: skip
 """Last words of names of columns that mostly belong to no annotator: their values decide."""
+BESIDE_ANSWERS = LAST_WORDS | frozenset((
+    "confidence", "certainty", "sure", "probability", "prob", "logprob", "difficulty", "minutes", "reason", "rationale",
+    "explanation", "sicherheit", "konfidenz", "confiance", "confianza", "confianca", "certeza", "dauer", "zeit",
+))  # fmt: skip
+"""Last words of names of columns that stand beside the answers of an annotator: ``Anna``, ``Anna confidence``."""
 ID_WORDS = frozenset(("id", "ids", "uuid", "guid", "hash", "key"))
 
 
@@ -292,7 +310,7 @@ def names_a_verdict(name: str) -> bool:
 def words_of(name: str) -> list[str]:
     """``annotationId`` -> ``["annotation", "id"]``."""
     spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", str(name))
-    return re.sub(r"[\s_\-.:]+", " ", spaced).strip().lower().split()
+    return bare(re.sub(r"[\s_\-.:]+", " ", spaced)).split()
 
 
 def named_like_an_id(name: str) -> bool:
@@ -389,7 +407,7 @@ def no_annotators(
 
     plain = [n for n in names if not (table[n].dtype.is_temporal() or table[n].dtype.is_nested())]
     odd = {n for n in names if n not in plain and table[n].null_count() < table.height}
-    odd |= {n for n in plain if " ".join(words_of(n)) in NO_ANNOTATOR}
+    odd |= {n for n in plain if " ".join(words_of(n)) in NO_ANNOTATOR} | _beside_answers(plain)
     plain = [n for n in plain if n not in odd]
     if numbers:
         return [n for n in names if n in odd | _no_numbers(table, plain)]
@@ -415,6 +433,23 @@ def no_annotators(
         if others and ((name in distinct and shared < SHARED) or (hinted and shared == 0) or alone):
             odd.add(name)
     return [n for n in names if n in odd]
+
+
+def _beside_answers(names: Sequence[str]) -> set[str]:
+    """Columns that say something about the answers in another one.
+
+    >>> sorted(_beside_answers(["Anna", "Anna sure?", "label ben", "time ben", "cem_confidence"]))
+    ['Anna sure?', 'time ben']
+    """
+    split = {name: tuple(word.rstrip("?!") for word in words_of(name)) for name in names}
+    answers = {*split.values()}
+    answers |= {rest for words in split.values() for word, rest in _ends(words) if word in ALIASES["label"]}
+    return {n for n, words in split.items() if any(w in BESIDE_ANSWERS and rest in answers for w, rest in _ends(words))}
+
+
+def _ends(words: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    """The last and the first of several words, each with the others."""
+    return [(words[-1], words[:-1]), (words[0], words[1:])] if len(words) > 1 else []
 
 
 NEARLY_EMPTY = 0.05
@@ -446,6 +481,18 @@ def doubted(table: pl.DataFrame, names: Sequence[str]) -> dict[str, str]:
                 f"items ({rest[0]!r}, the next, on {agreed[rest[0]][0]:.0%}), as a consensus or a gold label does"
             )
     return out
+
+
+def shared_out(table: pl.DataFrame, names: Sequence[str]) -> float | None:
+    """What three columns of numbers or more add up to, where it is the same in each of ``ENOUGH`` rows: they count
+    votes for classes, or are shares of classes."""
+    if len(names) < 3 or table.height < ENOUGH or any(table[n].dtype.is_nested() for n in names):
+        return None
+    numbers = [as_numbers(table[n]) for n in names]
+    if any(c.null_count() for c in numbers) or all(c.n_unique() == 1 for c in numbers):
+        return None
+    sums = np.sum([c.to_numpy() for c in numbers], axis=0)
+    return float(sums[0]) if np.allclose(sums, sums[0], rtol=0, atol=1e-6) else None
 
 
 def _with_majority(table: pl.DataFrame, names: Sequence[str]) -> dict[str, tuple[float, int]]:

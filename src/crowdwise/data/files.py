@@ -61,6 +61,14 @@ ENDINGS = (
     *(ending + packed for ending, kind in FORMATS.items() if kind in TEXT for packed in plain_files.COMPRESSED),
 )
 """How the names of tables end."""
+HEAD = 1024
+MARKS = {
+    b"\x1f\x8b": "text packed by gzip (.gz)", b"PAR1": "a Parquet file (.parquet)", b"BZh": "bzip2 (.bz2)",
+    b"PK\x03\x04": "a zip archive or an Excel file (.zip, .xlsx)", b"\xd0\xcf\x11\xe0": "an old Excel file (.xls)",
+    b"SQLite format 3": "an SQLite database",
+}  # fmt: skip
+"""The first bytes of files, and what they are."""
+OWN_MARKS = {"sheet": (b"PK", b"\xd0\xcf"), "parquet": (b"PAR1",)}
 BOM = b"\xef\xbb\xbf"
 EXPECTED = {
     "csv": "a text table in UTF-8", "jsonl": "one JSON object on each line, in UTF-8",
@@ -180,7 +188,7 @@ class TableFile(os.PathLike[str]):
         """The first rows, as they are."""
         match self.kind:
             case "csv":
-                return self._attempt(lambda: self._first_rows).head(n_rows)
+                return _as_named(self._attempt(lambda: self._first_rows)).head(n_rows)
             case "sheet":  # the whole table comes with a note on which sheet it is
                 return self._attempt(lambda: self._whole(n_rows))
         if self._parsed is None:
@@ -205,14 +213,16 @@ class TableFile(os.PathLike[str]):
         return table, self.kind in ("csv", "sheet")
 
     def _attempt(self, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """A table; what a library raises is an error about the file. Text that is not in UTF-8 is read as Latin-1."""
+        """A table; what a library raises is an error about the file. Text that is not in UTF-8 is read as GB 18030
+        or Latin-1."""
         try:
             return self._readable(read)
         except ReadError:
             plain = self.kind in TEXT and self.encoding is None and self.name.suffix.lower() != ".zst"
-            if not plain or not plain_files.looks_latin(self.content):
+            chinese = plain and plain_files.looks_chinese(self.content)
+            if not chinese and not (plain and plain_files.looks_latin(self.content)):
                 raise
-            self.guessed = plain_files.LATIN
+            self.guessed = plain_files.CHINESE if chinese else plain_files.LATIN
             self.content = plain_files.in_utf8(self.name, self.content, self.guessed)
             return self._readable(read)
 
@@ -243,7 +253,7 @@ class TableFile(os.PathLike[str]):
                 from crowdwise.data.parquet_footer import check_parquet
 
                 check_cells(name, check_parquet(content).values, 8)
-                return pl.read_parquet(source, glob=False)
+                return _with_answers(pl.read_parquet(source, glob=False))
             case "arrow":
                 from crowdwise.data.parquet_footer import check_arrow
 
@@ -251,7 +261,7 @@ class TableFile(os.PathLike[str]):
                 read = pl.read_ipc if content[:6] == b"ARROW1" else pl.read_ipc_stream
                 # A path with [ or * would be a pattern.
                 with io.BytesIO(content) if isinstance(content, bytes) else self.path.open("rb") as file:
-                    return read(file)
+                    return _with_answers(read(file))
             case "sheet":
                 from crowdwise.data.sheets import read_sheet
 
@@ -291,8 +301,8 @@ class TableFile(os.PathLike[str]):
         line = first_line(content)
         if b"\0" in line:
             raise ReadError(
-                f"{path} holds binary data or another encoding: expected {EXPECTED['csv']}. Save it as "
-                "UTF-8, or give it the ending of what it is."
+                f"{path} holds {_inside(bytes(content[:HEAD])) or 'binary data or another encoding'}: expected "
+                f"{EXPECTED['csv']}. Save it as UTF-8, or give it the ending of what it is."
             )
         if b"\r" in line.strip():
             raise ReadError(
@@ -316,15 +326,17 @@ class TableFile(os.PathLike[str]):
         import polars as pl
 
         head = self._first_rows
-        self.columns = head.columns
+        names = {unescaped(name): name for name in head.columns}
+        self.columns = _as_named(head).columns
         if head.width == 1 and choose is not None and not wide:
             raise ReadError(
                 f"{self.name} has a single column, {head.columns[0][:80]!r}: expected items, annotators and "
                 "labels separated by ',', ';', '|' or a tab."
             )
-        needed = None if choose is None else choose(head.columns)
+        needed = None if choose is None else choose(list(names))
         if choose is not None:
-            _check_header(head.columns, needed)
+            _check_header(list(names), needed)
+        needed = None if needed is None else [names[name] for name in needed]
         self._check_rows(head.width if needed is None else len(needed))
         if isinstance(self.content, bytes):
             table = pl.read_csv(self._source, infer_schema=False, columns=needed, **self._options)
@@ -332,7 +344,7 @@ class TableFile(os.PathLike[str]):
             table = self._read_large(head, needed)
         if not wide and all(table.null_count().row(0)):  # blank lines between the others
             table = table.filter(~pl.all_horizontal(pl.all().is_null()))
-        return table
+        return _as_named(table)
 
     def _check_rows(self, columns: int) -> None:
         """An error where the cells are too many: rows that break off are filled up with empty ones."""
@@ -378,6 +390,20 @@ class TableFile(os.PathLike[str]):
         return False
 
 
+def _with_answers(table: pl.DataFrame) -> pl.DataFrame:
+    """A row for each answer, where a column holds lists of objects with an annotator and a label."""
+    import polars as pl
+
+    for name, dtype in table.schema.items():
+        inner = dtype.inner if isinstance(dtype, pl.List) else None
+        fields = [one.name for one in inner.fields] if isinstance(inner, pl.Struct) else []
+        who = columns.find(fields, "annotator")
+        if who is not None and columns.find([one for one in fields if one != who], "label") is not None:
+            around = {other: f"outer.{other}" for other in table.columns if other in fields and other != name}
+            return table.rename(around).explode(name).unnest(name)
+    return table
+
+
 def _has_objects(dtype: Any) -> bool:
     import polars as pl
 
@@ -405,8 +431,20 @@ def _explained(file: TableFile, error: BaseException) -> tuple[str, str]:
         return _ragged(file), f"{title}put text that holds the separator in double quotes"
     if file.kind == "csv" and "utf-8" in str(error).lower():
         return _not_utf8(file), "save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
+    inside = _inside(bytes(file.content[:HEAD])) if file.kind not in TEXT else ""
+    if inside and not file.content[:4].startswith(OWN_MARKS.get(file.kind, ())):
+        return f"it holds {inside}", "save it as what its name says, or give it the ending of what it is"
     where = _odd_line(file) if file.kind == "jsonl" else ""
     return where or reason(error), "check the file, its encoding and the ending of its name"
+
+
+def _inside(head: bytes) -> str:
+    """What a file holds, by its first bytes; nothing where they do not say."""
+    for mark, what in MARKS.items():
+        if head.startswith(mark):
+            return what
+    start = head.removeprefix(BOM).lstrip()[:20].lower()
+    return "a web page" if start.startswith((b"<html", b"<!doctype html", b"<table", b"<meta")) else ""
 
 
 def _odd_line(file: TableFile) -> str:
@@ -437,6 +475,18 @@ def format_of(path: Path) -> str:
             f"{path.name} is compressed, which only text tables (.csv.gz, .tsv.zst, .json.gz) may be. Unpack it first."
         )
     return kind
+
+
+def unescaped(name: str) -> str:
+    """The name of a column without the second of two quotes, which polars leaves in names alone."""
+    return name.replace('""', '"')
+
+
+def _as_named(table: pl.DataFrame) -> pl.DataFrame:
+    """A text table with the names that its file says, without columns that have neither a name nor a value."""
+    bare = [c.name for c in table if re.fullmatch(r"(_duplicated_\d+)?", c.name) and c.null_count() == len(c)]
+    table = table.drop(bare) if len(bare) < table.width else table
+    return table.rename({name: unescaped(name) for name in table.columns if '""' in name})
 
 
 def _check_header(names: list[str], needed: list[str] | None) -> None:
@@ -571,10 +621,10 @@ def _in_object(found: dict[str, Any], name: str) -> list[Mapping[str, Any]]:
     if known and _is_list(values, dict) and len({tuple(v) for v in values}) == 1:  # pandas, orient="columns"
         return [{key: column[place] for key, column in found.items()} for place in values[0]]
     lists = [key for key, value in found.items() if _objects(value)]
-    if len(lists) == len(found) > 1 and not known:
+    usual = [key for key in USUAL if key in lists]
+    if len(lists) == len(found) > 1 and not known and not usual:
         return [{"item": key, **row} for key, rows in found.items() for row in rows]
     if lists:
-        usual = [key for key in USUAL if key in lists]
         if len(lists) > 1 and not usual:
             raise ReadError(f"{name} holds several lists of objects ({listing(lists)}): keep the one with the answers.")
         return list(found[(usual or lists)[0]])

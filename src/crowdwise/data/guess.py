@@ -38,11 +38,21 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data.alignment import with_index
-from crowdwise.data.columns import ALIASES, DIFFERENT, ENOUGH, SAME, lists_in, named_like_an_id, normal, numbers_in
+from crowdwise.data.columns import (
+    ALIASES,
+    DIFFERENT,
+    ENOUGH,
+    SAME,
+    find,
+    lists_in,
+    named_like_an_id,
+    normal,
+    numbers_in,
+)
 from crowdwise.data.files import TableFile
 from crowdwise.data.frames import native, to_polars
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, InputWarning, Option, Remedy
+from crowdwise.errors import InputError, InputWarning, Option, Remedy, listing, warn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -151,6 +161,8 @@ def check_classes(votes: Votes, named: bool = False, n_votes: int | None = None)
         )
 
 
+FEW_ITEMS = 5
+"""The fewest items with several rows by which a column is taken for a text of the items."""
 ROWS = 200
 """How many rows are looked at."""
 SENTENCES = 20
@@ -246,11 +258,32 @@ def guess(
             columns_of = [_any(names, [n for one in any_.split() for n in ALIASES.get(one, (one,))]) for any_ in needed]
             if len(needed) > 1 and None not in columns_of:  # several such columns mean nothing else, label or not
                 return Guess(kind, f"there are {', '.join(map(repr, columns_of))}")
-            if needed and not label and needed[0] in names:
+            if needed and not label and needed[0] in names and not _of_items(rows, item, names[needed[0]]):
                 return Guess(kind, f"{names[needed[0]]!r} is there, and no column is called a label")
     if doubts and "label" not in named:
         return Guess("votes", doubts[0].reason, doubts[0].kind)
     return Guess("votes", "nothing speaks for another kind")
+
+
+def point_out_truth(columns: Sequence[str], rows: Mapping[str, Sequence[Any]], given: Mapping[str, str | None]) -> None:
+    """Say where the labels that are read are the same in all rows about an item, and those of another column, of the
+    same classes, are not: the first are the truth of the items."""
+    parts = {part: given.get(part) or find(columns, part) for part in ("item", "annotator", "label")}
+    item, label = parts["item"], parts["label"]
+    if None in parts.values() or item is None or label is None or not _of_items(rows, item, label):
+        return
+    said = _words(rows, label)
+    others = [
+        name for name in columns
+        if name not in parts.values() and len(said) > 1 and said & (found := _words(rows, name)) and len(found) <= MANY
+        and not _of_items(rows, item, name)
+    ]  # fmt: skip
+    if others:
+        warn(
+            f"In column {label!r} all labels of an item are the same, as those of a truth are; those of "
+            f"{listing(others)} differ.",
+            remedy=Remedy("If these are the answers, say {}.", Option("label", others[0])),
+        )
 
 
 def glance_at(frame: Any) -> pl.DataFrame | None:
@@ -293,6 +326,17 @@ def _is_row_id(column: str, values: Sequence[Any]) -> bool:
 
 def _words(rows: Mapping[str, Sequence[Any]], column: str | None) -> set[str]:
     return {str(v).strip().lower() for v in rows.get(column or "", ()) if v is not None}
+
+
+def _of_items(rows: Mapping[str, Sequence[Any]], item: str, column: str) -> bool:
+    """Whether a column holds what items are and no answers: the same in all rows about an item, for several items."""
+    values: dict[str, set[str]] = {}
+    counts: dict[str, int] = {}
+    for name, value in zip(rows.get(item, ()), rows.get(column, ()), strict=False):
+        values.setdefault(str(name), set()).add(str(value))
+        counts[str(name)] = counts.get(str(name), 0) + 1
+    repeated = [name for name, count in counts.items() if count > 1]
+    return len(repeated) >= FEW_ITEMS and all(len(values[name]) == 1 for name in repeated)
 
 
 def _are_sentences(values: Sequence[Any]) -> bool:

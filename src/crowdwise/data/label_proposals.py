@@ -7,6 +7,7 @@ spelling                they differ in case, blanks, signs of Unicode or the for
                         ``normalise_labels`` (:mod:`crowdwise.data.spellings`)
 a date                  a spreadsheet made ``2024-02-01 00:00:00`` or ``1-Feb`` of ``1-2``
 a mark                  it is another with ``?``, ``!`` or ``.`` at its end, or a note in brackets
+short                   it is the first letter of the other (``y``, ``yes``), or differs in zeros before a number
 a misspelling           it is rare, the other is frequent, and they are one edit apart (two in long words): a letter
                         more, less, different, or two exchanged
 ======================  ==============================================================================================
@@ -57,6 +58,8 @@ DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T]00:00:00(?:\.0+)?)?")
 DAY_MONTH = re.compile(r"(\d{1,2})\.?[- ]?([^\W\d_]{3,9})\.?")
 MONTH_DAY = re.compile(r"([^\W\d_]{3,9})\.?[- ]?(\d{1,2})")
 MARKED = re.compile(r"(.*\w)\s*(?:[?!.]+|\([^()]*\)|\[[^\[\]]*\])")
+RATED = re.compile(r"(.*\w)\s*[(\[]\s*[\d.,]+\s*%?\s*[)\]]")
+"""A label with a number in brackets: ``neutral (0.7)``, ``neutral (80 %)``."""
 RANGE = re.compile(r"(\d+)\s*([-/.])\s*(\d+)")
 
 
@@ -92,24 +95,28 @@ def propose(counts: Mapping[Any, int], declared: Iterable[Any] | None = None) ->
     total: dict[str, int] = {}
     for name, n in texts.items():
         total[stands[name]] = total.get(stands[name], 0) + n
-    dates = {name: to for name in total if name not in known and (to := _before_it_was_a_date(name, total))}
-    out += [
-        LabelProposal(name, total[name], to, "is a date that a spreadsheet made", False) for name, to in dates.items()
-    ]
     folds = {folded(name): name for name in total}
-    marked = {
-        name: to for name, n in total.items()
-        if name not in known and (match := MARKED.fullmatch(name.strip())) and (to := folds.get(folded(match[1])))
-        and total[to] > n
-    }  # fmt: skip
-    out += [
-        LabelProposal(name, total[name], to, "is the other with a mark or a note", False) for name, to in marked.items()
-    ]
-    if len(total) <= COMPARED:
-        for name in total:
-            near = None if name in dates or name in known or name in marked else _misspelled(name, total)
-            if near is not None:
-                out.append(LabelProposal(name, total[name], near, "looks like a misspelling", False))
+    unsettled = {name: n for name, n in total.items() if name not in known}
+    doubts: dict[str, tuple[str, str]] = {}  # the first reason stays
+    for name in unsettled:
+        if to := _before_it_was_a_date(name, total):
+            doubts[name] = to, "is a date that a spreadsheet made"
+    for name, n in unsettled.items():
+        match = MARKED.fullmatch(name.strip())
+        if match and (to := folds.get(folded(match[1]))) and total[to] > n:
+            doubts.setdefault(name, (to, "is the other with a mark or a note"))
+    bases = {name: match[1] for name in unsettled if (match := RATED.fullmatch(name.strip()))}
+    for name, base in bases.items():
+        if list(bases.values()).count(base) > 1:
+            doubts.setdefault(name, (base, "has a number in brackets"))
+    for name, to in _first_letters(total).items():
+        doubts.setdefault(name, (to, "is its first letter"))
+    for name, to in _with_zeros(total).items():
+        doubts.setdefault(name, (to, "is the same number with other zeros"))
+    for name in unsettled if len(total) <= COMPARED else ():
+        if name not in doubts and (near := _misspelled(name, total)) is not None:
+            doubts[name] = near, "looks like a misspelling"
+    out += [LabelProposal(name, total[name], *doubt, False) for name, doubt in doubts.items() if name in unsettled]
     return sorted(out, key=lambda p: (not p.sure, str(p.found)))
 
 
@@ -122,8 +129,8 @@ def point_out(counts: Mapping[Any, int], declared: Iterable[Any] | None = None) 
         one, votes = len(found) == 1, sum(p.votes for p in found)
         warn(
             f"{len(found):,} label{'' if one else 's'} with {votes:,} vote{'s' * (votes != 1)} "
-            f"{'looks' if one else 'look'} like another, misspelled, marked or made a date by a spreadsheet: {some}"
-            f"{more}.",
+            f"{'looks' if one else 'look'} like another, misspelled, marked, shortened or made a date by a "
+            f"spreadsheet: {some}{more}.",
             remedy=BY_MAP,
         )
 
@@ -180,6 +187,24 @@ def _day_and_month(text: str) -> tuple[int, int] | None:
     if (match := MONTH_DAY.fullmatch(text)) and match[1].lower() in MONTHS:
         return int(match[2]), MONTHS[match[1].lower()]
     return None
+
+
+def _first_letters(total: Mapping[str, int]) -> dict[str, str]:
+    """``y`` beside ``yes``: labels of one letter, where each is the first one of exactly one longer label."""
+    letters = [name for name in total if len(name.strip()) == 1 and name.strip().isalpha()]
+    longer = {n: [other for other in total if other not in letters and folded(other)[:1] == folded(n)] for n in letters}
+    single = all(len(others) == 1 for others in longer.values())
+    return {name: others[0] for name, others in longer.items()} if single else {}
+
+
+def _with_zeros(total: Mapping[str, int]) -> dict[str, str]:
+    """``01`` beside ``1``, as one program drops zeros and another keeps them; the most frequent stays."""
+    same: dict[int, list[str]] = {}
+    for name in total:
+        if re.fullmatch(r"[0-9]{1,15}", name.strip()):
+            same.setdefault(int(name), []).append(name)
+    best = {number: max(names, key=lambda name: (total[name], name)) for number, names in same.items()}
+    return {name: best[n] for n, names in same.items() for name in names if name != best[n]}
 
 
 def _misspelled(name: str, total: Mapping[str, int]) -> str | None:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 NUMBERED = re.compile(r"(.*?)[\s_\-.]*(\d+)")
 ROW_NAMES = frozenset(("", "id", "nr", "no", "nº", "#", "number", "nummer", "key", "unnamed: 0", "__unnamed__0"))
-"""How a first column that names items may be called."""
-MAILS = frozenset((
+"""How a first column that names items may be called, beside names such as ``text_id``."""
+MAILS = frozenset(map(columns.bare, (
     "email", "e mail", "mail", "email address", "e mail address", "e mail adresse", "username", "benutzername",
     "adresse e mail", "nom d'utilisateur", "correo electrónico", "dirección de correo electrónico",
     "endereço de e mail", "电子邮件", "电子邮件地址", "用户名",
-))  # fmt: skip
+)))  # fmt: skip
 """How forms call the column of who answered."""
 TOTALS = frozenset((
     "total", "totals", "sum", "average", "mean", "count", "summe", "gesamt", "insgesamt", "mittelwert", "durchschnitt",
@@ -44,6 +44,9 @@ TICKS = frozenset(("x", "✓", "✔", "☑", "1", "1.0", "true", "yes", "y", "ja
 BLANKS = frozenset(("", "0", "0.0", "false", "no", "n", "nein", "non", "não", "否", "☐", "✗", "✘"))
 MOST_TOTALS = 5
 ROW = "row of the table"
+MOST_ALONE = 0.1
+"""The largest share of columns without a label of another one, such as a score, that are left out where annotators are
+in rows."""
 FEWEST = 3
 """The fewest columns of items, where annotators are in rows."""
 
@@ -75,7 +78,8 @@ def recast(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast | Non
 def named_rows(table: pl.DataFrame) -> str | None:
     """The first column, where it has no name or is called as numbers of rows are, and names each row once."""
     first = table.columns[0]
-    named = first.strip().lower().rstrip(".:") in ROW_NAMES and not table[first].dtype.is_nested()
+    plain = first.strip().lower().rstrip(".:") in ROW_NAMES or columns.named_like_an_id(first)
+    named = plain and not table[first].dtype.is_nested()
     return first if named and not table[first].null_count() and table[first].n_unique() == table.height else None
 
 
@@ -143,7 +147,9 @@ def _from_rows(table: pl.DataFrame, parts: Mapping[str, str | None], who: str) -
         for name in others
         if name not in odd and not table[name].dtype.is_nested()
     }
-    shared = all(any(labels[name] & labels[other] for other in labels if other != name) for name in labels)
+    alone = [n for n in labels if not any(labels[n] & labels[other] for other in labels if other != n)]
+    shared = len(alone) <= MOST_ALONE * len(labels)
+    labels = {name: values for name, values in labels.items() if name not in alone}
     alike = len({table[name].dtype for name in labels}) == 1
     if len(labels) < FEWEST or not (shared and alike) or table[who].n_unique() < table.height:
         return None

@@ -1,7 +1,7 @@
 """The bytes of files, as plain ones: a table out of a zip archive, unpacked text, text in another encoding as UTF-8.
 
-Text that is not UTF-8 is taken for UTF-16 where its first bytes show that, else for Latin-1 (Windows-1252), and that is
-said.
+Text that is not UTF-8 is taken for UTF-16 where its first bytes show that, for GB 18030 where its signs are usual ones
+of Chinese, else for Latin-1 (Windows-1252), and that is said.
 
 How large a file is once it is read: a small one can hold more than the machine has room for.
 
@@ -133,7 +133,7 @@ BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )  # fmt: skip
-LATIN = "cp1252"
+LATIN, CHINESE = "cp1252", "gb18030"
 CONTROLS = bytes(c for c in range(32) if c not in b"\t\n\r\f\x1b")
 """Characters that text does not have."""
 ENCODING = Remedy("If that is wrong, name it: {}.", Option("encoding", python="'...'"))
@@ -268,6 +268,19 @@ def looks_latin(content: Content) -> bool:
         if block.translate(None, CONTROLS) != block:
             return False
     return not valid or bool(decoder.getstate()[0])
+
+
+def looks_chinese(content: Content) -> bool:
+    """Whether text that is not UTF-8 is Chinese in GB 18030: nearly all of its signs are among the usual ones."""
+    try:
+        text = codecs.getincrementaldecoder(CHINESE)().decode(bytes(content[:CHUNK]))
+    except UnicodeDecodeError:
+        return False
+    signs = {sign for sign in text if not sign.isascii()}
+    known = [sign.encode("gb2312", "ignore")[:1] for sign in signs]
+    words = [lead for lead in known if lead >= b"\xb0"]
+    usual = sum(lead <= b"\xd7" for lead in words)
+    return len(words) > 1 and known.count(b"") < 0.1 * len(signs) and usual > 0.8 * len(words)
 
 
 def say_encoding(path: Path, encoding: str) -> None:

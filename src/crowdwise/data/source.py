@@ -36,6 +36,10 @@ CODED = ("item", "annotator", "label")
 """Parts of large tables whose names are looked at once each."""
 ONE_ANNOTATOR, LEFT_OUT, UNUSED = "one annotator", "left out", "not read"
 """Roles of columns that play no part of their own."""
+JSON = r"^\s*(\{\"|\[[{\"\]]).*[\]}]\s*$"
+"""A cell that holds an object or a list."""
+MOST_ANSWERS = 30
+"""The most different values of a column that is proposed as that of the answers."""
 VANISH = 0.1
 """A column tells questions apart where fewer than this share of repeated rows are left with it."""
 NAMED_COLUMNS = Option("annotator_columns", python="[...]", command="A,B,C")
@@ -93,6 +97,9 @@ class Source:
             self._codes.clear()
             self.table = _without_blanks(self.table, list(dict.fromkeys(blank)))
         self.lines = lines
+        self.rows: Counts | None = None
+        """The row of the user's table behind each row that is left; ``None`` where they are the same."""
+        self._drop_headers()
         self.skipped = ""
         """Which columns were taken for no answers, for a message."""
         self.unpivoted = False
@@ -100,8 +107,20 @@ class Source:
         self.roles = {name: str(part) for part, name in self.parts.items() if name is not None}
         """What each column was taken for; those of no role are not read."""
         self.questions: list[str] = []
-        self.rows: Counts | None = None
-        """The row of the user's table behind each row that is left; ``None`` where they are the same."""
+
+    def _drop_headers(self) -> None:
+        """Leave out rows that repeat the names of the columns, as files that were joined have them; that is said."""
+        import polars as pl
+
+        table = self.table
+        if table.width < 2 or any(dtype != pl.String for dtype in table.dtypes):
+            return
+        same = table.select(pl.all_horizontal(pl.col(name).str.strip_chars() == name.strip() for name in table.columns))
+        again = same.to_series().fill_null(False)
+        if bool(again.any()):
+            where = ", ".join(filter(None, row_label(again.arg_true().to_list(), self.places)))
+            warn(f"Left out {int(again.sum()):,} rows that repeat the names of the columns: {where}.")
+            self.keep((~again).arg_true().to_numpy())
 
     def _values(self, name: str, part: str) -> pl.Series:
         """A column; of names and labels in a large table each once, which is quicker to look at."""
@@ -154,8 +173,13 @@ class Source:
         if missing:
             names = "; ".join(f"{part} (also {', '.join(columns.ALIASES[part][1:5])}, ...)" for part in missing)
             free = [name for name in self.table.columns if name not in self.parts.values()]
+            likely = self._likely(missing[0], free) if len(missing) == 1 else []
+            free = likely if len(likely) == 1 else free
             one_each = len(free) == len(missing)
             named = [Option(*pair) for pair in zip(missing, free, strict=True)] if one_each else [Option(missing[0])]
+            lists = [name for name in free if _holds_objects(self.table[name])]
+            if lists:
+                also += f". Column {lists[0]!r} holds JSON in its cells, which is read from JSON lines alone"
             wider = [Option("form", "wide")] if wide else []
             advice = f"Name the columns, e.g. {' '.join(['{}'] * len(named))}"
             advice += ", or pass {} if each annotator has a column" * wide + "."
@@ -166,6 +190,23 @@ class Source:
                 f"No column found for: {names}{also}. The table has {listing(self.table.columns, 12)}.",
                 remedy=[Remedy(advice, *named, *wider, command="Rename them."), *anonymous],
             )
+
+    def _likely(self, part: str, free: Sequence[str]) -> list[str]:
+        """Columns that may be a part that is missing: items are named in several rows, once for each annotator; answers
+        have few values, of which several are about one item and by one annotator."""
+        table, who = self.table, self.parts.get("annotator")
+        plain = [name for name in free if not table[name].dtype.is_nested()]
+        if part == "annotator" or who is None:
+            return []
+        if part == "item":
+            repeated = [name for name in plain if 1 < table[name].n_unique() <= len(self) // 2]
+            return [name for name in repeated if not table.select(name, who).is_duplicated().any()][:1]
+
+        def differs(name: str, within: str) -> bool:
+            return table.select(name, within).n_unique() > table[within].n_unique()
+
+        few = [name for name in plain if 2 <= table[name].n_unique() <= min(MOST_ANSWERS, len(self) // 2)]
+        return [name for name in few if differs(name, str(self.parts["item"])) and differs(name, who)]
 
     def number_votes(self) -> None:
         """A column of annotators, where it is not known who answered: the first vote on each item, the second..."""
@@ -400,6 +441,13 @@ class Source:
         table = self.table.drop(odd) if len(odd) < self.table.width else self.table
         taken = columns.left_over(table.columns, {**self.parts, "annotator": None, answer: None})
         doubts = {} if named else columns.doubted(table, taken)
+        total = None if named else columns.shared_out(table, taken)
+        if total is not None:
+            raise ColumnError(
+                f"Columns {listing(taken, 8)} add up to {total:g} in every row: they count votes for classes, or are "
+                "shares of classes, and are no annotators. Write a row for each vote (item, annotator, label).",
+                remedy=Remedy("If they are annotators, name them: {}.", NAMED_COLUMNS),
+            )
         self.roles = {name: str(part) for part, name in self.parts.items() if name is not None and name not in taken}
         self.roles |= dict.fromkeys(taken, ONE_ANNOTATOR) | dict.fromkeys(odd, LEFT_OUT)
         self.table, self.parts, self.rows = _unpivoted(table, self.parts, answer, self.what, keep_empty)
@@ -418,8 +466,8 @@ class Source:
             one = len(others) == 1
             warn(
                 f"Left out {'column' if one else 'columns'} {listing(others, 12)}: by {'its' if one else 'their'} name "
-                f"or values {'it holds' if one else 'they hold'} texts, times or ids, not the {self.what} of an "
-                f"annotator. {who}",
+                f"or values {'it holds' if one else 'they hold'} texts, times, ids or certainty, not the {self.what} "
+                f"of an annotator. {who}",
                 remedy=Remedy("If that is wrong, name all columns of annotators: {}.", NAMED_COLUMNS),
             )
         if verdicts:
@@ -597,6 +645,18 @@ class Source:
         if not (values.dtype.is_numeric() or values.dtype == pl.Null):
             raise InputError(f"The timestamps in column {values.name!r} are {values.dtype} values: expected {dates}.")
         return values.cast(pl.Float64).to_numpy()
+
+
+def _holds_objects(column: pl.Series) -> bool:
+    """Whether the cells of a column hold JSON: objects or lists."""
+    import polars as pl
+
+    first = column.drop_nulls().head(3)
+    return (
+        column.dtype == pl.String
+        and len(first) > 0
+        and bool(first.str.contains(r'^\s*(\{"|\[[{"\]]).*[\]}]\s*$').all())
+    )
 
 
 def _empty(column: pl.Series) -> pl.Series:

@@ -48,6 +48,10 @@ FORMS |= {ord(sign): '"' for sign in "\u201c\u201d\u201e"}
 """Wide forms, dashes and quotes -> the plain signs."""
 ROUNDED = re.compile(r"\d(?:[.,]\d+)?E\+\d\d")
 WHOLE = re.compile(r"([+-]?\d{1,15})[.,]0{1,6}")
+MISSING, MOST_CODE = frozenset((99, 999, 9999)), 20
+"""Numbers, with either sign, by which codebooks say that there is no answer, and the largest code beside them."""
+NUMBER = re.compile(r"(\d{1,15})(?:[.,]0{1,6})?")
+"""Whole numbers in any form: ``7``, ``007``, ``7.0``."""
 
 
 def folded(name: Any) -> Any:
@@ -120,7 +124,7 @@ def _in_pairs(found: list[list[Any]]) -> tuple[str, str]:
     """Some of the names that are spelled in several ways; and what else they differ in, where it is invisible."""
     texts = [str(name) for names in found for name in names]
     unseen = any(not name.isascii() and _tidy(name) != " ".join(name.split()) for name in texts)
-    numbers = any(WHOLE.fullmatch(name.strip()) for name in texts)
+    numbers = any(len({_tidy(n) for n in names if NUMBER.fullmatch(_tidy(n))}) > 1 for names in found)
     pairs = "; ".join(", ".join(map(ascii, names)) if unseen else listing(names) for names in found[:3])
     more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
     ways = [
@@ -147,7 +151,8 @@ def point_out_names(names: Any, what: str) -> None:
         )
     for name in texts:
         if isinstance(name, str):
-            groups.setdefault(folded(name) if what == "annotators" else _tidy(name), []).append(name)
+            plain = folded(name) if what == "annotators" else _tidy(name)
+            groups.setdefault(str(int(match[1])) if (match := NUMBER.fullmatch(plain)) else plain, []).append(name)
     found = [spelled for spelled in groups.values() if len(spelled) > 1]
     if found:
         how = "case or blanks" if what == "annotators" else "blanks"
@@ -159,7 +164,7 @@ def point_out_names(names: Any, what: str) -> None:
 
 
 def point_out_abstentions(code: Codes, names: Vocabulary, option: str) -> None:
-    """Say which class may stand for no answer: ``abstain``, or -1 beside codes of classes from 0 on.
+    """Say which class may stand for no answer: ``abstain``, 99 or -999 beside small codes, -1 beside codes from 0 on.
 
     -1, 0 and 1 may be classes (negative, neutral, positive) unless most of the labels are -1.
     """
@@ -167,11 +172,16 @@ def point_out_abstentions(code: Codes, names: Vocabulary, option: str) -> None:
         doubtful = [name for name in names.tolist()[:MOST] if folded(name) in ("abstain", "abstains", "abstained")]
     else:
         codes = sorted(names.tolist())
+        far = [code for code in codes if abs(code) in MISSING]
+        if len(codes) - len(far) > 1 and all(abs(code) <= MOST_CODE for code in codes if code not in far):
+            codes = [code for code in codes if code not in far]
+        else:
+            far = []
         unclear = codes == [-1, 0, 1] and 2 * np.count_nonzero(names[code] == -1) <= len(code)
-        doubtful = [-1] if len(codes) > 2 and codes[0] == -1 and codes[1] >= 0 and not unclear else []
+        doubtful = far + [-1] * (len(codes) > 2 and codes[0] == -1 and codes[1] >= 0 and not unclear)
     if doubtful:
         warn(
-            f"{doubtful[0]!r} is read as a class.",
+            f"{listing(doubtful)} {'is read as a class' if len(doubtful) == 1 else 'are read as classes'}.",
             remedy=Remedy("If it stands for no answer, say {}.", Option(option, doubtful[0])),
         )
 

@@ -290,15 +290,19 @@ def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, que
 def _opened(source: Any) -> ExportFiles:
     if is_dataset(source):
         return LoadedDataset(source)
-    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".parquet"):
+    if _is_parquet(source):
         return parquet_rows(source)
     return LoadedObjects(source) if isinstance(source, list) else ExportFiles(source)
+
+
+def _is_parquet(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".parquet")
 
 
 def recognise(path: str | os.PathLike[str]) -> str | None:
     """The tool that an export is from, by its content; ``None`` where it is none that is known."""
     try:
-        with ExportFiles(path) as files:
+        with parquet_rows(path, 1) if _is_parquet(path) else ExportFiles(path) as files:
             return _recognised(files)
     except (CrowdwiseError, OSError):
         return None

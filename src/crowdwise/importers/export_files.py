@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from crowdwise.data import plain_files
 from crowdwise.data.boundary import reading, reason
-from crowdwise.data.files import PathLike, TableFile, first_line, separator_in
+from crowdwise.data.files import PathLike, TableFile, first_line, separator_in, unescaped
 from crowdwise.data.plain_files import limit
 from crowdwise.data.schema import NULLS
 from crowdwise.data.source import EVERYONE
@@ -151,7 +151,8 @@ class ExportFiles(contextlib.ExitStack):
         import polars as pl
 
         with reading(f"{self.path}/{name}"):
-            return pl.read_csv(self.text(name).encode(), infer_schema=False, null_values=[""])
+            table = pl.read_csv(self.text(name).encode(), infer_schema=False, null_values=[""])
+        return table.rename(unescaped)
 
 
 def people(names: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -354,9 +355,11 @@ class LoadedObjects(ExportFiles):
         raise InputError("Data that was loaded is not text.")
 
 
-def parquet_rows(path: PathLike) -> ExportFiles:
-    """The rows of a parquet file as objects; conversations are left out, which are most of it."""
-    frame = TableFile.of(path).read()[0]
+def parquet_rows(path: PathLike, most: int | None = None) -> LoadedObjects:
+    """The rows of a parquet file, or the first of them, as objects; conversations are left out, which are most of
+    it."""
+    file = TableFile.of(path)
+    frame = file.read()[0] if most is None else file.head(most)
     heavy = [name for name in frame.columns if "conversation" in name]
     light = frame.drop(heavy)
     rows = [row | dict.fromkeys(heavy) for row in light.iter_rows(named=True)]

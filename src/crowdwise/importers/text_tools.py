@@ -118,7 +118,8 @@ def read_doccano(files: ExportFiles, into: Collector) -> None:
 
     =============  ==============================================================================================
     item           ``id``
-    annotator      the name of the file; ``all.jsonl`` of a shared project does not say who annotated
+    annotator      ``username`` or ``annotator``, else the name of the file; ``all.jsonl`` of a shared project does not
+                   say who annotated
     question       ``label`` (classes, spans), ``entities`` (spans), ``cats``
     =============  ==============================================================================================
     """
@@ -128,7 +129,7 @@ def read_doccano(files: ExportFiles, into: Collector) -> None:
             into.note(f"{name} is of a shared project, which does not say who annotated: all answers are by {who!r}.")
         for row in files.objects(name):
             if _is_row(row):
-                _doccano_read_row(row, who, into)
+                _doccano_read_row(row, str(row.get("username") or row.get("annotator") or who), into)
             else:
                 into.leave_out("of another form")
 
