@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,10 @@ NATIVE_ROWS = sys.maxsize if os.environ.get("CROWDWISE_ENGINE") == "reference" e
 """From this many rows on, text is coded by the compiled hash table: below it, loading it costs more."""
 
 
-FEW_NAMES = 2**16
-"""So many names at most do not share 64 bits of a hash (the odds are 1e-10); of more a second hash is looked at."""
+LOOKED_AT = 2**16
+"""The first rows, which show whether there are many names."""
+BLOCK = 2**20
+"""Rows that are hashed at a time."""
 KEPT_ROWS = 8
 """From so many rows per name on, names are copied: they would keep the text of all rows in memory."""
 
@@ -278,7 +281,7 @@ def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
     import polars as pl
 
     if len(column) >= NATIVE_ROWS:
-        codes, first = _code_text(column, column.head(FEW_NAMES).n_unique() > FEW_NAMES // 8)
+        codes, first = _code_text(column)
         names = column.gather(first)
         if column.null_count():
             empty = names.is_null().to_numpy()
@@ -290,13 +293,17 @@ def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
     return codes, to_vocabulary(names.to_list())
 
 
-def _code_text(column: pl.Series, many: bool) -> tuple[Codes, npt.NDArray[Any]]:
-    """Codes, and the rows where each first appears. Of ``many`` names 64 bits of one hash and 32 of another are looked
-    at: the odds that two of ten million share both are 1e-15."""
+def _code_text(column: pl.Series) -> tuple[Codes, npt.NDArray[Any]]:
+    """Codes, and the rows where each first appears. The few names of one small table do not share 64 bits of a hash; of
+    many 64 bits of one hash and 32 of another are looked at: the odds that two of ten million share both are 1e-15."""
     from crowdwise.kernels import table_sort
 
-    check = column.hash(seed=2).to_numpy().view(np.uint32)[::2].copy() if many else np.zeros(len(column), np.uint32)
-    parts = [column.hash(seed=1).to_numpy(), check]
-    del check  # what the list holds is freed on the way
-    codes, rows = table_sort.code(parts)
-    return (codes, rows) if many or len(rows) <= FEW_NAMES else _code_text(column, True)
+    few = None
+    if column.head(LOOKED_AT).n_unique() <= LOOKED_AT // 8:
+        few = table_sort.code_few(column.hash(seed=1).to_numpy())
+
+    def hashes(which: int) -> Iterator[npt.NDArray[np.uint64]]:
+        for lo in range(0, len(column), BLOCK):
+            yield column.slice(lo, BLOCK).hash(seed=1 + which).to_numpy()
+
+    return few or table_sort.code(len(column), hashes)

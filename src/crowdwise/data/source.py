@@ -150,6 +150,10 @@ class Source:
         """The number of a row in the user's table."""
         return at if self.rows is None else int(self.rows[at])
 
+    def release(self) -> None:
+        """Let go of the table, once all of it is coded."""
+        self.table = self.frame = self.table.clear()
+
     @property
     def places(self) -> Rows:
         """The rows of the user's table or file, for messages."""

@@ -140,6 +140,7 @@ class Votes(ByItem):
             soft = soft_votes(item, annotator, label, p, (items, annotators, classes))
             item, annotator, label, beside["weight"] = soft
             beside |= {"timestamp": None, "rows": None, "on_duplicate": "all"}
+        source.release()
         made = cls.from_codes(item, annotator, label, items=items, annotators=annotators, classes=classes, **beside)
         return made if n_options is None else made.with_options(n_options)
 

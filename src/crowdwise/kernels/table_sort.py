@@ -5,6 +5,7 @@ Each deals its rows to runs or partitions small enough that working on one stays
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -54,33 +55,38 @@ def take(values: npt.NDArray[Any], order: Ints) -> npt.NDArray[Any]:
     return out
 
 
-def code(hashes: list[npt.NDArray[Any]]) -> tuple[Ints, Ints]:
-    """Codes in order of first appearance, and the row where each appears, from two independent hashes of each value.
+def code_few(hashes: npt.NDArray[np.uint64]) -> tuple[Ints, Ints] | None:
+    """Codes in order of first appearance, and the row where each appears, from a hash of each value; ``None`` where
+    there are too many for one small table."""
+    codes, rows = np.empty(len(hashes), dtype=np.int32), np.empty(1 << CACHED_BITS - 2, dtype=np.int64)
+    few = _code_few(hashes, codes, rows)
+    return None if few < 0 else (codes, rows[:few].copy())
 
-    The hashes are 64 and 32 bits wide; the list is emptied, so that their memory can be reused on the way. Few
-    distinct values go through one small table. Otherwise rows are dealt to partitions by the top bits of
-    their hash, so that the table of each stays in the cache.
+
+def code(S: int, hashes: Callable[[int], Iterable[npt.NDArray[np.uint64]]]) -> tuple[Ints, Ints]:
+    """The same of many values: ``hashes(0)`` gives a hash of each in blocks of rows, ``hashes(1)`` another.
+
+    Rows are dealt to partitions by the top bits of their hash, so that the table of each stays in the cache.
     """
-    first, second = hashes
-    hashes.clear()
-    S = len(first)
-    codes = np.empty(S, dtype=np.int32)
-    rows = np.empty(1 << CACHED_BITS - 2, dtype=np.int64)
-    few = _code_few(first, second, codes, rows)
-    if few >= 0:
-        return codes, rows[:few].copy()
     bits = max(1, int(S).bit_length() - 2 - CACHED_BITS)
-    start = _partition_sizes(first, bits)
+    start = np.zeros((1 << bits) + 1, dtype=np.int64)
+    for block in hashes(0):
+        _count_partitions(block, bits, start)
+    start = np.cumsum(start)
     P = len(start) - 1
     row, h, g = np.empty(S, dtype=np.int32), np.empty(S, dtype=np.uint64), np.empty(S, dtype=np.uint32)
-    _deal_hashes(first, second, bits, start[:-1].copy(), row, h, g)
-    del first, second
-    local, seen = np.empty(S, dtype=np.int32), np.empty(S, dtype=np.int32)
-    used = np.empty(P, dtype=np.int64)
+    fill, at = start[:-1].copy(), 0
+    for first, second in zip(hashes(0), hashes(1), strict=True):
+        _deal_hashes(first, second, at, bits, fill, row, h, g)
+        at += len(first)
+    seen, used = np.empty(S, dtype=np.int32), np.empty(P, dtype=np.int64)
     T = min(P, threads_for(S, 0))
     cuts = even_cuts(P, T)
-    in_threads(lambda t: _code_partitions(cuts[t], cuts[t + 1], start, row, h, g, local, seen, used), T)
-    first_rows = _number_by_appearance(start, seen, used, np.zeros(S, dtype=np.int32))
+    local = g.view(np.int32)  # each code takes the place of the hash that it was found by
+    in_threads(lambda t, h=h: _code_partitions(cuts[t], cuts[t + 1], start, row, h, g, local, seen, used), T)
+    del h
+    codes = np.zeros(S, dtype=np.int32)
+    first_rows = _number_by_appearance(start, seen, used, codes)
     in_threads(lambda t: _write_codes(cuts[t], cuts[t + 1], start, row, local, seen, codes), T)
     return codes, first_rows
 
@@ -185,21 +191,20 @@ def _take(lo: int, hi: int, values: Any, order: Any, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _code_few(first: Any, second: Any, codes: Any, rows: Any) -> Any:
+def _code_few(hashes: Any, codes: Any, rows: Any) -> Any:
     """Codes by open addressing in one small table; -1 as soon as there are more distinct values than ``rows`` holds."""
     size = 4 * len(rows)
-    key, check = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.uint32)
-    value = np.full(size, -1, dtype=np.int32)
+    key, value = np.empty(size, dtype=np.uint64), np.full(size, -1, dtype=np.int32)
     used = 0
-    for s in range(len(first)):
-        h, g = first[s], second[s]
+    for s in range(len(hashes)):
+        h = hashes[s]
         at = np.int64(h & np.uint64(size - 1))
-        while value[at] >= 0 and (key[at] != h or check[at] != g):
+        while value[at] >= 0 and key[at] != h:
             at = (at + 1) & (size - 1)
         if value[at] < 0:
             if used == len(rows):
                 return -1
-            key[at], check[at], value[at] = h, g, used
+            key[at], value[at] = h, used
             rows[used] = s
             used += 1
         codes[s] = value[at]
@@ -207,24 +212,20 @@ def _code_few(first: Any, second: Any, codes: Any, rows: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _partition_sizes(first: Any, bits: int) -> Any:
-    """Where each partition begins: rows counted by the top ``bits`` bits of their hash."""
-    start = np.zeros((1 << bits) + 1, dtype=np.int64)
+def _count_partitions(hashes: Any, bits: int, count: Any) -> None:
+    """Add to ``count[p + 1]`` the rows of each partition p: the top ``bits`` bits of their hash."""
     shift = np.uint64(64 - bits)
-    for s in range(len(first)):
-        start[np.int64(first[s] >> shift) + 1] += 1
-    for p in range(1 << bits):
-        start[p + 1] += start[p]
-    return start
+    for s in range(len(hashes)):
+        count[np.int64(hashes[s] >> shift) + 1] += 1
 
 
 @njit(nogil=True, cache=True)
-def _deal_hashes(first: Any, second: Any, bits: int, fill: Any, row: Any, h: Any, g: Any) -> None:
+def _deal_hashes(first: Any, second: Any, begin: int, bits: int, fill: Any, row: Any, h: Any, g: Any) -> None:
     shift = np.uint64(64 - bits)
     for s in range(len(first)):
         p = np.int64(first[s] >> shift)
         at = fill[p]
-        row[at], h[at], g[at] = s, first[s], second[s]
+        row[at], h[at], g[at] = begin + s, first[s], np.uint32(second[s])
         fill[p] = at + 1
 
 
