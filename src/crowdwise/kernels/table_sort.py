@@ -83,8 +83,10 @@ def code(S: int, hashes: Callable[[int], Iterable[npt.NDArray[np.uint64]]]) -> t
     T = min(P, threads_for(S, 0))
     cuts = even_cuts(P, T)
     local = g.view(np.int32)  # each code takes the place of the hash that it was found by
-    in_threads(lambda t, h=h: _code_partitions(cuts[t], cuts[t + 1], start, row, h, g, local, seen, used), T)
+    kept = [h]
     del h
+    in_threads(lambda t: _code_partitions(cuts[t], cuts[t + 1], start, row, kept[0], g, local, seen, used), T)
+    kept.clear()
     codes = np.zeros(S, dtype=np.int32)
     first_rows = _number_by_appearance(start, seen, used, codes)
     in_threads(lambda t: _write_codes(cuts[t], cuts[t + 1], start, row, local, seen, codes), T)
