@@ -224,6 +224,15 @@ def test_ratings_ordinal_classes_and_label_sets(site: Site, tab: Tab) -> None:
     page.keyboard.press("Enter")
     saved(page, 2)
     assert sorted(votes(site, campaign).values()) == [[], ["class 0", "class 17"]]
+
+    campaign = asked(site, [{"text": "a"}], answer_type="label-sets", classes=many[:8], max_votes=1)
+    tab.turn(360, "light")
+    page = tab.join(site, campaign)
+    choices, done = (page.locator(f"#answers > {one}").bounding_box() for one in (".choices", "button"))
+    assert choices["y"] + choices["height"] <= done["y"]  # what sends the answer covers no choice
+    under = [done["x"] + 20, done["y"] + done["height"] + 2]
+    assert page.evaluate("([x, y]) => !document.elementFromPoint(x, y)?.closest('.choice')", under)
+    tab.turn(1280, "light")
     assert tab.said == []
 
 

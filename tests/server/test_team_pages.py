@@ -14,10 +14,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from conftest import need_module
+from crowdwise import registry
 from crowdwise.active.end_state import ENDS
 from crowdwise.server import routes_pages
 from crowdwise.server.configuration import load_configuration
 from crowdwise.server.routes_votes import FOR_ANNOTATORS
+from crowdwise.trust.agreement import TITLES
+from crowdwise.trust.annotators import FlagKind
 from server_browser import SIZES, Tab, has_text, website
 from server_site import Site, running
 
@@ -194,7 +197,10 @@ def spoken() -> set[str]:
     watch = (SERVER / "static" / "watch.js").read_text(encoding="utf-8")
     heads = re.search(r"const NUMBERS = {(.+)};", watch)
     assert heads is not None
-    return out | set(re.findall(r': "([^"]+)"', heads[1])) | {state.replace("-", " ") for state in (*ENDS, "running")}
+    kinds = (*ENDS, "running", "too-fast", *(kind.value for kind in FlagKind))
+    served = [kind for kind in registry.ANSWER_TYPES.values() if kind.form]
+    out |= {words.title for kind in served for words in kind.rules.kinds.values()} | set(TITLES.values())
+    return out | set(re.findall(r': "([^"]+)"', heads[1])) | {kind.replace("-", " ") for kind in kinds}
 
 
 def test_catalogues_are_complete() -> None:

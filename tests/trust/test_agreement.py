@@ -555,3 +555,9 @@ def test_errors_say_what_to_do():
             icc(votes, **wrong)
     with pytest.raises(ParameterError, match="weights"):
         gwet_ac2(votes, weights="cubic")
+
+
+def test_shares_in_which_chance_has_a_part_have_no_word() -> None:
+    assert strength("krippendorff alpha", Estimate(0.7, 0.6, 0.8, 50)) == "substantial"
+    for name in ("percent", "jaccard", "span f1", "likeness", "dice"):
+        assert strength(name, Estimate(0.7, 0.6, 0.8, 50)) == ""

@@ -297,10 +297,15 @@ def annotator_flags(conn: sa.Connection, view: Any) -> list[dict[str, Any]]:
     for row, words in _flagged(conn, view):
         pace_ = seconds.get(row["annotator"])
         if pace_ is not None and len(seconds) > 2 and pace_ * FAST < usual:
-            words.append({"kind": "too-fast", "words": f"answers in {pace_:.1f} s, others in {usual:.1f} s"})
+            words.append(_flag("too-fast", f"answers in {pace_:.1f} s, others in {usual:.1f} s"))
         row |= {"seconds": pace_, "flags": words}
         out.append({name: None if isinstance(x, float) and not np.isfinite(x) else x for name, x in row.items()})
     return sorted(out, key=lambda row: -(row["suspicion"] or 0.0))
+
+
+def _flag(kind: str, words: str, title: str = "") -> dict[str, str]:
+    """A flag: its kind, in a few words, and why."""
+    return {"kind": kind, "title": title or kind.replace("-", " "), "words": words}
 
 
 def _flagged(conn: sa.Connection, view: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, str]]]]:
@@ -308,14 +313,14 @@ def _flagged(conn: sa.Connection, view: Any) -> Iterator[tuple[dict[str, Any], l
     if view.row.answer_type == registry.VOTES:
         found = assess_annotators(_votes_with_times(conn, view), view.consensus)
         for row, flags in zip(found.to_frame(kind="polars").to_dicts(), found.flags, strict=True):
-            yield row, [{"kind": flag.kind.value, "words": flag_words(flag)} for flag in flags]
+            yield row, [_flag(flag.kind.value, flag_words(flag)) for flag in flags]
         return
     rules, result = registry.ANSWER_TYPES[view.row.answer_type].rules, view.consensus
     alone = getattr(view, "single", False)  # no other annotators to compare with
     findings = [] if alone else diagnose_answers(view.row.answer_type, result).findings
     for row in plain_rows(result.to_frame("annotators", kind="polars")):
         mine = [one.kind for one in findings if row["annotator"] in one.annotators]
-        words = [{"kind": kind, "words": rules.kinds[kind].title} for kind in mine]
+        words = [_flag(kind, title := rules.kinds[kind].title, title) for kind in mine]
         yield row | {"suspicion": float(len(words))}, words
 
 

@@ -40,11 +40,12 @@ TITLES = {
     "kendall tau": "Kendall’s tau, averaged over pairs of rankings",
     "jaccard": "Jaccard index, averaged over pairs of sets",
     "span f1": "F1 of spans, averaged over pairs of annotators",
+    "likeness": "Likeness, averaged over pairs of texts",
 }
 """What each coefficient is called on a page."""
 STRENGTHS = ((0.0, "poor"), (0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
 """Landis and Koch's words for coefficients up to each value; above, "almost perfect"."""
-UNCORRECTED = ("percent", "jaccard", "span f1")
+UNCORRECTED = ("percent", "jaccard", "span f1", "likeness", "dice")
 """Coefficients in which chance has a part: they have no such word."""
 
 

@@ -121,8 +121,8 @@ function labelSet({ classes }, answer) {
   tell();
   const submit = () => answer(classes.filter((_, i) => boxes[i].checked));
   keys.set("Enter", submit);
-  const group = element("fieldset", { class: "choices" }, element("legend", {}, t("All that fit")), ...choices);
-  return { shown: [...(classes.length > MANY ? [finder(choices, classes)] : []), group, done], keys, submit };
+  const group = element("div", { class: "choices", role: "group", "aria-labelledby": "fit" }, ...choices);
+  return { shown: [element("p", { id: "fit" }, t("All that fit")), ...(classes.length > MANY ? [finder(choices, classes)] : []), group, done], keys, submit };
 }
 
 // Options in random order; buttons move them, and dragging too. The answer is their places in the item.

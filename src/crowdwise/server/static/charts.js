@@ -74,8 +74,8 @@ export function paceChart(minutes, width) {
   minutes.forEach((value, i) => {
     if (value) parts.push(drawn("rect", { class: "bar", x: SPACE.left + i * step + 0.5, y: y(value), width: Math.max(1, step - 1), height: bottom - y(value) }));
   });
-  parts.push(drawn("text", { class: "tick", x: SPACE.left, y: HEIGHT - 14 }, "60 minutes ago"));
-  parts.push(drawn("text", { class: "tick", x: width - SPACE.right, y: HEIGHT - 14, "text-anchor": "end" }, "now"));
+  parts.push(drawn("text", { class: "tick", x: SPACE.left, y: HEIGHT - 14 }, t("60 minutes ago")));
+  parts.push(drawn("text", { class: "tick", x: width - SPACE.right, y: HEIGHT - 14, "text-anchor": "end" }, t("now")));
   const label = t("{n} votes in the last hour, at most {most} in a minute", { n: minutes.reduce((sum, value) => sum + value, 0), most: Math.max(...minutes) });
   return drawn("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label }, ...parts);
 }

@@ -99,14 +99,15 @@ const ORDER = ["rank", "item", "label", "labels", "value", "text", "score", "int
 // The results of a campaign without an accuracy: the first rows, the best first where they have a rank.
 function drawResults() {
   const place = find("#results");
-  if (!place || !seen.consensus) return;
+  if (!place) return;
+  if (!seen.consensus) return put(place, () => [element("p", { class: "hint" }, t("Nothing yet: there are no votes."))], "none");
   const between = ({ low, high }) => (typeof low === "number" ? `${amount(low)} – ${amount(high)}` : null);
   const rows = seen.consensus.items.map((row) => ({ ...row, interval: between(row), ...(typeof row.labels === "string" ? { labels: row.labels.replaceAll("|", ", ") } : {}) }));
   if (rows.length && "rank" in rows[0]) rows.sort((a, b) => a.rank - b.rank);
   const columns = ORDER.filter((name) => rows.some((row) => row[name] !== null && row[name] !== undefined));
   const cell = (value, name) => (typeof value === "number" ? (name === "probability" ? percent(value, 1) : amount(value)) : typeof value === "boolean" ? (value ? t("yes") : "") : value === "" ? t("none of them") : String(value ?? ""));
   const head = element("tr", {}, ...columns.map((name) => element("th", { scope: "col" }, t(NUMBERS[name]))));
-  put(place, () => [element("table", { class: "leaders" }, element("thead", {}, head), element("tbody", {}, ...rows.map((row) => element("tr", {}, ...columns.map((name) => element("td", { dir: "auto" }, cell(row[name], name)))))))], JSON.stringify(rows));
+  put(place, () => [element("table", { class: "leaders" }, element("thead", {}, head), element("tbody", {}, ...rows.map((row) => element("tr", {}, ...columns.map((name) => element("td", { dir: "auto", class: name === "text" ? "long" : null }, cell(row[name], name)))))))], JSON.stringify(rows));
 }
 
 function drawStatus() {

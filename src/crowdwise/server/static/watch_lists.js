@@ -23,7 +23,7 @@ function measured(row, chance) {
 }
 
 function flagsOf(row) {
-  return (row.flags || []).map((flag) => element("span", { class: flag.kind === "few-votes" ? "tag" : "tag warn", title: flag.words }, t(flag.kind.replaceAll("-", " ")), element("span", { class: "hidden" }, `: ${flag.words}`)));
+  return (row.flags || []).map((flag) => element("span", { class: flag.kind === "few-votes" ? "tag" : "tag warn", title: flag.words }, t(flag.title), element("span", { class: "hidden" }, `: ${flag.words}`)));
 }
 
 const ORDERS = {
@@ -56,8 +56,8 @@ function rightAnswer(row, { classes, type }, attributes) {
     return [element("div", { role: "group", "aria-labelledby": `${attributes.id}-name`, ...attributes }, ...classes.map((name, i) => element("label", { class: "inline" }, boxes[i], String(name)))), () => classes.filter((_, i) => boxes[i].checked)];
   }
   if (!classes.length) {
-    const box = element(type === "texts" ? "textarea" : "input", { ...attributes, ...(type === "texts" ? {} : { type: "number", step: "any" }) });
-    box.value = row.label ?? "";
+    const box = element(type === "texts" ? "textarea" : "input", { ...attributes, ...(type === "texts" ? {} : { type: "number", step: "any" }), required: true });
+    box.value = typeof row.label === "number" ? Number(row.label.toPrecision(4)) : (row.label ?? "");
     return [box, () => (type === "texts" ? box.value : Number(box.value))];
   }
   const select = element("select", attributes, ...classes.map((name) => element("option", { selected: String(name) === String(row.label) }, String(name))));
@@ -77,7 +77,7 @@ export function reviewList(rows, { classes, type, settle }) {
     const [control, right] = rightAnswer(row, { classes, type }, { id, "data-focus": `settle ${row.item}` });
     const of = () => element("span", { class: "hidden" }, ` ${t("for {item}", { item: row.item })}`);
     const accept = element("button", { type: "button", class: "primary", onclick: () => settle(row.item, row.label) }, t("Accept"), of());
-    const give = element("button", { type: "button", onclick: () => settle(row.item, right()) }, t("Correct"), of());
+    const give = element("button", { type: "button", onclick: () => control.reportValidity?.() !== false && settle(row.item, right()) }, t("Correct"), of());
     const votes = row.given.map((vote) => element("li", { class: words(vote.label) === words(row.label) ? "" : "against" }, element("span", { class: "hint" }, `${vote.annotator} `), words(vote.label)));
     if (row.unsure) votes.push(element("li", { class: "against" }, t("{n} did not know", { n: row.unsure })));
     const said = typeof row.label === "number" ? amount(row.label) : words(row.label);
