@@ -3,7 +3,7 @@
 ===========  ====================================================================================================
 kind         seen from
 ===========  ====================================================================================================
-``rules``    half of the votes are by annotators of one label who leave most items out
+``rules``    a third of the votes are by annotators of one label who leave items out, more than chance explains
 ``panel``    ten items or more have nearly as many votes each as there are annotators, five or more: judges, a test
 ``options``  most labels occur on one item alone: they are answers to that item's question, not classes
 ``people``   any other
@@ -14,7 +14,8 @@ line. Where panels begin was drawn with the truth of real crowds in view (docs/b
 
 Annotators who abstain are rules, regular expressions, models with a reject option. A rule says one class or nothing,
 so its choice of items is its answer, and its silence is information. People who answer few items may use one label as
-well; a crowd is one of rules where such annotators give half of the votes.
+well: what annotators would give who draw their votes from all votes is taken off. A rule for all that is left, which
+speaks on nearly every item, does not count on either side.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ LEAST_VOTES = 3
 """The fewest votes from which the only label of an annotator counts as their habit."""
 MOST_COVERAGE = 0.9
 """The share of items above which nothing is left to abstain from: always the same label is a constant annotator."""
-RULES = 0.5
-"""The share of votes by one-sided annotators from which a crowd is one of rules."""
+RULES = 0.35
+"""The share of votes by one-sided annotators, beyond those expected by chance, from which a crowd is one of rules."""
 FILLED = 0.8
 """Votes on an item of a panel, as a share of its annotators."""
 ANNOTATORS, ITEMS = 5, 10
 """The fewest of a panel."""
+EVEN_RULES = 10.0
+"""By how many times the votes of an average rule the agreement with a rule is shrunk towards that with all."""
 OWN_LABELS = 0.5
 """The share of labels given to items, each counted once an item, that occur on no other item."""
 
@@ -53,8 +56,10 @@ def crowd_sums(votes: Votes) -> Floats:
 def kind_of(sums: Floats, n_classes: int) -> CrowdKind:
     """The kind of a crowd, from :func:`crowd_sums` of its votes."""
     use, (items, every) = sums[:-2].reshape(-1, n_classes), sums[-2:]
-    total = use.sum(axis=1)
-    if total[is_one_sided(use, every)].sum() >= RULES * total.sum() > 0.0:
+    total, common = use.sum(axis=1), use.sum(axis=0) / max(use.sum(), 1.0)
+    rules, alike = is_one_sided(use, every), use.max(axis=1) >= total
+    by_chance = total @ (common ** total[:, None]).sum(axis=1)  # few votes, mostly for the common class, agree anyway
+    if total[rules].sum() - by_chance >= RULES * total[rules | ~alike].sum() > 0.0:
         return "rules"
     active = int((total > 0.0).sum())
     full = active >= ANNOTATORS and items >= ITEMS and total.sum() >= FILLED * items * active
@@ -98,6 +103,33 @@ def rates(stats: Stats) -> Params:
     own = stats.counts.sum(axis=1, keepdims=True) / max(stats.mass.sum(), 1.0)
     K = len(stats.mass)
     return Params(safe_log((stats.counts + own) / (stats.mass + 1.0)), np.full((1, K), -np.log(K)))
+
+
+def agreement(votes: Votes) -> Floats:
+    """2 x M sums over items: how far the other votes on an item, half a vote added for every class, are for the label
+    of an annotator, and over what weight of votes that have others beside them."""
+    n, K = np.bincount(votes.item, votes.weights, minlength=len(votes))[votes.item], votes.n_classes
+    others = n - votes.weights
+    right = n * votes.shares()[votes.item, votes.label] - votes.weights
+    use = np.where(others > 0.0, votes.weights, 0.0)
+    sums = (use * (right + 0.5) / (others + 0.5 * K), use)
+    return np.stack([np.bincount(votes.annotator, each, minlength=votes.n_annotators) for each in sums])
+
+
+def weighed(agreed: Floats, n_votes: float, n_classes: int) -> Params:
+    """Votes of rules count by the share of :func:`agreement`, which is shrunk towards that of all rules:
+
+        log s[m, l, k] = w[m] [l = k],     w[m] = log 3 (A[m] + h a) / (B[m] + h) / a,     a = sum A / sum B,
+
+    h ``EVEN_RULES`` times the votes of an average rule. A single vote has the odds of smoothed shares, 3 to 1. Classes
+    are equally common, so that where all votes agree the label is theirs.
+    """
+    right, total = agreed
+    share = right.sum() / total.sum() if total.sum() else 1.0
+    many = EVEN_RULES * n_votes / max(len(right), 1)
+    weight = np.log(3.0) * (right + many * share) / (share * np.maximum(total + many, 1e-9))
+    score = (weight[:, None, None] * np.eye(n_classes)).reshape(-1, n_classes)
+    return Params(score, np.full((1, n_classes), -np.log(n_classes)))
 
 
 def rules_in(votes: Votes) -> npt.NDArray[np.bool_]:

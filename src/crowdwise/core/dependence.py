@@ -17,12 +17,16 @@ there are. So a share ``DOUBT`` of what the odds give to a class goes to the oth
 and no label is more than 1 - DOUBT probable. No label changes: q' is monotone in q, item by item. (Shares of votes in
 the place of 1 / K have a higher log loss on left-out sets, and change labels.)
 
+**Single votes alone.** Where no item has votes of two annotators, and neither gold labels nor inputs are there, nothing
+shows how often votes are right: of real crowds, one vote drawn for each item, 68 % are. There the doubt is
+``DOUBT_ALONE``.
+
 Why constants: over 33 real crowds nothing that votes show (agreement, unanimity, classes, votes per item, the agreement
 of pairs beyond the model) predicts the right correction of a left-out crowd better. Both were chosen leaving out one
 set at a time (``benchmarks/calibration.py``, docs/benchmarks/calibration.md). They are round and the optimum is flat.
 
-Rules have rho = 0. They are counted by how often they speak, in one step from smoothed shares, and that posterior is
-not sure of itself: on both real sets of rules its log loss is lower as it is (docs/benchmarks/calibration.md).
+Rules have rho = 0. A vote of theirs has odds of 3 to 1 as in smoothed shares, and that posterior is not sure of itself:
+on both real sets of rules its log loss is lower as it is (docs/benchmarks/calibration.md).
 
 Where a prior of an item was given, it is not a vote: it is taken out before and put back after. A forecast from inputs
 that was learned from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote,
@@ -54,7 +58,9 @@ from crowdwise.data.votes import Votes
 from crowdwise.kernels import reference
 
 RHO = 0.35
-DOUBT = 0.04
+DOUBT, DOUBT_ALONE = 0.04, 0.3
+"""The share of labels that are wrong where all votes of a real crowd agree, and where an item has one vote and no vote
+of the crowd has another beside it."""
 CROWD_SD, COPIED_SD = 0.8, 2.0
 """The standard deviation, between crowds, of the log-odds of the real against the expected accuracy of labels; and that
 of any accuracy where all votes agree on all items, which one real crowd did (98 % expected, 66 right)."""
@@ -139,7 +145,14 @@ class Dependence:
             return "Shares of votes are not probabilities: half a vote was added for every class."
         if self.source == "given":
             return f"The correlation of votes on an item was given: {self.rho:.2f}."
-        what = f"No label is more than {100 * (1 - self.doubt):.0f}% probable, as in real crowds."
+        most = f"{100 * (1 - self.doubt):.0f}%"
+        if self.doubt == DOUBT_ALONE:
+            return (
+                f"No item has votes of two annotators, and nothing says how often they are right: labels have {most}, "
+                "as single votes of real crowds. These probabilities are not estimates: second votes on some items, or "
+                "gold labels, would show it."
+            )
+        what = f"No label is more than {most} probable, as in real crowds."
         if self.rho:
             together = f"Votes on an item err together: n votes count as n / (1 + {self.rho:.2f} (n - 1)), and no"
             what = what.replace("No", together, 1)

@@ -7,7 +7,7 @@ is turned into confusion matrices: its expected counts, shrunk towards the crowd
 again. From there ``PASSES`` passes of EM make matrices and posterior fit each other: shares of votes are no
 probabilities, and likelihood alone is too sure of itself where votes are few. Where those passes would rename classes
 (most of the items that the consensus is sure are k end up in one other class), they are not made: the consensus decides
-what the classes mean. Nor are they made in a crowd of rules, whose votes are read by how often a rule speaks
+what the classes mean. Nor are they made in a crowd of rules, which are judged by how often each speaks
 (:func:`crowdwise.core.crowd_kind.rates`): by what it says when it speaks, each is a constant annotator.
 
 The passes cost twenty times what one look at the votes costs, so that one :class:`LeaveOneOut` is made

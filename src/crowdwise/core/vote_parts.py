@@ -299,11 +299,12 @@ def usual(
     ``regression``: whether gold labels may also correct what votes say.
     """
     kind = kind or parts.kind
+    known, pairs = parts.gold_items(), bool(parts.agreeing[0])
     found = replace(
         dependence.USUAL, rho=0.0 if kind == "rules" else dependence.RHO, kind=kind, shared_prior=shared_prior,
-        pairs=bool(parts.agreeing[0]), copied=dependence.look_copied(parts.agreeing),
+        doubt=dependence.DOUBT if pairs or known or parts.has_item_prior else dependence.DOUBT_ALONE,
+        pairs=pairs, copied=dependence.look_copied(parts.agreeing),
     )  # fmt: skip
-    known = parts.gold_items()
     M, K = parts.names.n_annotators, parts.names.n_classes
     if gold_by_votes is None and known and found.pairs and 2 <= K and M * K**2 <= dependence.MAX_CELLS:
         stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))

@@ -3,16 +3,15 @@ where the votes show that matrices of confusions do not fit.
 
 ``auto`` looks at what kind of crowd it has (:mod:`crowdwise.core.crowd_kind`), which needs no truth.
 
-docs/methods.md describes the kinds of crowds. **Rules** say one class or nothing; rates are of all items, silence
-included,
+docs/methods.md describes the kinds of crowds. **Rules** say one class or nothing. Their votes are counted, each by how
+far the other votes on its items agree with the rule (:func:`crowdwise.core.crowd_kind.weighed`). How often a rule
+speaks on items of a class, silence included, is not used: that reads class shares off the rules that were written.
 
-    r[m, l, k] = ( sum over m's votes for l of v[n, k] + u[m, l] ) / ( sum_n v[n, k] + 1 ),     u[m, l] = m's rate of l
-
-with v the vote shares (half a vote added for every class), and q[n, k] ∝ prod_votes r[m, l, k]. It is
-one step from the vote shares: more steps of EM drift, and so do classes that are not taken to be equally common.
-
-**Panels** are fitted as annotators who know or guess (``mace``, variational, all classes equally probable), with one
-vote per label, not ten, behind a guess.
+**Panels** are fitted as annotators who know or guess (``mace``, variational), with one vote per label, not ten, behind
+a guess, and all classes equally common. Where the votes show that they are not (with vote shares as the prior of the
+classes the bound is higher by more than (K - 1) / 2 log N, the Bayesian information criterion), the prior is the vote
+shares and there are ten votes behind a guess: under an even prior the habit of saying the common class would explain
+most votes, and a vote or two for the rare class would outweigh all others.
 
 **Options of their own** (``exchangeable``): one accuracy per annotator (:mod:`crowdwise.core.sparse_coin`).
 
@@ -65,12 +64,12 @@ import numpy.typing as npt
 from crowdwise.core import em, priors
 from crowdwise.core.collusion import Ring, discounted, find_rings
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
-from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of, own_options, rates
-from crowdwise.core.dependence import SHARES, Setting, correct, votes_per_item
+from crowdwise.core.crowd_kind import CrowdKind, agreement, crowd_sums, kind_of, own_options, weighed
+from crowdwise.core.dependence import Setting
 from crowdwise.core.em import EMFit, Engine, Family, Stats
 from crowdwise.core.gold_regression import without_own
 from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
-from crowdwise.core.numerics import binomial_tail, clamp, normalise, winners
+from crowdwise.core.numerics import binomial_tail, normalise, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
 from crowdwise.core.sparse_coin import SparseCoin
@@ -96,7 +95,7 @@ GOLD_HELPS, GOLD_ASKED = 0.1, 50
 """Where labels and majority differ on such a share of the items, the notes advise so many gold labels."""
 FREE = "By the gold labels most annotators are mostly wrong: their votes are read by gold labels alone."
 SEEN: dict[CrowdKind, str] = {
-    "rules": "Annotators say one class or nothing, as rules do: how often each speaks is what was learned of it.",
+    "rules": "Annotators say one class or nothing, as rules do: a vote counts by how far others agree with the rule.",
     "panel": "Nearly everybody answered nearly every item, as panels do: each was taken to know the class or to guess.",
 }
 MOST = 0.5
@@ -264,10 +263,19 @@ class Auto(Anchored):
         """As :meth:`_people`, for rules or a panel."""
 
         if kind == "panel":
-            mace = MACE(strategy_prior=1.0, max_iter=self.max_iter, tol=0.1 * self.tol, restarts=0)
-            fit = mace._best_fit(parts, callback)[1]
+            mass = parts.statistics(lambda part: shares(part.votes, part.gold)).mass
+            voted = np.exp(em.log_class_prior(mass, None, self._even_items))[0]
+            knows = partial(MACE, max_iter=self.max_iter, tol=0.1 * self.tol, restarts=0)
+            fits = [
+                knows(class_prior=prior, strategy_prior=1.0)._best_fit(parts, callback)[1]
+                for prior in ("uniform", voted)
+            ]
+            fit = em.best_fit(fits, 0.5 * (len(mass) - 1) * np.log(max(mass.sum(), 1.0)))
+            if fit is fits[1]:
+                fit = knows(class_prior=voted)._best_fit(parts, callback)[1]
         else:
-            fit = EMFit(rates(parts.statistics(_smoothed)), np.empty(0), 1, True)
+            agreed = parts.total(lambda part: agreement(part.votes), np.zeros((2, parts.names.n_annotators)))
+            fit = EMFit(weighed(agreed, parts.n_votes, parts.names.n_classes), np.empty(0), 1, True)
         labels = parts.statistics(lambda part: winners(part.posterior(fit.params)))
         others = {"confusion": matrices(labels, parts.expect(fit.params)), "notes": [SEEN[kind]]}
         return fit.params, fit, others, partial(without_gold, params=fit.params)
@@ -408,8 +416,3 @@ def matrices(labels: Stats, stats: Stats) -> Floats:
     """theta[m, k, l] by what annotators said of items of each class, for models that have no such matrices."""
     pseudo = learned_prior(labels.table(), Auto.prior, quick=True)
     return normalise(stats.table() + pseudo, axis=1).transpose(0, 2, 1)
-
-
-def _smoothed(part: VotePart) -> Floats:
-    """Vote shares with half a vote for every class; certainty where the class is known."""
-    return clamp(correct(part.votes.shares(), votes_per_item(part.votes), SHARES), part.gold)

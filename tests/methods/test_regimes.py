@@ -1,0 +1,83 @@
+"""The default is within a point of the majority on small crowds of each regime, with classes equally common or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import crowdwise as cw
+from crowdwise.core.vote_parts import VoteParts
+
+POINT = 0.01
+SEEDS = range(6)
+PRIORS = {"even": (0.5, 0.5), "rare": (0.9, 0.1), "three": (0.7, 0.2, 0.1)}
+
+
+def votes_of(table, K):
+    return cw.Votes.from_dense(table, missing=-1, classes=list(range(K)))
+
+
+def panel(rng, prior, size=7):
+    """Judges who answer everything and find the same items hard, on which they fall for the same wrong class."""
+    K, N = len(prior), 250
+    truth = rng.choice(K, N, p=prior)
+    hard, trap = rng.normal(0.0, 1.2, N), (truth + rng.integers(1, K, N)) % K
+    right = rng.random((N, size)) < 1.0 / (1.0 + np.exp(hard[:, None] - rng.normal(2.0, 0.7, size)))
+    return np.where(right, truth[:, None], trap[:, None]), truth
+
+
+def rules(rng, prior, size=12):
+    """Rules speak on a part of their class, and on few items of the others."""
+    K, N = len(prior), 1200
+    truth, own = rng.choice(K, N, p=prior), np.arange(size) % K
+    speaks = np.where(truth[:, None] == own, rng.uniform(0.05, 0.4, size), rng.uniform(0.005, 0.05, size))
+    return np.where(rng.random((N, size)) < speaks, own, -1), truth
+
+
+def people(rng, prior, size=25):
+    """Each item has three of them; some of them always give one answer."""
+    table, truth = panel(rng, prior, size)
+    table[:, ::6] = 0
+    return np.where(rng.permuted(np.tile(np.arange(size), (len(truth), 1)), axis=1) < 3, table, -1), truth
+
+
+def quiz(rng, prior, size=20):
+    """Options mean nothing across items; those who do not know take a favourite distractor, or guess."""
+    table, truth = panel(rng, np.full(4, 0.25), size)
+    return table[:40], truth[:40]
+
+
+def alone(rng, prior):
+    """One vote for each item."""
+    table, truth = people(rng, prior)
+    first = (table >= 0) & ((table >= 0).cumsum(axis=1) == 1)
+    return np.where(first, table, -1), truth
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("make", [people, panel, rules, quiz, alone])
+def test_no_regime_loses_to_the_majority(make, prior):
+    gain, sure = [], []
+    for seed in SEEDS:
+        table, truth = make(np.random.default_rng(seed), PRIORS[prior])
+        votes = votes_of(table, 4 if make is quiz else len(PRIORS[prior]))
+        voted = np.where((table >= 0).any(axis=1), truth, -1)
+        found = cw.aggregate(votes, exchangeable=make is quiz)
+        gain.append(found.score(voted) - cw.aggregate(votes, "majority").score(voted))
+        top = found.posterior[voted >= 0].max(axis=1)
+        sure.append(top.mean() - found.score(voted))
+    assert np.mean(gain) > -POINT
+    assert np.mean(sure) < 0.1
+
+
+def test_a_rule_never_overrules_unanimous_votes_and_the_agreed_ones_win():
+    """Two rules for each class, of which one of the second is mostly contradicted; one item of each with a tie."""
+    rows = [[0, 0, -1, -1]] * 40 + [[-1, -1, 1, 1]] * 20 + [[0, 0, -1, 1]] * 20 + [[0, -1, -1, -1], [-1, -1, -1, 1]]
+    votes = votes_of(np.array([*rows, [0, -1, 1, -1], [0, -1, -1, 1]]), 2)
+    found = cw.aggregate(votes, abstains=True)
+    assert found.label_codes[[0, 40, 80, 81]].tolist() == [0, 1, 0, 1]
+    assert found.posterior[82, 1] > found.posterior[83, 1]
+    in_parts = []
+    parts = VoteParts.of([votes[:50], votes[50:]])
+    cw.Auto(abstains=True).fit_in_parts(parts, each=lambda part, codes, posterior: in_parts.append(posterior.copy()))
+    assert np.allclose(np.concatenate(in_parts), found.posterior)
