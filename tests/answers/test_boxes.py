@@ -83,6 +83,25 @@ def test_clusters_have_one_box_of_an_annotator(rows):
         assert len(near) == 0 or near.max() >= 0.3
 
 
+def test_many_boxes_on_one_image_are_compared_with_those_that_they_touch():
+    """In time and memory of the pairs that overlap; the same clusters as of each image by itself."""
+    crowd = cw.simulate.boxes(40, random_state=0).answers
+    one = crowd.edges + np.tile(1e4 * crowd.item[:, None], 4)
+    rows = crowd.label >= 0
+    found = joined(one[rows], crowd.label[rows], crowd.annotator[rows], 0.3)
+    apart = [
+        [int(at[k]) for k in group]
+        for n in range(len(crowd))
+        for at in [np.flatnonzero(crowd.item[rows] == n)]
+        for group in joined(crowd.edges[rows][at], crowd.label[rows][at], crowd.annotator[rows][at], 0.3)
+    ]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, apart))
+    rng = np.random.default_rng(0)
+    places, who = np.tile(rng.random((6_000, 2)) * 2e4, (3, 1)), np.repeat(np.arange(3), 6_000)
+    edges = np.hstack([places, places + 9.0]) + rng.normal(0.0, 0.1, size=(18_000, 1))
+    assert np.median([len(group) for group in joined(edges, np.zeros(18_000), who, 0.5)]) == 3
+
+
 def test_the_nearest_boxes_are_joined_first():
     edges = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [2, 0, 12, 10], [0, 0, 10, 10]], float)
     # b's second box is nearer to a's than the first.

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import crowdwise as cw
 from crowdwise.answers.texts_consensus import Slots
 from crowdwise.cli.main import app
-from crowdwise.core.text_distance import align, chrf, edit_distance
+from crowdwise.core import text_distance
+from crowdwise.core.text_distance import align, chrf, edit_distance, edit_distances
 from crowdwise.data.texts import Tokens
 from crowdwise.errors import InputError
 
@@ -48,6 +49,15 @@ def brute_distance(one, two):
     for i, j in itertools.product(range(len(one)), range(len(two))):
         table[i + 1, j + 1] = min(table[i, j] + (one[i] != two[j]), table[i, j + 1] + 1, table[i + 1, j] + 1)
     return int(table[-1, -1])
+
+
+def test_long_texts_have_the_distances_of_short_ones(monkeypatch):
+    rng = np.random.default_rng(0)
+    some = [tuple(rng.integers(5, size=n).tolist()) for n in (30, 40, 50)]
+    known = [edit_distances(some, whole) for whole in (False, True)]
+    monkeypatch.setattr(text_distance, "LONG", 1)
+    for whole, expected in zip((False, True), known, strict=True):
+        np.testing.assert_array_equal(edit_distances(some, whole), expected)
 
 
 def test_votes_on_words_are_those_of_the_formula():

@@ -67,6 +67,8 @@ QUARTILE = 0.6744897501960817
 """The upper quartile of the Normal distribution: the median of its absolute values."""
 OF_FALSE = 2.0
 """How many items the false alarms of the crowd are worth."""
+CHUNK = 2**22
+"""Pairs of boxes that are looked at together."""
 MANY, FEWER = 1000, "Read fewer items or annotators, or split large images into parts."
 """Boxes on an item from which on memory and time are looked at first, and what to do about them."""
 NODES = 9
@@ -264,11 +266,41 @@ def joined(edges: Floats, label: Ints, who: Ints, min_iou: float) -> list[list[i
     >>> joined(np.array([[0.0, 0, 4, 4], [0, 0, 4, 5], [9, 9, 12, 12]]), np.zeros(3), np.array([0, 1, 1]), 0.3)
     [[0, 1], [2]]
     """
-    if (n := float(len(edges))) > MANY:
-        check_cost(f"{len(edges):,} boxes on one item are compared, each with each", 64.0 * n**2, n**3, FEWER)
-    near = (iou(edges, edges) - OTHER_LABEL * (label[:, None] != label[None])).round(9)
-    group = linked(near, who[:, None] == who[None], min_iou)
-    return [np.flatnonzero(group == first).tolist() for first in np.unique(group)]
+    out: list[list[int]] = []
+    for at in _parts(edges, who, min_iou):
+        if (n := float(len(at))) > MANY:
+            what = f"{len(at):,} boxes on one item that hang together are compared, each with each"
+            check_cost(what, 64.0 * n**2, n**3, FEWER)
+        near = (iou(edges[at], edges[at]) - OTHER_LABEL * (label[at][:, None] != label[at])).round(9)
+        group = linked(near, who[at][:, None] == who[at], min_iou)
+        out += [at[group == first].tolist() for first in np.unique(group)]
+    return sorted(out)
+
+
+def _parts(edges: Floats, who: Ints, least: float) -> list[Ints]:
+    """Boxes that hang together by an overlap of ``least`` of two annotators; none is compared with those beyond it."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    S, D = len(edges), edges.shape[1] // 2
+    order = np.argsort(edges[:, 0], kind="stable")
+    last = np.searchsorted(edges[order, 0], edges[order, D], side="left")
+    first, second = list[Ints](), list[Ints]()
+    beside = np.cumsum(last - np.arange(S) - 1)
+    for rows in np.split(np.arange(S), np.searchsorted(beside, np.arange(CHUNK, int(beside[-1]) + 1, CHUNK))):
+        count = last[rows] - rows - 1
+        one = np.repeat(rows, count)
+        two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
+        one, two = order[one], order[two]
+        shared = np.minimum(edges[one, D:], edges[two, D:]) - np.maximum(edges[one, :D], edges[two, :D])
+        both = np.clip(shared, 0.0, None).prod(axis=1)
+        area = [(edges[at, D:] - edges[at, :D]).prod(axis=1) for at in (one, two)]
+        near = (both >= (least - 1e-9) * (area[0] + area[1] - both)) & (both > 0.0) & (who[one] != who[two])
+        first.append(one[near])
+        second.append(two[near])
+    pairs = np.concatenate(first), np.concatenate(second)
+    count, part = connected_components(coo_matrix((np.ones(len(pairs[0])), pairs), shape=(S, S)), directed=False)
+    return np.split(np.argsort(part, kind="stable"), np.cumsum(np.bincount(part, minlength=count))[:-1])
 
 
 def in_clusters(answers: Boxes, min_iou: float) -> BoxClusters:

@@ -4,6 +4,7 @@ the words of several texts side by side."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from crowdwise.core.numerics import Floats
 ORDER, BETA = 6, 2.0
 """Of chrF: n-grams of up to so many characters, and how much more recall counts than precision (Popovic 2015)."""
 
+LONG = 2_000
+"""Words of a long text."""
 MANY, FEWER = 2**28, "Read fewer or shorter texts."
 """Bytes from which on memory and time are looked at first, and what to do about them."""
 
@@ -22,7 +25,8 @@ def edit_distance(one: Sequence[Any], two: Sequence[Any]) -> int:
     """The fewest insertions, deletions and substitutions that turn one sequence into the other (Levenshtein)."""
     from rapidfuzz.distance import Levenshtein
 
-    return int(Levenshtein.distance(one, two))
+    hint = min(len(one), len(two)) // 10  # a narrow band of the table first, which is enough where texts are alike
+    return int(Levenshtein.distance(one, two, score_hint=hint if hint > LONG else None))
 
 
 def edit_distances(sequences: Sequence[Sequence[Any]], normalised: bool = False) -> Floats:
@@ -32,6 +36,11 @@ def edit_distances(sequences: Sequence[Sequence[Any]], normalised: bool = False)
 
     if (need := 8.0 * len(sequences) ** 2) > MANY:
         check_cost(f"{len(sequences):,} texts on one item are compared, each with each", need, 0.0, FEWER)
+    if min(map(len, sequences), default=0) > LONG:  # pair by pair, where one takes longer than all calls
+        out = np.zeros((len(sequences), len(sequences)))
+        for (i, one), (j, two) in combinations(enumerate(sequences), 2):
+            out[i, j] = out[j, i] = edit_distance(one, two) / (max(len(one), len(two)) if normalised else 1.0)
+        return out
     measure = Levenshtein.normalized_distance if normalised else Levenshtein.distance
     return np.asarray(process.cdist(sequences, sequences, scorer=measure, dtype=np.float64))
 
@@ -78,7 +87,7 @@ def align(sequences: Sequence[tuple[int, ...]], texts: Sequence[int], R: int) ->
     """
     from rapidfuzz.distance import Levenshtein
 
-    distance = edit_distances(sequences)
+    distance = edit_distances(sequences) if len(sequences) > 2 else np.zeros((2, 2))  # two are equally far
     c = min(range(len(sequences)), key=lambda i: (distance[i].sum(), sequences[i]))
     centre = sequences[c]
     main = [[-1] * R for _ in centre]

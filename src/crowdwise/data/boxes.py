@@ -80,17 +80,15 @@ def around(points: Floats, size: float) -> Floats:
 def usual_size(points: Floats, item: Codes, annotator: Codes) -> float:
     """The side of boxes around points: ``REACH`` times how far two annotators' points are apart, in the median of those
     that are each other's nearest; 1 where no item has points by two."""
-    from scipy.spatial.distance import cdist
+    from scipy.spatial import KDTree
 
     near: list[Floats] = []
     for n in np.unique(item):
         own = [points[(item == n) & (annotator == m)] for m in np.unique(annotator[item == n])]
         for a, one in enumerate(own):
             for two in own[a + 1 :]:
-                far = cdist(one, two)
-                best = far.argmin(axis=1)
-                mutual = far.argmin(axis=0)[best] == np.arange(len(one))
-                near.append(far[np.flatnonzero(mutual), best[mutual]])
+                far, best = KDTree(two).query(one)
+                near.append(far[KDTree(one).query(two)[1][best] == np.arange(len(one))])
     every = np.concatenate(near) if near else np.empty(0)
     every = every if (np.median(every) if len(every) else 0.0) > 0.0 else every[every > 0.0]
     return REACH * float(np.median(every)) if len(every) else 1.0
