@@ -27,7 +27,7 @@ from command_line import run
 from crowdwise.errors import OutputError, ReadError
 from crowdwise.server.configuration import load_configuration
 from crowdwise.server.question_queue import QuestionQueues, Shown
-from crowdwise.store import live_votes
+from crowdwise.store import live_votes, steady_clock
 from crowdwise.store.backups import back_up, restore
 from crowdwise.store.campaign_folders import export_folder, import_folder
 from crowdwise.store.database import Database
@@ -139,6 +139,25 @@ def test_a_question_that_is_free_is_found_at_the_end_of_the_queue(site: Site, se
     assert len(asked(second, "bob", 20)) == 19
     second.call("POST", f"/campaigns/{campaign}/release", json={"items": [last]})
     assert asked(site, "ann", 2) == [first, last]
+
+
+def test_what_was_written_while_a_view_was_read_is_looked_up_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view is of the moment at which its reading began, not ended."""
+    campaign = site.campaign(n_items=0)
+    live = site.service.follower.get(site.service.campaign(campaign))
+    live.refresh()
+    follow, asked = live.model.follow, list[float]()
+
+    def slow(conn: sa.Connection, row: Any) -> Any:
+        if not asked:
+            site.call("POST", f"/campaigns/{campaign}/items", 201, json=[{"item": "p0"}])
+            asked.append(steady_clock.now())  # somebody wants a question
+        return follow(conn, row)
+
+    monkeypatch.setattr(live.model, "follow", slow)
+    live.refresh()
+    live._renew(asked[0])
+    assert live.view.row.version == site.service.campaign(campaign).version
 
 
 def test_an_item_with_all_its_votes_is_not_asked_again(site: Site, second: Site) -> None:

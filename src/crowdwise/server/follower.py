@@ -43,6 +43,8 @@ class LiveCampaign:
         self.model: LiveVotes | LiveRefit
         self.model = LiveVotes(snapshots / row.id) if row.answer_type == registry.VOTES else LiveRefit()
         self.view: Any = None
+        self.looked = 0.0
+        """When the reading of the latest view began: it may lack what was written after that."""
         self.lock, self.asked, self.lock_renewal = threading.Lock(), threading.Lock(), threading.Lock()
         self.renewal: threading.Thread | None = None
         """What refreshes a large model while annotators get questions of the older one."""
@@ -61,11 +63,12 @@ class LiveCampaign:
     def refresh(self) -> Any:
         """The view of now; one thread at a time makes it."""
         with self.lock:
-            began = time.monotonic()
+            began, looked = time.monotonic(), steady_clock.now()
             with self.database.reading() as conn:
                 row = find_campaign(conn, self.id)
                 view = self.model.follow(conn, row)
             self.view = view
+            self.looked = looked  # after the view: who reads it before the view gets one that is no older
             self.cost = time.monotonic() - began
             self.next_time = time.monotonic() + max(REST, SHARE * self.cost)
             return view
@@ -102,9 +105,9 @@ class LiveCampaign:
         """A view that also has seen the questions that are out now; an older one where a model takes long: an
         annotator does not wait until it has learned again from all votes."""
         began, self.used = steady_clock.now(), time.monotonic()
-        view = self.view
+        looked, view = self.looked, self.view
         if view is not None and view.seq >= row.last_vote and view.row.version >= row.version:
-            if view.made > written and began - view.made < PAUSE:
+            if looked > written and began - looked < PAUSE:
                 return view
             if self.cost > PAUSE and time.monotonic() < self.next_time:
                 return view
@@ -120,7 +123,7 @@ class LiveCampaign:
 
     def _renew(self, began: float) -> None:
         with self.asked:
-            if self.view is None or self.view.made <= began:
+            if self.looked <= began:
                 self.refresh()
 
 

@@ -45,7 +45,6 @@ class RefitView:
     asked: tuple[Ints, Ints]
     skipped: tuple[Ints, Ints]
     awaited: float
-    made: float
 
     @property
     def seq(self) -> int:
@@ -191,12 +190,11 @@ class LiveRefit:
                 else:
                     self.answers.pop((vote.item, vote.annotator), None)
             self.read = found[-1].seq
-        now = steady_clock.now()
-        asked, skipped, cost = read_open(conn, row.id, now)
+        asked, skipped, cost = read_open(conn, row.id, steady_clock.now())
         return RefitView(
             row, list(names.items.names), list(names.annotators.names), names.people(conn, row.id), names.closed,
             dict(names.gold), names.priority, names.settled_answers(), dict(self.answers), dict(self.payloads), asked,
-            skipped, cost, now,
+            skipped, cost,
         )  # fmt: skip
 
     def _read_payloads(self, conn: sa.Connection, row: CampaignRow, version: int) -> None:

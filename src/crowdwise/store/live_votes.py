@@ -170,7 +170,6 @@ class VotesView:
     gold: dict[int, str]
     settled: dict[Any, Any]
     """Item -> what a second look says of it."""
-    made: float
 
     @property
     def seq(self) -> int:
@@ -279,15 +278,14 @@ class LiveVotes:
         if from_start:
             self._rebuilt = (time.monotonic(), time.perf_counter() - began)
         online = stream.now(gold)
-        now = steady_clock.now()
-        asked, skipped, cost = read_open(conn, row.id, now)
+        asked, skipped, cost = read_open(conn, row.id, steady_clock.now())
         known = np.zeros(len(names.items), dtype=bool)
         known[list(gold)] = True
         situation = find_situation(
             online, row.rule, names.people(conn, row.id), names.closed, known, asked, skipped, (row.spent, cost),
             Proof.of(row.settings.get("proof")), row.last_vote,
         )  # fmt: skip
-        return VotesView(row, online, situation, names.priority, dict(names.gold), names.settled_answers(), now)
+        return VotesView(row, online, situation, names.priority, dict(names.gold), names.settled_answers())
 
     def _take(
         self, found: list[CodedVote], code: dict[str, int], gold: dict[int, int], gone: frozenset[int] | None
