@@ -18,7 +18,7 @@ import numpy as np
 
 from crowdwise.data.label_proposals import LabelProposal, propose
 from crowdwise.data.source import ONE_ANNOTATOR, UNUSED, collected_roles
-from crowdwise.data.spellings import counted_codes, folded
+from crowdwise.data.spellings import NO_ANSWER, counted_codes, folded
 from crowdwise.errors import CrowdwiseError, DuplicateError, InputWarning, Option, Remedy, UserFacingError, listing
 from crowdwise.reading import Opened, was_read
 from crowdwise.registry import VOTES
@@ -27,13 +27,6 @@ __all__ = ["FileCheck", "check"]
 COLUMNS = {"item", "annotator", "label"}
 FIXES = {"on_duplicate", "on_missing", "question", "answer_type", "anonymous", *COLUMNS}
 """Options that reading goes on with, where an error names one with its value."""
-NO_ANSWER = frozenset((
-    "?", "??", "-", "--", ".", "n/a", "#n/a", "#nv", "#ref!", "#value!", "#wert!", "#div/0!", "#name?", "#bezug!",
-    "n.a.", "none", "nil", "skip", "skipped", "missing", "unlabeled", "unlabelled", "k.a.", "k. a.", "keine angabe",
-    "s/o", "n.d.", "sans réponse", "no aplica", "sin respuesta", "não se aplica", "sem resposta", "无",
-    "未标注", "跳过",
-))  # fmt: skip
-"""Labels that mostly stand for no answer, the errors of formulas among them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +166,8 @@ def checked(opened: Opened) -> FileCheck:
             "annotators": len(table.annotators), "classes": {str(name): n for name, n in counts.items()},
         }  # fmt: skip
         proposals = propose(counts, opened.reading.get("classes"))
-        found.findings += _no_answers(counts, found) + _several(counts)
+        _no_answers(counts, found)
+        found.findings += _several(counts)
         found.findings += _one_annotator(table)
         mails = mailed(table.annotators)
         found.findings += [] if mails is None or "pseudonymise" in opened.reading else [mails]
@@ -227,22 +221,13 @@ def _labels_in(table: Any) -> dict[Any, int]:
     return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], str(name)))}
 
 
-def _no_answers(counts: Mapping[Any, int], found: _Reading) -> list[UserFacingError]:
-    """Labels that mostly stand for no answer."""
+def _no_answers(counts: Mapping[Any, int], found: _Reading) -> None:
+    """Labels that mostly stand for no answer, which the reading has pointed out."""
     words = [name for name in counts if isinstance(name, str) and folded(name) in NO_ANSWER]
-    if not words or "abstain" in found.opened.reading:
-        return []
-    found.options["abstain"] = words[0]
-    if len(words) > 1:
-        found.options["label_map"] = "labels.csv"
-    more = " Map the others to it first." if len(words) > 1 else ""
-    return [
-        InputWarning(
-            f"{listing(words)} ({sum(counts[name] for name in words):,} votes) may stand for no answer, and count as "
-            f"{'a class' if len(words) == 1 else 'classes'}.{more}",
-            remedy=Remedy("If so, say {}.", Option("abstain", words[0])),
-        )
-    ]
+    if words and "abstain" not in found.opened.reading:
+        found.options["abstain"] = words[0]
+        if len(words) > 1:
+            found.options["label_map"] = "labels.csv"
 
 
 def _several(counts: Mapping[Any, int]) -> list[UserFacingError]:

@@ -133,10 +133,11 @@ MESSY: dict[str, Messy] = {
                          (("2024-02-01 00:00:00", "1-2"),)),
     "dates as shown": Messy(changed(long(("1-2", "3-4", "5-10")), {1: "10. Mai"}), "made a date", MAP,
                             (("10. Mai", "5-10"),)),
-    "question marks": Messy(changed(long(), {n: "?" for n in (4, 9, 30)}), "may stand for no answer", {"abstain": "?"}),
+    "question marks": Messy(changed(long(), {n: "?" for n in (4, 9, 30)}), "read as a class.*no answer",
+                       {"abstain": "?"}),
     "NA": Messy(changed(long(), {n: "NA" for n in (4, 9, 30)}), "3 of them hold 'NA', .*null_values",
                 {"on_missing": "drop"}),
-    "errors of formulas": Messy(changed(long(), {4: "#NV"}), "may stand for no answer", {"abstain": "#NV"}),
+    "errors of formulas": Messy(changed(long(), {4: "#NV"}), "is read as a class.*no answer", {"abstain": "#NV"}),
     # Rows.
     "identical duplicates": Messy([*long(), long()[1], long()[2]], "2 duplicated votes.*All are identical",
                                   {"on_duplicate": "first"}, facts={"duplicates": {"identical": 2, "conflicting": 0}}),

@@ -77,6 +77,8 @@ def test_a_label_that_may_stand_for_no_answer_is_doubted_and_kept() -> None:
         cw.Votes.from_dense(np.array([[2, -1, 0], [2, 1, 1]]))
     with pytest.warns(InputWarning, match=r"'Abstain' is read as a class.*abstain='Abstain'"):
         cw.Votes.from_records([("a", "ann", "Abstain"), ("a", "bob", "yes")])
+    with pytest.warns(InputWarning, match=r"'N/A', '\?' are read as classes.*abstain='N/A'. Map the others"):
+        cw.Votes.from_records([("a", "ann", "N/A"), ("a", "bob", "yes"), ("b", "ann", "?"), ("b", "bob", "no")])
     with pytest.warns(InputWarning, match=r"No label is -2, which abstain names: the labels are"):
         cw.Votes.from_frame(MATRIX, abstain=-2)
     with warnings.catch_warnings():

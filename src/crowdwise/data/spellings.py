@@ -50,6 +50,13 @@ ROUNDED = re.compile(r"\d(?:[.,]\d+)?E\+\d\d")
 WHOLE = re.compile(r"([+-]?\d{1,15})[.,]0{1,6}")
 MISSING, MOST_CODE = frozenset((99, 999, 9999)), 20
 """Numbers, with either sign, by which codebooks say that there is no answer, and the largest code beside them."""
+NO_ANSWER = frozenset((
+    "abstain", "abstains", "abstained", "?", "??", "-", "--", ".", "n/a", "#n/a", "#nv", "#ref!", "#value!", "#wert!",
+    "#div/0!", "#name?", "#bezug!", "n.a.", "none", "nil", "skip", "skipped", "missing", "unlabeled", "unlabelled",
+    "k.a.", "k. a.", "keine angabe", "s/o", "n.d.", "sans réponse", "no aplica", "sin respuesta", "não se aplica",
+    "sem resposta", "无", "未标注", "跳过",
+))  # fmt: skip
+"""Labels that mostly stand for no answer, the errors of formulas among them."""
 NUMBER = re.compile(r"(\d{1,15})(?:[.,]0{1,6})?")
 """Whole numbers in any form: ``7``, ``007``, ``7.0``."""
 
@@ -164,12 +171,12 @@ def point_out_names(names: Any, what: str) -> None:
 
 
 def point_out_abstentions(code: Codes, names: Vocabulary, option: str) -> None:
-    """Say which class may stand for no answer: ``abstain``, 99 or -999 beside small codes, -1 beside codes from 0 on.
+    """Say which class may stand for no answer: a word of that, 99 or -999 beside small codes, -1 beside codes from 0.
 
     -1, 0 and 1 may be classes (negative, neutral, positive) unless most of the labels are -1.
     """
     if names.dtype == object:
-        doubtful = [name for name in names.tolist()[:MOST] if folded(name) in ("abstain", "abstains", "abstained")]
+        doubtful = [name for name in names.tolist()[:MOST] if isinstance(name, str) and folded(name) in NO_ANSWER]
     else:
         codes = sorted(names.tolist())
         far = [code for code in codes if abs(code) in MISSING]
@@ -182,7 +189,10 @@ def point_out_abstentions(code: Codes, names: Vocabulary, option: str) -> None:
     if doubtful:
         warn(
             f"{listing(doubtful)} {'is read as a class' if len(doubtful) == 1 else 'are read as classes'}.",
-            remedy=Remedy("If it stands for no answer, say {}.", Option(option, doubtful[0])),
+            remedy=Remedy(
+                "If it stands for no answer, say {}." + " Map the others to it first." * (len(doubtful) > 1),
+                Option(option, doubtful[0]),
+            ),
         )
 
 
