@@ -575,6 +575,14 @@ def pages() -> dict[str, str]:
     return {"index.md": write_index(), **{f"{page.file}.md": write_page(page) for page in PAGES}}
 
 
+def on_config(config: Any) -> Any:
+    """Called by mkdocs: the pages of answer types stand below their overview in the menu, in the registry's order."""
+    below = next(entry["Other answer types"] for entry in config["nav"] if "Other answer types" in entry)
+    names = [f"answers-{kind}.md" for kind in registry.ANSWER_TYPES]
+    below += [name for name in names if (ROOT / "docs" / name).is_file() and name not in below]
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Called by mkdocs: the pages join those of the folder."""
     from mkdocs.structure.files import File

@@ -323,7 +323,8 @@ def test_the_summary_of_benchmarks_has_the_figures_of_their_pages() -> None:
 
 
 def test_every_page_is_in_the_menu() -> None:
-    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    expand = runpy.run_path(str(DOCS / "reference.py"))["on_config"]
+    site = expand(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
 
     def pages(menu: list[Any]) -> Iterator[str]:
         for entry in menu:
