@@ -49,7 +49,7 @@ from crowdwise.data.vote_files import (
 )
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, OutputError, ParameterError, ReadError, Remedy, SizeError
-from crowdwise.reading import Opened, check_labels
+from crowdwise.reading import Opened, check_labels, tell_doubt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,7 +247,7 @@ def _check_votes(files: list[Path], options: dict[str, Any]) -> None:
         if foreign(error) or isinstance(error, InputError):
             return  # reading all of it says what is wrong
         raise
-    guess = Opened(head, reading=options).guess
+    tell_doubt(guess := Opened(head, reading=options).guess)
     if guess is not None and guess.kind != registry.VOTES:
         raise InputError(
             f"{files[0]} holds {guess.kind}, since {guess.reason}: only votes are read part by part.",

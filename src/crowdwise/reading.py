@@ -41,6 +41,13 @@ AUTO = "auto"
 """The answer type that is found in the data, numbers on a scale included."""
 
 
+def tell_doubt(guess: Guess | None) -> None:
+    """Say what else votes may be, where nothing in the data decides."""
+    if guess is not None and guess.doubt:
+        remedy = Remedy("If they are, say {}.", Option("answer_type", guess.doubt))
+        warn(f"Read as votes. They may be {guess.doubt}, since {guess.reason}.", remedy=remedy)
+
+
 @dataclass(frozen=True, eq=False)
 class Answers:
     """Answers as they were read.
@@ -196,6 +203,7 @@ class Opened:
         from crowdwise.data.guess import point_out_truth
 
         named, head = "label" in options, self.head
+        tell_doubt(self.guess)
         try:
             found = self._read(answer_type)
         except LabelError:  # true numbers that no annotator gave are not classes either

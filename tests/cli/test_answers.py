@@ -121,7 +121,7 @@ def test_a_folder_is_classes_unless_told_and_has_its_own_truth(folder, tmp_path)
     guessed = run("aggregate", place, "--json", "--answers", "votes", "--set", "max_iter=1")
     assert guessed.exit_code == 1 and "The truth names" in guessed.stderr
     guessed = run("aggregate", place, "--json")
-    assert "read as votes. They may be ratings, since 'value' holds numbers with fractions" in guessed.stderr
+    assert "Read as votes. They may be ratings, since 'value' holds numbers with fractions" in guessed.stderr
     assert guessed.exit_code == 1 and "--answers ratings" in guessed.stderr
     (place / "labels.csv").write_bytes((folder / "battles.csv").read_bytes())
     assert "kendall" not in run("aggregate", place, "--answers", "comparisons", "--json").stdout

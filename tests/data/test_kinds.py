@@ -5,9 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+import crowdwise as cw
 from crowdwise import registry
 from crowdwise.data.files import TableFile
 from crowdwise.data.guess import glance, guess
+from crowdwise.errors import InputWarning
 
 ITEM = ["item", "annotator"]
 
@@ -112,3 +114,14 @@ def test_offsets_with_a_wrong_row_are_offsets() -> None:
     assert guess(columns, rows).kind == "spans"
     times = {"start": [1.7e9, 1.7e9], "end": [1.8e9, 1.8e9], "label": ["a", "b"]}
     assert guess(columns, times).kind == guess(columns, {**rows, "start": ["a"] * 4}).kind == "votes"
+
+
+def test_several_labels_in_a_cell_are_pointed_out_and_read_as_sets() -> None:
+    labels = ["cat", "dog", "cat|dog", "dog", "cat|dog", "cat"]
+    votes = {"item": [1, 1, 2, 2, 3, 3], "annotator": ["ann", "bob"] * 3, "label": labels}
+    with pytest.warns(InputWarning, match=r"may be label-sets, since 'label' holds several labels in a cell"):
+        assert len(cw.aggregate(votes).classes) == 3
+    sets = cw.aggregate(votes, answer_type="label-sets")
+    assert sets.labels.tolist() == ["cat", "dog"]
+    plain = {**votes, "label": ["Rome, GA", "Paris, TX", "Rome, GA", "Paris, TX", "1,5", "2,5"]}
+    assert guess(list(plain), plain).doubt == ""

@@ -507,7 +507,5 @@ def other_answers(path: Path, found: str, why: str = "") -> InputError:
 
 def note_guess(guess: Guess | None) -> None:
     """Say what a file was taken for, where that is not plain."""
-    if guess is not None and guess.doubt:
-        say(f"Note: read as votes. They may be {guess.doubt}, since {guess.reason}: --answers {guess.doubt}, then.")
-    elif guess is not None and guess.kind != registry.VOTES:
+    if guess is not None and guess.kind != registry.VOTES:
         say(f"Note: read as {guess.kind}, since {guess.reason}. If that is wrong, say --answers votes.")

@@ -12,6 +12,7 @@ import ast
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -331,6 +332,27 @@ def is_row_id(column: pl.Series) -> bool:
     simple = column.dtype == pl.String or column.dtype.is_integer()
     filled = column.drop_nulls()
     return named_like_an_id(column.name) and simple and len(filled) >= ENOUGH and filled.n_unique() == len(filled)
+
+
+DELIMITERS = ("|", ";", ",")
+"""What may stand between the labels of a cell."""
+
+
+def joined_by(cells: Iterable[Any]) -> str | None:
+    """What stands between the labels of a cell, where some cell holds several and each of them is in another cell too.
+
+    >>> joined_by(["cat", "dog", "cat|dog"]), joined_by(["Rome, GA", "Paris, TX"])
+    ('|', None)
+    """
+    cells = {str(cell) for cell in cells if cell is not None}
+    for sign in DELIMITERS:
+        if sign == "," and all(re.fullmatch(r"\s*-?\d+(,\d+)?\s*", cell) for cell in cells):
+            continue  # numbers
+        sets = [{word.strip() for word in cell.split(sign)} for cell in cells]
+        count = Counter(word for words in sets for word in words if word)
+        if any(len(words) > 1 and all(count[word] > 1 for word in words) for words in sets):
+            return sign
+    return None
 
 
 def lists_in(cells: Iterable[Any]) -> list[list[Any]] | None:

@@ -44,6 +44,7 @@ from crowdwise.data.columns import (
     ENOUGH,
     SAME,
     find,
+    joined_by,
     lists_in,
     named_like_an_id,
     normal,
@@ -242,6 +243,9 @@ def guess(
         said_of = rows.get(label or "", ())
         if any(isinstance(value, (list, tuple)) for value in said_of) or lists_in(said_of) is not None:
             return Guess("label-sets", f"{label!r} holds lists of labels")
+        if label and (sign := joined_by(said_of)) is not None:
+            example = next(str(cell) for cell in said_of if sign in str(cell))
+            doubts.append(Guess("label-sets", f"{label!r} holds several labels in a cell, such as {example!r}"))
         start, end = (_any(names, ALIASES[part]) for part in ("start", "end"))
         if label and start and end and _are_offsets(rows.get(start, ()), rows.get(end, ())):
             return Guess("spans", f"{label!r} is given to stretches from {start!r} to {end!r}")

@@ -38,7 +38,6 @@ from crowdwise.data.truth import encode_sets
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, Remedy, listing
 
-DELIMITERS = ("|", ";", ",")
 EMPTY = ("", "none", "nothing", "[]", "{}", "-")
 """Cells that stand for the empty set."""
 PARTS = ("item", "annotator", "labels")
@@ -56,7 +55,7 @@ def _sets(source: Source, part: str, delimiter: str | None) -> Sets:
     written = None if delimiter else columns.lists_in(text)
     if written is not None:
         return [list(dict.fromkeys(some)) for some in written]
-    found = delimiter or next((d for d in DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
+    found = delimiter or next((d for d in columns.DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
     out = []
     for cell in text.to_list():
         words = [] if cell.strip().lower() in EMPTY else [w.strip() for w in cell.split(found)]
@@ -138,6 +137,7 @@ class LabelSets(ByItem):
         long = value == "label" and not isinstance(source[value].dtype, pl.List)
         if long and delimiter is None:
             cells = source.flat(value, "a label").to_list()
+            delimiter = columns.joined_by(cells)
             long = columns.lists_in(cells) is None
         if long and delimiter is None:
             sets = [[] if cell is None or str(cell).strip().lower() in EMPTY else [cell] for cell in cells]
