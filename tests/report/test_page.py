@@ -103,7 +103,7 @@ def test_the_files_in_the_page_are_the_tables(one):
     scripts = {a["id"]: body for a, body in found.scripts if "id" in a}
     files = {a["data-name"]: a["data-file"] for _, a in found.tags if "data-name" in a}
     agreement = {"agreement.csv"} if report["agreement"] else set()
-    assert set(files) - {"groups.csv"} == {"annotators.csv", "items.csv", "report.json"} | agreement
+    assert set(files) - {"groups.csv", "objects.csv"} == {"annotators.csv", "items.csv", "report.json"} | agreement
     unpacked = {file: gzip.decompress(base64.b64decode(scripts[key])).decode() for file, key in files.items()}
     people = list(csv.DictReader(io.StringIO(unpacked["annotators.csv"])))
     rows = report.get("annotators") or [{"annotator": a} for a in report["annotator_table"]["annotator"]]
@@ -278,6 +278,43 @@ def test_the_labels_are_in_the_page_as_a_link_unless_they_are_too_many(made, mon
     assert list(rows[0]) == ["item", "label", "probability"]
     monkeypatch.setattr(page_module, "MOST_LINK", 100)
     assert "take-labels" not in page(report).split("<style>")[0] and 'id="take-labels"' not in page(report)
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [("boxes", ("item", "label", "x1", "y2")), ("masks", ("item", "mask", "height", "width")),
+     ("spans", ("item", "label", "start", "end")), ("texts", ("item", "text"))],
+)  # fmt: skip
+def test_what_is_taken_from_the_page_is_what_was_found(kind, columns):
+    crowd = getattr(cw.simulate, kind)(3, random_state=0)
+    found = cw.aggregate(crowd.answers)
+    text = page(cw.build_report(crowd.answers, found, all_items=True))
+    link = re.search(r'download="consensus.csv" href="data:text/csv;charset=utf-8;base64,([^"]+)"', text)
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(link[1]).decode())))
+    assert set(columns) <= set(rows[0])
+    known = found.to_frame("objects" if "objects" in found.TABLES else "items", kind="dict")
+    for name in columns:
+        for row, one in zip(rows, known[name].tolist(), strict=True):
+            assert (
+                row[name] == str(one)
+                if not isinstance(one, float)
+                else float(row[name]) == pytest.approx(one, abs=1e-4)
+            )
+    units = {
+        head["name"]: head["unit"] for t in cw.build_report(crowd.answers, found)["tables"] for head in t["columns"]
+    }
+    wrong = {"x1", "spread", "detection_rate", "word_accuracy", "expected_dice", "offset", "boundary_noise"}
+    assert not [name for name, unit in units.items() if unit == "count" and name in wrong]
+
+
+def test_texts_from_right_to_left_are_drawn_so():
+    words = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd"
+    texts = cw.Texts.from_records([("i", who, words) for who in "ab"])
+    spans = cw.Spans.from_records([("i", who, "X", 0, 4) for who in "ab"]).within({"i": words})
+    for answers in (texts, spans):
+        report = cw.build_report(answers, cw.aggregate(answers), texts={"i": words})
+        assert page(report).count(' dir="rtl"') == 1
+    assert ' dir="rtl"' not in page(cw.build_report(spans, cw.aggregate(spans), texts={"i": "plain text"}))
 
 
 def test_the_first_picture_counts_all_labels_and_the_majority_is_the_votes(made):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -43,8 +44,9 @@ class AnswerRules:
         function of each.
     kinds
         The kinds of findings, the most pressing first.
-    tables, headings
-        Of the report: further tables of the result that it shows, and what to call a column instead of its name.
+    tables, headings, units
+        Of the report: further tables of the result that it shows, what to call a column instead of its name, and what
+        its numbers are (``%`` of shares).
     """
 
     answer: ClassVar[str] = "answer"
@@ -55,6 +57,7 @@ class AnswerRules:
     kinds: ClassVar[Mapping[str, FindingWords]] = {"items": IN_DOUBT}
     tables: ClassVar[tuple[str, ...]] = ()
     headings: ClassVar[Mapping[str, str]] = {}
+    units: ClassVar[Mapping[str, str]] = {}
 
     def agreement(self, answers: Any, options: Options, scale: Any = None, values: Any = None) -> Figures:
         """Coefficients of agreement by name; ``scale`` and ``values`` are for votes alone."""
@@ -119,6 +122,16 @@ def shown_image(image: Any) -> dict[str, Any] | None:
     size = image_size(image)
     source = None if size is None else thumbnail(image, LARGE)
     return None if source is None else {"src": source, "size": size}
+
+
+def right_to_left(text: str) -> bool:
+    """Whether a text is written from right to left, by its first letter.
+
+    >>> right_to_left("1. \u05e9\u05dc\u05d5\u05dd"), right_to_left("hello")
+    (True, False)
+    """
+    kinds = (unicodedata.bidirectional(letter) for letter in text)
+    return next((kind != "L" for kind in kinds if kind in ("L", "R", "AL")), False)
 
 
 def f1_loss(item: Ints, probability: Floats, accepted: npt.NDArray[np.bool_], N: int) -> Floats:

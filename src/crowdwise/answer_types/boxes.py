@@ -31,6 +31,9 @@ class BoxRules(AnswerRules):
 
     answer = "object"
     measured = "box_scores"
+    units: ClassVar = {
+        "label_probability": "%", "detection_rate": "%", "false_alarms": "per item", "expected_objects": "count",
+    }  # fmt: skip
     kinds: ClassVar = {
         "misses": FindingWords("Annotators who miss much", "Show them objects that they missed.", Verdict.LOOK),
         "draws": FindingWords("Annotators who draw too much", "Show them what is not an object.", Verdict.LOOK),

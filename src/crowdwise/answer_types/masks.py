@@ -36,7 +36,11 @@ class MaskRules(AnswerRules):
         "small": FindingWords("Annotators who draw too small", EXAMPLES, Verdict.LOOK),
         "inexact": INEXACT, "items": IN_DOUBT,
     }  # fmt: skip
-    headings: ClassVar = {"agreement": "Dice with the consensus", "offset": "Offset (pixels)", "scatter": "Scatter"}
+    headings: ClassVar = {"agreement": "Dice with the consensus"}
+    units: ClassVar = {
+        "expected_dice": "%",
+        **dict.fromkeys(("area", "height", "width", "offset", "scatter"), "pixels"),
+    }
 
     def agreement(self, answers: Masks, options: Options, scale: Any = None, values: Any = None) -> Figures:
         """The mean Dice coefficient of two masks of an item, over all pairs."""

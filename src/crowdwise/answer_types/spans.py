@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answer_types.base import DOUBT, AnswerRules, Figures, Frame, f1_loss, line, where
+from crowdwise.answer_types.base import DOUBT, AnswerRules, Figures, Frame, f1_loss, line, right_to_left, where
 from crowdwise.core.numerics import Floats
 from crowdwise.core.span_overlap import matches
 from crowdwise.data.spans import Spans, encode_spans
@@ -38,6 +38,10 @@ class SpanRules(AnswerRules):
 
     answer = "span"
     measured = "span_set_scores"
+    units: ClassVar = {
+        "start": "place", "end": "place", "detection": "%", "label_accuracy": "%", "false_alarms": "per item",
+        "boundary_noise": "places",
+    }  # fmt: skip
     kinds: ClassVar = {
         "misses": FindingWords(
             "Annotators who miss much", "Show them examples of what belongs.", Verdict.LOOK
@@ -138,7 +142,10 @@ class SpanRules(AnswerRules):
             for m in who
         ]
         words = f"{counted(len(who), 'annotator')}, {counted(len(found), 'span')} found"
-        return {"kind": "spans", "parts": parts, "cut": size > SHOWN, "found": found, "rows": marks, "words": words}
+        return {
+            "kind": "spans", "parts": parts, "cut": size > SHOWN, "found": found, "rows": marks, "words": words,
+            "rtl": right_to_left(text or ""),
+        }  # fmt: skip
 
     def headline(self, result: Any) -> str:
         return f"{counted(len(result.chosen), 'span')} in {counted(len(result.items), 'item')}, {self.unsure(result)}."

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
+from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, right_to_left, where
 from crowdwise.core.numerics import Floats
 from crowdwise.core.text_distance import align, edit_distance, edit_distances
 from crowdwise.data.texts import Texts, Tokens
@@ -25,6 +25,7 @@ class TextRules(AnswerRules):
 
     answer = "text"
     measured = "text_scores"
+    units: ClassVar = {"word_accuracy": "%", "likeness": "%"}
     kinds: ClassVar = {"inexact": INEXACT, "items": IN_DOUBT}
 
     def agreement(self, answers: Texts, options: Options, scale: Any = None, values: Any = None) -> Figures:
@@ -86,7 +87,10 @@ class TextRules(AnswerRules):
             }
             for t in range(hi - lo)
         ]
-        return {"kind": "texts", "text": found[0], "first": first, "rows": rows, "words": counted(hi - lo, "text")}
+        return {
+            "kind": "texts", "text": found[0], "first": first, "rows": rows, "words": counted(hi - lo, "text"),
+            "rtl": right_to_left(found[0]),
+        }  # fmt: skip
 
     def unsure(self, result: Any, noun: str = "") -> str:
         if result.word_accuracy is None:

@@ -95,8 +95,8 @@ WORDS = {
     "type": "the type of the span",
     "sequence": "the sequence it stands in",
     "token": "which token of the sequence, counted from 0",
-    "start": "its first token, counted from 0",
-    "end": "the token after its last one",
+    "start": "its first token (or character), counted from 0",
+    "end": "the token (or character) after its last one",
     "items": "how many items",
     "answers": "how many answers",
     "votes": "how many answers",
@@ -111,9 +111,12 @@ WORDS = {
     "share": "the share of all items",
 }
 """What a column means."""
+COUNTS = {
+    "items", "answers", "votes", "ratings", "comparisons", "rankings", "wins", "losses", "ties", "first", "last",
+}  # fmt: skip
+"""Columns of counts, weighted or not."""
 PLAIN = {
-    "item", "annotator", "label", "labels", "type", "sequence", "start", "end", "items", "answers", "votes", "ratings",
-    "comparisons", "rankings", "wins", "losses", "ties", "first", "last", "share", "cluster",
+    "item", "annotator", "label", "labels", "type", "sequence", "start", "end", "share", "cluster", *COUNTS,
 }  # fmt: skip
 """Columns whose heading says what they are: a tooltip suffices."""
 HEADINGS = {"tie_rate": "Ties", "first_rate": "First chosen", "labels_per_answer": "Labels", "deviation": "Deviation"}
@@ -147,7 +150,7 @@ def answer_sections(
     kind = answers.answer_type
     measured = measure(kind, answers, result, truth)
     rules, found = registry.ANSWER_TYPES[kind].rules, diagnose_answers(kind, result)
-    tables = [shown_table(result, name, texts, rules.headings) for name in _shown(result)]
+    tables = [shown_table(result, name, texts, rules.headings, rules.units) for name in _shown(result)]
     out = {
         "summary": {
             "headline": rules.headline(result), "picture": rules.picture(result, tables),
@@ -159,9 +162,10 @@ def answer_sections(
         "tables": tables, "drawings": _drawings(rules, answers, result, {**(texts or {}), **(images or {})}),
     }  # fmt: skip
     if all_items:
-        for name, table in (("item_table", "items"), ("annotator_table", "annotators")):
-            columns = result.to_frame(table, kind="dict")
-            out[name] = {column: _plain(values) for column, values in columns.items()}
+        for table in ("items", "annotators", "objects"):
+            if table in result.TABLES:
+                columns = result.to_frame(table, kind="dict")
+                out[f"{table[:-1]}_table"] = {column: _plain(values) for column, values in columns.items()}
     return out
 
 
@@ -189,16 +193,18 @@ def _shown(result: Any) -> list[str]:
 
 
 def shown_table(
-    result: Any, name: str, texts: Mapping[Any, str] | None = None, headings: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """One table as the page shows it: columns with their drawings, and the first rows. ``headings``: other names."""
+    result: Any, name: str, texts: Mapping[Any, str] | None = None, headings: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """One table as the page shows it: columns with their drawings, and the first rows. ``headings`` and ``units``:
+    other names of columns, and what their numbers are."""
     frame = {column: np.asarray(values) for column, values in result.to_frame(name, kind="dict").items()}
     size = len(next(iter(frame.values())))
     order = _order(name, frame, size)[: SHOWN.get(name, MOST)]
     ends = {end for column in frame for end in _ends(column, frame)}
     meant = headings or {}
     heads = [
-        _column(column, values, frame, meant.get(column, column))
+        _column(column, values, frame, meant.get(column, column), units or {})
         for column, values in frame.items()
         if column not in ends
     ]
@@ -240,37 +246,39 @@ def _ends(column: str, frame: Mapping[str, Any]) -> tuple[str, ...]:
     return ("low", "high") if column in ("value", "score", "probability") and "low" in frame else ()
 
 
-def _column(name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray[Any]], meant: str) -> dict[str, Any]:
+def _column(
+    name: str, values: npt.NDArray[Any], frame: Mapping[str, npt.NDArray[Any]], meant: str, units: Mapping[str, str]
+) -> dict[str, Any]:
     """Name, what the cells are, decimals, and the scale on which intervals are drawn. ``meant``: what it is called."""
     numeric = values.dtype.kind in "fiu" and name not in NAMES
     head: dict[str, Any] = {"name": name, "title": HEADINGS.get(name) or meant.replace("_", " ").capitalize()}
     if name == "position" and values.dtype.kind in "iu":  # of a tag, not a bias
         meant = "token"
-    head |= {"numeric": numeric, "tip": tip(meant), "unit": unit(meant) if numeric else ""}
+    said = units.get(name) or unit(name if name in SHARES else meant, values.dtype.kind)
+    head |= {"numeric": numeric, "tip": tip(meant), "unit": said if numeric else ""}
     if not numeric:
         return head | {"noun": "annotator" if name == "partner" else name}
-    head["share"] = name in SHARES
+    head["share"] = said == "%"
     if values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
         top = float(np.abs(finite).max(initial=0.0)) or 1.0
         whole = bool((finite == np.rint(finite)).all())
         whole &= top >= 2 or head["unit"] == "count"
         head["digits"] = 0 if whole else int(np.clip(3 - np.ceil(np.log10(top)), 0, PLACES))
-        head["digits"] = 2 if name in SHARES or name.startswith("p(") else head["digits"]
+        head["digits"] = 2 if head["share"] or name.startswith("p(") else head["digits"]
     ends = _ends(name, frame)
     if ends and values.dtype.kind == "f":
         head["ends"] = list(ends)
-        head["scale"], head["zero"] = _scale(name, values, [frame[end] for end in ends])
+        drawn = [values, *(frame[end] for end in ends)]
+        head["scale"], head["zero"] = ([0.0, 1.0], False) if head["share"] else _scale(name, drawn)
     elif ends:
         head["ends"] = list(ends)
     return head
 
 
-def _scale(name: str, values: npt.NDArray[Any], ends: list[npt.NDArray[Any]]) -> tuple[list[float], bool]:
+def _scale(name: str, drawn: list[npt.NDArray[Any]]) -> tuple[list[float], bool]:
     """From where to where intervals are drawn, and whether 0 is the middle."""
-    if name in SHARES:
-        return [0.0, 1.0], False
-    every = np.concatenate([values, *ends]).astype(np.float64)
+    every = np.concatenate(drawn).astype(np.float64)
     every = every[np.isfinite(every)]
     if not len(every):
         return [0.0, 1.0], False
@@ -369,6 +377,15 @@ def tip(name: str) -> str:
     return said[:1].upper() + said[1:]
 
 
-def unit(name: str) -> str:
-    """What the numbers of a column are."""
-    return UNITS.get(name) or ("%" if name in SHARES else "0 to 1" if name.startswith("p(") else "count")
+def unit(name: str, kind: str = "i") -> str:
+    """What the numbers of a column are; whole numbers (of the kinds i and u) are counts where nothing else is said."""
+    known = (
+        "%"
+        if name in SHARES
+        else "0 to 1"
+        if name.startswith("p(")
+        else "count"
+        if name in COUNTS or kind in "iu"
+        else ""
+    )
+    return UNITS.get(name) or known

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise import registry
 from crowdwise.core.intervals import interval_text
 from crowdwise.data.folders import write_text
 from crowdwise.data.sheets import DRAWN, safe_cell
@@ -39,8 +40,8 @@ MOST_TABLE = 2_600_000
 """Characters of a compressed table in the page."""
 MOST_LINK = 1_500_000
 """Characters of the labels that stand in the page as a link; beyond it they are in the table of items only."""
-LABEL_COLUMNS = ("item", "label", "labels", "cluster", "value", "score", "low", "high", "probability")
-"""Columns of the table of items that are the labels."""
+LABEL_COLUMNS = ("item", "label", "probability")
+"""Columns of the table of items that are the labels of votes; of other answers all are what was found."""
 SAMPLE = 20_000
 """Rows from which the size of a large table is estimated before all of it is written."""
 
@@ -186,6 +187,8 @@ def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
         out.append(_file("annotators.csv", words, _csv_of_rows(rows)))
     if people is not None:
         out.append(_file("annotators.csv", "All annotators", _csv(list(people), zip(*people.values(), strict=True))))
+    if (objects := report.get("object_table")) is not None:
+        out.append(_file("objects.csv", "All objects", _csv(list(objects), zip(*objects.values(), strict=True))))
     if items is not None:
         out.append(_item_file(items, "items to review first" if "rank" in items else "items that come first"))
     pairs = [
@@ -204,10 +207,11 @@ def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _labels(report: dict[str, Any]) -> dict[str, Any] | None:
     """The labels as a link that holds its own file; ``None`` where they are too many for that."""
-    table = report.get("item_table")
+    table = report.get("object_table", report.get("item_table"))
     if table is None:
         return None
-    names = [name for name in LABEL_COLUMNS if name in table]
+    classes = registry.ANSWER_TYPES[report["answer_type"]].table == registry.ANSWER_TYPES[registry.VOTES].table
+    names = [name for name in LABEL_COLUMNS if name in table] if classes else list(table)
     text = _csv(names, zip(*(table[name] for name in names), strict=True))
     if len(text) > MOST_LINK:
         return None
