@@ -64,7 +64,7 @@ def code_few(hashes: npt.NDArray[np.uint64]) -> tuple[Ints, Ints] | None:
 
 
 def code(S: int, hashes: Callable[[int], Iterable[npt.NDArray[np.uint64]]]) -> tuple[Ints, Ints]:
-    """The same of many values: ``hashes(0)`` gives a hash of each in blocks of rows, ``hashes(1)`` another.
+    """The codes of many values: ``hashes(0)`` gives a hash of each in blocks of rows, ``hashes(1)`` another.
 
     Rows are dealt to partitions by the top bits of their hash, so that the table of each stays in the cache.
     """
