@@ -268,3 +268,11 @@ def test_simulated_shares_are_checked() -> None:
     share = np.bincount(crowd.comparisons.outcome) / 20_000
     expected = np.exp([0.5, -0.5, 0.0]) / np.exp([0.5, -0.5, 0.0]).sum()
     assert np.abs(share - expected).max() < 0.015
+
+
+@pytest.mark.parametrize("kind", [cw.Comparisons, cw.Similarities])
+def test_a_column_of_answers_with_another_name_is_asked_for(kind):
+    pairs = [(f"a{i}", f"b{j}", f"w{k}", (i + j + k) % 3) for i in range(3) for j in range(3) for k in range(3)]
+    table = {name: [row[at] for row in pairs] for at, name in enumerate(("left", "right", "annotator", "foo"))}
+    with pytest.raises(ColumnError, match=r"Name the columns, e\.g\. .*foo"):
+        kind.from_frame(table)

@@ -138,16 +138,24 @@ def test_deep_payloads_and_odd_numbers_are_shown_again(site: Site) -> None:
 
 @pytest.mark.parametrize("name", ["a\x00b", "\ud800"])
 def test_names_that_no_store_holds_are_refused(site: Site, name: str) -> None:
-    campaign = site.campaign()
+    campaign, texts = site.campaign(), site.campaign(answer_type="texts", classes=[])
+    sent = {"headers": site.admin | {"content-type": "application/json"}}
     for path, body in (
         ("invitations", {"annotator": name}), ("annotators", [{"annotator": name}]),
         ("skip", {"item": "p0", "annotator": "ann", "reason": name}), ("undo", {"annotator": name}),
         ("votes", {"item": name, "annotator": "ann", "label": "wren"}),
         ("votes", {"item": "p0", "annotator": "ann", "label": "wren", "id": name}),
         ("votes", {"item": "p0", "annotator": "ann", "label": name}),
+        ("votes", {"item": "p0", "annotator": "ann", "label": "wren", "others": {"x": name}}),
     ):  # fmt: skip
-        site.call("POST", f"/campaigns/{campaign}/{path}", 422, content=json.dumps(body))
-    site.call("POST", "/campaigns", 422, content=json.dumps({"name": name, "classes": ["a", "b"]}))
+        found = site.call("POST", f"/campaigns/{campaign}/{path}", 422, content=json.dumps(body), **sent)
+        assert "cannot be stored" in found["detail"] or "unicode" in found["detail"], found
+    for path, body in (
+        ("votes", {"item": "p0", "annotator": "ann", "label": f"a{name}"}),
+        ("reviews", {"item": "p0", "answer": f"a{name}"}),
+    ):  # one such text, and no result could be written
+        site.call("POST", f"/campaigns/{texts}/{path}", 422, content=json.dumps(body), **sent)
+    site.call("POST", "/campaigns", 422, content=json.dumps({"name": name, "classes": ["a", "b"]}), **sent)
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,8 @@ class Source:
             return table.select(name, within).n_unique() > table[within].n_unique()
 
         few = [name for name in plain if 2 <= table[name].n_unique() <= min(MOST_ANSWERS, len(self) // 2)]
-        return [name for name in few if differs(name, str(self.parts["item"])) and differs(name, who)]
+        about = [name for one in ("item", "left", "right") if (name := self.parts.get(one)) is not None]
+        return [name for name in few if all(differs(name, other) for other in (*about, who))]
 
     def number_votes(self) -> None:
         """A column of annotators, where it is not known who answered: the first vote on each item, the second..."""

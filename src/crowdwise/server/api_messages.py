@@ -25,7 +25,8 @@ Name = Annotated[StrictStr, Field(min_length=1, max_length=500), AfterValidator(
 Text = Annotated[Plain, Field(max_length=20_000)]
 Positive = Annotated[float, Field(ge=1e-9, lt=1e12, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-Answer = StrictStr | StrictInt | StrictFloat | StrictBool | list[StrictStr | StrictInt | StrictBool | dict[str, Any]]
+Words = Annotated[StrictStr, AfterValidator(_storable)]
+Answer = Words | StrictInt | StrictFloat | StrictBool | list[Words | StrictInt | StrictBool | dict[str, Any]]
 """A class, a number, left or right, a text, or a list of classes, places, tags or stretches."""
 
 

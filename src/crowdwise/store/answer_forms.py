@@ -26,6 +26,7 @@ from typing import Any
 from crowdwise import registry
 from crowdwise.core.constraints import is_count, is_number
 from crowdwise.errors import InputError, LabelError, listing
+from crowdwise.store.canonical import is_unicode
 from crowdwise.store.intake import VOTE, class_code
 
 SIDES = ("left", "right")
@@ -112,7 +113,7 @@ def checked_answer(row: Any, answer: Any, item: Any, about: str = VOTE) -> Any:
             raise wrong(" or ".join(sides))
         return answer
     if form == registry.TEXT:
-        if not (isinstance(answer, str) and answer.strip() and len(answer) <= MOST_TEXT):
+        if not (isinstance(answer, str) and answer.strip() and len(answer) <= MOST_TEXT and is_unicode(answer)):
             raise wrong(f"a text of at most {MOST_TEXT:,} letters")
         return answer.strip()
     if not isinstance(answer, (list, tuple)):

@@ -28,7 +28,7 @@ def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
     elif isinstance(value, int):
         known = -(2**63) <= value < 2**63
     else:
-        known = isinstance(value, str) and value.strip() != "" and _is_unicode(value)
+        known = isinstance(value, str) and value.strip() != "" and is_unicode(value)
     if not known:
         raise InputError(
             f"The {what} {name!r} cannot be kept: expected text or an integer of at most 64 bits. Nothing was added."
@@ -36,7 +36,8 @@ def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
     return json.dumps(value if isinstance(value, (bool, int)) else str(value))
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written: it has no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
