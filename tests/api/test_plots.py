@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
+from crowdwise.answers.comparisons_leaderboard import draw_heat_map
 from crowdwise.data.figures import MOST_BARS, TONES, draw_rows
 from crowdwise.errors import ParameterError
 
@@ -70,3 +71,16 @@ def test_names_are_escaped_and_many_are_cut():
     assert texts.count("…") == 1 and "0.00" not in texts
     assert bars == MOST_BARS and texts[0] == "many (15 first and 15 last of 100)" and {"0", "99"} <= set(texts)
     assert drawn(draw_rows("none", [], []))[2] == 0
+
+
+def test_a_notebook_shows_the_leaderboard_by_rank_and_a_board_whole_names():
+    rows = {"a": ["x", "y", "x", "z"] * 9, "b": ["y", "z", "z", "x"] * 9, "winner": ["b", "b", "b", "a"] * 9}
+    ranking = cw.aggregate(cw.Comparisons.from_frame(rows, left="a", right="b", outcome="winner"))
+    order = ranking.to_frame("leaderboard", kind="dict")["item"].tolist()
+    html = ranking._repr_html_()
+    assert "leaderboard" in html and html.index(f"<td>{order[0]}</td>") < html.index(f"<td>{order[-1]}</td>")
+    named = {"item": "m", "score": 1.0, "rank": 1, "rank_low": 1, "rank_high": 1}
+    long = "math and formal reasoning in very many steps"
+    picture = draw_heat_map([named | {"category": name} for name in ("math and formal reasoning", long)], "category")
+    texts = [one.text for one in ET.fromstring(picture).iter(f"{SVG}text")]
+    assert texts.count("math and formal") == 2 and "reasoning" in texts and "reasoning in ve…" in texts

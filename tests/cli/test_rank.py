@@ -260,7 +260,9 @@ def test_judges_beside_people(judgments: Path, tmp_path: Path) -> None:
     assert table["annotator"].to_list() == ["claude-3", "gpt-4", "people"]
     assert table["position_low"][0] > 0.5 and table["position_low"][0] > table["position"][1]
     assert all(row["kappa_low"] < row["kappa"] < row["kappa_high"] for row in table.to_dicts()[:2])
-    assert "Judges and people" in page.read_text(encoding="utf-8") and pl.read_csv(panels)["best"].sum() == 1
+    shown = page.read_text(encoding="utf-8")
+    assert "agreement with people, ties left out" in shown and "has the people's verdict" in shown
+    assert "Judges and people" in shown and pl.read_csv(panels)["best"].sum() == 1
     assert "Cheapest panel near the best" in result.stderr
     result = CliRunner().invoke(app, ["judges", str(judgments), "--judges", "auto", "--json"])
     assert "Taken for judges" in result.stderr and json.loads(result.stdout)["panels"]

@@ -309,3 +309,13 @@ def test_certificates_of_other_answers_hold():
     found = cw.certify(result, {name: true[name] for name in cw.draw_for_gold(result, 60).tolist()}, max_error=0.2)
     assert found.share > 0.5 and loss[found.released & ~found.gold].sum() / found.released.sum() <= 0.2
     assert found.wrong == pytest.approx(loss[found.gold].sum())
+
+
+def test_tables_of_comparisons_say_yes_and_no_and_units():
+    crowd = cw.simulate.comparisons(5, n_annotators=4, n_comparisons=240, random_state=0)
+    report = cw.build_report(crowd.comparisons)
+    people = next(table for table in report["tables"] if table["key"] == "annotators")
+    heads = [head["name"] for head in people["columns"]]
+    assert {row[heads.index("leans")]["v"] for row in people["rows"]} <= {"yes", "no"}
+    assert people["columns"][heads.index("slope")]["unit"] == "1 is usual"
+    assert ("Known which was shown first", "yes") in {(fact["name"], fact["value"]) for fact in report["data"]}

@@ -17,6 +17,8 @@ from crowdwise.errors import InputError, ParameterError
 from crowdwise.report import build, votes
 from crowdwise.report.build import choose_attributes
 from crowdwise.report.votes import histogram, layout, png, review, thumbnail
+from crowdwise.trust.flags import Finding, FindingKind
+from crowdwise.trust.wording import folded
 
 KEYS = [
     "format", "answer_type", "says", "title", "date", "version", "level", "summary", "findings", "data", "truth",
@@ -173,6 +175,14 @@ def test_tiny_crowds(records):
     json.dumps(report, allow_nan=False)
     assert report["summary"]["headline"]
     assert report["notes"]
+
+
+def test_a_small_crowd_has_no_empty_section_and_pairs_of_classes_stay_pairs():
+    crowd = cw.simulate.hammer_spammer(30, n_annotators=5, n_classes=6, votes_per_item=5, random_state=0)
+    assert cw.build_report(crowd.votes)["proof"] is None
+    numbers = {"rate": 0.3, "share": 0.3, "expected": 0.1, "items": 1.0}
+    pairs = [Finding(FindingKind.PAIR, classes=(f"c{k}", f"d{k}"), numbers=numbers) for k in range(10)]
+    assert folded(pairs)[-1] == "Also: c8 / d8 and c9 / d9."
 
 
 def test_a_single_class_is_shown_with_what_there_is():

@@ -17,6 +17,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from textwrap import wrap
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -72,6 +73,7 @@ class Ranking(Result):
     """
 
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators", "leaderboard", "effects")
+    IN_NOTEBOOKS: ClassVar[tuple[str, ...]] = ("leaderboard", "annotators")
     SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
         "scores": "N", "errors": "N", "draws": "RN", "components": "N<N", "counts": "N", "annotator_counts": "M",
         "independent_errors": "N", "freedom": "N", "reliability": "M", "reliability_error": "M",
@@ -403,7 +405,7 @@ def to_scale(scores: Floats, scale: Scale) -> Floats:
 
 COLOUR = "#0072B2"
 ROW, TOP, BOTTOM, RIGHT, WIDTH = 26, 78, 50, 96, 760
-LETTER, MAX_LETTERS = 7.4, 30
+LETTER, MAX_LETTERS, HEADING = 7.4, 30, 16
 """The width of a letter, and how many of a name are shown."""
 
 
@@ -471,7 +473,11 @@ def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str, unit: str = "log
            STYLE, f'<rect class="ground" fill="#fff" width="{width:g}" height="{height:g}" rx="6"/>',
            _text(f"Scores by {what}, in {unit}", 16, 26, size=15, weight=600),
            _text("below: the rank and its 95% interval", 16, 47, size=12)]  # fmt: skip
-    out += [_text(_short(str(name))[:15], left + wide * (k + 0.5), 74, anchor="middle") for k, name in enumerate(names)]
+    for k, name in enumerate(names):
+        first, *more = wrap(str(name), HEADING) or [""]
+        lines = [_short(first, HEADING), _short(" ".join(more), HEADING)] if more else [first]
+        out += [_text(text, left + wide * (k + 0.5), 78 - 14 * n, anchor="middle", size=12)
+                for n, text in enumerate(reversed(lines))]  # fmt: skip
     out += [_text(_short(str(x)), left - 12, 105 + high * n, anchor="end") for n, x in enumerate(best)]
     for row in rows:
         x, y = left + wide * names.index(row["category"]), 84 + high * best.index(row["item"])
@@ -486,8 +492,8 @@ def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str, unit: str = "log
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
+def _short(name: str, most: int = MAX_LETTERS) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _text(text: str, x: float, y: float, *, anchor: str = "start", size: int = 13, weight: int = 400) -> str:

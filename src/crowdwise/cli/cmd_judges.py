@@ -156,11 +156,12 @@ def page(rows: list[dict[str, Any]], panels: Any, why_not: str, tests: list[str]
             f"{1.96 * row['error']:.0%}</td><td>{row['effective']:.1f}</td><td>{row['cost']:g}</td></tr>"
             for row in panels[:20]
         )
-        head = "".join(f"<th>{word}</th>" for word in ("panel", "agreement with people", "worth judges", "cost"))
+        words = ("panel", "has the people's verdict", "worth so many judges", "cost")
+        head = "".join(f"<th>{word}</th>" for word in words)
         small = f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
-        small += "<p class=quiet>Marked: the cheapest panel within one standard error of the best.</p>"
+        small += "<p class=quiet>Ties count. Marked: the cheapest panel within one standard error of the best.</p>"
     said = "".join(f"<li>{escape(text)}</li>" for text in tests)
-    test = f"<section><h2>May a judge replace people?</h2><ul>{said}</ul></section>" if tests else ""
+    test = f"<section><h2>May a judge replace people?</h2><ul>{said}</ul>{EPSILON}</section>" if tests else ""
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
@@ -171,6 +172,7 @@ def page(rows: list[dict[str, Any]], panels: Any, why_not: str, tests: list[str]
     )
 
 
+EPSILON = "<p class=quiet>Epsilon: by what share of items a judge may be worse than a person, who costs more.</p>"
 STYLE = """
 .judges { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
 .judge { background: var(--surface); border: 1px solid var(--line); border-radius: .6rem; padding: 1rem; }
@@ -200,5 +202,6 @@ def card(row: dict[str, Any]) -> str:
         if np.isnan(value):
             continue
         sure = " class=sure" if key in BIASES and (low > 0.0 or high < 0.0) else ""
+        words += ", ties left out" if key == "agreement" and "comparisons" in row else ""
         body += f"<dt>{words}</dt><dd{sure}>{form.format(value)} ({form.format(low)} to {form.format(high)})</dd>"
     return f"<article class=judge><h3>{escape(row['annotator'])}</h3><dl>{body}</dl></article>"

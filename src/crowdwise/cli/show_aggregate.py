@@ -366,7 +366,7 @@ def leaderboard(ranking: Any, scale: Scale = "score", limit: int = 20, anchor: A
 
 def judge_table(judges: Any) -> Table:
     """Judges beside people: agreement, and what each favours; columns that are empty throughout are left out."""
-    title = "Judges: agreement with people; log odds in favour of the first, the longer, their own (* 95% CI without 0)"
+    title = "Judges: agreement with people but for ties; log odds for the first, the longer, their own (* CI without 0)"
     rows = judges.to_dicts()
 
     def plain(name: str, form: str) -> list[str]:

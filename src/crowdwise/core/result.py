@@ -68,6 +68,7 @@ class Result(Frozen, ABC):
 
     NAMES: ClassVar[tuple[str, ...]] = ("items", "annotators")
     TABLES: ClassVar[tuple[str, ...]] = ("items", "annotators")
+    IN_NOTEBOOKS: ClassVar[tuple[str, ...]] = ("items", "annotators")
     FINITE: ClassVar[tuple[str, ...]] = ("posterior", "prior", "confusion", "scores", "values")
     """Fields that a fit must fill with finite numbers."""
     SHAPES: ClassVar[dict[str, str]] = {"trace": "T"}
@@ -141,7 +142,7 @@ class Result(Frozen, ABC):
         return make_frame(self._columns(table, level), kind or self.kind)
 
     def _repr_html_(self) -> str:
-        shown = () if self.n_answers > MOST_SHOWN else self.TABLES[:2]  # items and annotators
+        shown = () if self.n_answers > MOST_SHOWN else self.IN_NOTEBOOKS
         return to_html(repr(self), {table: self._columns(table, 0.95) for table in shown})
 
     def plot(self, table: str = "annotators") -> Figure:

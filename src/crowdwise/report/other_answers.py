@@ -119,10 +119,13 @@ PLAIN = {
     "item", "annotator", "label", "labels", "type", "sequence", "start", "end", "share", "cluster", *COUNTS,
 }  # fmt: skip
 """Columns whose heading says what they are: a tooltip suffices."""
+FACTS = {"placed": "Known which was shown first"}
+"""What facts about the answers are called, where it is not their name."""
 HEADINGS = {"tie_rate": "Ties", "first_rate": "First chosen", "labels_per_answer": "Labels", "deviation": "Deviation"}
 UNITS = {
-    "score": "log-odds", "error": "log-odds", "position": "log-odds", "entropy": "bits", "rank": "place",
-    "labels_per_answer": "per answer", "scale": "per step", "precision": "1/variance", "value": "on the scale",
+    "score": "log-odds", "error": "log-odds", "slope": "1 is usual", "position": "log-odds", "entropy": "bits",
+    "rank": "place", "labels_per_answer": "per answer", "scale": "per step", "precision": "1/variance",
+    "value": "on the scale",
     "token": "place", "start": "token", "end": "token",
     "deviation": "on the scale", "bias": "on the scale", "noise": "on the scale", "size": "labels",
 }  # fmt: skip
@@ -296,7 +299,7 @@ def _scale(name: str, drawn: list[npt.NDArray[Any]]) -> tuple[list[float], bool]
 def _cell(head: Mapping[str, Any], frame: Mapping[str, npt.NDArray[Any]], n: int) -> dict[str, Any]:
     value = frame[head["name"]][n]
     if not head["numeric"]:
-        return {"v": str(value)}
+        return {"v": _figure(value) if isinstance(value, np.bool_) else str(value)}
     places = max(6, head.get("digits", 0))
     cell: dict[str, Any] = {"v": number(value, places)}
     if "ends" in head and cell["v"] is not None:
@@ -352,7 +355,7 @@ def _facts(described: Mapping[str, Any]) -> list[dict[str, str]]:
             text = ", ".join(parts[:8]) + (f" and {len(parts) - 8:,} more" if len(parts) > 8 else "")
         else:
             text = _figure(value)
-        out.append({"name": name.replace("_", " ").capitalize(), "value": text})
+        out.append({"name": titled(name, FACTS), "value": text})
     return out
 
 

@@ -47,7 +47,8 @@ def proof(votes: Votes, consensus: Consensus, gold: Ints | None, truth: Ints | N
         for e in ALLOWED:
             share, low, high = would_prove(consensus, g, e, CONFIDENCE)
             would.append({"gold": g, "max_error": e, "share": number(share), "low": number(low), "high": number(high)})
-    return {"confidence": CONFIDENCE, "certificates": [], "would": would, "sheet": [str(name) for name in sheet]}
+    shown = {"confidence": CONFIDENCE, "certificates": [], "would": would, "sheet": [str(name) for name in sheet]}
+    return shown if would else None
 
 
 def _certified(votes: Votes, consensus: Consensus, known: Ints) -> dict[str, Any]:

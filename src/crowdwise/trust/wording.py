@@ -289,7 +289,8 @@ def folded(findings: Iterable[Finding], lines: int = 8, names: int = 12) -> list
         same.setdefault((finding.kind, *_flags_of(finding)) if one else (n,), []).append(finding)
     groups = sorted(same.values(), key=lambda group: -len(group))
     out = [sentence(group[0]) if len(group) == 1 else _folded(group, names) for group in groups[:lines]]
-    rest = [named("annotator", name) for group in groups[lines:] for finding in group for name in finding.names]
+    left = [finding for group in groups[lines:] for finding in group]
+    rest = [" / ".join(named("class" if f.classes else "annotator", name) for name in f.names) for f in left]
     return [*out, f"Also: {joined(rest, names)}."] if rest else out
 
 
