@@ -180,6 +180,8 @@ def test_bad_spans_are_errors_of_ours():
         cw.Spans.from_records([("s", "a", "P", 1, 5), ("s", "a", None, None, None)])
     with pytest.raises(InputError, match="ends outside its text"):
         cw.Spans.from_records([("s", "a", "P", 1, 5)]).within({"s": "abcd"})
+    with pytest.raises(InputError, match="None of the 1 items with a text has spans: texts name '1', the spans 1"):
+        cw.Spans.from_records([(1, "a", "P", 1, 5)]).within({"1": "abcd"})
     with pytest.raises(InputError, match="No annotator marked"):
         cw.aggregate(cw.Spans.from_records([("s", "a", None, None, None)]))
 

@@ -291,6 +291,27 @@ def test_what_is_written_has_the_form_of_what_the_tools_export(tmp_path: Path) -
     assert line in (exports / "brat" / "ann" / "doc-1.ann").read_text(encoding="utf-8")
 
 
+def test_regions_that_are_not_on_their_item_are_errors(tmp_path: Path) -> None:
+    spans = cw.aggregate(cw.Spans.from_records([("d", m, "PER", 0, 9) for m in "ab"]))
+    for tool in ("label-studio", "doccano", "prodigy", "brat"):
+        for items in (None, {"d": {"text": "Anna"}}):
+            with pytest.raises(InputError, match="A span of item 'd' ends at 9"):
+                cw.write_labels(spans, tmp_path / "a", tool, items=items)
+
+    def written(x: float, width: Any = 640) -> int:
+        boxes = cw.aggregate(cw.Boxes.from_records([(1, m, "cat", 0.0, 0.0, x, x) for m in "ab"]), "box-majority")
+        return cw.write_labels(boxes, tmp_path / "a", "label-studio", items={"1": {"width": width, "height": 480}})
+
+    assert written(500.0) == written(500.0, "640") == 1
+    with pytest.raises(InputError, match="is outside of its image of 640 x 480 pixels"):
+        written(3000.0)
+    with pytest.raises(InputError, match="lie between 0 and 1, as shares of the image do"):
+        written(0.5)
+    for unknown in (0, None, float("nan"), "wide"):
+        with pytest.raises(InputError, match="the size of item 1 is not known"):
+            written(500.0, unknown)
+
+
 def test_spans_come_back_from_brat(tmp_path: Path) -> None:
     texts = {"one": "Ada Byron met Charles Babbage.", "two": "Nobody."}
     rows = [("one", m, "PER", *place) for m in "ab" for place in ((0, 3), (0, 9), (14, 29))]
@@ -315,7 +336,7 @@ def test_spans_come_back_from_brat(tmp_path: Path) -> None:
     assert cw.read_export(tmp_path / "d.zip").table().to_frame("dict")["tag"].tolist() == [
         "B-PER_x", "I-PER_x", "I-PER_x", "O", "B-LOC", "I-LOC", "O",
     ]  # fmt: skip
-    with pytest.raises(InputError, match="brat needs the text of item 'one'"):
+    with pytest.raises(InputError, match="A span of item 'one' ends at 9, and 'one' is shorter"):
         cw.write_labels(result, tmp_path / "no.zip", "brat")
     odd = cw.aggregate(cw.Spans.from_records([("a/b long name", m, "PER", 0, 4) for m in "ab"]))
     with pytest.raises(InputError, match="cannot be one"):

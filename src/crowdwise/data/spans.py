@@ -138,6 +138,11 @@ class Spans(ByItem):
         span that ends outside its text is an error."""
         size = {name: len(text) if isinstance(text, Sized) else int(text) for name, text in texts.items()}
         length = np.array([size.get(name, -1) for name in self.items.tolist()], dtype=np.int64)
+        if len(length) and size and (length < 0).all():
+            raise InputError(
+                f"None of the {len(size):,} items with a text has spans: texts name {listing(size, 3)}, the spans "
+                f"{listing(self.items, 3)}. Check that both name the items alike."
+            )
         bad = np.flatnonzero((length[self.item] >= 0) & (self.end > length[self.item]))
         if len(bad):
             n, row = self.item[bad[0]], bad[0]

@@ -36,6 +36,9 @@ from crowdwise.data.folders import write_text, write_whole
 from crowdwise.data.masks import run_lengths, to_brush
 from crowdwise.errors import ExtraError, InputError, Option, ParameterError, Remedy, listing, suggestion, warn
 
+LEAST_SIDE = 16
+"""Images are not smaller: on those, places up to 1 are shares of width and height."""
+
 
 @dataclass(frozen=True)
 class Labelled:
@@ -52,6 +55,19 @@ class Labelled:
         """Its text: the field that is asked for, else its name."""
         text = self.about.get(field)
         return str(self.item if text is None else text)
+
+    @property
+    def size(self) -> dict[str, float]:
+        """The width and the height of its image, as far as they are known."""
+        out: dict[str, float] = {}
+        for key in ("width", "height"):
+            try:
+                side = float(self.about.get(key) or 0.0)
+            except (TypeError, ValueError):
+                continue
+            if 0.0 < side < float("inf"):
+                out[key] = int(side) if side.is_integer() else side
+        return out
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,7 @@ def write_labels(
             remedy=Remedy("Name the column with {}.", Option("field")),
         )
     rows = list(labelled(result, about) if _has_labels(result) else _with_regions(result.regions(), about, tool))
+    _check_regions(rows, field)
     if tool in WHOLE_WRITERS:
         if _has_labels(result) and tool != "coco":
             known = listing(REGIONS[tool])
@@ -140,6 +157,35 @@ def _with_regions(
         yield Labelled(name, [], score, {}, about.get(str(name), {}), found)
 
 
+def _check_regions(rows: list[Labelled], field: str) -> None:
+    """An error where spans end outside of their text, or boxes and points are not on their image."""
+    small, large = list[float](), list[float]()
+    for row in rows:
+        text, size = row.subject(field), row.size
+        for one in row.regions or ():
+            if "span" in one and one["span"][1] > len(text):
+                raise InputError(
+                    f"A span of item {row.item!r} ends at {one['span'][1]:,}, and {text[:40]!r} is shorter. Give the "
+                    "table of items, and the name of its column of texts as field."
+                )
+            place = one.get("box") or one.get("point")
+            if place is None or len(size) < 2:
+                continue
+            middle = [(place[d] + place[d - 2]) / 2.0 for d in (0, 1)]
+            if not all(0.0 <= x <= side for x, side in zip(middle, size.values(), strict=True)):
+                raise InputError(
+                    f"{listing([place])} on item {row.item!r} is outside of its image of {size['width']:g} x "
+                    f"{size['height']:g} pixels: are width and height those of the image that was annotated?"
+                )
+            small += place
+            large += size.values()
+    if small and max(small) <= 1.0 and min(large) >= LEAST_SIDE:
+        raise InputError(
+            "All places lie between 0 and 1, as shares of the image do, and its width and height are in pixels: "
+            "multiply the places by them before they are aggregated."
+        )
+
+
 def _rle(mask: Any) -> dict[str, Any]:
     return {"size": list(mask.shape), "counts": run_lengths(mask)}
 
@@ -153,7 +199,7 @@ def _coco(rows: list[Labelled], path: Any, to: Target) -> None:
     made: list[dict[str, Any]] = []
     for n, row in enumerate(rows, 1):
         number = row.item if own else n
-        size = {key: int(row.about[key]) for key in ("width", "height") if row.about.get(key) is not None}
+        size = {key: int(side) for key, side in row.size.items()}
         found = row.regions
         if found is None:
             found = [{"label": str(label), "score": row.probabilities[str(label)]} for label in row.labels]
@@ -197,8 +243,7 @@ def _cvat(rows: list[Labelled], path: Any, to: Target) -> None:
     for name in sorted({one["label"] for row in rows for one in row.regions or ()}):
         ElementTree.SubElement(ElementTree.SubElement(labels, "label"), "name").text = name
     for n, row in enumerate(rows):
-        found, about = row.regions or [], row.about
-        size = {key: about[key] for key in ("width", "height") if about.get(key) is not None}
+        found, size = row.regions or [], row.size
         if found and "mask" in found[0]:
             size = dict(zip(("height", "width"), found[0]["mask"].shape, strict=True))
         about_image = {"id": n, "name": row.item, **size}
@@ -227,11 +272,6 @@ def _brat(rows: list[Labelled], path: Any, to: Target) -> None:
     files: dict[str, str] = {}
     for row in rows:
         name, found, text = row.item, row.regions or [], row.subject(to.field)
-        if max((one["span"][1] for one in found), default=0) > len(text):
-            raise InputError(
-                f"brat needs the text of item {name!r}, and {text[:40]!r} is shorter than its spans. Give the table of "
-                "items, and the name of its column of texts as field."
-            )
         lines = []
         for n, one in enumerate(found, 1):
             (a, b), label = one["span"], "_".join(one["label"].split())  # brat has no blanks in labels
@@ -246,14 +286,14 @@ def _labelme(rows: list[Labelled], path: Any, to: Target) -> None:
     """An archive with a JSON file for each image, to be put beside the images."""
     files = {}
     for row in rows:
-        name, found, about = row.item, row.regions or [], row.about
+        name, found = row.item, row.regions or []
         shapes = [
             {"label": one["label"], "points": [one["point"]] if "point" in one else [one["box"][:2], one["box"][2:]],
              "shape_type": "point" if "point" in one else "rectangle", "group_id": None, "flags": {},
              "description": f"probability {one['score']:.4f}"}
             for one in found
         ]  # fmt: skip
-        size = {f"image{key.title()}": about.get(key) for key in ("height", "width")}
+        size = {f"image{key.title()}": row.size.get(key) for key in ("height", "width")}
         whole: dict[str, Any] = {
             "version": "5.5.0",
             "flags": {},
@@ -301,12 +341,12 @@ def _label_studio_region(one: dict[str, Any], row: Labelled, to: Target) -> dict
         size = {"original_height": one["mask"].shape[0], "original_width": one["mask"].shape[1]}
         kind, value = "brushlabels", {"format": "rle", "rle": to_brush(one["mask"])}
     elif "box" in one or "point" in one:
-        if not row.about.get("width") or not row.about.get("height"):
+        if len(row.size) < 2:
             raise InputError(
                 f"Label Studio has places in percent, and the size of item {row.item!r} is not known. Add columns "
                 "width and height to the table of items."
             )
-        w, h = float(row.about["width"]), float(row.about["height"])
+        w, h = row.size["width"], row.size["height"]
         size = {"original_width": int(w), "original_height": int(h)}
         x, y, *far = one.get("box") or one["point"]
         kind, value = "keypointlabels", {"x": 100 * x / w, "y": 100 * y / h, "width": 0.5}
