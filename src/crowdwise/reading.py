@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
+from crowdwise.data.boundary import as_path
 from crowdwise.errors import (
     ColumnError,
     InputError,
@@ -92,7 +93,7 @@ class Opened:
             )
         self.asked = None if asked in (None, AUTO) else registry.answer_type(str(asked))
         self.scales = asked == AUTO and method is None
-        self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        self.path = as_path(source) if isinstance(source, (str, os.PathLike)) else None
 
     @cached_property
     def file(self) -> TableFile | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise import registry
 from crowdwise.data import folders
+from crowdwise.data.boundary import as_path
 from crowdwise.data.folders import kind_of, read_saved
 from crowdwise.data.vote_files import ConsensusFiles, find_consensus
 from crowdwise.errors import ReadError, either, listing
@@ -31,7 +32,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
     """
     if "://" in str(folder):
         raise ReadError(f"{folder} is an address: copy the folder to this machine, and open the copy.")
-    folder = Path(folder)
+    folder = as_path(folder)
     if (folder / "campaign.db").is_file():
         return _campaign(folder)
     kind = kind_of(folder)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import crowdwise as cw
 from crowdwise.cli.main import app
@@ -210,3 +211,18 @@ def test_lists_in_columns_that_cannot_hold_them() -> None:
         cw.LabelSets.from_frame(pl.DataFrame(sets))
     with pytest.raises(CrowdwiseError, match="label"):
         cw.Votes.from_frame(pl.DataFrame({**ROWS, "label": [["p"]] * 4}))
+
+
+@pytest.mark.parametrize("given", ["", "a\0b", TABLE * 20], ids=["empty", "zero byte", "text of a table"])
+def test_what_is_no_path_is_an_error_of_ours(given: str) -> None:
+    for reader in (cw.aggregate, cw.diagnose, cw.read_votes, cw.load):
+        with pytest.raises(CrowdwiseError, match=r"path|There is no file|too long"):
+            reader(given)
+
+
+def test_an_empty_path_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "labels.csv").write_text(TABLE)
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["aggregate", ""])
+    assert found.exit_code == 2 and "The path is empty" in found.stderr
+    assert CliRunner().invoke(app, ["describe", "."]).exit_code == 0

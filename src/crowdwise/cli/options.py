@@ -14,8 +14,18 @@ import typer
 
 from crowdwise import registry
 from crowdwise.cli.outputs import piped, say
+from crowdwise.data.boundary import as_path
 from crowdwise.data.schema import Form, OnDuplicate, OnMissing
-from crowdwise.errors import InputError, Option, ParameterError, ReadError, Setting, UserFacingError, listing
+from crowdwise.errors import (
+    CrowdwiseError,
+    InputError,
+    Option,
+    ParameterError,
+    ReadError,
+    Setting,
+    UserFacingError,
+    listing,
+)
 
 if TYPE_CHECKING:
     from crowdwise.api import Fitted
@@ -49,6 +59,14 @@ def option(*names: str, help: str, show_default: bool = False, **more: Any) -> A
     return typer.Option(*names, help=help, show_default=show_default, rich_help_panel=group, **more)
 
 
+def checked_path(text: str) -> Path:
+    """The path that was typed; an empty one would be this folder."""
+    try:
+        return as_path(text)
+    except CrowdwiseError as error:
+        raise typer.BadParameter(error.message) from None
+
+
 PathArgument = Annotated[
     Path,
     typer.Argument(
@@ -57,6 +75,8 @@ PathArgument = Annotated[
             ".zip) or a dataset folder with labels.csv; - is standard input."
         ),
         show_default=False,
+        metavar="path",
+        parser=checked_path,
         callback=piped,
     ),
 ]

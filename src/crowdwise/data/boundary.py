@@ -58,12 +58,21 @@ def reason(error: BaseException) -> str:
 def as_path(given: Any) -> Path:
     """What was given as the path of a file or folder."""
     try:
-        return Path(given)
+        path = Path(given)
+        path.exists()
     except TypeError:
         raise InputError(
             f"Expected the path of a file, and found {type(given).__name__}. Tables in memory go to "
             "crowdwise.aggregate, or to from_frame of the table of their answers (Votes.from_frame)."
         ) from None
+    except OSError as error:  # too long a name, most often
+        raise ReadError(
+            f"{str(given)[:60]!r}... is not a path: {reason(error)}. Write the text of a table to a file and name it."
+        ) from None
+    if not str(given) or "\0" in str(given):
+        what = "is empty" if not str(given) else "holds a zero byte"
+        raise InputError(f"The path {what}: expected that of a file or a folder (. for this one).")
+    return path
 
 
 def guarded(function: Function) -> Function:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdwise.data import schema
-from crowdwise.data.boundary import reading
+from crowdwise.data.boundary import as_path, reading
 from crowdwise.data.dataset import find_table
 from crowdwise.data.files import TableFile
 from crowdwise.errors import InputError, ParameterError, ReadError, listing
@@ -49,7 +49,7 @@ def several(source: Any) -> bool:
         return bool(source) and all(isinstance(one, (str, os.PathLike)) for one in source)
     if not isinstance(source, (str, os.PathLike)):
         return False
-    path = Path(source)
+    path = as_path(source)
     if path.is_dir():
         written = (path / "items").is_dir() and (path / "about").is_dir()
         if written or find_table(path, "votes") is not None:
