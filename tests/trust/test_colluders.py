@@ -149,6 +149,66 @@ def test_copies_that_agree_with_the_rest_are_not_accused():
     assert cw.aggregate(votes).score(sim.truth) >= 0.95
 
 
+def test_members_of_a_ring_are_as_right_as_they_are():
+    """Of votes that count in part in the fit and fully in the table, one in ten right was called 71 %."""
+    sim = cw.simulate.colluders(600, n_annotators=30, share=0.3, n_classes=3, random_state=2)
+    consensus, names = cw.aggregate(sim.votes), sim.votes.annotators
+    assert consensus.notes[0].startswith("9 annotators")
+    for votes in (sim.votes, consensus.votes):
+        table = cw.trust.assess_annotators(votes, consensus).to_frame(kind="polars")
+        right = np.bincount(votes.annotator, weights=sim.truth[votes.item] == votes.label) / np.bincount(
+            votes.annotator
+        )
+        found = dict(zip(table["annotator"].to_list(), table["accuracy"].to_list(), strict=True))
+        np.testing.assert_allclose([found[name] for name in names.tolist()], right, atol=0.15)
+
+
+def several_accounts(per, skill=0.8, accounts=10, seed=1):
+    """40 annotators who are right on 65 to 90 % of the items; some are accounts of one person."""
+    rng = np.random.default_rng(seed)
+    truth, p = rng.integers(0, 2, 300), rng.uniform(0.65, 0.9, 40)
+    who = np.concatenate([np.sort(rng.choice(40, per, replace=False)) for _ in range(300)])
+    item = np.repeat(np.arange(300), per)
+    label = np.where(rng.random(len(who)) < p[who], truth[item], 1 - truth[item])
+    own = np.where(rng.random(300) < skill, truth, 1 - truth)
+    label = np.where(who < accounts, own[item], label)
+    return cw.Votes.from_codes(item, who, label, items=range(300), annotators=range(40), classes=[0, 1]), truth
+
+
+def test_accounts_of_one_honest_person_count_as_one_vote():
+    votes, truth = several_accounts(20)
+    found = find_colluders(votes)
+    assert not found.flagged.any() and [ring.members.tolist() for ring in found.copies] == [list(range(10))]
+    consensus, every = cw.aggregate(votes), cw.aggregate(votes, collusion="ignore")
+    assert consensus.score(truth) >= every.score(truth) + 0.03 and consensus.score(truth) >= 0.98
+    assert "10 annotators with 25% of the votes always give the same answers" in consensus.notes[0]
+    assert not any("same answers" in note for note in every.notes)
+    diagnosis = cw.diagnose(votes)
+    assert "10 annotators: 0 to drop" not in repr(diagnosis) and ": 0 to drop" in repr(diagnosis)
+    assert "Too few votes" not in str(diagnosis)
+    assert "same answers" in str(diagnosis) or "same mistakes" in str(diagnosis)
+
+
+@pytest.mark.parametrize(("skill", "accounts"), [(0.8, 2), (0.8, 4), (0.97, 10)])
+def test_few_accounts_and_those_who_know_keep_their_votes(skill, accounts):
+    votes, _ = several_accounts(20, skill, accounts)
+    assert find_colluders(votes).copies == []
+    assert np.array_equal(cw.aggregate(votes).posterior, cw.aggregate(votes, collusion="ignore").posterior)
+
+
+def test_who_agrees_with_a_camp_is_not_dropped_on_the_word_of_the_other():
+    """Of two camps of half each, votes do not show which is right: six honest ones were to be dropped."""
+    rng = np.random.default_rng(0)
+    truth, p = rng.integers(0, 2, 300), rng.uniform(0.65, 0.9, 40)
+    label = np.where(rng.random((300, 40)) < p, truth[:, None], 1 - truth[:, None])
+    for first in (0, 10):
+        script = np.where(rng.random(300) < 0.9, 1 - truth, truth)
+        label[:, first : first + 10] = script[:, None]
+    item, who = np.nonzero(rng.random((300, 40)) < 0.5)
+    votes = cw.Votes.from_codes(item, who, label[item, who], items=range(300), annotators=range(40), classes=[0, 1])
+    assert find_rings(votes) and ": 0 to drop" in repr(cw.diagnose(votes))
+
+
 @pytest.mark.parametrize("seed", [2, 3])
 def test_those_who_know_are_no_ring_among_many_who_err_together(seed):
     rng = np.random.default_rng(seed)

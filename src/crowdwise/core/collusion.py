@@ -43,10 +43,10 @@ timestamps the search is repeated on the votes after each quarter of them, with 
 count as one from then on.
 
 When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
-others guess, of half of those who do not; copies of a good annotator, whose gap is small and which do no harm;
-collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). The opposite failure: two or three who know, or who
-hardly ever slip, among many who are wrong together on most items look like a ring, and so do more of them on some
-dozens of items.
+others guess, of half of those who do not; collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). Copies of
+an honest annotator have a small gap: they are not accused, and count as one (``find_copies``). The opposite failure:
+two or three who know, or who hardly ever slip, among many who are wrong together on most items look like a ring, and so
+do more of them on some dozens of items.
 
 Agreement of honest annotators as s_i s_j: Y. Ma, A. Olshevsky, C. Szepesvari and V. Saligrama, ICML 2018. The agreement
 matrix with adversaries: P. A. Traganitis and G. B. Giannakis, ICDM 2021. The gap, the search and the test are ours.
@@ -92,6 +92,9 @@ OWN = 0.2
 """The share of the items on which the members of a ring may answer for themselves, without passing for judges."""
 COPIES, UNEVEN = 200, 0.01
 """Simulated rings, and the share of them that may split as unevenly as annotators who are no ring."""
+SAME, HARD, LINK, COPIERS = 0.99, 0.4, 10, 5
+"""Copies agree so much beyond chance; what hard items explain of it; the fewest common items, and the fewest copies: a
+few who never differ may know, and do little harm where they do not."""
 LATE = (0.25, 0.5, 0.75)
 """Shares of the votes, by time, after which members may begin: a drip attack is honest until then."""
 LEAST_AGREEMENT = 0.06
@@ -116,6 +119,8 @@ class Ring:
         Of the test, corrected for the number of pairs.
     since
         The timestamp from which on they are one, where that is not the beginning.
+    copies
+        Their answers are the same, but not against the rest: as of one person with several accounts.
     """
 
     members: Ints
@@ -124,6 +129,7 @@ class Ring:
     share: float
     p_value: float
     since: float | None = None
+    copies: bool = False
 
 
 def _least(x: Floats, weight: Floats) -> tuple[float, float]:
@@ -319,6 +325,16 @@ class PairAgreement:
         items = np.minimum(np.bincount(self.place[shared], minlength=len(self)), pairs)
         return binomial_tail(items * self.agree[:, members].sum(axis=1) / pairs, items, expected / pairs)
 
+    def copied(self, members: Ints, free: Mask) -> tuple[Floats, float]:
+        """p-value of every annotator's agreement with the members, where g^2 + ``HARD`` explains it, and g."""
+        outside = free & ~self.mask(members)
+        g, room = self.seen(outside, self.skills(outside))
+        own = max(float((g * room)[members].sum() / max(float(room[members].sum()), 1e-9)), 0.0)
+        explained = own**2 + HARD
+        if outside.sum() < max(OUTSIDE, len(members)) or explained > SAME:
+            return np.ones(len(self)), own
+        return self.surprise(members, np.full(len(self), np.sqrt(explained))), own
+
     def support(self, members: Ints, free: Mask) -> float:
         """The share of the votes, among those compared with the members, that are theirs or agree with them.
 
@@ -500,6 +516,47 @@ def _rings(votes: Votes, trusted: Mask | None, level: float) -> list[tuple[float
         share = float(pairs.votes[members].sum()) / votes.n_votes
         out.append((z, Ring(pairs.annotator[members], inside, own, share, p)))
     return out
+
+
+def find_copies(votes: Votes, rings: Sequence[Ring] = (), level: float = 0.05) -> list[Ring]:
+    """Annotators outside rings whose answers are the same, as those of one person with several accounts.
+
+    Groups grow from the pairs with the most common items, by annotators who nearly always agree with them. Then every
+    member's agreement with the others must be surely more than g^2 + ``HARD``: what independent annotators have of the
+    skill g that the rest sees in the group, and what hard items may add.
+    """
+    pairs = PairAgreement.of(votes)
+    if votes.n_classes < 2 or len(pairs) < FEWEST:
+        return []
+    free = ~np.isin(pairs.annotator, [m for ring in rings for m in ring.members.tolist()])
+    i, j = pairs.pairs
+    near = np.flatnonzero((pairs.beyond[i, j] >= SAME * pairs.room[i, j]) & (pairs.common[i, j] >= LINK))
+    near = near[np.argsort(-pairs.common[i[near], j[near]], kind="stable")]
+    out, seeds = list[Ring](), free.copy()
+    for members in np.stack([i[near], j[near]], axis=1):
+        if not seeds[members].all():
+            continue
+        for _ in range(STEPS):
+            same = free & (pairs.kappa(members) >= SAME) & (pairs.common[:, members].sum(axis=1) >= LINK)
+            if np.array_equal(new := np.flatnonzero(same), members) or len(new) < 2:
+                break
+            members = new
+        seeds[members] = False
+        p, own = pairs.copied(members, free)
+        while len(members) > 1 and p[members].max() > level / len(i):
+            members = members[p[members] <= level / len(i)]
+            p, own = pairs.copied(members, free)
+        if len(members) >= COPIERS:
+            free[members] = False
+            share, worst = float(pairs.votes[members].sum()) / votes.n_votes, float(p[members].max()) * len(i)
+            out.append(Ring(pairs.annotator[members], pairs.inside(members), own, share, worst, copies=True))
+    return out
+
+
+def find_voices(votes: Votes) -> list[Ring]:
+    """Annotators who count as one: rings, and copies."""
+    rings = find_rings(votes)
+    return [*rings, *find_copies(votes, rings)]
 
 
 def since(votes: Votes, ring: Ring) -> Votes:

@@ -43,8 +43,8 @@ a fit with gold labels alone. Where these show that the crowd is worse than
 chance, the anchor is dropped, and votes mean what the gold labels say they mean.
 
 **Collusion.** Rings are looked for first (:mod:`crowdwise.core.collusion`), and a ring has one vote on an item: each
-member's vote has the weight 1 / the ring's votes there. Where none is seen nothing changes. Rules and items with
-options of their own are not looked at.
+member's vote has the weight 1 / the ring's votes there. So do copies of an honest annotator. Where none is seen nothing
+changes. Rules and items with options of their own are not looked at.
 
 **Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`).
 
@@ -62,7 +62,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core import em, priors
-from crowdwise.core.collusion import Ring, discounted, find_rings
+from crowdwise.core.collusion import Ring, discounted, find_voices
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
 from crowdwise.core.crowd_kind import CrowdKind, agreement, crowd_sums, kind_of, own_options, weighed
 from crowdwise.core.dependence import Setting
@@ -121,7 +121,8 @@ class Auto(Anchored):
         options an item has; a column ``n_options`` of the votes says it item by item. Without either, this is looked
         for where labels are as many as items.
     collusion
-        ``"discount"``: a ring of annotators who agree with each other and not with the rest counts as one vote.
+        ``"discount"``: a ring of annotators who agree with each other and not with the rest counts as one vote, and
+        so do five or more who always give the same answers.
         ``"ignore"``: not looked for. Of more than two million votes in parts a sample of the items is looked at; a
         stream is not.
 
@@ -159,7 +160,7 @@ class Auto(Anchored):
         if self.collusion == "ignore" or sparse:
             return votes, []
         self._crowd = self._kind(kind_of(crowd_sums(votes), votes.n_classes))
-        self.rings_ = find_rings(votes) if self._crowd != "rules" else []
+        self.rings_ = find_voices(votes) if self._crowd != "rules" else []
         return self._discounted(votes), [ring_note(ring, votes) for ring in self.rings_]
 
     def _weighed_parts(self, parts: VoteParts) -> tuple[VoteParts, list[str]]:
@@ -167,7 +168,7 @@ class Auto(Anchored):
         if self.collusion == "ignore" or self._too_many_classes(parts.names, parts.has_item_prior):
             return parts, []
         self._crowd = self._kind(parts.kind)
-        self.rings_ = find_rings(parts.sample(MOST_SAMPLED)) if self._crowd != "rules" else []
+        self.rings_ = find_voices(parts.sample(MOST_SAMPLED)) if self._crowd != "rules" else []
         if not self.rings_:
             return parts, []
         return parts.reweighed(partial(discounted, rings=self.rings_)), [ring_note(r, parts.names) for r in self.rings_]
@@ -386,6 +387,12 @@ class Auto(Anchored):
 def ring_note(ring: Ring, votes: Votes) -> str:
     """A sentence on a ring that counts as one vote."""
     names = listing(votes.annotators[ring.members])
+    if ring.copies:
+        return (
+            f"{len(ring.members)} annotators with {ring.share:.0%} of the votes always give the same answers "
+            f"({names}): they count as one vote on an item, as one person with several accounts. collusion='ignore' "
+            "counts every vote."
+        )
     late = "" if ring.since is None else ", in their later votes,"
     against = "and mostly against the others" if ring.outside < 0.0 else "and hardly with the others"
     return (

@@ -132,6 +132,16 @@ class Inspection:
         return set(self.rings.annotators) if self.rings is not None else set()
 
     @property
+    def camp(self) -> set[Any]:
+        """The members of rings, and those who surely agree with one."""
+        return set(self.rings.names[self.rings.flagged | (self.rings.low > 0.0)].tolist()) if self.rings else set()
+
+    @property
+    def copies(self) -> list[list[Any]]:
+        """Groups who always give the same answers, and are no ring."""
+        return [self.rings.names[ring.members].tolist() for ring in self.rings.copies] if self.rings is not None else []
+
+    @property
     def captured(self) -> bool:
         """Whether those who repeat each other may have decided the consensus, so that it convicts the others.
 
@@ -148,9 +158,10 @@ class Inspection:
 
     @property
     def groups(self) -> list[list[Any]]:
-        """Annotators who repeat each other, the largest group first: rings, and those who share mistakes."""
-        out = [*(self.rings.groups if self.rings is not None else [])]
-        out += [members for members in (self.shared.groups if self.shared is not None else []) if len(members) > 1]
+        """Annotators who repeat each other, the largest group first: rings, copies, and those who share mistakes."""
+        out = [members for members in (self.shared.groups if self.shared is not None else []) if len(members) > 1]
+        out += [members for members in self.copies if not any(set(members) <= set(others) for others in out)]
+        out += self.rings.groups if self.rings is not None else []
         place = {name: m for m, name in enumerate(self.votes.annotators.tolist())}
         return sorted(out, key=lambda members: (-len(members), place[members[0]]))
 
@@ -176,8 +187,8 @@ def inspect(
 
     rings = attempt("rings", lambda: _rings(votes, level))
     every = votes
-    if rings is not None and rings.rings:  # a ring is one voice where votes judge each other
-        votes = discounted(votes, rings.rings)
+    if rings is not None and (rings.rings or rings.copies):  # one voice where votes judge each other
+        votes = discounted(votes, [*rings.rings, *rings.copies])
     evidence = attempt("evidence", lambda: read_evidence(votes, consensus, gold))
     found: dict[str, Any] = {"evidence": evidence, "rings": rings, "with_gold": gold is not None}
     if evidence is not None:
@@ -399,11 +410,13 @@ def concluded(seen: Inspection) -> Diagnosis:
     """The findings and verdicts of an inspection."""
     found = [*_about_annotators(seen), *_about_groups(seen), *_about_pairs(seen), *_about_items(seen)]
     found += _about_panel(seen)
+    same = {name for members in seen.copies for name in members}  # who count as one, and so have few votes each
+    found = [finding for finding in found if finding.kind is not FindingKind.FEW or finding.annotators[0] not in same]
     if seen.captured:  # a captured consensus convicts the innocent: no verdict rests on it
         kept = (FindingKind.CAPTURED, FindingKind.CAMPS, FindingKind.COPIERS)
         found = [finding for finding in found if finding.kind in kept]
     elif seen.ring and not seen.with_gold:  # which camp is right only gold shows
-        found = [finding for finding in found if len(finding.annotators) != 1 or finding.annotators[0] not in seen.ring]
+        found = [finding for finding in found if len(finding.annotators) != 1 or finding.annotators[0] not in seen.camp]
     start = Verdict.KEEP if seen.people is not None and not seen.captured else Verdict.UNCLEAR
     value, *ends = UNKNOWN if seen.captured else seen.consensus.expected_accuracy()
     return _judged(seen.consensus, found, FINDINGS, start, value, (ends[0], ends[1]), seen)

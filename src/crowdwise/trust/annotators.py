@@ -124,8 +124,10 @@ def assess_annotators(
     right, unsure = (consensus.right, consensus.unsure) if same else evidence.expected_right()
     known = int((evidence.gold >= 0).sum())
     copied = evidence.dependence.copied
-    accuracy = accuracy_with_interval(right, consensus.total, unsure, consensus.agreement, known, interval, copied)
-    low, high = share_interval(right, consensus.total, unsure, interval)
+    # where the fit discounted a ring, these votes have other weights
+    total = consensus.total if same else evidence.per_annotator(votes.weights.astype(np.float64))
+    accuracy = accuracy_with_interval(right, total, unsure, consensus.agreement, known, interval, copied)
+    low, high = share_interval(right, total, unsure, interval)
     skill, rules = measures.skills(evidence, useful), rules_in(votes)
     if rules.any():
         own = measures.rule_skills(evidence, useful)

@@ -45,7 +45,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from crowdwise.core.annotator_groups import MIN_COMMON, answers, dependence, spectral_groups
-from crowdwise.core.collusion import PairAgreement, Ring, find_rings, paired_votes, since
+from crowdwise.core.collusion import PairAgreement, Ring, find_copies, find_rings, paired_votes, since
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Bounds, Count, Fraction, checked
 from crowdwise.core.intervals import Z
@@ -73,12 +73,15 @@ class Colluders(AnnotatorGroups):
         given before those. Near 1: the others copied from this annotator. NaN otherwise.
     rings
         For each ring the agreement inside and with the others, its share of the votes, and the p-value.
+    copies
+        Groups of annotators who always give the same answers and agree with the rest, in the same form: no ring.
     """
 
     low: Floats
     high: Floats
     first: Floats
     rings: list[Ring]
+    copies: list[Ring]
 
     @property
     def p_values(self) -> Floats:
@@ -135,7 +138,8 @@ def find_colluders(votes: Votes, *, trusted: Any = None, level: Fraction = 0.05)
         low[who], high[who] = (np.clip(kappa[at] + side * reach[at], 0.0, 1.0) for side in (-1.0, 1.0))
     return Colluders(
         names=votes.annotators, score=score, low=low, high=high, flagged=group >= 0, group=group,
-        first=_first(votes, group), rings=rings, level=float(level), kind=votes.kind,
+        first=_first(votes, group), rings=rings, copies=find_copies(votes, rings, level), level=float(level),
+        kind=votes.kind,
     )  # fmt: skip
 
 

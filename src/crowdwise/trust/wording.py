@@ -259,8 +259,9 @@ def sentence(finding: Finding) -> str:
             "Too little truth is known to tell how often they are right."
         )
     if kind is FindingKind.COPIERS:
-        shared = f" ({percent(x['shared'])} of them in common)" if "shared" in x else ""
-        return begun(f"{joined(named('annotator', m) for m in finding.annotators)} make the same mistakes{shared}.")
+        shared = f"make the same mistakes ({percent(x['shared'])} of them in common)" if "shared" in x else ""
+        who = joined(named("annotator", m) for m in finding.annotators)
+        return begun(f"{who} {shared or 'always give the same answers, as one person would'}.")
     if kind is FindingKind.PAIR:
         return pair_words(finding.classes, x)
     if kind is FindingKind.PANEL:
