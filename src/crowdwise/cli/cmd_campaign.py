@@ -50,7 +50,8 @@ def opened(folder: Path) -> Any:
     """The campaign in a folder, or of that name on a server."""
     address = server.get()
     if address is not None:
-        return Remote(Client(address).campaign(str(folder)))
+        found = Client(address).campaign(str(folder))
+        return Remote(found.client, found.id, found.name)
     from crowdwise.store.campaign import Campaign
 
     return Campaign.open(folder)
@@ -107,66 +108,33 @@ def report(facts: dict[str, Any], as_json: bool, line: str) -> None:
         say(f"{line}.")
 
 
-class _Table:
-    """A result with the one method of results that commands call."""
-
-    def __init__(self, campaign: RemoteCampaign) -> None:
-        self.campaign = campaign
-
-    def to_frame(self, table: str = "items", *, kind: str = "polars", probabilities: bool = False) -> Any:
-        """A table of it; on a server all are of polars."""
-        if table != "polars":
-            return self.campaign.consensus_frame(table, probabilities=probabilities)
-        import polars as pl
-
-        rows = list(self.campaign.votes())
-        names = ("item", "annotator", "label")
-        return pl.DataFrame(
-            {**{name: [row[name] for row in rows] for name in names}, "timestamp": [row["time"] for row in rows]}
-        )
-
-
-class _Question:
-    """A question as the command lists it: a server does not show its value."""
-
-    def __init__(self, item: Any, annotator: Any, price: float | None) -> None:
-        self.item, self.annotator, self.price, self.value = item, annotator, price, None
-
-
-class Remote:
-    """A campaign on a server behind the names that commands call."""
-
-    def __init__(self, campaign: RemoteCampaign) -> None:
-        self.campaign = campaign
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.campaign, name)
-
-    def __enter__(self) -> Remote:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.campaign.client.close()
+class Remote(RemoteCampaign):
+    """A campaign on a server, with what commands call of one in a folder: tables of polars, questions with prices."""
 
     @property
-    def settings(self) -> SimpleNamespace:
-        return SimpleNamespace(**self.campaign.settings)
+    def settings(self) -> Any:
+        return SimpleNamespace(**super().settings)
 
     def propose(self, n: int) -> Any:
         raise ParameterError(
             "A server hands questions to one annotator at a time: name the annotator, --annotator NAME."
         )
 
-    def next_for(self, annotator: str, n: int) -> list[_Question]:
-        rows = self.campaign.client.call("GET", f"/campaigns/{self.campaign.id}/annotators")
-        price = {str(row["annotator"]): row["price"] for row in rows}
-        return [_Question(q.item, annotator, price.get(annotator)) for q in self.campaign.next_for(annotator, n)]
+    def next_for(self, annotator: Any = None, n: int = 1) -> list[Any]:
+        price = {str(row["annotator"]): row["price"] for row in self._call("GET", "/annotators")}
+        known = {"annotator": annotator, "price": price.get(annotator), "value": None}  # which a server does not show
+        return [SimpleNamespace(item=question.item, **known) for question in super().next_for(annotator, n)]
 
-    def consensus(self) -> _Table:
-        return _Table(self.campaign)
+    def consensus(self) -> Any:
+        return SimpleNamespace(to_frame=lambda table, kind, **more: self.consensus_frame(table, **more))
 
-    def votes(self) -> _Table:
-        return _Table(self.campaign)
+    def votes(self) -> Any:
+        import polars as pl
+
+        names = {"item": "item", "annotator": "annotator", "label": "label", "timestamp": "time"}
+        rows = list(super().votes())
+        table = pl.DataFrame({name: [row[part] for row in rows] for name, part in names.items()})
+        return SimpleNamespace(to_frame=lambda kind: table)
 
 
 def create_remote(
