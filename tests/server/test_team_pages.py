@@ -162,6 +162,7 @@ def test_many_sign_up_by_one_link(site: Site) -> None:
         one.headers["x-csrf-token"] = re.findall('name="csrf" content="([^"]+)"', page.text)[0]
     assert third.post(link, data={"name": "w1", "agreed": "yes"}).status_code == 409  # an id is no secret
     assert "no place left" in third.post(link, data={"name": "w3", "agreed": "yes"}).text
+    assert third.post(link, data={"name": "a\0b", "agreed": "yes"}).status_code == 422
     secret = link.rsplit("/", 1)[1]
     assert site.client.get(f"{api}/next", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
     assert third.post("/login", data={"token": secret}).status_code == 401
@@ -174,8 +175,11 @@ def test_many_sign_up_by_one_link(site: Site) -> None:
     for _ in range(2):
         item, receipt = answer(good, "wren")
         assert item in ("p0", "p1") and receipt["feedback"][0]["correct"]
+        assert "was shown" in good.post(f"{api}/undo", json={"item": item}).json()["detail"]
     item, receipt = answer(good, "robin")
     assert item in ("p2", "p3") and not receipt.get("feedback")
+    assert good.post(f"{api}/undo", json={"item": item}).status_code == 200
+    answer(good, "robin")
     assert good.get(f"{api}/next").json()["code"] == "C0DE"
     for _ in range(2):
         _, receipt = answer(bad, "robin")

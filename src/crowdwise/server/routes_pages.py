@@ -24,6 +24,7 @@ from fastapi.templating import Jinja2Templates
 from crowdwise import registry
 from crowdwise.errors import either
 from crowdwise.server.access_tokens import COOKIE, Token, make_token
+from crowdwise.server.api_messages import Plain
 from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
 from crowdwise.server.media import TYPES
 from crowdwise.server.routes_votes import progress
@@ -223,7 +224,7 @@ async def start(request: Request, service: ServiceOf, secret: str) -> Response:
 
 @router.post("/start/{secret}")
 async def start_labelling(
-    request: Request, service: ServiceOf, secret: str, name: Annotated[str, Form(max_length=200)] = "",
+    request: Request, service: ServiceOf, secret: str, name: Annotated[Plain, Form(max_length=200)] = "",
     agreed: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:  # fmt: skip
     """Become an annotator and label. Who comes again in another browser needs a link of their own: a worker id is no

@@ -289,9 +289,9 @@ def votes_that_count(campaign: str) -> sa.Select[Any]:
     )
 
 
-def _on_gold(conn: sa.Connection, campaign: str, who: int) -> list[bool]:
-    """Whether each answer of an annotator on an item with a known answer was right."""
-    query = votes_that_count(campaign).where(answers.c.annotator == who, items.c.gold.is_not(None))
+def _on_gold(conn: sa.Connection, campaign: str, who: int, upto: int = 2**62) -> list[bool]:
+    """Whether each answer of an annotator on an item with a known answer was right, up to a vote."""
+    query = votes_that_count(campaign).where(answers.c.annotator == who, items.c.gold.is_not(None), votes.c.seq <= upto)
     return [row.answer == row.gold for row in conn.execute(query)]
 
 
@@ -299,6 +299,12 @@ def _practises(conn: sa.Connection, known: _Known, who: int) -> bool:
     """Whether an annotator still practises, and so is told what was right."""
     practice = known.row.settings["practice"]
     return bool(practice > 0 and len(_on_gold(conn, known.row.id, who)) < practice)
+
+
+def _practised(conn: sa.Connection, row: CampaignRow, vote: Any) -> bool:
+    """Whether a vote on an item with a known answer was one of practice, and so was told what was right."""
+    practice = row.settings["practice"]
+    return bool(practice > 0 and len(_on_gold(conn, row.id, vote.annotator, vote.seq)) <= practice)
 
 
 def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
@@ -382,7 +388,7 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
         raise NotThere("There is no vote of yours to take back.")
     if steady_clock.now() - vote.time > UNDO_SECONDS:
         raise InputError(f"A vote can be taken back within {UNDO_SECONDS / 60:g} minutes. Nothing was changed.")
-    if row.settings["feedback"] and vote.gold is not None:
+    if vote.gold is not None and (row.settings["feedback"] or _practised(conn, row, vote)):
         raise InputError("The known answer to this question was shown: the vote cannot be taken back.")
     seq = row.last_vote + 1
     taken = {
