@@ -339,6 +339,9 @@ def test_truth_beside_the_votes(write: Write):
     assert read_votes(path, truth_path=truth).truth.tolist() == [1, -1]
     assert read_votes(path, truth_path=write("t.jsonl", '{"item":"2","label":"x"}\n')).truth.tolist() == [-1, 0]
     assert read_truth(write("named.csv", "q;correct\n1;y\n"), item="q", label="correct") == {1: "y"}
+    joined = write("joined.csv", "task,truth\na,y\nb,x\ntask,truth\nc,x\n,\nd,y\n")
+    with pytest.warns(InputWarning, match="repeat the names of the columns"):
+        assert read_truth(joined) == {"a": "y", "b": "x", "c": "x", "d": "y"}
 
 
 @pytest.mark.parametrize(
@@ -347,6 +350,7 @@ def test_truth_beside_the_votes(write: Write):
         ("item\n1\n", ColumnError, ["needs an item column and a label column", "'item'"]),
         ("item,label\n", ReadError, ["names no true label"]),
         ("item,label\n1,\n2,NA\n", ReadError, ["names no true label"]),
+        ("item,label\nitem,label\n", ReadError, ["names no true label"]),
         ("item,label\n1,x\n1,y\n", LabelError, ["different true classes for item 1: 'x', 'y'"]),
         ("item,label\n1,zebra\n", LabelError, ["'zebra'", "the classes are 'x', 'y'", "classes=[...]"]),
         ("item,label\n77,x\n", InputError, ["None of the 1 items with truth has votes"]),

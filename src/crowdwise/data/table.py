@@ -573,12 +573,12 @@ class Table(Readable, ABC):
                 f"A truth table needs {words} and a {answer} column: found {listing(table.columns, 12)}. Call them "
                 f"{' and '.join((*cls._keys, answer))}, or leave all other columns out."
             )
-        whole = np.flatnonzero(~np.any([table[str(parts[key])].is_null().to_numpy() for key in cls._keys], axis=0))
         found: dict[Any, Any] = {}
-        if len(whole):
+        if table.height:
             source = Source(table, given, "truths", from_text=from_text, parts=parts, lines=Lines.of(file, table))
-            source.keep(whole)
-            found = cls._truth_in(source, value, *cls._keyed(source))
+            whole = np.flatnonzero(~np.any([source[key].is_null().to_numpy() for key in cls._keys], axis=0))
+            source.keep(whole)  # its rows: those that repeat the names of the columns are gone
+            found = cls._truth_in(source, value, *cls._keyed(source)) if len(whole) else {}
         if not found:
             raise ReadError(f"{path} names no true {answer}: every row is empty.")
         return found
