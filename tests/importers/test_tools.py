@@ -99,6 +99,27 @@ def test_zooniverse(tmp_path: Path) -> None:
     assert found.answers["T0"]["duration"].to_list() == [9.0, 9.0]
 
 
+def test_marks_of_zooniverse(tmp_path: Path) -> None:
+    def row(who: str, subject: int, *marks: dict[str, Any]) -> dict[str, Any]:
+        said = json.dumps([{"task": "T0", "value": list(marks)}])
+        base = {"classification_id": 1, "user_name": who, "workflow_id": 7, "workflow_name": "w", "metadata": "{}"}
+        return base | {"created_at": "2026-01-01 00:00:10 UTC", "annotations": said, "subject_ids": subject}
+
+    square = {"x": 0, "y": 1, "width": 4, "height": 2, "tool_label": "cat"}
+    rows = [
+        row("ann", 1, {"x1": 0, "y1": 0, "x2": 3, "y2": 3}), row("bob", 2),
+        row("ann", 2, {**square, "frame": 1}, square),
+        row("bob", 1, {**square, "angle": 90}, {"x": 5, "y": 5, "r": 3}), row("cem", 1),
+    ]  # fmt: skip
+    found = cw.read_export(table(tmp_path / "a.csv", rows))
+    boxes = found.table().to_frame("dict")
+    rows_ = zip(boxes["item"], boxes["annotator"], boxes["label"], boxes["x1"].round(6), strict=True)
+    drawn = sorted((str(item), who, x) for item, who, label, x in rows_ if label)
+    assert drawn == [("1", "bob", 1.0), ("2 (frame 1)", "ann", 0.0), ("2 (frame 2)", "ann", 0.0)]
+    assert len(boxes["item"]) == 3 + 2 + 2  # ann and cem drew nothing on 1, bob on both frames of 2
+    assert found.alone == {"T0": "2 drawings"} and not found.left_out and "turned" in found.notes[0]
+
+
 def test_argilla_nested(tmp_path: Path) -> None:
     def said(value: Any, status: str = "submitted", who: str = "u1") -> dict[str, Any]:
         return {"value": value, "user_id": who, "status": status}

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from crowdwise.data.columns import nearly_distinct
-from crowdwise.importers.collect import Collector, seconds
+from crowdwise.importers.collect import TURNED, Collector, number, seconds, upright
 from crowdwise.importers.export_files import ExportFiles, Peek
 
 TASK_ANSWERS = "Answer.taskAnswers"
@@ -272,8 +272,8 @@ def recognises_scale(peek: Peek) -> bool:
 def read_scale(files: ExportFiles, into: Collector) -> None:
     """Scale: tasks with one consolidated answer each.
 
-    There are no annotators in these exports: answers are by ``scale``. Categories are read; boxes and other
-    geometries are left alone.
+    There are no annotators in these exports: answers are by ``scale``. Categories and boxes are read; other geometries
+    are left alone.
     """
     into.note("Scale exports one consolidated answer per task, without annotators: reliability cannot be measured.")
     for task in files.whole(files.names[0]).get("docs") or []:
@@ -310,9 +310,11 @@ def read_zooniverse(files: ExportFiles, into: Collector) -> None:
     """Zooniverse: the CSV of classifications.
 
     =============  ==============================================================================================
-    item           ``subject_ids``
+    item           ``subject_ids``; the frames of a subject with marks on several
     annotator      ``user_name`` (``not-logged-in-...`` for visitors)
-    question       ``task`` of an annotation, with the workflow in front of it where there are several
+    question       ``task`` of an annotation, with the workflow in front of it where there are several; rectangles and
+                   points, other marks are left alone
+    looked         who was given a task with marks: one without says that nothing is there
     time           ``created_at``
     duration       ``finished_at - started_at`` of the metadata
     left out       subjects that the volunteer had seen before
@@ -320,6 +322,13 @@ def read_zooniverse(files: ExportFiles, into: Collector) -> None:
     """
     table = files.rows(files.names[0])
     several = len({row["workflow_id"] for row in table}) > 1
+    frames: dict[Any, int] = {}
+    for row in table:
+        for made in _parsed(row["annotations"], []):
+            for mark in _marks(made.get("value") if isinstance(made, dict) else None):
+                at = mark.get("frame")
+                frames[row["subject_ids"]] = max(frames.get(row["subject_ids"], 0), at if isinstance(at, int) else 0)
+    asked: list[tuple[str, Any, Any, dict[str, Any], bool]] = []
     for row in table:
         meta, item = _parsed(row.get("metadata"), {}), row["subject_ids"]
         state = meta.get("subject_selection_state")
@@ -332,25 +341,56 @@ def read_zooniverse(files: ExportFiles, into: Collector) -> None:
             if isinstance(made, dict):
                 task = str(made.get("task"))
                 name = f"{row.get('workflow_name') or row['workflow_id']}: {task}" if several else task
-                _read_value(name, made.get("value"), item, row["user_name"], when, into)
+                marks = _marks(made.get("value"))
+                if marks or made.get("value") in (None, "", []):
+                    asked.append((name, item, row["user_name"], when, bool(marks)))
+                if marks:
+                    _read_marks(name, marks, item, frames[item], row["user_name"], when, into)
+                elif made.get("value") not in (None, "", []):
+                    _read_value(name, made["value"], item, row["user_name"], when, into)
+    for name, item, who, when, drew in asked:
+        if any(f"{name} {kind}" in into.questions for kind in ("boxes", "points")):
+            last = frames.get(item, 0)
+            for frame in range(last + 1):
+                into.looks(_frame(item, frame, last), who, **when)
+        elif not drew:
+            into.leave_out("without an answer")
+
+
+def _marks(value: Any) -> list[dict[str, Any]]:
+    """The marks of a drawing task; none of other answers."""
+    found = value if isinstance(value, list) else []
+    return found if all(isinstance(v, dict) and "choice" not in v for v in found) else []
+
+
+def _frame(item: Any, frame: Any, last: int) -> Any:
+    return f"{item} (frame {frame + 1 if isinstance(frame, int) else 1})" if last else item
+
+
+def _read_marks(
+    name: str, value: list[dict[str, Any]], item: Any, last: int, who: Any, when: Mapping[str, Any], into: Collector
+) -> None:
+    """Rectangles and points; of a subject with several frames each is an item."""
+    for v in value:
+        place, label = _frame(item, v.get("frame"), last), v.get("tool_label") or v.get("tool") or "object"
+        if {"x", "y", "width", "height"} <= set(v):
+            ends = [number(v[part]) for part in ("x", "y", "width", "height")]
+            known, turn = [end for end in ends if end is not None], number(v.get("angle"))
+            if turn and len(known) == 4:
+                into.note(TURNED)
+                x, y, w, h = known
+                x1, y1, x2, y2 = upright((x, y, x + w, y + h), turn, (x + w / 2.0, y + h / 2.0))
+                ends[:] = x1, y1, x2 - x1, y2 - y1
+            into.rectangle(f"{name} boxes", place, who, label, *ends, **when)
+        elif {"x", "y"} <= set(v) and not {"r", "rx"} & set(v):
+            into.shape(f"{name} points", place, who, label, v["x"], v["y"], **when)
+        else:
+            into.other(name, "drawings")
 
 
 def _read_value(name: str, value: Any, item: Any, who: Any, when: dict[str, Any], into: Collector) -> None:
-    if value in (None, "", []):
-        into.leave_out("without an answer")
-    elif isinstance(value, list) and all(isinstance(v, dict) for v in value):
-        if all("choice" in v for v in value):
-            into.choices(name, item, who, [v["choice"] for v in value], **when)
-        elif all({"x", "y"} <= set(v) for v in value):
-            for v in value:
-                label = v.get("tool_label") or v.get("tool") or "object"
-                if {"width", "height"} <= set(v):
-                    ends = (v[part] for part in ("x", "y", "width", "height"))
-                    into.rectangle(f"{name} boxes", item, who, label, *ends, **when)
-                else:
-                    into.shape(f"{name} points", item, who, label, v["x"], v["y"], **when)
-        else:
-            into.other(name, "drawings")
+    if isinstance(value, list) and all(isinstance(v, dict) and "choice" in v for v in value):
+        into.choices(name, item, who, [v["choice"] for v in value], **when)
     elif isinstance(value, list):
         into.choices(name, item, who, [v for v in value if isinstance(v, (str, int))], **when)
     elif isinstance(value, (str, int)):

@@ -172,8 +172,10 @@ def _read_cvat(shape: Element, item: Any, who: Any, size: dict[str, Any], into: 
     elif not height or not width or height * width > MOST_PIXELS:
         into.leave_out("masks on images of unknown size")
     elif shape.tag == "ellipse":
-        parts = [number(shape.get(part)) or 0.0 for part in ("cx", "cy", "rx", "ry")]
-        if min(parts[2:]) > 0.0:
+        parts = [part for part in map(number, map(shape.get, ("cx", "cy", "rx", "ry"))) if part is not None]
+        if len(parts) < 4 or min(parts[2:]) <= 0.0:
+            into.leave_out("shapes without their places")
+        else:
             into.mask("masks", item, who, label, ellipse_mask(parts[:2], parts[2:], int(height), int(width), turn))
     elif shape.tag == "mask":
         into.mask("masks", item, who, label, _pasted(shape, int(height), int(width)))
