@@ -121,7 +121,17 @@ def test_uploaded_files_are_kept_private_and_go_with_the_campaign(shown: Site, f
     files = [("file", ("up.png", (folder / "birds" / "0.png").read_bytes(), "image/png"))]
     address = f"/api/v1/campaigns/{campaign}/media"
     assert shown.client.post(address, headers=shown.admin, files=files).json() == {"files": ["up.png"]}
+    assert shown.client.post(address, headers=shown.admin, files=files).status_code == 201  # sent again
     kept = shown.service.media.uploads / campaign / "up.png"
+    before = kept.read_bytes()
+    for sent, said in (
+        ([("file", ("a/up.png", b"another", "image/png"))], "another file 'up.png' already"),
+        ([("file", ("x" * 300 + ".png", b"", "image/png"))], "longer than 200 bytes"),
+        (None, "no file"),
+    ):
+        answer = shown.client.post(address, headers=shown.admin, files=sent)
+        assert answer.status_code == 422 and said in answer.json()["detail"], answer.text
+    assert kept.read_bytes() == before
     assert kept.stat().st_mode & 0o777 == 0o600
     bad = [("file", ("../evil.svg", b"<svg/>", "image/svg+xml"))]
     assert shown.client.post(address, headers=shown.admin, files=bad).status_code == 422

@@ -15,12 +15,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from crowdwise.data.folders import write_whole
 from crowdwise.errors import InputError, suggestion
 from crowdwise.server.access_tokens import Signer
 from crowdwise.server.configuration import Configuration
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import SIDES
-from crowdwise.store.database import main_of, private_file
+from crowdwise.store.database import main_of, private_folder
 
 KINDS = {
     "image": {
@@ -36,6 +37,8 @@ KINDS = {
 """Part of a payload -> endings of its files, and their media types. SVG is not among them: it may hold scripts."""
 MEDIA = "media:"
 TYPES = {ending: media for kinds in KINDS.values() for ending, media in kinds.items()}
+MOST_LETTERS = 200
+"""Bytes of the name of a file."""
 MOST_NAMES = 200_000
 """Files of the folder that are listed."""
 
@@ -85,11 +88,17 @@ class Media:
                         return
 
     def save(self, campaign: str, name: str, content: bytes) -> str:
-        """Keep an uploaded file; its name, which has no folders."""
+        """Keep an uploaded file; its name, which has no folders. What people have seen is not exchanged."""
         name = PurePosixPath(name.replace("\\", "/")).name
         if kind_of(name) is None or name.startswith("."):
             raise InputError(f"The file {name!r} is none of {', '.join(sorted(TYPES))}. It was not kept.")
-        private_file(self.uploads / campaign / name).write_bytes(content)
+        if len(name.encode()) > MOST_LETTERS:
+            raise InputError(f"The name {name!r:.50} is longer than {MOST_LETTERS} bytes. The file was not kept.")
+        path = self.uploads / campaign / name
+        if path.exists() and path.read_bytes() != content:
+            raise InputError(f"There is another file {name!r} already: give this one another name. It was not kept.")
+        private_folder(path.parent)
+        write_whole(lambda made: Path(made).write_bytes(content), path, private=True)
         return name
 
     def forget(self, campaign: str) -> None:

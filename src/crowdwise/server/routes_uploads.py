@@ -355,6 +355,8 @@ async def media_upload(service: ServiceOf, caller: WholeLead, campaign: str, req
             raise InputError("The form has no file: send each as a field file.")
         content = await file.read()
         kept.append(await service.heavy_now(partial(service.media.save, campaign, file.filename or "", content)))
+    if not kept:
+        raise InputError("The form has no file: send each as a field file.")
     await service.write_now(lambda conn: caller.audit(conn, "upload media", campaign, n=len(kept)), campaign)
     return {"files": kept}
 
