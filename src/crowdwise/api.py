@@ -211,6 +211,8 @@ def fit(
     verbose
         Show the progress.
     """
+    if not max_seconds > 0:
+        raise ParameterError("expected a number of seconds above 0.", about=Option("max_seconds", max_seconds))
     opened = source if isinstance(source, Opened) else Opened(source, answers, method, reading)
     task = _prepared(opened, params, graph, inputs, select)
     with nullcontext(callback) if display is None else display(task.method) as callback:

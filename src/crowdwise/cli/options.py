@@ -374,7 +374,7 @@ def flag(option: Option, options: Collection[str]) -> str | None:
     """
     name = FLAGS.get(option.name, f"--{option.name.replace('_', '-')}")
     if name in options:
-        return name if any(v is True for v in option.values) else f"{name} {option.choice()}"
+        return name if any(v is True for v in option.values) else f"{name} {option.choice()}".rstrip()
     collects = "--set" if isinstance(option, Setting) else "--column"
     return f"{collects} {option.name}={option.choice()}" if collects in options else None
 

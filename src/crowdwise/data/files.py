@@ -199,6 +199,9 @@ class TableFile(os.PathLike[str]):
         """The table, and whether it was read as text. ``choose`` picks the columns of a text file that are read. A
         ``wide`` one may have a single column, and keeps its blank rows."""
         table, self._parsed = self._parsed, None
+        if self.sheet is not None and self.kind != "sheet":
+            leave = Remedy("Leave out {}.", Option("sheet", self.sheet))
+            raise ParameterError(f"{self.name.name} is not a spreadsheet and has no sheets.", remedy=leave)
         if table is None:
             table = self._attempt((lambda: self._read_text(choose, wide)) if self.kind == "csv" else self._whole)
         if self.guessed is not None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict
 import numpy.typing as npt
 
 from crowdwise.data.columns import ALIASES
-from crowdwise.errors import ParameterError, either, suggestion
+from crowdwise.errors import Option, ParameterError, Remedy, either, suggestion
 
 OnDuplicate = Literal["error", "first", "last", "all"]
 OnMissing = Literal["error", "drop", "fill"]
@@ -137,7 +137,9 @@ def sort_out(
     for name, value in given.items():
         if name not in named and name not in values:
             known = [*named, *values]
-            raise ParameterError(f"{what} has no option {name!r}: it has {', '.join(known)}.{suggestion(name, known)}")
+            near = suggestion(name, known)
+            leave = () if near else Remedy("{}: leave it out.", Option(name, python="...", command=""))
+            raise ParameterError(f"{what} has no option {name!r}: it has {', '.join(known)}.{near}", remedy=leave)
         (named if name in named else values)[name] = value
     for option in options:
         option.check(values[option.name])
