@@ -60,6 +60,29 @@ def test_labelbox(tmp_path: Path) -> None:
     assert found.answers["mood"]["duration"].to_list() == [4.0, 4.0]
 
 
+def test_labels_without_shapes_say_that_nothing_is_there(tmp_path: Path) -> None:
+    drawn = [{"name": "cat", "bounding_box": {"left": 1, "top": 2, "width": 3, "height": 4}}]
+
+    def label(who: str, objects: list[dict[str, Any]], kind: str = "Default") -> dict[str, Any]:
+        return {"label_kind": kind, "label_details": {"created_by": who}, "annotations": {"objects": objects}}
+
+    made = [label("ann", drawn), label("bob", []), label("lead", drawn, "Benchmark")]
+    rows = [{"data_row": {"id": "x"}, "projects": {"p": {"labels": made}}}]
+    found = cw.read_export(lines(tmp_path / "a.ndjson", rows))
+    assert found.table().annotators.tolist() == ["ann", "bob"] and found.table().label.tolist() == [0, -1]
+    assert found.left_out == {"shapes of benchmarks": 1}
+    box_ = {"type": "bbox", "className": "cat", "points": {"x1": 1, "y1": 2, "x2": 4, "y2": 6}}
+    items = [
+        {"metadata": {"name": name, "annotatorEmail": who, "status": status}, "instances": some}
+        for name, who, status, some in (
+            ("i", "ann", "Completed", [box_]), ("j", "ann", "Completed", []), ("k", "ann", "NotStarted", []),
+        )
+    ]  # fmt: skip
+    (tmp_path / "annotations.json").write_text(json.dumps(items), encoding="utf-8")
+    boxes = cw.read_export(tmp_path / "annotations.json").table()
+    assert boxes.items.tolist() == ["i", "j"] and boxes.label.tolist() == [0, -1]
+
+
 def test_mechanical_turk_forms(tmp_path: Path) -> None:
     head = {"HITId": "h", "AssignmentId": "a", "AssignmentStatus": "Approved", "WorkTimeInSeconds": "7"}
     form = json.dumps([{"mood": {"label": "good"}, "topics": {"a": True, "b": False}, "age": "31"}])

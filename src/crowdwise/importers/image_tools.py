@@ -33,7 +33,8 @@ def read_labelbox(files: ExportFiles, into: Collector) -> None:
     question       ``classifications[].name``: radio, checklist and text answers; ``boxes`` and ``points``
     time           ``label_details.created_at``
     duration       ``performance_details.seconds_to_create``
-    left out       benchmarks (which become gold), skipped rows
+    looked         who submitted a label: one without shapes says that nothing is there
+    left out       benchmarks (which become gold, but for their shapes), skipped rows
     =============  ==============================================================================================
     """
     for row in files.objects(files.names[0]):
@@ -56,10 +57,14 @@ def _read_label(label: dict[str, Any], item: Any, into: Collector) -> None:
     if who is None and not gold:
         into.note("Labels do not say who made them: export with label_details.")
     took = _object(label.get("performance_details")).get("seconds_to_create")
+    if not gold:
+        into.looks(item, who, details.get("created_at"), took)
     for thing in _list(found.get("objects")):
         box, point, name = _object(thing.get("bounding_box")), _object(thing.get("point")), thing.get("name")
         when = {"time": details.get("created_at"), "duration": took}
-        if box:
+        if gold:
+            into.leave_out("shapes of benchmarks")
+        elif box:
             ends = (box.get(part) for part in ("left", "top", "width", "height"))
             into.rectangle("boxes", item, who, name, *ends, **when)
         elif point:
@@ -215,6 +220,7 @@ def read_superannotate(files: ExportFiles, into: Collector) -> None:
     annotator      ``createdBy.email`` of an instance, else ``metadata.annotatorEmail``
     question       ``tag`` (``className`` of tags), ``boxes``, ``points``, ``masks`` (polygons)
     time           ``createdAt``
+    looked         ``metadata.annotatorEmail`` of an item without instances that was begun: nothing is there
     left out       pre-annotations
     =============  ==============================================================================================
     """
@@ -230,6 +236,8 @@ def _read_item(row: dict[str, Any], into: Collector) -> None:
     meta = row["metadata"]
     item = meta["name"]
     into.about_item(item, url=meta.get("url"), status=meta.get("status"))
+    if not row["instances"] and meta.get("status") not in (None, "NotStarted"):
+        into.looks(item, meta.get("annotatorEmail"))
     said: dict[Any, tuple[list[Any], Any]] = {}
     for instance in row["instances"]:
         if not isinstance(instance, dict):
