@@ -9,8 +9,9 @@ the plain prototype on the same labels and draws: a fixed sequence of Clopper-Pe
 posterior, from the surest label down until one fails, beginning with the first that could pass.
 
 *Bounds* are no methods: they take the largest set that passes its own test at the full level, though that many tests
-break promises, for gold drawn from all items, and from the region that the truth chooses. *Possible* is the largest set
-that keeps the promise, with all of the truth known.
+break promises, for gold drawn from all items, and from the region that the truth chooses. *Told* are valid sequences
+that the truth tells where to begin, and where gold is drawn. *Possible* is the largest set that keeps the promise, with
+all of the truth known.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.trust.certificate import Design, p_value, trust_order
+from crowdwise.trust.certificate import Design, _sequence, p_value, trust_order
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, RESULTS = ROOT / "docs" / "guarantees.md", ROOT / "benchmarks" / "results" / "certify.json"
@@ -32,6 +33,8 @@ GOLD, ERRORS, CONFIDENCES = (50, 100, 200), (0.05, 0.1), (0.9, 0.95)
 THRESHOLDS = 20
 BOUND_DRAWS = 100
 """Draws over which bounds are averaged."""
+STARTS = (-1, 0, 1, 2, 3, 4, 5, 7, 9, 12)
+"""Wrong labels that the first set of a sequence may have, where the truth chooses; -1: begin with the smallest."""
 proves = lru_cache(maxsize=None)(p_value)
 LEFT = 10
 """Sets in which fewer items stay without gold are left out."""
@@ -81,11 +84,11 @@ def measure(task: tuple[str, Any, Any, Any, int, float, float, int]) -> dict[str
     at_all, regions = designs[0], [N]
     if (n, confidence) == (100, 0.9):
         regions += [z for z in at_all.size[at_all.ends[:-1]].tolist() if z > n]
-    bounds = np.zeros(len(regions))
+    limits = np.zeros((len(regions), 1 + len(STARTS)))
     for turn in range(draws):
         order = rng.permutation(N)
         if turn < BOUND_DRAWS:
-            bounds += [bound(at_all, wrong, order, z) / min(draws, BOUND_DRAWS) for z in regions]
+            limits += np.array([bounds(at_all, wrong, order, z) for z in regions]) / min(draws, BOUND_DRAWS)
             sums["possible"] += possible(at_all, wrong, order[:n]) / min(draws, BOUND_DRAWS)
         for first, design, key in zip((n, third), designs, ("", "two_"), strict=True):
             early = np.zeros(N, dtype=bool)
@@ -109,22 +112,39 @@ def measure(task: tuple[str, Any, Any, Any, int, float, float, int]) -> dict[str
     return {
         "data": name, "items": N, "gold": n, "max_error": max_error, "confidence": confidence, "draws": draws,
         "wrong": float(wrong.mean()), **{key: float(value) for key, value in sums.items()},
-        "bound": float(bounds[0]), "region_bound": float(bounds.max()) if len(bounds) > 1 else None,
+        "bound": float(limits[0, 0]), "told_start": float(limits[0, 1:].max()),
+        **({"region_bound": float(limits[:, 0].max()), "told": float(limits[:, 1:].max())} if len(regions) > 1 else {}),
     }  # fmt: skip
 
 
-def bound(design: Design, wrong: Any, order: Any, region: int) -> float:
-    """The share of the largest set that passes by itself, with n labels drawn from the first ``region`` ones."""
+def bounds(design: Design, wrong: Any, order: Any, region: int) -> list[float]:
+    """Shares released by the largest set that passes by itself, and by sequences that begin with each of ``STARTS``,
+    with n labels drawn from the first ``region`` ones."""
     n, N, size = design.n_first, len(wrong), design.size[design.size <= region]
     drawn = np.zeros(N, dtype=bool)
     drawn[order[order < region][:n]] = True
     e, m = np.cumsum(drawn & wrong[design.order])[size - 1], np.cumsum(drawn)[size - 1]
     limit, allowed = design._limits_at(m, n), design._allowed(size, m, n)
-    for k in range(len(size) - 1, -1, -1):
-        near = limit[k] < e[k] <= limit[k] + 3
-        if e[k] <= limit[k] or (near and proves(int(e[k]), int(m[k]), int(size[k]), int(allowed[k])) <= design.level):
-            return float((size[k] + n - m[k]) / N)
-    return n / N
+
+    def passes(k: int, far: int = 3) -> bool:
+        near = limit[k] < e[k] <= limit[k] + far
+        return bool(
+            e[k] <= limit[k] or (near and proves(int(e[k]), int(m[k]), int(size[k]), int(allowed[k])) <= design.level)
+        )
+
+    def released(k: int) -> float:
+        return float((size[k] + n - m[k]) / N) if k >= 0 else n / N
+
+    out = [released(next((k for k in range(len(size) - 1, -1, -1) if passes(k)), -1))]
+    sequence = _sequence(limit)
+    rises = np.flatnonzero(np.diff(limit[sequence], prepend=-1) > 0)
+    for start in STARTS:
+        begin = [0] if start < 0 else rises[limit[sequence][rises] >= start]
+        at = sequence[begin[0] :].tolist() if len(begin) else []
+        fails = next((i for i, k in enumerate(at) if e[k] > limit[k]), len(at))
+        last = at[fails] if fails < len(at) and passes(at[fails], len(wrong)) else at[fails - 1] if fails else -1
+        out.append(released(last))
+    return out
 
 
 def possible(design: Design, wrong: Any, gold: Any) -> float:
@@ -171,15 +191,16 @@ def page(results: list[dict[str, Any]]) -> str:
     own = ["data", "items", "wrong labels", "released, plain", "one draw", "two draws", "promises broken"]
     own_kind = {max_error: [r for r in results if (r["gold"], r["max_error"], r["confidence"]) == (100, max_error, 0.9)]
                 for max_error in ERRORS}  # fmt: skip
-    columns = ("share", "two_share", "bound", "region_bound", "possible")
+    columns = ("share", "two_share", "told_start", "told", "bound", "region_bound", "possible")
     limits = [
         [name, str(len(part)), f"{max_error:.0%}",
          *(f"{np.mean([r[key] for r in part]):.3f}" for key in columns)]
         for name, people in (("all", False), ("crowds of people", True)) for max_error in ERRORS
         for part in [[r for r in own_kind[max_error] if not people or r["data"] in calibration.PEOPLE]]
     ]  # fmt: skip
-    limited = ["sets", "number", "allowed error", "one draw", "two draws", "bound, one draw",
-               "bound, region chosen by the truth", "possible with all of the truth"]  # fmt: skip
+    limited = ["sets", "number", "allowed error", "one draw", "two draws", "start told by the truth",
+               "start and region told", "bound, one draw", "bound, region told",
+               "possible with all of the truth"]  # fmt: skip
     return (
         tables.markdown(header, rows)
         + "\n\nWith 100 gold labels and 90% confidence, beside what no such test can exceed:\n\n"

@@ -310,6 +310,15 @@ def rings_part(found: dict[str, Any]) -> str:
     ]  # fmt: skip
     on_part = ["members found, %", *(f"{100 * hit / able:.0f}" for _, able, hit in found["on part"])]
     accused = [f"{r['set']} ({r['accused']})" for r in still if r["accused"]]
+    shapes = [
+        [
+            name, f"{of(rows, 'found')} of {of(rows, 'members')}", str(of(rows, "accused")), str(of(rows, "one")),
+            *(f"{mean(rows, key):.1f}" for key in ("auto", "ignored", "majority", "without")),
+        ]
+        for name in dict.fromkeys(r["shape"] for r in found["shapes"])
+        for rows in [[r for r in found["shapes"] if r["shape"] == name]]
+    ]  # fmt: skip
+    shape_header = ["replaced", "found", "accused", "as one", "`auto`", '`collusion="ignore"`', "majority", "without"]
     return f"""
 ## Rings planted in real crowds
 
@@ -339,7 +348,7 @@ so without the ring, too.
 `collusion="ignore"` in {sum(r["same"] for r in still)} of {len(still)}.
 
 **Other attacks**, 20 % of the votes by conversion, two seeds: members answer honestly but for a fifth of the items, or
-on the first half of the items (a drip attack); and copies of the truth, which do no harm.
+on the first half of the items (a drip attack); and copies of the truth, of which five or more count as one.
 
 {_table(header, others)}
 
@@ -351,6 +360,23 @@ found, by the share of the items on which they collude, mistakes by 20 % of the 
 So a ring is seen from about six items in ten on. The drip
 attack has timestamps (items are answered in their order), and rings are looked for in later votes as well; that search
 was chosen with this attack in view.
+
+### Other shapes
+
+40 simulated annotators who are right on 65 to 90 % of 300 items, 20 votes each; some are replaced, 5 draws each.
+*Found*: members called a ring; *accused*: others; *as one*: who count as one vote and are not accused. *Without*: all
+members left out, or all but one where they are no ring. Mean accuracy of `auto` in %.
+
+{_table(shape_header, shapes, 1)}
+
+Five or more who always give the same answers count as one vote (`find_copies`), unless so much skill explains it. Its
+constants were chosen on such simulations and on parts of the real crowds above, where weaker ones took some who know in
+trec2011_vuurens for one person (up to 3 points lost); on the whole sets it finds none. Models that are alike but do not
+copy keep their votes, and where they label everything and people little, they decide (400 items, 6 models right on 70 %
+of them, 14 people on 150 each: `auto` 66 to 74 %, majority 79 to 84 % in four draws). Groups by `find_groups` as one
+vote would help there, but cost `auto` 19 points on llmbar_judges and 5 on trec2011_vuurens, whose groups are right. Two
+camps of half each look the same from both sides: `diagnose` names a camp and drops none who agree with it; with one
+`trusted` annotator all 100 members are found and no other.
 
 ### Sub-samples of honest crowds
 

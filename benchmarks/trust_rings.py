@@ -26,7 +26,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise.bench.runs import data_folder, load_votes
-from crowdwise.core.collusion import PairAgreement, find_rings, paired_votes
+from crowdwise.core.collusion import PairAgreement, find_copies, find_rings, paired_votes
 from crowdwise.core.numerics import binomial_tail
 
 CROWDS = (
@@ -44,6 +44,22 @@ UNTOUCHED = (
 SHARES, KINDS, WAYS = (0.05, 0.1, 0.2, 0.3), ("mistakes", "random", "noisy"), ("conversion", "addition")
 OTHER_KINDS = ("targeted", "drip", "truth")
 """On a fifth of the items, own answers elsewhere; own answers on the first half of the items; copies of the truth."""
+SHAPES: dict[str, tuple[tuple[int, ...], int, float, float, bool]] = {
+    "a ring of 2, mistakes": ((2,), 2, 0.1, 0.0, True),
+    "six rings of 2, mistakes": ((2,) * 6, 2, 0.1, 0.0, True),
+    "five rings of 3, random labels": ((3,) * 5, 2, 0.5, 0.0, True),
+    "three rings of 4, mistakes, four classes": ((4,) * 3, 4, 0.1, 0.0, True),
+    "two rings of 10, mistakes, four classes": ((10,) * 2, 4, 0.1, 0.0, True),
+    "two rings of 10, mistakes, two classes": ((10,) * 2, 2, 0.1, 0.0, True),
+    "5 accounts of one person, right on 80 %": ((5,), 2, 0.8, 0.0, False),
+    "10 accounts of one person, right on 65 %": ((10,), 2, 0.65, 0.0, False),
+    "10 accounts of one person, right on 80 %": ((10,), 2, 0.8, 0.0, False),
+    "10 accounts of one person, right on 90 %": ((10,), 2, 0.9, 0.0, False),
+    "10 models alike, right on 85 %": ((10,), 2, 0.85, 0.05, False),
+    "10 models alike, right on 70 %": ((10,), 2, 0.7, 0.05, False),
+}
+"""Sizes of groups, classes, how often their common answers are right, how often a member slips, and whether these are
+rings (else one of them stays where they are left out)."""
 METHODS = ("majority", "dawid-skene", "mace", "glad", "wawa", "m-msr", "grouped-dawid-skene", "auto")
 DAMAGED = ("bluebird", "dog", "rte", "sp_amt", "temp", "weather_amt", "wsd", "face")
 P_WRONG, COPIED = 0.9, 0.9
@@ -311,6 +327,42 @@ def bluebird(folder: str, seeds: int = 5) -> list[dict[str, Any]]:
     return out
 
 
+def shape(task: tuple[str, int]) -> dict[str, Any]:
+    """40 annotators who are right on 65 to 90 % of 300 items, 20 votes each; some are replaced as ``SHAPES`` says."""
+    warnings.simplefilter("ignore")
+    name, seed = task
+    groups, K, skill, slips, ring = SHAPES[name]
+    rng = np.random.default_rng(seed)
+    truth, p = rng.integers(0, K, 300), rng.uniform(0.65, 0.9, 40)
+    who = np.concatenate([np.sort(rng.choice(40, 20, replace=False)) for _ in range(300)])
+    item, first = np.repeat(np.arange(300), 20), 0
+    other = (truth[item] + rng.integers(1, K, len(item))) % K
+    label = np.where(rng.random(len(item)) < p[who], truth[item], other)
+    for size in groups:
+        own = np.where(rng.random(300) < skill, truth, (truth + rng.integers(1, K, 300)) % K)[item]
+        own = np.where(rng.random(len(own)) < slips, (own + rng.integers(1, K, len(own))) % K, own)
+        label = np.where((who >= first) & (who < first + size), own, label)
+        first += size
+    votes = cw.Votes.from_codes(item, who, label, items=range(300), annotators=range(40), classes=range(K))
+    flagged = np.zeros(40, dtype=bool)
+    rings = find_rings(votes)
+    for found in rings:
+        flagged[found.members] = True
+    one = [m for found in find_copies(votes, rings) for m in found.members.tolist()]
+    rest = votes.select((who >= first) | ((who == 0) & (not ring)))
+    scores = {
+        key: accuracy(cw.aggregate(table, method, **options), truth, np.diff(rest.indptr) > 0)
+        for key, table, method, options in (
+            ("auto", votes, "auto", {}), ("ignored", votes, "auto", {"collusion": "ignore"}),
+            ("majority", votes, "majority", {}), ("without", rest, "auto", {}),
+        )
+    }  # fmt: skip
+    return {
+        "shape": name, "seed": seed, "members": first, "found": int(flagged[:first].sum()),
+        "accused": int(flagged[first:].sum()), "one": len(one), **scores,
+    }  # fmt: skip
+
+
 def tasks(folder: str, seed: int) -> Iterator[tuple[str, str, str, str, float, int]]:
     for name in CROWDS:
         for way in WAYS:
@@ -352,6 +404,7 @@ def measured(folder: str, jobs: int, seeds: int) -> Iterator[dict[str, Any]]:
                 some = [(folder, name, part, draw) for name in CROWDS for part in PARTS for draw in (0, 1)]
                 met = list(pool.map(on_part, some, chunksize=8))
                 found["on part"] = [[p, *(sum(row[i] for row in met if row[0] == p) for i in (1, 2))] for p in PARTS]
+                found["shapes"] = list(pool.map(shape, [(name, draw) for name in SHAPES for draw in range(5)]))
                 found["damage"] = averaged(list(pool.map(damage, sizes, chunksize=3)))
             yield found
 
