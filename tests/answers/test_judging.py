@@ -19,7 +19,7 @@ from crowdwise.answers.comparisons_judges import who_judges
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import maximise, schur, separated
-from crowdwise.errors import CrowdwiseError, InputError, ParameterError
+from crowdwise.errors import CrowdwiseError, InputError, InputWarning, ParameterError
 from crowdwise.out_of_core import aggregate_files
 
 
@@ -908,3 +908,38 @@ def test_methods_for_comparisons_are_compared() -> None:
     assert found.agreement.shape == (4, 4) and (found.score < 0).all()
     with pytest.raises(ParameterError, match="is for"):
         cw.compare(crowd.comparisons, ["majority"])
+
+
+def test_boards_of_logs_with_brackets_odd_names_and_words_for_no_score() -> None:
+    rows = [(f"p{n % 8}", "a", "b", ("x", "y")[n % 2], ("[[A]]", "[[B]]", "[[C]]", "[[A]]")[n % 4]) for n in range(40)]
+    names = ("prompt", "model_1", "model_2", "judge", "verdict")
+    table = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    told = cw.Comparisons.from_frame(table)
+    assert np.bincount(told.outcome).tolist() == [20, 10, 10]
+    graded = table | {"verdict": [(-3, 1, 2, 3)[n % 4] for n in range(40)]}
+    with pytest.raises(InputError, match=r"is -3: .*If these are grades, say which end means which"):
+        cw.Comparisons.from_frame(graded)
+    chosen = cw.Comparisons.from_frame(
+        {"chosen_model": list("abc"), "rejected_model": list("bca"), "judge": list("xyx")}
+    )
+    assert chosen.n_answers == 3
+
+    said = [(f"t{n // 6}", "abc"[n % 3], "xy"[n // 3 % 2], "N/A" if n == 7 else 4 + n % 3 + n % 2) for n in range(60)]
+    scores = pl.DataFrame(said, schema=["test_case", "model", "judge", "score"], orient="row", strict=False)
+    scores = scores.with_columns(pl.Series("score", [str(row[3]) for row in said]))
+    with pytest.warns(InputWarning, match="Left out 1 rows without a score: 'N/A'"):
+        board = cw.score_board(scores)
+    assert board.n_answers == 59 and "Errors allow for 10 prompts" in " ".join(board.notes)
+
+
+def test_what_rests_on_the_prior_or_on_the_judges_disagreement_is_said() -> None:
+    never = {"a": ["x", "x", "x", "x"] * 5, "b": ["y", "z", "y", "z"] * 5, "winner": ["a", "a", "tie", "tie"] * 5}
+    ranking = cw.aggregate(cw.Comparisons.from_frame(never, left="a", right="b", outcome="winner"))
+    assert any("beaten each other round a circle" in note for note in ranking.notes)
+
+    random = np.random.default_rng(0)
+    rates = {"a": 0.38, "b": 0.68, "c": 0.92}
+    rows = [(f"t{q}", m, j, bool(random.random() < rates[m])) for q in range(60) for m in rates for j in ("gpt", "ann")]
+    table = dict(zip(("test_id", "model", "judge", "passed"), map(list, zip(*rows, strict=True)), strict=True))
+    board = cw.score_board(table)
+    assert any(note.startswith("The judges pass 6") and "gold decides it" in note for note in board.notes)

@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import crowdwise as cw
 from crowdwise.data import columns, frames
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError
@@ -362,3 +363,12 @@ def test_make_frame_knows_its_kinds():
         ParameterError, match="Unknown kind of table 'r': expected one of polars, pandas, pyarrow, dict"
     ):
         frames.make_frame({}, "r")
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame({**BASE, "label": TEXT}).to_dict(), {"a": {"ann": "x", "bob": "y"}},
+                                   {"item": {1, 2}, "annotator": {1, 2}, "label": {0, 1}},
+                                   pd.DataFrame({**BASE, "label": TEXT}).groupby("label")])  # fmt: skip
+def test_mappings_sets_and_groups_are_no_columns(table: Any):
+    for read in (cw.aggregate, Votes.from_frame):
+        with pytest.raises(InputError, match=r"is a (dict|set): expected a list|found DataFrameGroupBy"):
+            read(table)

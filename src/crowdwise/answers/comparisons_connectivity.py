@@ -78,6 +78,8 @@ def notes(part: npt.NDArray[np.int32], matches: Matches, names: npt.NDArray[np.o
         never = names[(which == 0) & (tied == 0) & (wins + loses > 0)]
         if len(never):
             found.append(f"Never {word}: {listing(never, 5)}. How far ahead or behind they are is up to the prior.")
+    if matches.n_ties and not _ties_held(matches):
+        found.append("No items have beaten each other round a circle: how far apart all scores are is up to the prior.")
     idle = names[(wins + loses + tied) == 0]
     if len(idle):
         found.append(f"Never compared: {listing(idle, 5)}. Their scores are the prior's.")

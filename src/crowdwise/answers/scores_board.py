@@ -30,9 +30,13 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import columns, encoding, frames
 from crowdwise.data.source import Source
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.errors import InputError, ParameterError, listing, warn
 
 MODEL = ("model", "system", "generator", "candidate", "assistant", *columns.ALIASES["item"])
+PROMPT = (*columns.ALIASES["question"], "test", "test case", "case", *columns.ALIASES["item"])
+FAR = 0.05
+"""A difference of rates that is pointed out."""
+NO_SCORE = {"n/a", "na", "nan", "none", "null", "-", "--", "?", "error", "refused", "skipped", "missing"}
 PASS = {"pass", "passed", "true", "yes", "correct", "success", "c"}
 FAIL = {"fail", "failed", "false", "no", "incorrect", "failure", "i"}
 MOST_ROUNDS, SPREAD, BLOCKS = 500, 1.0, 50
@@ -68,7 +72,7 @@ def _source(scores: Any, given: dict[str, str | None]) -> Source:
     else:
         scores, from_text = frames.to_polars(scores), False
     names = {columns.normal(name): name for name in scores.columns}
-    words = {"left": MODEL, "question": columns.ALIASES["question"], "annotator": columns.ALIASES["annotator"],
+    words = {"left": MODEL, "question": PROMPT, "annotator": columns.ALIASES["annotator"],
              "value": ("score", "verdict", "grade", *columns.ALIASES["value"], "passed", "pass")}  # fmt: skip
     parts = dict[str, str | None]()
     for part, name in given.items():
@@ -80,6 +84,12 @@ def _source(scores: Any, given: dict[str, str | None]) -> Source:
         if parts[part] is None:
             raise InputError(f"There is no column of the {word}: there are {listing(scores.columns, 12)}.")
     source = Source(scores, given, "scores", from_text=from_text, parts=parts)
+    said = source["value"].cast(str).str.strip_chars().str.to_lowercase()
+    none = said.is_in(list(NO_SCORE))
+    if 0 < int(none.sum()) < 0.5 * len(none):
+        missing = listing(source["value"].filter(none).unique().sort())
+        warn(f"Left out {int(none.sum()):,} rows without a score: {missing}.")
+        source.keep((~none.fill_null(False)).arg_true().to_numpy())
     source.complete([part for part, name in parts.items() if name is not None], "error")
     return source
 
@@ -219,6 +229,11 @@ def _pass_board(
         notes.append(
             "A rate is that of the judges' consensus: where all judges err alike it errs, too. gold corrects it."
         )
+        if abs(f.mean() - passed.mean()) > FAR:
+            notes.append(
+                f"The judges pass {passed.mean():.0%} of what they see, the consensus {f.mean():.0%}: what lies "
+                "between is what the method makes of their disagreement. gold decides it."
+            )
     else:
         f = np.bincount(at, passed) / np.bincount(at)
         f = f[np.argsort(place)] if not np.array_equal(place, np.arange(len(place))) else f

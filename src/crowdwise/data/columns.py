@@ -132,8 +132,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "right_logprob": "right logprob, logprob b, log prob b, logprob right, logprob 2",
         "probability": "probability, prob",
         "anony": "anony",
-        "chosen": "chosen, winning item, better",
-        "rejected": "rejected, loser, losing item, worse",
+        "chosen": "chosen, winning item, better, chosen model, winner model, winning model",
+        "rejected": "rejected, loser, losing item, worse, rejected model, loser model, losing model",
         "question": "question, prompt, context, instruction, topic, group, ballot",
         "rank": "rank, place, position, order, ranking",
     }.items()

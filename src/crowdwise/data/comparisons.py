@@ -345,7 +345,7 @@ def _outcome(
     if column.dtype.is_float() and not bool((column.drop_nulls() == column.drop_nulls().round()).all()):
         column = column.cast(pl.String)
     code, words = encoding.encode(column)
-    said = [str(word).strip().lower() for word in words.tolist()]
+    said = [_bare(str(word).strip().lower()) for word in words.tolist()]
     known = [TIE if word.startswith(TIES) else SIDES.get(WORDS.sub("", word), -1) for word in said]
     by_word = encoding.recode(code, np.array(known, dtype=np.int32))
     if outcomes is not None:
@@ -369,8 +369,25 @@ def _outcome(
     if len(bad):
         bad = bad[np.argsort(by_name[bad] >= 0, kind="stable")]  # first those that name no item either
         words_for = "the name of one of the two items, or left, right or tie (also a, b, model_a, model_b, draw, equal)"
-        raise source.odd(part, int(bad[0]), words_for, remedy=MEANING)
+        raise source.odd(part, int(bad[0]), words_for, remedy=_meaning(words.tolist()))
     return found, None
+
+
+def _bare(word: str) -> str:
+    """``[[a]]``, as prompts for judges have it, without brackets; ``[[c]]`` is a tie there."""
+    return "tie" if word == "[[c]]" else word[2:-2] if re.fullmatch(r"\[\[\w+\]\]", word) else word
+
+
+def _meaning(words: Sequence[Any]) -> Remedy:
+    """How to say what words for outcomes mean; of grades that are numbers, what their ends mean."""
+    numbers = [number_of(word) for word in words]
+    ends = [f"{end:g}" for end in (min(numbers), max(numbers))] if len(numbers) > 3 else ["nan"]
+    if "nan" in ends:
+        return MEANING
+    example = Option(
+        "outcomes", python=f'{{{ends[0]}: "left", {ends[1]}: "right"}}', command=f"{ends[0]}=left,{ends[1]}=right"
+    )
+    return Remedy("If these are grades, say which end means which: {}, or the other way round.", example)
 
 
 def _nearest(share: npt.NDArray[np.float64]) -> Codes:

@@ -86,6 +86,8 @@ def to_polars(frame: Any) -> pl.DataFrame:
     try:
         if kind_of(frame) != "pandas" and hasattr(frame, "__arrow_c_stream__"):
             return pl.DataFrame(frame)
+        if type(frame).__name__.endswith("GroupBy"):
+            raise TypeError
         is_pandas = kind_of(frame) == "pandas" and getattr(frame, "ndim", 0) == 2
         if is_pandas and not all(isinstance(name, str) for name in frame.columns):
             frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
@@ -111,6 +113,12 @@ def _from_columns(columns: dict[Any, Any]) -> pl.DataFrame:
     for name, values in columns.items():
         if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
             raise InputError(f"Column {name!r} is {values!r}: expected a list or an array with one value for each row.")
+        if isinstance(values, (Mapping, set, frozenset)):
+            raise InputError(
+                f"Column {name!r} is a {type(values).__name__}: expected a list or an array with one value for each "
+                "row. Of a pandas table, to_dict('list') gives these; of {item: {annotator: label}}, pass the rows "
+                "(item, annotator, label) to Votes.from_records."
+            )
     series = [
         v if isinstance(v, pl.Series) else _series(str(name), v if isinstance(v, np.ndarray) else list(v))
         for name, v in columns.items()

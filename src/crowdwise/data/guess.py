@@ -293,7 +293,8 @@ def point_out_truth(columns: Sequence[str], rows: Mapping[str, Sequence[Any]], g
 def glance_at(frame: Any) -> pl.DataFrame | None:
     """The first rows of a dataframe; ``None`` where it is none (reading all of it raises the error)."""
     if isinstance(frame, Mapping):
-        head: Any = {name: values[:ROWS] for name, values in frame.items() if hasattr(values, "__getitem__")}
+        columns = {name: values for name, values in frame.items() if not isinstance(values, Mapping)}
+        head: Any = {name: values[:ROWS] for name, values in columns.items() if hasattr(values, "__getitem__")}
     elif hasattr(frame, "head"):
         head = frame.head(ROWS)
     elif hasattr(frame, "slice") and hasattr(frame, "column_names"):
