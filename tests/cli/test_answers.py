@@ -237,7 +237,7 @@ LOAD = registry.Entry.load
         (["ratings.csv", "--method", "crowd-regression"], 2, "inputs as well"),
         (["battles.csv", "--form", "wide"], 2, "has no option 'form'"),
         (["battles.csv", "--classes", "a,b"], 2, "--classes: leave it out"),
-        (["battles.csv", "--sheet", "two"], 2, "is not a spreadsheet and has no sheets. Leave out --sheet two"),
+        (["battles.csv", "--sheet", "two"], 2, "is read as csv, which takes no sheet. Leave out --sheet two"),
         (["battles.csv", "--max-seconds", "-5"], 2, "--max-seconds -5.0: expected a number of seconds above 0"),
         (["votes.csv", "--answers", "opinions"], 2, ""),
     ],

@@ -88,6 +88,13 @@ def read_table(path: PathLike, choose: Choose | None = None, *, wide: bool = Fal
     return TableFile.of(path).read(choose, wide=wide)
 
 
+ABOUT = {
+    "sheet": ("sheet",), "skip_rows": ("csv", "sheet"), "null_values": ("csv", "sheet"), "separator": ("csv",),
+    "encoding": TEXT,
+}  # fmt: skip
+"""What the user may say about a file -> the formats that it is for."""
+
+
 @dataclass(eq=False)
 class TableFile(os.PathLike[str]):
     """A file of a table that is opened once: its bytes are held, and what was found in them.
@@ -199,9 +206,10 @@ class TableFile(os.PathLike[str]):
         """The table, and whether it was read as text. ``choose`` picks the columns of a text file that are read. A
         ``wide`` one may have a single column, and keeps its blank rows."""
         table, self._parsed = self._parsed, None
-        if self.sheet is not None and self.kind != "sheet":
-            leave = Remedy("Leave out {}.", Option("sheet", self.sheet))
-            raise ParameterError(f"{self.name.name} is not a spreadsheet and has no sheets.", remedy=leave)
+        for name, kinds in ABOUT.items():
+            if (given := getattr(self, name)) not in (None, NULLS, ()) and self.kind not in kinds:
+                message = f"{self.name.name} is read as {self.kind}, which takes no {name}."
+                raise ParameterError(message, remedy=Remedy("Leave out {}.", Option(name, given)))
         if table is None:
             table = self._attempt((lambda: self._read_text(choose, wide)) if self.kind == "csv" else self._whole)
         if self.guessed is not None:
