@@ -109,6 +109,24 @@ def test_label_sets(each):
     assert np.mean(gain) > -POINT
 
 
+def test_rare_labels():
+    """Six annotators who all answer, labels of one item in ten or twenty, false alarms of some annotators."""
+    gain = []
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        truth = rng.random((120, 6)) < (0.1 if seed % 2 else 0.05)
+        alarm, miss = rng.uniform(0.02, 0.3, 6), rng.uniform(0.05, 0.4, 6)
+        said = rng.random((120, 6, 6)) < np.where(truth[:, None], 1.0 - miss[:, None], alarm[:, None])
+        rows = [(n, m, [f"l{k}" for k in np.flatnonzero(said[n, m])]) for n in range(120) for m in range(6)]
+        answers = cw.LabelSets.from_records(rows)
+        y = truth[:, [int(name[1:]) for name in answers.labels.tolist()]]
+        right = [
+            (cw.aggregate(answers, "binary-relevance", **b).member == y).mean() for b in ({}, {"base": "majority"})
+        ]
+        gain.append(right[0] - right[1])
+    assert np.mean(gain) > -POINT
+
+
 @pytest.mark.parametrize("each", [2, 3, 5])
 def test_tags(each):
     gain = []

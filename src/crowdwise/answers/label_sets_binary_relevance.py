@@ -9,7 +9,7 @@ are alike.
 symbol                code             shape         equation
 ====================  ===============  ============  =========================================================
 q[n, l]               ``posterior``    N x L         P(label l is in the set of n), from the method
-c[m, l, t, s]         ``counts``       M x L x 2 x 2 expected answers s of m where the truth is t
+c[m, l, t, s]         ``met``          M x L x 2 x 2 answers s of m where q > 1/2 (t = 1) or not
 rest                  ``rest``         M x L x 2 x 2 sum of c over the other labels
 mu                    ``mean``                       (rest + crowd) / (n + 1), n answers: m's habits elsewhere
 strength[t]           ``strength``     2             the s under which the counts against decided labels are
@@ -18,8 +18,9 @@ h                                                    1 / (1 / s + 1 / n): how ma
 history               h mu             M x L x 2 x 2 what the method is handed for label l
 ====================  ===============  ============  =========================================================
 
-Fit, count, learn the strength, and fit again with the histories until the probabilities converge. DM is the
-Dirichlet-multinomial distribution; taking the mean of the *other* labels keeps an answer from counting twice. Labels
+Fit, count, learn the strength, and fit again with the histories until the probabilities converge. Counts are against
+decided labels: probabilities of a method may leave a doubt on every item, which outweighs the items of a rare label. DM
+is the Dirichlet-multinomial distribution; the mean of the *other* labels keeps an answer from counting twice. Labels
 with the very same answers are fitted once: a few answers that choose among thousands of labels need few fits.
 
 Reference: M. R. Boutell et al., Learning multi-label scene classification, Pattern Recognition 37 (2004), for binary
@@ -253,15 +254,16 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
         shares = answers.n_labels > 1 and (takes if self.share is None else self.share)
         seed = fixed_seed(self.random_state)
         rounds, strength, history = Rounds(self.max_iter, answers.n_answers, callback), np.empty(0), None
-        q = np.full((len(answers), answers.n_labels), np.inf)
+        q, met = np.full((len(answers), answers.n_labels), np.inf), np.empty(0)
         for _ in rounds:
             before = q
             q, counts, spread = self._round(answers, history, seed)
             change = float(np.abs(q - before).mean())
             rounds.reached(moved=change, converged=not shares or change <= self.tol)
             if rounds.another():
-                strength = learn_strength(decided(answers, q))
-                mean, n = habits(counts)
+                now = decided(answers, q)
+                met = now if history is None else 0.5 * (met + now)  # else decisions may go round in circles
+                strength, (mean, n) = learn_strength(met), habits(met)
                 history = worth(strength, n) * mean
         found = {"posterior": q, "counts": counts, "spread": spread, "strength": strength}
         return found | rounds.outcome | described(answers, q > 0.5)
