@@ -47,6 +47,8 @@ class AnswerRules:
     tables, headings, units
         Of the report: further tables of the result that it shows, what to call a column instead of its name, and what
         its numbers are (``%`` of shares).
+    drawn
+        What the drawings of a report show, in a sentence or two.
     """
 
     answer: ClassVar[str] = "answer"
@@ -58,6 +60,7 @@ class AnswerRules:
     tables: ClassVar[tuple[str, ...]] = ()
     headings: ClassVar[Mapping[str, str]] = {}
     units: ClassVar[Mapping[str, str]] = {}
+    drawn: ClassVar[str] = ""
 
     def agreement(self, answers: Any, options: Options, scale: Any = None, values: Any = None) -> Figures:
         """Coefficients of agreement by name; ``scale`` and ``values`` are for votes alone."""

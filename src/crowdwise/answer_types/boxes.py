@@ -31,6 +31,7 @@ class BoxRules(AnswerRules):
 
     answer = "object"
     measured = "box_scores"
+    drawn = "Thin: what annotators drew. Thick: what was found, with its probability; dashed: not accepted."
     units: ClassVar = {
         "label_probability": "%", "detection_rate": "%", "false_alarms": "per item", "expected_objects": "count",
     }  # fmt: skip

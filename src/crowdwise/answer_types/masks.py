@@ -31,6 +31,7 @@ class MaskRules(AnswerRules):
 
     answer = "mask"
     measured = "mask_scores"
+    drawn = "Teal: the mask that was found. Orange: in doubt. Dark lines: the edges that annotators drew."
     kinds: ClassVar = {
         "large": FindingWords("Annotators who draw too large", EXAMPLES, Verdict.LOOK),
         "small": FindingWords("Annotators who draw too small", EXAMPLES, Verdict.LOOK),

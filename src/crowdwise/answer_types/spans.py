@@ -38,6 +38,7 @@ class SpanRules(AnswerRules):
 
     answer = "span"
     measured = "span_set_scores"
+    drawn = "Underlined: the spans that were found. Below, where each annotator marked something."
     units: ClassVar = {
         "start": "place", "end": "place", "detection": "%", "label_accuracy": "%", "false_alarms": "per item",
         "boundary_noise": "places",

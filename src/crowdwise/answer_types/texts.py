@@ -25,6 +25,10 @@ class TextRules(AnswerRules):
 
     answer = "text"
     measured = "text_scores"
+    drawn = (
+        "First what was found, word by word: the redder, the less sure. Below it each text; words that differ are "
+        "marked."
+    )
     units: ClassVar = {"word_accuracy": "%", "likeness": "%"}
     kinds: ClassVar = {"inexact": INEXACT, "items": IN_DOUBT}
 

@@ -162,7 +162,8 @@ def answer_sections(
         },
         "data": _facts(answers.describe()),
         "measured": measured_facts(measured),
-        "tables": tables, "drawings": _drawings(rules, answers, result, {**(texts or {}), **(images or {})}),
+        "tables": tables, "drawn": rules.drawn,
+        "drawings": _drawings(rules, answers, result, {**(texts or {}), **(images or {})}),
     }  # fmt: skip
     if all_items:
         for table in ("items", "annotators", "objects"):
