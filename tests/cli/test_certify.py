@@ -84,6 +84,26 @@ def test_sheets_that_lost_rows_or_names_prove_nothing(folder: Path, tmp_path: Pa
                 assert "at most 2.5% wrong" in words and "99.9% interval" in words
 
 
+def test_texts_that_are_left_out_are_noticed(tmp_path: Path) -> None:
+    rows = [
+        (f"t{i}", who, f"word {i} or {'a' if who == 'x' and i % 9 == 0 else 'b'}") for i in range(80) for who in "xyz"
+    ]
+    pl.DataFrame(rows, schema=["item", "annotator", "text"], orient="row").write_csv(tmp_path / "labels.csv")
+    done = run("certify", tmp_path / "labels.csv", "--ask", 40, "--out", tmp_path / "sheet.csv")
+    sheet = pl.read_csv(tmp_path / "sheet.csv")
+    assert done.exit_code == 0 and sheet.columns == ["item", "text", "drawn"]
+    filled = sheet.with_columns(text="word " + pl.col("item").str.slice(1) + " or b")
+    for name, table in (
+        ("all", filled),
+        ("holes", filled.with_columns(text=pl.when(pl.col("item") > "t5").then("text"))),
+    ):
+        table.write_csv(tmp_path / f"{name}.csv")
+    done = run("certify", tmp_path / "labels.csv", "--gold", tmp_path / "all.csv", "--max-error", 0.1)
+    assert done.exit_code == 0 and "0.0% wrong on gold items" in done.stderr, done.stderr
+    done = run("certify", tmp_path / "labels.csv", "--gold", tmp_path / "holes.csv", "--max-error", 0.1)
+    assert done.exit_code != 0 and "of the 40 rows of" in done.stderr and "fill in all rows" in done.stderr
+
+
 def test_a_second_draw(folder: Path, tmp_path: Path) -> None:
     gold, second = filled(folder, tmp_path), tmp_path / "second.csv"
     done = run("certify", folder / "labels.csv", "--gold", gold, "--ask", 50, "--max-error", 0.1, "--out", second)

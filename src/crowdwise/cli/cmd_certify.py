@@ -35,6 +35,9 @@ SetsOption = Annotated[
 ]
 OutOption = Annotated[Path | None, option("--out", "-o", help="Write the items here: .csv, .xlsx, .jsonl or .parquet.")]
 
+ONE_ROW = {registry.VOTES: "label", "texts": "text"}
+"""Answers whose truth is a row per item: each row of a sheet is needed."""
+
 
 @opt.reads
 def certify(
@@ -71,6 +74,7 @@ def certify(
     check_apart([path, gold, more], [out])
     fitted = opt.fitted(opt.opened(path, reading, method), opt.assignments(set_, seed))
     consensus, of_votes = fitted.result, fitted.answer_type == registry.VOTES
+    answer = ONE_ROW.get(fitted.answer_type)
     if not of_votes and (more is not None or by_class or sets is not None or (ask is not None and gold is not None)):
         raise ParameterError(
             f"certify: --more, --by-class, --sets and --ask with --gold are for votes, and {path} has "
@@ -78,13 +82,13 @@ def certify(
         )
     first: Any = None
     if gold is not None:
-        first = opt.drawn_gold(fitted.table, gold) if of_votes else type(fitted.table).read_truth(gold)
+        first = opt.drawn_gold(fitted.table, gold) if answer else type(fitted.table).read_truth(gold)
     if ask is not None:
         drawn = {} if seed is None else {"random_state": seed}
         items = certificates.draw_for_gold(
             consensus, ask, first=first, max_error=max_error, confidence=confidence, **drawn
         )
-        columns = {"label": [""] * len(items), DRAWN: [len(items)] * len(items)} if of_votes else {}
+        columns = {answer: [""] * len(items), DRAWN: [len(items)] * len(items)} if answer else {}
         _write(make_frame({"item": items, **columns}, "polars"), out, as_json)
         hand_in = (
             "--gold" if first is None else f"--more, beside --gold {gold} and the same --max-error and --confidence"
@@ -122,10 +126,8 @@ def certify(
     rate, low, high = found.wrong_rate
     say(f"{found.sentence}.")
     whole = f" ({100 * confidence:.6g}% interval {low:.1%} to {high:.1%})" if low == low else ""
-    say(
-        f"{'All labels' if whole else 'Gold items of both draws'}: {rate:.1%} wrong on gold items{whole}. "
-        f"{int((~found.released).sum()):,} labels are left to check."
-    )
+    of = "All labels" if whole else "Gold items" if more is None else "Gold items of both draws"
+    say(f"{of}: {rate:.1%} wrong on gold items{whole}. {int((~found.released).sum()):,} labels are left to check.")
     if sets is not None:
         say(
             f"Sets have {table['size'].mean():.2f} of {len(consensus.classes)} classes on average, and hold the true "
