@@ -333,7 +333,8 @@ class Doctors(Head):
         voted = torch.nonzero(self.voted)[:, 0]
         weight = self.log_weights[voted].exp()
         size = max(1, CELLS // max(1, len(batch) * self.n_classes))
-        total = batch.hidden.new_zeros((len(batch), self.n_classes))
+        # By additions, not by the number of rows, which an export would fix.
+        total = torch.zeros_like(batch.hidden[:, :1]) + batch.hidden.new_zeros(self.n_classes)
         for lo in range(0, len(voted), size):
             some = voted[lo : lo + size]
             logits = torch.einsum("bh,akh->bak", batch.hidden, self.W[some]) + self.b[some]
