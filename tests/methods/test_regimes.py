@@ -81,3 +81,13 @@ def test_a_rule_never_overrules_unanimous_votes_and_the_agreed_ones_win():
     parts = VoteParts.of([votes[:50], votes[50:]])
     cw.Auto(abstains=True).fit_in_parts(parts, each=lambda part, codes, posterior: in_parts.append(posterior.copy()))
     assert np.allclose(np.concatenate(in_parts), found.posterior)
+
+
+def test_a_rule_for_all_that_is_left_is_pointed_out():
+    table, _ = rules(np.random.default_rng(0), (0.5, 0.5))
+    without, wide = votes_of(table, 2), votes_of(np.column_stack([table, np.zeros(len(table), dtype=int)]), 2)
+    assert not any(note.startswith("One label on nearly every item") for note in cw.aggregate(without).notes)
+    found = cw.aggregate(wide)
+    assert [note[:35] for note in found.notes if "nearly every item" in note] == ["One label on nearly every item: 12."]
+    parts = VoteParts.of([wide[:500], wide[500:]])
+    assert cw.Auto().fit_in_parts(parts).notes[:2] == found.notes[:2]

@@ -98,6 +98,12 @@ def is_one_sided(use: Floats, n_items: float) -> npt.NDArray[np.bool_]:
     return np.asarray((count >= LEAST_VOTES) & (use.max(axis=1) >= count) & selective & (use.shape[1] > 1))
 
 
+def catch_all(use: Floats, n_items: float) -> npt.NDArray[np.bool_]:
+    """M: who has the same label for nearly every item, as a rule for all that is left has; as :func:`is_one_sided`."""
+    count = use.sum(axis=1)
+    return np.asarray((use.max(axis=1) >= count) & (count > MOST_COVERAGE * n_items) & (count >= LEAST_VOTES))
+
+
 def rates(stats: Stats) -> Params:
     """r[m, l, k], how often annotators say a label on items of a class, silence included, of classes equally common."""
     own = stats.counts.sum(axis=1, keepdims=True) / max(stats.mass.sum(), 1.0)

@@ -64,7 +64,7 @@ import numpy.typing as npt
 from crowdwise.core import em, priors
 from crowdwise.core.collusion import Ring, discounted, find_voices
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
-from crowdwise.core.crowd_kind import CrowdKind, agreement, crowd_sums, kind_of, own_options, weighed
+from crowdwise.core.crowd_kind import CrowdKind, agreement, catch_all, crowd_sums, kind_of, own_options, weighed
 from crowdwise.core.dependence import Setting
 from crowdwise.core.em import EMFit, Engine, Family, Stats
 from crowdwise.core.gold_regression import without_own
@@ -98,6 +98,10 @@ SEEN: dict[CrowdKind, str] = {
     "rules": "Annotators say one class or nothing, as rules do: a vote counts by how far others agree with the rule.",
     "panel": "Nearly everybody answered nearly every item, as panels do: each was taken to know the class or to guess.",
 }
+LEFT = (
+    "One label on nearly every item: {}. Where one other rule contradicts that, votes do not show which of the two is "
+    "right: compare the labels without it, or check some of these items by hand."
+)
 MOST = 0.5
 """The share of items with several votes under which a fit needs gold labels."""
 WRONG_CROWD = 0.001
@@ -262,7 +266,7 @@ class Auto(Anchored):
         self, kind: CrowdKind, parts: VoteParts, callback: Callback | None
     ) -> tuple[Params, EMFit, dict[str, Any], Posterior]:
         """As :meth:`_people`, for rules or a panel."""
-
+        notes = [SEEN[kind]]
         if kind == "panel":
             mass = parts.statistics(lambda part: shares(part.votes, part.gold)).mass
             voted = np.exp(em.log_class_prior(mass, None, self._even_items))[0]
@@ -275,10 +279,14 @@ class Auto(Anchored):
             if fit is fits[1]:
                 fit = knows(class_prior=voted)._best_fit(parts, callback)[1]
         else:
-            agreed = parts.total(lambda part: agreement(part.votes), np.zeros((2, parts.names.n_annotators)))
-            fit = EMFit(weighed(agreed, parts.n_votes, parts.names.n_classes), np.empty(0), 1, True)
+            names, K = parts.names, parts.names.n_classes
+            agreed = parts.total(lambda part: agreement(part.votes), np.zeros((2, names.n_annotators)))
+            fit = EMFit(weighed(agreed, parts.n_votes, K), np.empty(0), 1, True)
+            sums = parts.total(lambda part: crowd_sums(part.votes), np.zeros(names.n_annotators * K + 2))
+            wide = names.annotators[catch_all(sums[:-2].reshape(-1, K), sums[-1])]
+            notes += [LEFT.format(listing(wide))] if len(wide) else []
         labels = parts.statistics(lambda part: winners(part.posterior(fit.params)))
-        others = {"confusion": matrices(labels, parts.expect(fit.params)), "notes": [SEEN[kind]]}
+        others = {"confusion": matrices(labels, parts.expect(fit.params)), "notes": notes}
         return fit.params, fit, others, partial(without_gold, params=fit.params)
 
     def _family_of(self, parts: VoteParts) -> Family:
