@@ -211,7 +211,7 @@ def fit(
     verbose
         Show the progress.
     """
-    if not max_seconds > 0:
+    if not (is_number(max_seconds) and max_seconds > 0):
         raise ParameterError("expected a number of seconds above 0.", about=Option("max_seconds", max_seconds))
     opened = source if isinstance(source, Opened) else Opened(source, answers, method, reading)
     task = _prepared(opened, params, graph, inputs, select)
@@ -278,8 +278,6 @@ class _Task(_Work):
         """Fit a method for votes, with what a learner says of the inputs where held-out votes show that it helps."""
         from crowdwise.learners.inputs_forecast import fitted_with, forecast
 
-        if not (is_number(max_seconds) and max_seconds > 0):
-            raise ParameterError("expected a number of seconds above 0.", about=Option("max_seconds", max_seconds))
         seed = fixed_seed(self.model.random_state)
         found = forecast(
             self.model, self.inputs, votes, gold, max_seconds=max_seconds, seed=seed, callback=callback,

@@ -73,7 +73,7 @@ for words, code, says in (
     ("report labels.csv --out own/report.html", 0, "written"),
     ("campaign init own/campaign --classes 0,1", 0, "a campaign"),
     ("campaign status campaign", 0, ""),
-    ("aggregate private.csv", 2, "not readable"),
+    ("aggregate private.csv", 1, "private.csv could not be read: Permission denied"),
     ("aggregate labels.csv --out closed/out.csv", 1, "closed cannot be written to"),
     ("aggregate labels.csv --save closed/result", 1, "Permission denied"),
     ("aggregate labels.csv --save result", 1, "Permission denied"),

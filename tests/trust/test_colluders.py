@@ -523,3 +523,14 @@ def test_a_large_ring_in_a_weak_crowd_is_seen_by_one_trusted_annotator():
     said[:, :16] = script[:, None]
     found = find_colluders(cw.Votes.from_dense(said), trusted=16 + int(accuracy[16:].argmax()))
     assert np.array_equal(found.flagged, np.arange(39) < 16)
+
+
+@pytest.mark.parametrize("skill", [0.0, 0.15, 0.3])
+def test_those_who_know_among_many_who_guess_are_no_copies(skill):
+    """They always agree, as copies do, and the others know too little to tell."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        truth, knows = rng.integers(0, 2, 300), np.append(np.ones(15), np.full(15, skill))
+        table = np.where(rng.random((300, 30)) < knows, truth[:, None], rng.integers(0, 2, (300, 30)))
+        table[rng.random(table.shape) > 0.2] = -1
+        assert find_colluders(cw.Votes.from_dense(table, missing=-1)).copies == []

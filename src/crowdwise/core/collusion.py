@@ -92,9 +92,10 @@ OWN = 0.2
 """The share of the items on which the members of a ring may answer for themselves, without passing for judges."""
 COPIES, UNEVEN = 200, 0.01
 """Simulated rings, and the share of them that may split as unevenly as annotators who are no ring."""
-SAME, HARD, LINK, COPIERS = 0.99, 0.4, 10, 5
+SAME, HARD, LINK, COPIERS, JUDGES = 0.99, 0.4, 10, 5, 0.2
 """Copies agree so much beyond chance; what hard items explain of it; the fewest common items, and the fewest copies: a
-few who never differ may know, and do little harm where they do not."""
+few who never differ may know, and do little harm where they do not. The agreement beyond chance of all others under
+which they cannot tell copies from those who know."""
 LATE = (0.25, 0.5, 0.75)
 """Shares of the votes, by time, after which members may begin: a drip attack is honest until then."""
 LEAST_AGREEMENT = 0.06
@@ -331,7 +332,8 @@ class PairAgreement:
         g, room = self.seen(outside, self.skills(outside))
         own = max(float((g * room)[members].sum() / max(float(room[members].sum()), 1e-9)), 0.0)
         explained = own**2 + HARD
-        if outside.sum() < max(OUTSIDE, len(members)) or explained > SAME:
+        know = self.inside(np.flatnonzero(outside)) >= JUDGES
+        if outside.sum() < max(OUTSIDE, len(members)) or explained > SAME or not know:
             return np.ones(len(self)), own
         return self.surprise(members, np.full(len(self), np.sqrt(explained))), own
 
