@@ -352,8 +352,9 @@ class Fitted(_Work):
 
         gold = self.gold if isinstance(self.table, Votes) else None
         answers = self.answers.dataset or self.table
-        found: dict[str, Any] = build_report(answers, self.result, truth=self.truth, gold=gold, **options)
-        return found
+        return build_report(
+            answers, self.result, truth=self.truth, gold=gold, reading_notes=self.answers.notes, **options
+        )
 
 
 def _prepared(

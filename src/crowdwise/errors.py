@@ -18,7 +18,9 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from shlex import quote
 from typing import Any
 
@@ -188,7 +190,23 @@ def warn(message: str, *, remedy: Remedy | Sequence[Remedy] = (), category: type
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "crowdwise":
         frame, level = frame.f_back, level + 1
+    for heard in _LISTENERS.get():
+        heard.append(message)
     warnings.warn((category or InputWarning)(message, remedy=remedy), stacklevel=level)
+
+
+_LISTENERS: ContextVar[tuple[list[str], ...]] = ContextVar("_LISTENERS", default=())
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """The messages of :func:`warn` inside the block, without their remedies, in whatever way warnings are shown."""
+    heard: list[str] = []
+    token = _LISTENERS.set((*_LISTENERS.get(), heard))
+    try:
+        yield heard
+    finally:
+        _LISTENERS.reset(token)
 
 
 def listing(values: Iterable[Any], limit: int = 5) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import copy
@@ -26,6 +27,7 @@ from crowdwise.errors import (
     ParameterError,
     ReadError,
     Remedy,
+    listening,
     listing,
     warn,
 )
@@ -53,13 +55,15 @@ def tell_doubt(guess: Guess | None) -> None:
 class Answers:
     """Answers as they were read.
 
-    ``dataset`` holds what lies beside votes in their folder; ``truth`` is a file of truth beside other answers.
+    ``dataset`` holds what lies beside votes in their folder; ``truth`` is a file of truth beside other answers;
+    ``notes`` are the warnings of the reader.
     """
 
     answer_type: str
     table: Any
     dataset: Dataset | None = None
     truth: Path | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Opened:
@@ -187,10 +191,12 @@ class Opened:
     @cached_property
     def answers(self) -> Answers:
         """The answers, without the annotators that are to be left out."""
-        found = self._answers()
-        if self.exclude is not None:
-            found = _without(found, names_in(self.exclude, self.only_verdict))
-        return found if self.pseudonymise is None else _pseudonymised(found, Path(self.pseudonymise))
+        with listening() as heard:
+            answers = self._answers()
+            if self.exclude is not None:
+                answers = _without(answers, names_in(self.exclude, self.only_verdict))
+        answers = replace(answers, notes=tuple(dict.fromkeys(heard)))
+        return answers if self.pseudonymise is None else _pseudonymised(answers, Path(self.pseudonymise))
 
     def _answers(self) -> Answers:
         """The answers. Where nothing says that they are classes, labels that look like numbers on a scale, texts or ids
@@ -348,7 +354,7 @@ def names_in(names: Any, only_verdict: str | None = None) -> list[Any]:
 
 def _pseudonymised(found: Answers, key: Path) -> Answers:
     """Answers whose annotators are called ``annotator 1``, ``annotator 2``..., drawn at random; a table of who is who,
-    which is read where it is there and added to."""
+    which is read where it is there and added to. Notes that name an annotator are left out."""
     import secrets
 
     import numpy as np
@@ -375,7 +381,12 @@ def _pseudonymised(found: Answers, key: Path) -> Answers:
     write_whole(made.write_csv, key, private=True)
     table = replace(found.table, annotators=np.array([known[str(name)] for name in names], dtype=object))
     data = None if found.dataset is None else replace(found.dataset, votes=table, annotator_table=None)
-    return replace(found, table=table, dataset=data)
+    return replace(found, table=table, dataset=data, notes=tuple(n for n in found.notes if not _names_one(n, names)))
+
+
+def _names_one(note: str, names: list[Any]) -> bool:
+    words = (str(name) for name in names if str(name) in note)
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", note) for word in words)
 
 
 def _without(found: Answers, names: list[Any]) -> Answers:

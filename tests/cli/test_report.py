@@ -28,6 +28,28 @@ def test_a_report_is_written_and_the_headline_said(folder, tmp_path):
     assert "Measured on 300 items with known truth" in text
 
 
+def test_what_was_noticed_in_the_file_reaches_the_page(tmp_path):
+    file = tmp_path / "votes.csv"
+    rows = [f"{i},{a},{'Cat' if a == 'bob' else 'cat'}" for i in range(4) for a in ("ann", "bob", "cem")]
+    file.write_text("\n".join(["item,annotator,label", *rows, "4,ann,"]) + "\n", encoding="utf-8")
+    done = run("report", file, "--on-missing", "drop", "--json", "--out", tmp_path / "page.html")
+    notes = json.loads(done.stdout)["reading_notes"]
+    assert any("1 of 13 rows" in note for note in notes) and any("'cat', 'Cat'" in note for note in notes)
+    assert all(f"Note: {note}" in done.stderr for note in notes)
+    page = tmp_path / "page.html"
+    text = page.read_text(encoding="utf-8")
+    assert "Noticed while reading" in text and "1 of 13 rows" in text
+    cased = [row.replace(",bob,", ",Bob,") for row in rows] + ["9,bob,cat", "9,ann,"]
+    file.write_text("\n".join(["item,annotator,label", *cased]) + "\n", encoding="utf-8")
+    done = run("report", file, "--on-missing", "drop", "--pseudonymise", tmp_path / "key.csv", "--json", "--out", page)
+    assert "'bob', 'Bob'" in done.stderr or "'Bob', 'bob'" in done.stderr
+    notes = json.loads(done.stdout)["reading_notes"]
+    assert notes and not any("bob" in note.lower() for note in notes)
+    file.write_text("\n".join(["item,annotator,label", *rows]) + "\n", encoding="utf-8")
+    with pytest.warns(cw.errors.InputWarning, match="case"):
+        assert any("'cat', 'Cat'" in note for note in cw.build_report(file)["reading_notes"])
+
+
 def test_without_out_it_goes_to_report_html(folder, tmp_path):
     assert run("report", folder / "labels.csv", "--method", "majority", cwd=tmp_path).returncode == 0
     text = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from crowdwise.trust.wording import folded
 KEYS = [
     "format", "answer_type", "says", "title", "date", "version", "level", "summary", "findings", "data", "truth",
     "proof", "more", "annotators", "matrix", "confusion", "groups", "items", "pairs", "fairness", "agreement",
-    "candidates", "method", "notes",
+    "candidates", "method", "notes", "reading_notes",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ key              holds, for every answer type
 ``agreement``    coefficients with intervals
 ``candidates``   whether models may replace the annotators, where some are named (else null)
 ``method``       what was fitted, why (``notes``), with which parameters, and how the fit went
-``notes``        what could not be looked at, and why
+``notes``        what could not be looked at, and why; ``reading_notes``, warnings of the reader
 ``item_table``   all items, as columns, for the download (with ``all_items``)
 ===============  ==================================================================================================
 
@@ -20,7 +20,7 @@ Nothing depends on the order of rows; the only thing that changes from one day t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -52,7 +52,7 @@ def build_report(
     answers: Any, result: Any = None, *, truth: Any = None, gold: Any = None, texts: Mapping[Any, str] | None = None,
     images: Mapping[Any, Any] | None = None, attributes: Mapping[str, Mapping[Any, Any]] | None = None,
     demographics: Any = None, title: str | None = None, level: Fraction = 0.05, progress: Progress | None = None,
-    all_items: bool = False, candidates: Any = None, epsilon: float = 0.1,
+    all_items: bool = False, candidates: Any = None, epsilon: float = 0.1, reading_notes: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Everything a report shows, as a dict that JSON can hold.
 
@@ -86,6 +86,8 @@ def build_report(
         Whether to add ``item_table``, the table of all items, as columns.
     candidates, epsilon
         Annotators that are models and may replace the others: :func:`crowdwise.alternative_test`.
+    reading_notes
+        Warnings of the reader, for the page; of answers that are read here they are known.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.one_coin(300, n_annotators=12, a=30, b=4, votes_per_item=5, random_state=0)
@@ -96,6 +98,7 @@ def build_report(
     shown = {"texts": texts, "images": images, "attributes": attributes, "demographics": demographics}
     if not isinstance(answers, (Dataset, Table)):
         source = read(answers)
+        reading_notes = source.notes
         answers = source.dataset or source.table
     if isinstance(answers, Dataset):
         data = answers
@@ -128,7 +131,7 @@ def build_report(
         "title": title or kind.capitalize(), "date": date.today().isoformat(), "version": __version__, **sections,
         "agreement": _agreement(answers, notes),
         "candidates": None if candidates is None else _candidates(answers, candidates, epsilon),
-        "method": method_facts(result), "notes": notes,
+        "method": method_facts(result), "notes": notes, "reading_notes": list(reading_notes),
     }  # fmt: skip
 
 

@@ -100,6 +100,7 @@ def written_report(files: ConsensusFiles, title: str | None = None) -> dict[str,
         "data": [{"name": name, "value": value} for name, value, _ in figures],
         "measured": measured_facts(measured), "tables": tables, "agreement": None,
         "method": method | {"notes": [*method["notes"], WITHOUT]}, "notes": [WITHOUT],
+        "reading_notes": [],
     }  # fmt: skip
     if total <= MOST_ITEMS:
         every = files.item_table.collect()
