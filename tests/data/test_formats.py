@@ -105,6 +105,21 @@ def test_items_without_answers_are_counted(tmp_path: Path) -> None:
         assert same(tmp_path / "a.json")
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"annotator": "a", "x": [[1]], "cat": "x", "dog": ""},
+        {"annotator 1": [[1]], "label 1": "x", "annotator 2": "c", "label 2": "y"},
+        {"annotator 1": "b", "label 1": [1], "annotator 2": "c", "label 2": "y"},
+    ],
+)
+def test_lists_among_columns_of_classes_or_annotators(tmp_path: Path, row: dict[str, Any]) -> None:
+    path = tmp_path / "votes.json"
+    path.write_text(json.dumps([{"item": item, **row} for item in range(4)]))
+    with pytest.raises(ColumnError, match="No column found for"):
+        cw.read_votes(path)
+
+
 def test_objects_with_answers_are_items(tmp_path: Path) -> None:
     answers = [{"user": "a", "label": "x"}, {"user": "b", "label": "y"}]
     for key, items in (("id", [7, 8]), ("text", [0, 1])):

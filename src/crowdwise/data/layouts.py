@@ -110,6 +110,8 @@ def _from_pairs(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast 
     roles = {name: part for part, numbers in found.items() for name in numbers.values()}
     rest = [ROW, *(name for name in table.columns if name not in roles)]
     mixed = any(len({table[name].dtype for name in numbers.values()}) > 1 for numbers in found.values())
+    if mixed and any(table[name].dtype.is_nested() for name in roles):
+        return None
     numbered = table.with_columns(pl.col(list(roles)).cast(pl.String) if mixed else []).with_row_index(ROW)
     each = [numbered.select(*rest, annotator=pl.col(who[number]), label=pl.col(what[number])) for number in who]
     filled = pl.col("annotator").is_not_null() | pl.col("label").is_not_null()
@@ -123,6 +125,8 @@ def _from_ticks(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast 
 
     classes, marked = [], []
     for name in columns.left_over(table.columns, parts):
+        if table[name].dtype.is_nested():
+            continue
         text = table[name].cast(pl.String, strict=False).fill_null("").str.strip_chars().str.to_lowercase()
         found = set(text.unique().to_list())
         if found <= TICKS | BLANKS and found & TICKS:
