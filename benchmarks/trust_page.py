@@ -369,7 +369,7 @@ members left out, or all but one where they are no ring. Mean accuracy of `auto`
 
 {_table(shape_header, shapes, 1)}
 
-Five or more who always give the same answers count as one vote (`find_copies`), unless so much skill explains it. Its
+Five or more who always give the same answers count as one vote, unless so much skill explains it. Its
 constants were chosen on such simulations and on parts of the real crowds above, where weaker ones took some who know in
 trec2011_vuurens for one person (up to 3 points lost); on the whole sets it finds none. Models that are alike but do not
 copy keep their votes, and where they label everything and people little, they decide (400 items, 6 models right on 70 %

@@ -26,7 +26,7 @@ import numpy as np
 
 import crowdwise as cw
 from crowdwise.bench.runs import data_folder, load_votes
-from crowdwise.core.collusion import PairAgreement, find_copies, find_rings, paired_votes
+from crowdwise.core.collusion import PairAgreement, find_rings, find_voices, paired_votes
 from crowdwise.core.numerics import binomial_tail
 
 CROWDS = (
@@ -345,10 +345,12 @@ def shape(task: tuple[str, int]) -> dict[str, Any]:
         first += size
     votes = cw.Votes.from_codes(item, who, label, items=range(300), annotators=range(40), classes=range(K))
     flagged = np.zeros(40, dtype=bool)
-    rings = find_rings(votes)
-    for found in rings:
-        flagged[found.members] = True
-    one = [m for found in find_copies(votes, rings) for m in found.members.tolist()]
+    one = 0
+    for found in find_voices(votes):
+        if found.copies:
+            one += len(found.members)
+        else:
+            flagged[found.members] = True
     rest = votes.select((who >= first) | ((who == 0) & (not ring)))
     scores = {
         key: accuracy(cw.aggregate(table, method, **options), truth, np.diff(rest.indptr) > 0)
@@ -359,7 +361,7 @@ def shape(task: tuple[str, int]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "shape": name, "seed": seed, "members": first, "found": int(flagged[:first].sum()),
-        "accused": int(flagged[first:].sum()), "one": len(one), **scores,
+        "accused": int(flagged[first:].sum()), "one": one, **scores,
     }  # fmt: skip
 
 

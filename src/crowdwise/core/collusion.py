@@ -44,7 +44,7 @@ count as one from then on.
 
 When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
 others guess, of half of those who do not; collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). Copies of
-an honest annotator have a small gap: they are not accused, and count as one (``find_copies``). The opposite failure:
+an honest annotator have a small gap: they are not accused, and count as one (``copies``). The opposite failure:
 two or three who know, or who hardly ever slip, among many who are wrong together on most items look like a ring, and so
 do more of them on some dozens of items.
 
@@ -269,6 +269,13 @@ class PairAgreement:
         room = self.room @ (w * w)
         return np.divide(self.beyond @ w, room, out=np.zeros(len(self)), where=room > 1e-6), room
 
+    def seen_as(self, members: Ints, outside: Mask) -> tuple[float, float, Floats]:
+        """g of the members together, as those outside see it, the room there was for it, and the skill of everybody."""
+        skill = self.skills(outside)
+        g, room = self.seen(outside, skill)
+        total = float(room[members].sum())
+        return float((g * room)[members].sum()) / max(total, 1e-9), total, skill
+
     def along(self, members: Ints, outside: Mask, own: float, skill: Floats) -> bool:
         """Whether those outside agree with the members, beyond two standard errors (an item counts once).
 
@@ -329,8 +336,7 @@ class PairAgreement:
     def copied(self, members: Ints, free: Mask) -> tuple[Floats, float]:
         """p-value of every annotator's agreement with the members, where g^2 + ``HARD`` explains it, and g."""
         outside = free & ~self.mask(members)
-        g, room = self.seen(outside, self.skills(outside))
-        own = max(float((g * room)[members].sum() / max(float(room[members].sum()), 1e-9)), 0.0)
+        own = max(self.seen_as(members, outside)[0], 0.0)
         explained = own**2 + HARD
         know = self.inside(np.flatnonzero(outside)) >= JUDGES
         if outside.sum() < max(OUTSIDE, len(members)) or explained > SAME or not know:
@@ -362,18 +368,26 @@ class PairAgreement:
 
 @dataclass(eq=False)
 class _Search:
-    pairs: PairAgreement
+    votes: Votes
     trusted: Mask | None
     level: float
 
     def __post_init__(self) -> None:
+        self.pairs = PairAgreement.of(self.votes)
+        self.trusted = None if self.trusted is None else self.trusted[self.pairs.annotator]
         self.i, self.j = self.pairs.pairs
-        self.bar = -NormalDist().inv_cdf(self.level / max(len(self.i), 1))
+        self.each = self.level / max(len(self.i), 1)
+        self.bar = -NormalDist().inv_cdf(self.each)
 
-    def rings(self) -> list[Ints]:
+    def found(self, members: Ints, inside: float, own: float, p: float, **others: Any) -> Ring:
+        share = float(self.pairs.votes[members].sum()) / self.votes.n_votes
+        return Ring(self.pairs.annotator[members], inside, own, share, min(p * len(self.i), 1.0), **others)
+
+    def rings(self) -> list[tuple[float, Ring]]:
+        """The rings, with their z."""
         ring: Ints = np.full(len(self.pairs), -1, dtype=np.int64)
         number = 0
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if len(self.pairs) >= FEWEST and len(self.i) else 0):
             free = ring < 0
             chosen = self.chosen(self.candidates(free), free)
             for members in chosen:
@@ -384,11 +398,47 @@ class _Search:
         rings = [np.flatnonzero(ring == r) for r in range(number)]
         while rings:  # each without the others in its reference
             free = ~self.pairs.mask(np.concatenate(rings))
-            z = [self.test(members, free)[0] for members in rings]
+            tests = [self.test(members, free) for members in rings]
+            z = [found[0] for found in tests]
             if min(z) >= self.bar:
-                break
+                return [
+                    (z, self.found(members, inside, own, NormalDist().cdf(-z)))
+                    for members, (z, inside, own) in zip(rings, tests, strict=True)
+                ]
             rings.pop(int(np.argmin(z)))
-        return rings
+        return []
+
+    def copies(self, rings: Sequence[Ring]) -> list[Ring]:
+        """Annotators outside rings whose answers are the same, as those of one person with several accounts.
+
+        Groups grow from the pairs with the most common items, by annotators who nearly always agree with them. Then
+        every member's agreement with the others must be surely more than g^2 + ``HARD``: what independent annotators
+        have of the skill g that the rest sees in the group, and what hard items may add.
+        """
+        pairs, i, j, out = self.pairs, self.i, self.j, list[Ring]()
+        if len(pairs) < FEWEST:
+            return []
+        free = ~np.isin(pairs.annotator, [m for ring in rings for m in ring.members.tolist()])
+        near = np.flatnonzero((pairs.beyond[i, j] >= SAME * pairs.room[i, j]) & (pairs.common[i, j] >= LINK))
+        near = near[np.argsort(-pairs.common[i[near], j[near]], kind="stable")]
+        seeds = free.copy()
+        for members in np.stack([i[near], j[near]], axis=1):
+            if not seeds[members].all():
+                continue
+            for _ in range(STEPS):
+                same = free & (pairs.kappa(members) >= SAME) & (pairs.common[:, members].sum(axis=1) >= LINK)
+                if np.array_equal(new := np.flatnonzero(same), members) or len(new) < 2:
+                    break
+                members = new
+            seeds[members] = False
+            p, own = pairs.copied(members, free)
+            while len(members) > 1 and p[members].max() > self.each:
+                members = members[p[members] <= self.each]
+                p, own = pairs.copied(members, free)
+            if len(members) >= COPIERS:
+                free[members] = False
+                out.append(self.found(members, pairs.inside(members), own, float(p[members].max()), copies=True))
+        return out
 
     def candidates(self, free: Mask) -> list[tuple[float, Ints]]:
         """Groups that pass the test, with their z."""
@@ -449,11 +499,9 @@ class _Search:
         pairs, nothing = self.pairs, (-np.inf, 0.0, 0.0)
         if outside.sum() < OUTSIDE:
             return nothing
-        skill = pairs.skills(outside)
-        g, room = pairs.seen(outside, skill)
-        if room[members].sum() < 1.0 or pairs.inside(np.flatnonzero(outside)) < LEAST_AGREEMENT:
+        own, room, skill = pairs.seen_as(members, outside)
+        if room < 1.0 or pairs.inside(np.flatnonzero(outside)) < LEAST_AGREEMENT:
             return nothing
-        own = float((g * room)[members].sum() / room[members].sum())
         inside = pairs.inside(members)
         if inside - own < MARGIN or pairs.along(members, outside, own, skill) or pairs.judged(members, outside):
             return -np.inf, inside, own
@@ -479,86 +527,39 @@ class _Search:
         return out
 
 
-def find_rings(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05) -> list[Ring]:
-    """The rings of a crowd, the largest first; none where there are fewer than ``FEWEST`` annotators.
+def find_voices(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05) -> list[Ring]:
+    """Annotators who count as one: rings, the largest first, then copies; none among fewer than ``FEWEST`` annotators.
 
     Where votes have timestamps, rings are also looked for among the later votes; of rings with members in common the
     one that stands out most is kept.
     """
     if votes.n_classes < 2 or votes.n_annotators < FEWEST:
         return []
-    windows: list[tuple[float | None, Votes]] = [(None, votes)]
+    late: list[float] = []
     if votes.timestamp is not None:
         time = np.asarray(votes.timestamp).astype(np.float64)
-        starts = np.unique(np.nanquantile(time, LATE))
-        windows += [(float(t), votes.select(time >= t)) for t in starts[starts > np.nanmin(time)]]
-    found = [
-        (z, replace(ring, share=ring.share * some.n_votes / votes.n_votes, since=start))
-        for start, some in windows for z, ring in _rings(some, trusted, level / len(windows))
-    ]  # fmt: skip
+        late = [start for start in np.unique(np.nanquantile(time, LATE)).tolist() if start > np.nanmin(time)]
+    level /= 1 + len(late)
+    search = _Search(votes, trusted, level)
+    found = search.rings()
+    for start in late:
+        some = votes.select(time >= start)
+        share = some.n_votes / votes.n_votes
+        found += [
+            (z, replace(ring, share=ring.share * share, since=start))
+            for z, ring in _Search(some, trusted, level).rings()
+        ]
     rings: list[Ring] = []
     for _, ring in sorted(found, key=lambda entry: -entry[0]):
         if not any(np.intersect1d(ring.members, other.members).size for other in rings):
             rings.append(ring)
-    return sorted(rings, key=lambda ring: (-len(ring.members), ring.members[0]))
+    rings.sort(key=lambda ring: (-len(ring.members), ring.members[0]))
+    return rings + search.copies(rings)
 
 
-def _rings(votes: Votes, trusted: Mask | None, level: float) -> list[tuple[float, Ring]]:
-    """The rings among some votes, with their z."""
-    pairs = PairAgreement.of(votes)
-    if len(pairs) < FEWEST or not len(pairs.pairs[0]):
-        return []
-    search = _Search(pairs, None if trusted is None else trusted[pairs.annotator], level)
-    rings = search.rings()
-    free = ~pairs.mask(np.concatenate(rings)) if rings else pairs.mask(np.empty(0, dtype=np.int64))
-    out = []
-    for members in rings:
-        z, inside, own = search.test(members, free)
-        p = min(NormalDist().cdf(-z) * len(search.i), 1.0)
-        share = float(pairs.votes[members].sum()) / votes.n_votes
-        out.append((z, Ring(pairs.annotator[members], inside, own, share, p)))
-    return out
-
-
-def find_copies(votes: Votes, rings: Sequence[Ring] = (), level: float = 0.05) -> list[Ring]:
-    """Annotators outside rings whose answers are the same, as those of one person with several accounts.
-
-    Groups grow from the pairs with the most common items, by annotators who nearly always agree with them. Then every
-    member's agreement with the others must be surely more than g^2 + ``HARD``: what independent annotators have of the
-    skill g that the rest sees in the group, and what hard items may add.
-    """
-    pairs = PairAgreement.of(votes)
-    if votes.n_classes < 2 or len(pairs) < FEWEST:
-        return []
-    free = ~np.isin(pairs.annotator, [m for ring in rings for m in ring.members.tolist()])
-    i, j = pairs.pairs
-    near = np.flatnonzero((pairs.beyond[i, j] >= SAME * pairs.room[i, j]) & (pairs.common[i, j] >= LINK))
-    near = near[np.argsort(-pairs.common[i[near], j[near]], kind="stable")]
-    out, seeds = list[Ring](), free.copy()
-    for members in np.stack([i[near], j[near]], axis=1):
-        if not seeds[members].all():
-            continue
-        for _ in range(STEPS):
-            same = free & (pairs.kappa(members) >= SAME) & (pairs.common[:, members].sum(axis=1) >= LINK)
-            if np.array_equal(new := np.flatnonzero(same), members) or len(new) < 2:
-                break
-            members = new
-        seeds[members] = False
-        p, own = pairs.copied(members, free)
-        while len(members) > 1 and p[members].max() > level / len(i):
-            members = members[p[members] <= level / len(i)]
-            p, own = pairs.copied(members, free)
-        if len(members) >= COPIERS:
-            free[members] = False
-            share, worst = float(pairs.votes[members].sum()) / votes.n_votes, float(p[members].max()) * len(i)
-            out.append(Ring(pairs.annotator[members], pairs.inside(members), own, share, worst, copies=True))
-    return out
-
-
-def find_voices(votes: Votes) -> list[Ring]:
-    """Annotators who count as one: rings, and copies."""
-    rings = find_rings(votes)
-    return [*rings, *find_copies(votes, rings)]
+def find_rings(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05) -> list[Ring]:
+    """The rings among :func:`find_voices`."""
+    return [ring for ring in find_voices(votes, trusted=trusted, level=level) if not ring.copies]
 
 
 def since(votes: Votes, ring: Ring) -> Votes:

@@ -57,7 +57,7 @@ def kind_of(sums: Floats, n_classes: int) -> CrowdKind:
     """The kind of a crowd, from :func:`crowd_sums` of its votes."""
     use, (items, every) = sums[:-2].reshape(-1, n_classes), sums[-2:]
     total, common = use.sum(axis=1), use.sum(axis=0) / max(use.sum(), 1.0)
-    rules, alike = is_one_sided(use, every), use.max(axis=1) >= total
+    rules, alike = one_label(use, every)[0], use.max(axis=1) >= total
     by_chance = total @ (common ** total[:, None]).sum(axis=1)  # few votes, mostly for the common class, agree anyway
     if total[rules].sum() - by_chance >= RULES * total[rules | ~alike].sum() > 0.0:
         return "rules"
@@ -88,20 +88,16 @@ def one_sided(votes: Votes) -> npt.NDArray[np.bool_]:
     >>> one_sided(Votes.from_dense([[1, 0, 1], [1, 1, 1], [-1, 0, 1], [1, -1, 1]], missing=-1)).tolist()
     [True, False, False]
     """
-    return is_one_sided(crowd_sums(votes)[:-2].reshape(votes.n_annotators, -1), len(votes))
+    return one_label(crowd_sums(votes)[:-2].reshape(votes.n_annotators, -1), len(votes))[0]
 
 
-def is_one_sided(use: Floats, n_items: float) -> npt.NDArray[np.bool_]:
-    """As :func:`one_sided`, from the votes of each annotator by label (M x K) and the number of items."""
+def one_label(use: Floats, n_items: float) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """As :func:`one_sided`, from the votes of each annotator by label (M x K) and the number of items; and who has the
+    same label for more of the items, as a rule for all that is left has."""
     count = use.sum(axis=1)
-    selective = count <= MOST_COVERAGE * n_items
-    return np.asarray((count >= LEAST_VOTES) & (use.max(axis=1) >= count) & selective & (use.shape[1] > 1))
-
-
-def catch_all(use: Floats, n_items: float) -> npt.NDArray[np.bool_]:
-    """M: who has the same label for nearly every item, as a rule for all that is left has; as :func:`is_one_sided`."""
-    count = use.sum(axis=1)
-    return np.asarray((use.max(axis=1) >= count) & (count > MOST_COVERAGE * n_items) & (count >= LEAST_VOTES))
+    alike = (count >= LEAST_VOTES) & (use.max(axis=1) >= count) & (use.shape[1] > 1)
+    nearly_all = count > MOST_COVERAGE * n_items
+    return alike & ~nearly_all, alike & nearly_all
 
 
 def rates(stats: Stats) -> Params:

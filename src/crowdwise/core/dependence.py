@@ -145,15 +145,8 @@ class Dependence:
             return "Shares of votes are not probabilities: half a vote was added for every class."
         if self.source == "given":
             return f"The correlation of votes on an item was given: {self.rho:.2f}."
-        most = f"{100 * (1 - self.doubt):.0f}%"
-        if self.doubt == DOUBT_ALONE:
-            return (
-                f"No item has votes of two annotators, and nothing says how often they are right: labels have {most}, "
-                "as single votes of real crowds. These probabilities are not estimates: second votes on some items, or "
-                "gold labels, would show it."
-            )
-        what = f"No label is more than {most} probable, as in real crowds."
-        if self.rho:
+        what = f"No label is more than {100 * (1 - self.doubt):.0f}% probable, as in real crowds."
+        if self.rho and (self.pairs or self.shared_prior):
             together = f"Votes on an item err together: n votes count as n / (1 + {self.rho:.2f} (n - 1)), and no"
             what = what.replace("No", together, 1)
         if self.source == "gold":

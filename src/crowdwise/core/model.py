@@ -166,8 +166,8 @@ class Model(Parameterised, ABC):
     ) -> ConsensusInParts:
         """Learn from votes in parts, gold labels with them, in the memory of one part and of the annotators.
 
-        The numbers are those of :meth:`fit` on all votes, up to rounding; rings of annotators are looked for in a
-        sample of the items, where there are very many votes.
+        The numbers are those of :meth:`fit` on all votes, up to rounding; where there are very many votes, rings of
+        annotators are looked for in another sample of the items.
         ``each`` is called with every part, the class codes of its items and their posterior, in the last pass.
         """
         began = time.perf_counter()

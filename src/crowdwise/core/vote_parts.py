@@ -175,11 +175,15 @@ class VoteParts:
         return np.asarray(self.total(lambda part: dependence.agreeing_items(part.votes), np.zeros(2)))
 
     @cached_property
+    def crowd_sums(self) -> Floats:
+        """:func:`crowdwise.core.crowd_kind.crowd_sums` of all parts."""
+        zero = np.zeros(self.names.n_annotators * self.names.n_classes + 2)
+        return np.asarray(self.total(lambda part: crowd_sums(part.votes), zero))
+
+    @property
     def kind(self) -> CrowdKind:
         """The kind of the crowd (:mod:`crowdwise.core.crowd_kind`)."""
-        K = self.names.n_classes
-        zero = np.zeros(self.names.n_annotators * K + 2)
-        return kind_of(self.total(lambda part: crowd_sums(part.votes), zero), K)
+        return kind_of(self.crowd_sums, self.names.n_classes)
 
     @property
     def n_items(self) -> int:
@@ -236,6 +240,8 @@ class VoteParts:
     def sample(self, most: int) -> Votes:
         """A table of all votes, or of about so many, on items drawn from every part."""
         share = min(most / max(self.n_votes, 1.0), 1.0)
+        if len(self.held) == 1:
+            return _drawn(share, self.only)
         return joined([self.names, *self.map(partial(_drawn, share))])
 
     def _each(self, change: Callable[[VotePart], VotePart]) -> VoteParts:

@@ -64,7 +64,7 @@ import numpy.typing as npt
 from crowdwise.core import em, priors
 from crowdwise.core.collusion import Ring, discounted, find_voices
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
-from crowdwise.core.crowd_kind import CrowdKind, agreement, catch_all, crowd_sums, kind_of, own_options, weighed
+from crowdwise.core.crowd_kind import CrowdKind, agreement, one_label, own_options, weighed
 from crowdwise.core.dependence import Setting
 from crowdwise.core.em import EMFit, Engine, Family, Stats
 from crowdwise.core.gold_regression import without_own
@@ -88,7 +88,7 @@ WITH_INPUTS = 0.5
 """The largest anchor where items have a prior of their own, which vote shares would outweigh."""
 OF_MATRICES = ("prior", "anchor", "history", "class_prior", "start", "restarts")
 MOST_SAMPLED = 2_000_000
-"""Votes in parts that rings are looked for in."""
+"""Votes that rings are looked for in."""
 PRIOR_TOL = 1e-3
 """The class prior of all items has converged where no probability moves by more."""
 GOLD_HELPS, GOLD_ASKED = 0.1, 50
@@ -127,8 +127,8 @@ class Auto(Anchored):
     collusion
         ``"discount"``: a ring of annotators who agree with each other and not with the rest counts as one vote, and
         so do five or more who always give the same answers.
-        ``"ignore"``: not looked for. Of more than two million votes in parts a sample of the items is looked at; a
-        stream is not.
+        ``"ignore"``: not looked for. Of more than two million votes a sample of the items is looked at; a stream is
+        not.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(600, n_annotators=20, n_classes=3, votes_per_item=5, random_state=0)
@@ -160,12 +160,10 @@ class Auto(Anchored):
 
     def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
         self.rings_ = []
-        sparse = self._options(votes, item_prior) is not None or self._too_many_classes(votes, item_prior is not None)
-        if self.collusion == "ignore" or sparse:
+        if self._options(votes, item_prior) is not None:
             return votes, []
-        self._crowd = self._kind(kind_of(crowd_sums(votes), votes.n_classes))
-        self.rings_ = find_voices(votes) if self._crowd != "rules" else []
-        return self._discounted(votes), [ring_note(ring, votes) for ring in self.rings_]
+        parts, notes = self._weighed_parts(VoteParts.whole(votes, item_prior=item_prior))
+        return parts.only.votes, notes
 
     def _weighed_parts(self, parts: VoteParts) -> tuple[VoteParts, list[str]]:
         self.rings_ = []
@@ -282,8 +280,8 @@ class Auto(Anchored):
             names, K = parts.names, parts.names.n_classes
             agreed = parts.total(lambda part: agreement(part.votes), np.zeros((2, names.n_annotators)))
             fit = EMFit(weighed(agreed, parts.n_votes, K), np.empty(0), 1, True)
-            sums = parts.total(lambda part: crowd_sums(part.votes), np.zeros(names.n_annotators * K + 2))
-            wide = names.annotators[catch_all(sums[:-2].reshape(-1, K), sums[-1])]
+            use, n_items = parts.crowd_sums[:-2].reshape(-1, K), parts.crowd_sums[-1]
+            wide = names.annotators[one_label(use, n_items)[1]]
             notes += [LEFT.format(listing(wide))] if len(wide) else []
         labels = parts.statistics(lambda part: winners(part.posterior(fit.params)))
         others = {"confusion": matrices(labels, parts.expect(fit.params)), "notes": notes}

@@ -45,7 +45,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from crowdwise.core.annotator_groups import MIN_COMMON, answers, dependence, spectral_groups
-from crowdwise.core.collusion import PairAgreement, Ring, find_copies, find_rings, paired_votes, since
+from crowdwise.core.collusion import PairAgreement, Ring, find_voices, paired_votes, since
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Bounds, Count, Fraction, checked
 from crowdwise.core.intervals import Z
@@ -118,7 +118,8 @@ def find_colluders(votes: Votes, *, trusted: Any = None, level: Fraction = 0.05)
     if trusted is not None:
         names = [trusted] if isinstance(trusted, str) or not isinstance(trusted, Sequence) else list(trusted)
         mask = np.isin(np.arange(M), annotator_codes(votes, names))
-    rings = find_rings(votes, trusted=mask, level=level)
+    voices = find_voices(votes, trusted=mask, level=level)
+    rings, copies = ([voice for voice in voices if voice.copies == same] for same in (False, True))
     group: Ints = np.full(M, -1, dtype=np.int64)
     for r, ring in enumerate(rings):
         group[ring.members] = r
@@ -138,8 +139,7 @@ def find_colluders(votes: Votes, *, trusted: Any = None, level: Fraction = 0.05)
         low[who], high[who] = (np.clip(kappa[at] + side * reach[at], 0.0, 1.0) for side in (-1.0, 1.0))
     return Colluders(
         names=votes.annotators, score=score, low=low, high=high, flagged=group >= 0, group=group,
-        first=_first(votes, group), rings=rings, copies=find_copies(votes, rings, level), level=float(level),
-        kind=votes.kind,
+        first=_first(votes, group), rings=rings, copies=copies, level=float(level), kind=votes.kind,
     )  # fmt: skip
 
 
