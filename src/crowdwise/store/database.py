@@ -250,6 +250,25 @@ def _unnested(columns: Sequence[sa.Column[Any]]) -> Any:
 
 
 @cache
+def _of_pairs(table: sa.Table, sqlite: bool) -> Any:
+    pair = table.c.item, table.c.annotator
+    query = sa.select(*pair, table.c.seq).where(table.c.campaign == sa.bindparam("campaign"))
+    if sqlite:
+        return query.where(sa.tuple_(*pair).in_(sa.bindparam("pairs", expanding=True)))
+    given = _unnested(pair)
+    return query.join(given, (given.c.item == table.c.item) & (given.c.annotator == table.c.annotator))
+
+
+def rows_of_pairs(conn: sa.Connection, table: sa.Table, campaign: str, pairs: Sequence[tuple[int, int]]) -> Any:
+    """The rows of a table with some pairs of an item and an annotator. Each pair is looked up by itself: asked for the
+    items and for the annotators, PostgreSQL would read all that an annotator has."""
+    if conn.dialect.name == "sqlite":
+        return conn.execute(_of_pairs(table, True), {"campaign": campaign, "pairs": pairs})
+    items, people = zip(*pairs, strict=True)
+    return conn.execute(_of_pairs(table, False), {"campaign": campaign, "each_item": items, "each_annotator": people})
+
+
+@cache
 def _of_arrays(statement: Literal["insert", "delete"], table: sa.Table, names: tuple[str, ...]) -> Any:
     """What inserts or deletes rows that come as one array for each column."""
     given = _unnested([table.c[name] for name in names])

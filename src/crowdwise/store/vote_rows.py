@@ -30,7 +30,7 @@ from crowdwise.store.campaign_rows import (
     unknown_names,
 )
 from crowdwise.store.canonical import id_text
-from crowdwise.store.database import AT_ONCE, among, write_rows
+from crowdwise.store.database import AT_ONCE, among, rows_of_pairs, write_rows
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
 from crowdwise.store.roster_rows import add_names, find_rows, payload_of, texts_of_kind, update_annotator
@@ -173,10 +173,14 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Kn
     for lo in range(0, len(ids), AT_ONCE):
         for found in conn.execute(_BY_ID, {"campaign": row.id, "ids": ids[lo : lo + AT_ONCE]}):
             known.by_id[found.vote_id] = (found.item, found.annotator, found.answer)
-    numbers, people = list(known.item.values()), {"people": list(known.annotator.values())}
-    for lo in range(0, len(numbers), AT_ONCE):
-        some = {"campaign": row.id, "items": numbers[lo : lo + AT_ONCE]}
-        known.pairs |= {(a.item, a.annotator): a.seq for a in conn.execute(_PAIRS, some | people)}
+    pairs = list({
+        (known.item[vote.item], known.annotator[vote.annotator])
+        for vote in read
+        if vote.item in known.item and vote.annotator in known.annotator
+    })  # fmt: skip
+    for lo in range(0, len(pairs), AT_ONCE):
+        found = rows_of_pairs(conn, answers, row.id, pairs[lo : lo + AT_ONCE])
+        known.pairs |= {(item, who): seq for item, who, seq in found}
     own = {known.annotator[vote.annotator] for vote in read if vote.given.own and vote.annotator in known.annotator}
     if own:
         known.left = money_left(conn, row)
@@ -201,11 +205,6 @@ _FIRST = sa.select(
 """A name of an item and of an annotator: all are of their kinds."""
 _BY_ID = sa.select(votes.c.vote_id, votes.c.item, votes.c.annotator, votes.c.answer).where(
     votes.c.campaign == sa.bindparam("campaign"), among(votes.c.vote_id, "ids")
-)
-_PAIRS = sa.select(answers).where(
-    answers.c.campaign == sa.bindparam("campaign"),
-    among(answers.c.item, "items"),
-    among(answers.c.annotator, "people"),
 )
 _STATE = (
     sa.select(points.c.state)
