@@ -517,7 +517,7 @@ def test_lines_of_wide_tables_truths_and_other_answers(write: Write):
         cw.Votes.from_frame(frame)
 
 
-MESSY = "task,worker,label\na,ann,1\nb, ,2\nc,bob,2\nd,NA,1\n e,bob,1\nf,ann,\n  ,ann,2\na,bob,2\n"
+MESSY = "task,worker,label\na,ann,1\nb, ,2\nc,bob,2\nd,NA,1\n e,bob,1\nf,ann,\n  ,ann,2\na,bob,2\ntask,worker,label\n"
 
 
 @pytest.mark.parametrize("mapped", [False, True])

@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, DuplicateError, InputError, LabelError, ParameterError
-from crowdwise.kernels import table_sort
+from crowdwise.kernels import compiler, table_sort
 
 RECORDS = [("a", "ann", "cat"), ("a", "bob", "dog"), ("b", "ann", "dog"), ("c", "cem", "cat"), ("c", "ann", "cat")]
 LONG = {"item": [1, 1, 2], "annotator": ["ann", "bob", "ann"], "label": ["x", "y", "x"]}
@@ -666,7 +666,16 @@ def test_compiled_order_is_the_stable_sort(pairs: list[tuple[int, int]]):
     check_arranged(item, annotator, 6)
 
 
+@pytest.fixture(params=[1, 3])
+def threads(request: Any, monkeypatch: pytest.MonkeyPatch):
+    """As many threads for any number of rows, in blocks that do not divide it."""
+    monkeypatch.setenv("CROWDWISE_THREADS", str(request.param))
+    monkeypatch.setattr(compiler, "VOTES_PER_THREAD", 1)
+    monkeypatch.setattr(table_sort, "BLOCK", 7001)
+
+
 @pytest.mark.parametrize("n_items", [50, 40_000, 200_000])
+@pytest.mark.usefixtures("threads")
 def test_compiled_order_of_crowded_and_of_many_items(n_items: int):
     """More than 32 votes on an item take another sort; more than 2^15 items are dealt to several runs."""
     rng = np.random.default_rng(0)
@@ -688,6 +697,7 @@ def check_arranged(item: Any, annotator: Any, n_items: int) -> None:
 
 
 @pytest.mark.parametrize("distinct", [1, 2049, 8192, 8193, 70_000])
+@pytest.mark.usefixtures("threads")
 def test_compiled_coding_of_few_and_of_many_names(distinct: int, monkeypatch: pytest.MonkeyPatch):
     rng = np.random.default_rng(distinct)
     numbers = np.concatenate([rng.permutation(distinct), rng.integers(0, distinct, 30_000)])

@@ -192,15 +192,15 @@ def boundaries(item: npt.NDArray[np.integer[Any]], n_items: int) -> Counts:
     return indptr
 
 
-def in_order(array: npt.NDArray[Any], order: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+def in_order(array: npt.NDArray[Any], order: npt.NDArray[Any] | None, dtype: Any = None) -> npt.NDArray[Any]:
     """The rows in this order, always in a new array: what the caller does to his must not reach the votes."""
     if order is None:
-        return array.copy()
+        return array.astype(dtype or array.dtype)
     if len(order) >= encoding.NATIVE_ROWS and array.dtype.kind in "if":
         from crowdwise.kernels import table_sort
 
-        return table_sort.take(array, order)
-    return np.asarray(array[order])
+        return table_sort.take(array, order, dtype)
+    return np.asarray(array[order], dtype=dtype)
 
 
 def chosen_annotators(names: Any, annotators: Vocabulary, what: str = "answers") -> Mask:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +33,6 @@ NATIVE_ROWS = sys.maxsize if os.environ.get("CROWDWISE_ENGINE") == "reference" e
 
 LOOKED_AT = 2**16
 """The first rows, which show whether there are many names."""
-BLOCK = 2**20
-"""Rows that are hashed at a time."""
 KEPT_ROWS = 8
 """From so many rows per name on, names are copied: they would keep the text of all rows in memory."""
 
@@ -302,8 +299,7 @@ def _code_text(column: pl.Series) -> tuple[Codes, npt.NDArray[Any]]:
     if column.head(LOOKED_AT).n_unique() <= LOOKED_AT // 8:
         few = table_sort.code_few(column.hash(seed=1).to_numpy())
 
-    def hashes(which: int) -> Iterator[npt.NDArray[np.uint64]]:
-        for lo in range(0, len(column), BLOCK):
-            yield column.slice(lo, BLOCK).hash(seed=1 + which).to_numpy()
+    def hashes(which: int, a: int, b: int) -> npt.NDArray[np.uint64]:
+        return column.slice(a, b - a).hash(seed=1 + which).to_numpy()
 
     return few or table_sort.code(len(column), hashes)

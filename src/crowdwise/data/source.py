@@ -115,6 +115,10 @@ class Source:
         table = self.table
         if table.width < 2 or any(dtype != pl.String for dtype in table.dtypes):
             return
+        parts = {name: part for part, name in self.parts.items()}
+        looked_at = [self._values(name, parts.get(name, "")) for name in table.columns]
+        if not all(bool((c.str.strip_chars() == c.name.strip()).any()) for c in sorted(looked_at, key=len)):
+            return
         same = table.select(pl.all_horizontal(pl.col(name).str.strip_chars() == name.strip() for name in table.columns))
         again = same.to_series().fill_null(False)
         if bool(again.any()):
@@ -129,8 +133,9 @@ class Source:
         column = self.table[name]
         if part not in CODED or column.dtype != pl.String or len(column) < encoding.NATIVE_ROWS:
             return column
-        found = self._codes[name] = encoding.encode_lazily(column)
-        return found[1].column  # type: ignore[union-attr]
+        if name not in self._codes:
+            self._codes[name] = encoding.encode_lazily(column)
+        return self._codes[name][1].column  # type: ignore[no-any-return]
 
     @property
     def kind(self) -> str:

@@ -180,7 +180,7 @@ class Votes(ByItem):
         small = np.int8 if len(classes) < 128 else np.int32  # stays in the cache while it is sorted
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
-            return {"label": assemble.in_order(code.astype(small), order).astype(np.int32), "classes": classes}
+            return {"label": assemble.in_order(code.astype(small), order, np.int32), "classes": classes}
 
         return cls._built(item, annotator, items, annotators, beside, answers, label=code)
 

@@ -5,7 +5,9 @@ Each deals its rows to runs or partitions small enough that working on one stays
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ import numpy.typing as npt
 from crowdwise.kernels.compiler import even_cuts, in_threads, njit, threads_for
 from crowdwise.kernels.reference import Ints
 
+BLOCK = 2**20
+"""Rows that are hashed at a time."""
 CACHED_BITS = 15
 """Tables of so many bits' entries stay in a core's cache: work on large data is dealt out in runs of that size."""
 
@@ -31,11 +35,14 @@ def arrange(item: Ints, annotator: Ints, n_items: int) -> tuple[Ints | None, Int
         return None, indptr, annotator.copy(), *_repeats(indptr, annotator)
     S = len(item)
     P = ((n_items - 1) >> CACHED_BITS) + 1
-    start = _run_sizes(item, CACHED_BITS, P)
+    T = threads_for(S, 0)
+    rows, count = even_cuts(S, T), np.zeros((T, P), dtype=np.int64)
+    in_threads(lambda t: _count_runs(rows[t], rows[t + 1], item, CACHED_BITS, count[t]), T)
+    start, fill = _places(count)
     items, packed = np.empty(S, dtype=np.int32), np.empty(S, dtype=np.int64)
-    _deal_votes(item, annotator, CACHED_BITS, start[:-1].copy(), items, packed)
+    in_threads(lambda t: _deal_votes(rows[t], rows[t + 1], item, annotator, CACHED_BITS, fill[t], items, packed), T)
     order, who = items if S < 2**31 else np.empty(S, dtype=np.int64), np.empty(S, dtype=np.int32)  # over the items
-    T = min(P, threads_for(S, 0))
+    T = min(P, T)
     cuts = even_cuts(P, T)
     in_threads(lambda t: _sort_runs(cuts[t], cuts[t + 1], CACHED_BITS, start, items, packed, indptr, order, who), T)
     return order, indptr, who, *_repeats(indptr, who)
@@ -46,9 +53,17 @@ def mark(values: Ints, low: int, seen: npt.NDArray[np.bool_]) -> None:
     _mark(values, low, seen)
 
 
-def take(values: npt.NDArray[Any], order: Ints) -> npt.NDArray[Any]:
-    """``values[order]``, threaded."""
-    out = np.empty(len(order), dtype=values.dtype)
+def _places(count: Ints) -> tuple[Ints, Ints]:
+    """Where each partition begins, and where each thread puts its rows of it, from how many each has (T x P): those of
+    the first thread come first."""
+    end = np.cumsum(count.T).reshape(count.T.shape).T
+    fill = np.ascontiguousarray(end - count)
+    return np.append(fill[0], end[-1, -1]), fill
+
+
+def take(values: npt.NDArray[Any], order: Ints, dtype: Any = None) -> npt.NDArray[Any]:
+    """``values[order]``, threaded; of another type, if one is asked for."""
+    out = np.empty(len(order), dtype=dtype or values.dtype)
     T = threads_for(len(order), 0)
     cuts = even_cuts(len(order), T)
     in_threads(lambda t: _take(cuts[t], cuts[t + 1], values, order, out), T)
@@ -63,24 +78,33 @@ def code_few(hashes: npt.NDArray[np.uint64]) -> tuple[Ints, Ints] | None:
     return None if few < 0 else (codes, rows[:few].copy())
 
 
-def code(S: int, hashes: Callable[[int], Iterable[npt.NDArray[np.uint64]]]) -> tuple[Ints, Ints]:
-    """The codes of many values: ``hashes(0)`` gives a hash of each in blocks of rows, ``hashes(1)`` another.
+def code(S: int, hashes: Callable[[int, int, int], npt.NDArray[np.uint64]]) -> tuple[Ints, Ints]:
+    """The codes of many values: ``hashes(0, a, b)`` gives a hash of those from a to b, ``hashes(1, a, b)`` another.
 
     Rows are dealt to partitions by the top bits of their hash, so that the table of each stays in the cache.
     """
     bits = max(1, int(S).bit_length() - 2 - CACHED_BITS)
-    start = np.zeros((1 << bits) + 1, dtype=np.int64)
-    for block in hashes(0):
-        _count_partitions(block, bits, start)
-    start = np.cumsum(start)
-    P = len(start) - 1
+    P, T = 1 << bits, threads_for(S, 0)
+    rows, count = even_cuts(S, T), np.zeros((T, P), dtype=np.int64)
+
+    def blocks(t: int) -> Iterator[tuple[int, int]]:
+        return pairwise([*range(rows[t], rows[t + 1], BLOCK), rows[t + 1]])
+
+    def tally(t: int) -> None:
+        for a, b in blocks(t):
+            _count_partitions(hashes(0, a, b), bits, count[t])
+
+    in_threads(tally, T)
+    start, fill = _places(count)
     row, h, g = np.empty(S, dtype=np.int32), np.empty(S, dtype=np.uint64), np.empty(S, dtype=np.uint32)
-    fill, at = start[:-1].copy(), 0
-    for first, second in zip(hashes(0), hashes(1), strict=True):
-        _deal_hashes(first, second, at, bits, fill, row, h, g)
-        at += len(first)
+
+    def deal(t: int, h: Any) -> None:
+        for a, b in blocks(t):
+            _deal_hashes(hashes(0, a, b), hashes(1, a, b), a, bits, fill[t], row, h, g)
+
+    in_threads(partial(deal, h=h), T)
     seen, used = np.empty(S, dtype=np.int32), np.empty(P, dtype=np.int64)
-    T = min(P, threads_for(S, 0))
+    T = min(P, T)
     cuts = even_cuts(P, T)
     local = g.view(np.int32)  # each code takes the place of the hash that it was found by
     kept = [h]
@@ -119,19 +143,15 @@ def _repeats(start: Any, annotator: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _run_sizes(item: Any, shift: int, P: int) -> Any:
-    """Where each run of ``2^shift`` items begins among the votes."""
-    start = np.zeros(P + 1, dtype=np.int64)
-    for s in range(len(item)):
-        start[(item[s] >> shift) + 1] += 1
-    for p in range(P):
-        start[p + 1] += start[p]
-    return start
+def _count_runs(lo: int, hi: int, item: Any, shift: int, count: Any) -> None:
+    """Add to ``count[p]`` the votes from ``lo`` to ``hi`` on items of run p, which has ``2^shift``."""
+    for s in range(lo, hi):
+        count[item[s] >> shift] += 1
 
 
 @njit(nogil=True, cache=True)
-def _deal_votes(item: Any, annotator: Any, shift: int, fill: Any, items: Any, packed: Any) -> None:
-    for s in range(len(item)):
+def _deal_votes(lo: int, hi: int, item: Any, annotator: Any, shift: int, fill: Any, items: Any, packed: Any) -> None:
+    for s in range(lo, hi):
         p = item[s] >> shift
         at = fill[p]
         items[at], packed[at] = item[s], (np.int64(annotator[s]) << 32) | s
@@ -144,7 +164,10 @@ def _sort_runs(
 ) -> None:
     """A counting sort by item within each run, then a short sort by annotator (and row) within each item."""
     size = 1 << shift
-    fill = np.empty(size, dtype=np.int64)
+    fill, most = np.empty(size, dtype=np.int64), 0
+    for p in range(lo, hi):
+        most = max(most, start[p + 1] - start[p])
+    run = np.empty(most, dtype=np.int64)
     for p in range(lo, hi):
         a, b, base = start[p], start[p + 1], p << shift
         last = min(base + size, len(indptr) - 1)
@@ -157,7 +180,6 @@ def _sort_runs(
             fill[n - base] = at
             at += count
             indptr[n + 1] = at
-        run = np.empty(b - a, dtype=np.int64)
         for i in range(a, b):
             n = items[i] - base
             run[fill[n] - a] = packed[i]
@@ -215,10 +237,10 @@ def _code_few(hashes: Any, codes: Any, rows: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def _count_partitions(hashes: Any, bits: int, count: Any) -> None:
-    """Add to ``count[p + 1]`` the rows of each partition p: the top ``bits`` bits of their hash."""
+    """Add to ``count[p]`` the rows of each partition p: the top ``bits`` bits of their hash."""
     shift = np.uint64(64 - bits)
     for s in range(len(hashes)):
-        count[np.int64(hashes[s] >> shift) + 1] += 1
+        count[np.int64(hashes[s] >> shift)] += 1
 
 
 @njit(nogil=True, cache=True)
@@ -234,13 +256,17 @@ def _deal_hashes(first: Any, second: Any, begin: int, bits: int, fill: Any, row:
 @njit(nogil=True, cache=True)
 def _code_partitions(lo: int, hi: int, start: Any, row: Any, h: Any, g: Any, local: Any, seen: Any, used: Any) -> None:
     """Codes within each partition, and the rows where they first appear, by open addressing with linear probing."""
+    most = 4
+    for p in range(lo, hi):
+        while most < 2 * (start[p + 1] - start[p]):
+            most *= 2
+    key, check, value = np.empty(most, dtype=np.uint64), np.empty(most, dtype=np.uint32), np.empty(most, dtype=np.int32)
     for p in range(lo, hi):
         a, b = start[p], start[p + 1]
         size = 4
         while size < 2 * (b - a):
             size *= 2
-        key, check = np.empty(size, dtype=np.uint64), np.empty(size, dtype=np.uint32)
-        value = np.full(size, -1, dtype=np.int32)
+        value[:size] = -1
         distinct = 0
         for i in range(a, b):
             at = np.int64(h[i] & np.uint64(size - 1))
