@@ -19,6 +19,7 @@ a_m           ``slope``       M       how much of the differences an annotator s
 eta_m         ``reliability`` M       1 an expert, 1/2 answers at random, 0 always reverses
 b_m           ``position``    M       log odds in favour of the item shown first
 log nu        ``tie``                 two equal items tie with probability nu / (2 + nu)
+t_m           ``tie_habit``   M       what an annotator adds to log nu, in ``judge-bt``: some tie more than others
 ============  ==============  ======  ==========================================================
 
 The prior of scores is ``prior`` pseudo-comparisons of every item with one of score zero, half of them won: with one
@@ -45,7 +46,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from crowdwise.answers import comparisons_connectivity, comparisons_matches, comparisons_uncertainty
+from crowdwise.answers import comparisons_connectivity, comparisons_uncertainty
+from crowdwise.answers import comparisons_matches as tables
 from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, item_counts, leaning, leaning_note
 from crowdwise.answers.comparisons_connectivity import order_note, positions_known
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, log_likelihood, split
@@ -233,6 +235,9 @@ class JudgeBT(GroupedPairs):
     Normal(mean, tau²); the four numbers are learned (empirical Bayes), so that an annotator of few answers is as the
     crowd is, and all are where they do not differ.
 
+    Where there are ties, annotators differ in how often they tie, whatever they see: t_m is Normal(0, omega²), learned
+    likewise. Without it, who ties often would pass for one who sees little. Errors take the t_m as known.
+
     Scores multiplied by c and slopes divided by it have the same likelihood. The scale is that at which the mean of the
     absolute slopes is 1. A maximum over scores and slopes would draw slopes to a point above their mean, since that has
     the smaller penalty. So the scores maximise the likelihood in which slopes are integrated out, to second order: a
@@ -291,6 +296,7 @@ class JudgeBT(GroupedPairs):
         theta = np.concatenate([np.ones(M if sloped else 0), np.zeros(M if placed else 0)])
         model, found = self._learned(matches, model, theta, known, callback)
         out = self._board(answers, matches, found, model, covariates=X)
+        out |= {} if model.habit is None else {"tie_habit": model.habit}
         for name in ("position", "position_error") if placed else ():
             out[name] = np.where(known, out[name], np.nan)
         if labels:
@@ -301,7 +307,9 @@ class JudgeBT(GroupedPairs):
         self, matches: Matches, model: Likelihood, theta: Floats, known: Any, callback: Callback | None
     ) -> tuple[Likelihood, NewtonSolution]:
         """The optimum, with the spreads of slopes and positions."""
-        x, M, N = start(matches, model), matches.n_annotators, matches.n_items
+        x, M, N, tie_spread = start(matches, model), matches.n_annotators, matches.n_items, FIRST_SPREAD
+        if model.ties and model.sloped:
+            model = replace(model, habit=np.zeros(M))
         for turn in range(SPREAD_ROUNDS if len(theta) else 0):
             rough = maximise(MatchObjective(matches, model), x, theta, max_iter=STEPS, tol=1e-6)
             x, theta = rough.x, rough.theta
@@ -318,6 +326,10 @@ class JudgeBT(GroupedPairs):
                 theta = np.concatenate([slope, place])
                 rows = log_likelihood(matches, replace(model, doubt=None), x, theta)[1]
                 new = replace(new, slopes=(mean, sd), doubt=matches.weight * rows["v"] * v[matches.annotator])
+                if model.ties and model.habit is not None:
+                    habit, v = _tied(matches, rows["t"], model.habit, tie_spread)
+                    x[N], habit = x[N] + habit.mean(), habit - habit.mean()
+                    tie_spread, new = _spread(habit, v, tie_spread), replace(new, habit=habit)
             if model.placed:
                 gap = (place - x[model.mean_at(N)])[known]
                 new = replace(new, spread=_spread(gap, variance[-M:][known], model.spread))
@@ -338,6 +350,15 @@ class JudgeBT(GroupedPairs):
                 exact = end(False)
             found = replace(found, theta=theta, end=exact)
         return model, found
+
+
+def _tied(matches: Matches, tied: Floats, habit: Floats, spread: float) -> tuple[Floats, Floats]:
+    """A Newton step for the habits of tying, Normal(0, spread²), from the probability of a tie in each row, and the
+    variance of each."""
+    m, w, M = matches.annotator, matches.weight, matches.n_annotators
+    said = tables.total(m[matches.decided :], w[matches.decided :], M)
+    sure = tables.total(m, w * tied * (1.0 - tied), M) + 1.0 / spread**2
+    return habit + (said - tables.total(m, w * tied, M) - habit / spread**2) / sure, 1.0 / sure
 
 
 def _spread(gap: Floats, variance: Floats, spread: float) -> float:
@@ -388,9 +409,9 @@ class CrowdBT(GroupedPairs):
 
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         matches = self._matches(answers, by_annotator=True)
-        if self.reliability == "learned" and answers.n_items > comparisons_matches.DENSE:
+        if self.reliability == "learned" and answers.n_items > tables.DENSE:
             raise InputError(
-                f"reliability='learned' is for up to {comparisons_matches.DENSE:,} items and there are "
+                f"reliability='learned' is for up to {tables.DENSE:,} items and there are "
                 f"{answers.n_items:,}: give (a, b)."
             )
         x, eta = self._start(answers, matches)

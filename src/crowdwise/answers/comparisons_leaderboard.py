@@ -54,6 +54,7 @@ class Ranking(Result):
     ``components``       N           which items are joined by comparisons: only those can be compared
     ``counts``           of N        ``comparisons``, ``wins``, ``losses``, ``ties`` of every item
     ``tie``              number      log of Davidson's nu; ``None`` without ties
+    ``tie_habit``        M           ``judge-bt``: what an annotator adds to it
     ``annotator_counts`` of M        ``comparisons``, ``ties``, ``decided``, ``agreed``, ``first``
     ``reliability``      M           ``crowd-bt``: the probability of an answer that is not reversed
     ``slope``            M           ``judge-bt``: how much of the differences of scores an annotator sees
@@ -76,7 +77,7 @@ class Ranking(Result):
     IN_NOTEBOOKS: ClassVar[tuple[str, ...]] = ("leaderboard", "annotators")
     SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
         "scores": "N", "errors": "N", "draws": "RN", "components": "N<N", "counts": "N", "annotator_counts": "M",
-        "independent_errors": "N", "freedom": "N", "reliability": "M", "reliability_error": "M",
+        "independent_errors": "N", "freedom": "N", "tie_habit": "M", "reliability": "M", "reliability_error": "M",
         "slope": "M", "slope_error": "M", "slope_freedom": "M",
         "position": "M", "position_error": "M", "position_freedom": "M",
         "effects": "E", "effect_errors": "E", "effect_freedom": "E",
@@ -95,6 +96,7 @@ class Ranking(Result):
     """What scores are in: log odds, or points or pass rates (:func:`crowdwise.score_board`)."""
     tie: float | None = None
     tie_error: float | None = None
+    tie_habit: Floats | None = None
     placed: bool = False
     n_groups: int = 0
     independent_errors: Floats | None = None
@@ -227,8 +229,9 @@ class Ranking(Result):
         p = self._outcomes(self.scores[[self._at(i)]] - self.scores[self._at(j)])[0]
         return dict(zip(("left", "right", "tie"), p.tolist(), strict=True))
 
-    def _outcomes(self, z: Floats) -> Floats:
-        logit = np.stack([z / 2.0, -z / 2.0, np.full(len(z), -np.inf if self.tie is None else self.tie)], axis=1)
+    def _outcomes(self, z: Floats, habit: Any = 0.0) -> Floats:
+        tie = np.full(len(z), -np.inf if self.tie is None else self.tie) + habit
+        logit = np.stack([z / 2.0, -z / 2.0, tie], axis=1)
         return softmax(logit)
 
     def predict(self, comparisons: Any) -> Floats:
@@ -247,7 +250,7 @@ class Ranking(Result):
 
         z = self.scores[place[comparisons.left]] - self.scores[place[comparisons.right]]
         z = own(self.slope, 1.0) * z + (np.nan_to_num(own(self.position, 0.0)) if comparisons.placed else 0.0)
-        p = self._outcomes(z)
+        p = self._outcomes(z, own(self.tie_habit, 0.0))
         if self.reliability is not None:
             eta = own(self.reliability, 1.0)[:, None]
             p = np.hstack([eta * p[:, :2] + (1.0 - eta) * p[:, 1::-1], p[:, 2:]])

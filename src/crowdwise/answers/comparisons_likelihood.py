@@ -67,7 +67,7 @@ class Likelihood:
     won. ``beta``: exponents of eta and 1 - eta in the prior of reliabilities. ``spread``: standard deviation of the
     positions around their mean. ``slopes``: mean and standard deviation of the slopes. ``covariates``: how many there
     are, each under the prior Normal(0, ``WIDE``²). ``doubt``: for each row the weight of (s_w - s_l)² / 2 that is taken
-    off (see ``JudgeBT``).
+    off (see ``JudgeBT``). ``habit``: for each annotator what is added to tau: some tie more than others.
     """
 
     effect: str
@@ -78,6 +78,7 @@ class Likelihood:
     slopes: tuple[float, float] = (1.0, 1.0)
     covariates: int = 0
     doubt: Floats | None = None
+    habit: Floats | None = None
 
     @property
     def reliable(self) -> bool:
@@ -106,11 +107,10 @@ class Likelihood:
 
 def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple[float, dict[str, Floats]]:
     """The log likelihood, and what its derivatives are made of, row by row (see the table above)."""
-    S, N = len(matches.winner), matches.n_items
-    tau = x[N] if model.ties else None
+    S, N, M, K = len(matches.winner), matches.n_items, matches.n_annotators, model.covariates
+    own_tau = None if not model.ties else x[N] + (np.zeros(M) if model.habit is None else model.habit)
     names = ["g", "v", "q", "k", "t"] if model.ties else ["g", "v", "q"]
     out = {name: np.empty(S) for name in (names if model.reliable else [n for n in names if n != "q"])}
-    M, K = matches.n_annotators, model.covariates
     if model.reliable:
         out["r"] = np.zeros(S)
         log_eta = -np.logaddexp(0.0, -theta[:M])
@@ -127,13 +127,13 @@ def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats
             z += matches.extra[cut] @ x[-K:]
         n = min(max(matches.decided - lo, 0), len(z))  # so many rows of the chunk are decided
         e = np.exp(-np.abs(z))
-        if tau is None:
+        if own_tau is None:
             log_p = np.minimum(z, 0.0) - np.log1p(e)
             small = e / (1.0 + e)
             p_w = np.where(z >= 0.0, 1.0 - small, small)
             c, v = p_w - 0.5, small * (1.0 - small)
         else:
-            half = 0.5 * np.abs(z)
+            half, tau = 0.5 * np.abs(z), own_tau[m]
             top = np.maximum(half, tau)
             log_norm = top + np.log(np.exp(half - top) + np.exp(-half - top) + np.exp(tau - top))
             p_t = np.exp(tau - log_norm)
@@ -141,7 +141,7 @@ def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats
             c = 0.5 * (p_w - p_l)
             v = 0.25 * (p_w + p_l) - c * c
             log_p = 0.5 * z - log_norm
-            log_p[n:] = tau - log_norm[n:]
+            log_p[n:] = tau[n:] - log_norm[n:]
             out["k"][cut], out["t"][cut] = -c * p_t, p_t
         g = 0.5 - c
         g[n:] = -c[n:]
