@@ -5,6 +5,7 @@ finding       condition
 ============  =======================================================================================================
 ``reversed``  the interval of the slope is under 0 (of the reliability, of the agreement: under one half)
 ``guessing``  it contains 0 (one half), with ``ENOUGH`` answers or more
+``ring``      the annotator is one of a ring, which counts as one (:mod:`crowdwise.core.collusion`)
 ``position``  the annotator leans to one side (:func:`crowdwise.answers.comparisons_base.leaning`)
 ``open``      more than one item may have the first place
 ``apart``     items without any comparison between them
@@ -50,6 +51,11 @@ class ComparisonRules(AnswerRules):
             Verdict.DROP,
         ),
         "guessing": GUESSING,
+        "ring": FindingWords(
+            "Annotators who agree with each other and not with the rest",
+            "They count as one. Ask whether they worked together, or prefer other things than the rest (mixture-bt).",
+            Verdict.LOOK,
+        ),
         "position": FindingWords(
             "The order of two decides", "Show every pair in both orders; judge-bt, the default, allows for it.",
             Verdict.LOOK,
@@ -62,11 +68,10 @@ class ComparisonRules(AnswerRules):
         """Percentage and alpha over pairs of items compared twice or more; classes are one item, a tie, the other."""
         check_unweighted(answers)
         c: Comparisons = answers
-        pair = np.minimum(c.left, c.right).astype(np.int64) * c.n_items + np.maximum(c.left, c.right)
+        pair = c.asked
         label = np.where(c.outcome == TIE, 1, 2 * (c.outcome ^ (c.left > c.right)))
-        if c.question is not None:
-            asked = c.question * c.n_items**2 + pair
-            pair = asked if len(np.unique(asked)) < len(asked) else pair
+        if c.question is not None and len(np.unique(pair)) == len(pair):
+            pair = pair % np.int64(c.n_items) ** 2  # no two share a question
         order = np.argsort(pair, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.unique(pair, return_counts=True)[1])])
         found = Patterns.of(indptr, label[order], 3)
@@ -93,6 +98,11 @@ class ComparisonRules(AnswerRules):
         blind = where((low <= none) & (high >= none) & (n >= ENOUGH), n)
         figures = [f"{percent(share[m])} of {n[m]:,.0f} answers" for m in blind]
         yield from line("guessing", "May be guessing", "annotator", names[blind], figures)
+        for number in range(1, int(people["ring"].max()) + 1 if "ring" in people else 1):
+            members = where(people["ring"] == number, n)
+            figures = [f"{n[m]:,.0f} answers" for m in members]
+            yield from line("ring", "Agree with each other and not with the rest, and count as one", "annotator",
+                            names[members], figures)  # fmt: skip
         if "leans" in people:
             first = people["first_rate"]
             for side, more in (("first", first > 0.5), ("second", first < 0.5)):

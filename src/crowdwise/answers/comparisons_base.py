@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -15,11 +16,12 @@ from crowdwise.answers.comparisons_likelihood import Likelihood, split
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import NewtonSolution
 from crowdwise.answers.comparisons_uncertainty import Spread
+from crowdwise.core.collusion import FEWEST, find_voices
 from crowdwise.core.constraints import Count, NonNegative, Positive, declared
-from crowdwise.core.numerics import Floats
+from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.data.table import Table
-from crowdwise.errors import ConnectionWarning
+from crowdwise.errors import ConnectionWarning, listing
 
 Answers = TypeVar("Answers", bound=Table)
 
@@ -146,3 +148,28 @@ def leaning_note(table: Comparisons, found: dict[str, Any], allowed_for: bool, l
     end = "The scores allow for it." if allowed_for else better
     text = f"{'; '.join(parts)}{more}. {end}"
     return [f"Leaning to one side: {text}"]
+
+
+def with_rings_as_one(table: Comparisons) -> tuple[Comparisons, Ints, Ints, list[str]]:
+    """The comparisons in which each ring (:mod:`crowdwise.core.collusion`; annotators vote on two items and a question)
+    is one annotator with one vote on each; M: their code there; M: the number of the ring, 0 for none; and a sentence
+    on each."""
+    rings = find_voices(table.votes(named=False)) if table.n_annotators >= FEWEST else []
+    number, code, notes = np.zeros(table.n_annotators, np.int64), np.arange(table.n_annotators), list[str]()
+    for r, ring in enumerate(rings, 1):
+        number[ring.members], code[ring.members] = r, ring.members[0]
+        against = "mostly against" if ring.outside < 0.0 else "hardly with"
+        how = "always give the same answers" if ring.copies else f"agree with each other, and {against} the others"
+        names = listing(table.annotators[ring.members])
+        notes.append(
+            f"{len(ring.members)} annotators with {ring.share:.0%} of the answers {how} ({names}): they count as one. "
+            "They may work together, or prefer other things (mixture-bt); collusion='ignore' counts every answer."
+        )
+    if not rings:
+        return table, code, number, notes
+    kept, code = np.unique(code, return_inverse=True)
+    at = code[table.annotator]
+    _, cell, size = np.unique(table.asked * len(kept) + at, return_inverse=True, return_counts=True)
+    weight = table.weights / np.where(number[table.annotator] > 0, size[cell], 1)
+    one = replace(table, annotator=at.astype(np.int32), annotators=table.annotators[kept], weight=weight)
+    return one, code, number, notes

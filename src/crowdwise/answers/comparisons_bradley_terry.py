@@ -48,8 +48,16 @@ import numpy as np
 
 from crowdwise.answers import comparisons_connectivity, comparisons_uncertainty
 from crowdwise.answers import comparisons_matches as tables
-from crowdwise.answers.comparisons_base import ScoreModel, annotator_counts, item_counts, leaning, leaning_note
+from crowdwise.answers.comparisons_base import (
+    ScoreModel,
+    annotator_counts,
+    item_counts,
+    leaning,
+    leaning_note,
+    with_rings_as_one,
+)
 from crowdwise.answers.comparisons_connectivity import order_note, positions_known
+from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, log_likelihood, split
 from crowdwise.answers.comparisons_matches import Matches
 from crowdwise.answers.comparisons_newton import NewtonSolution, maximise, separated
@@ -256,6 +264,9 @@ class JudgeBT(GroupedPairs):
         verdict is estimated, and is not in the scores.
     control_by_judge
         Whether each annotator has effects of their own.
+    collusion
+        ``"discount"``: annotators who agree with each other and not with the rest (a ring), or always give the same
+        answers, count as one; notes name them. ``"ignore"``: all answers count.
 
     >>> import crowdwise as cw
     >>> slopes = (1.6, 1.2, 0.8, 0.4)
@@ -271,10 +282,14 @@ class JudgeBT(GroupedPairs):
     position: Literal["auto"] | bool = "auto"
     control: Annotated[Any, Check(_are_names, "names of covariates, a list or with commas")] = ()
     control_by_judge: bool = False
+    collusion: Literal["discount", "ignore"] = "discount"
     max_iter: Count = 200
     tol: Positive = 1e-9
 
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
+        whole, ring, notes = answers, None, list[str]()
+        if self.collusion == "discount":
+            answers, judge, ring, notes = with_rings_as_one(whole)
         if self.position is True and not answers.placed:
             raise unplaced("position=True", "position=False")
         known = positions_known(answers) if self.position == "auto" else np.full(answers.n_annotators, self.position)
@@ -295,12 +310,18 @@ class JudgeBT(GroupedPairs):
         M = matches.n_annotators
         theta = np.concatenate([np.ones(M if sloped else 0), np.zeros(M if placed else 0)])
         model, found = self._learned(matches, model, theta, known, callback)
-        out = self._board(answers, matches, found, model, covariates=X)
+        out = self._board(answers, matches, found, model, notes, X)
         out |= {} if model.habit is None else {"tie_habit": model.habit}
         for name in ("position", "position_error") if placed else ():
             out[name] = np.where(known, out[name], np.nan)
         if labels:
             out |= {"effect_names": labels} | {name: out[name] / unit for name in ("effects", "effect_errors")}
+        if ring is not None and ring.any():  # members are what their ring is; what they said themselves is counted
+            own = [name for name, of in Ranking.SHAPES.items() if of == "M" and isinstance(out.get(name), np.ndarray)]
+            out |= {name: out[name][judge] for name in own}
+            said = {name: value[judge] for name, value in out["annotator_counts"].items()}
+            said |= annotator_counts(whole, out["scores"]) | {"ring": ring.astype(np.float64)}
+            out |= {"counts": item_counts(whole), "annotator_counts": said}
         return out
 
     def _learned(
@@ -318,7 +339,8 @@ class JudgeBT(GroupedPairs):
             variance = comparisons_uncertainty.own_variance(d.D, mix)
             new = model
             if model.sloped:
-                scale = float(np.abs(slope).mean()) * (1.0 if slope.mean() >= 0.0 else -1.0)
+                scale = float(np.abs(slope).mean())
+                scale *= 1.0 if np.clip(slope / scale, -1.0, 1.0).sum() >= 0.0 else -1.0  # as most judges see it
                 x[:N], slope = x[:N] * scale, slope / scale
                 v, sd = variance[:M] / scale**2, model.slopes[1] / abs(scale)
                 mean = float(slope.mean()) if self.slopes == "learned" else 1.0

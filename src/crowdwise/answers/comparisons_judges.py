@@ -256,17 +256,10 @@ class _Cells:
     @classmethod
     def of(cls, table: Comparisons) -> _Cells:
         d = table.outcome != TIE
-        cell, at = np.unique(_cells(table)[d], return_inverse=True)
+        cell, at = np.unique(table.asked[d], return_inverse=True)
         low = (table.outcome[d] == 0) == (table.left < table.right)[d]
         low, high = (np.bincount(at, won, len(cell)).astype(np.float64) for won in (low, ~low))
         return cls(cell, low, high)
-
-
-def _cells(table: Comparisons) -> Ints:
-    """The question and the two items of each comparison, as one number."""
-    a, b, N = table.left.astype(np.int64), table.right.astype(np.int64), np.int64(table.n_items)
-    pair = np.minimum(a, b) * N + np.maximum(a, b)
-    return pair if table.question is None else pair + table.question.astype(np.int64) * N**2
 
 
 def _agreement(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
@@ -357,7 +350,7 @@ def _calibration(one: Comparisons, people: Comparisons, level: float) -> dict[st
     theirs = _Cells.of(people)
     if not len(theirs.cell):
         return nothing
-    cell = _cells(one)
+    cell = one.asked
     at = np.searchsorted(theirs.cell, cell).clip(max=len(theirs.cell) - 1)
     both = np.isfinite(one.left_probability) & (theirs.cell[at] == cell)
     if both.sum() < MIN_DECIDED:
@@ -377,7 +370,7 @@ def _drift(one: Comparisons | Votes, people: Comparisons | Votes, level: float) 
     when = np.asarray(one.timestamp)
     when = when.astype("datetime64[us]").astype(np.float64) if when.dtype.kind == "M" else when.astype(np.float64)
     unit, said, share = _units(one, people)
-    at = one.item if isinstance(one, Votes) else np.unique(_cells(one), return_inverse=True)[1]
+    at = one.item if isinstance(one, Votes) else np.unique(one.asked, return_inverse=True)[1]
     time = (np.bincount(at, when) / np.maximum(np.bincount(at), 1))[unit]
     if len(said) < MIN_DECIDED or not np.isfinite(time).all() or time.std() == 0.0:
         return nothing
@@ -449,7 +442,7 @@ def _flips(table: Comparisons) -> float:
         return np.nan
     d = table.outcome != TIE
     questions = np.int64(1 if table.questions is None else len(table.questions))
-    cell = _cells(table)[d] + table.annotator[d].astype(np.int64) * questions * table.n_items**2
+    cell = table.asked[d] + table.annotator[d].astype(np.int64) * questions * table.n_items**2
     _, at = np.unique(cell, return_inverse=True)
     kinds = [np.bincount(at, (table.left < table.right)[d] == order, minlength=1) for order in (True, False)]
     twice = (kinds[0] == 1) & (kinds[1] == 1)

@@ -363,6 +363,8 @@ class Ranking(Result):
             value, error = getattr(self, name), getattr(self, f"{name}_error")
             if value is not None and error is not None:
                 columns |= normal_columns(name, value, error, level, getattr(self, f"{name}_freedom"))
+        if "ring" in n:
+            columns["ring"] = n["ring"].astype(np.int64)
         if self.membership is not None:
             columns["group"] = self.membership.argmax(axis=1) + 1
             columns |= {f"p(group {g + 1})": self.membership[:, g] for g in range(self.membership.shape[1])}

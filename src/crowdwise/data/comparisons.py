@@ -235,21 +235,27 @@ class Comparisons(Table):
             )
         return self.extra[:, self.extra_names.index(name)]
 
-    def votes(self) -> Votes:
+    @property
+    def asked(self) -> npt.NDArray[np.int64]:
+        """S: the two items of each comparison, whichever came first, and its question, as one number."""
+        N = np.int64(self.n_items)
+        pair = np.minimum(self.left, self.right) * N + np.maximum(self.left, self.right)
+        return np.asarray(pair if self.question is None else pair + self.question * N**2)
+
+    def votes(self, named: bool = True) -> Votes:
         """One vote for each annotator on every two items (and question): ``first`` of the two by name, ``second`` or
-        ``tie``. One who judged them several times has the verdict that these agree on, else a tie."""
+        ``tie``. One who judged them several times has the most frequent of these verdicts, a tie where none is. Without
+        names (``named=False``) items are numbers."""
         N = self.n_items
-        a, b = np.minimum(self.left, self.right).astype(np.int64), np.maximum(self.left, self.right)
-        asked = a * N + b
-        if self.question is not None:
-            asked = asked + self.question.astype(np.int64) * N * N
-        unit, at = np.unique(asked, return_inverse=True)
+        unit, at = np.unique(self.asked, return_inverse=True)
         said = np.where(self.outcome == TIE, TIE, self.outcome ^ (self.left > self.right))
         cell, of = np.unique(at * np.int64(self.n_annotators) + self.annotator, return_inverse=True)
         count = np.stack([np.bincount(of, said == k, len(cell)) for k in range(3)], axis=1)
-        verdict = np.where((count > 0).sum(axis=1) == 1, count.argmax(axis=1), TIE)
-        names = [f"{x} | {y}" for x, y in zip(self.items[unit % (N * N) // N], self.items[unit % N], strict=True)]
-        if self.questions is not None:
+        verdict = np.where((count == count.max(axis=1, keepdims=True)).sum(axis=1) == 1, count.argmax(axis=1), TIE)
+        names: Any = np.arange(len(unit))
+        if named:
+            names = [f"{x} | {y}" for x, y in zip(self.items[unit % (N * N) // N], self.items[unit % N], strict=True)]
+        if named and self.questions is not None:
             names = [f"{q}: {name}" for q, name in zip(self.questions[unit // (N * N)], names, strict=True)]
         return Votes.from_codes(cell // self.n_annotators, cell % self.n_annotators, verdict, items=names,
                                 annotators=self.annotators, classes=["first", "second", "tie"],
@@ -309,9 +315,9 @@ class Comparisons(Table):
 
     def _counted(self) -> dict[str, Any]:
         share = np.bincount(self.outcome, minlength=3) / max(1, self.n_answers)
-        pair = np.minimum(self.left, self.right).astype(np.int64) * self.n_items + np.maximum(self.left, self.right)
         return {
-            "pairs": len(np.unique(pair)), "questions": 0 if self.questions is None else len(self.questions),
+            "pairs": len(np.unique(self.asked % np.int64(self.n_items) ** 2)),
+            "questions": 0 if self.questions is None else len(self.questions),
             "outcomes": dict(zip(OUTCOMES, share.tolist(), strict=True)), "placed": self.placed,
         }  # fmt: skip
 

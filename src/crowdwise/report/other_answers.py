@@ -70,6 +70,7 @@ WORDS = {
     "slope": "how much of the differences of scores an annotator sees: 1 as the mean annotator, 0 none, below 0 the "
     "other way round",
     "leans": "whether the place of two decides more than the scores explain",
+    "ring": "annotators with the same number agree with each other and not with the rest, and count as one; 0: none",
     "caveat": "what the intervals leave out",
     "reliability": "how often an annotator answers as the scores say and not the other way round; under one half they "
     "reverse the order",
