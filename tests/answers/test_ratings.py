@@ -12,7 +12,14 @@ import crowdwise as cw
 from crowdwise import registry
 from crowdwise.answers import ratings_gaussian
 from crowdwise.answers.ratings_gaussian import additive_part, precision_power
-from crowdwise.answers.ratings_shared import counts, hedged, standardise, weighted_median
+from crowdwise.answers.ratings_shared import (
+    counts,
+    gross_errors,
+    hedged,
+    median_of_others,
+    standardise,
+    weighted_median,
+)
 from crowdwise.core.result import Estimates
 from crowdwise.errors import ConvergenceWarning, InputError, InputWarning, NotFittedError, ParameterError, ReadError
 
@@ -199,7 +206,7 @@ def test_annotators_on_another_scale_are_pointed_out(key, times):
         for m, bias in (("a", -1), ("b", 0), ("c", 1))
     }
     same = {"back": 6 - true, "same": np.full(30, 3.0), "noisy": rng.normal(3.0, 20.0, 30)}
-    slip = {"dan": np.where(np.arange(30) == 0, times * true, 3.0)}
+    slip = {"dan": np.where(np.arange(30) == 0, 20.0 * true, 3.0)}
 
     def fit(by):
         rows = [(n, m, float(x)) for m, values in by.items() for n, x in enumerate(values)]
@@ -208,6 +215,7 @@ def test_annotators_on_another_scale_are_pointed_out(key, times):
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)
         fit(said | same)
+    with pytest.warns(InputWarning, match=r"typing errors: 1, such as 70.95.* by 'dan' on 0, where the .* is 3\."):
         fit(said | slip)
     with pytest.warns(InputWarning, match=r"Ratings of 'dan' seem to be on another scale: .* between 1 and 5"):
         fit(said | {"dan": times * true})
@@ -370,10 +378,72 @@ def test_outliers_hardly_move_student_noise():
     for seed in range(4):
         made = crowd(seed, outliers=0.05)
         found = {
-            noise: rmse(cw.aggregate(made.ratings, "gaussian", noise=noise), made) for noise in ("gaussian", "student")
+            noise: rmse(cw.aggregate(made.ratings, "gaussian", noise=noise, set_aside=False), made)
+            for noise in ("gaussian", "student")
         }
         gain.append(found["student"] / found["gaussian"])
     assert np.mean(gain) < 0.85
+
+
+def with_slips(made, share, seed=0):
+    """A tenth of its ratings on a scale around 50, some of them with a digit too many, and which."""
+    r, rng = made.ratings, np.random.default_rng(seed)
+    bad = rng.random(r.n_answers) < share
+    value = (50.0 + 15.0 * r.value) * np.where(bad, 10.0, 1.0)
+    return cw.Ratings.from_codes(r.item, r.annotator, value, items=r.items, annotators=r.annotators), bad
+
+
+@pytest.mark.filterwarnings("ignore::crowdwise.errors.InputWarning")
+def test_digits_too_many_cost_nothing_and_are_counted():
+    for seed in range(3):
+        made = crowd(seed, n_items=300, n_annotators=20, noise=0.4, bias=0.2)
+        truth = 50.0 + 15.0 * made.truth
+        clean, slips = with_slips(made, 0.0)[0], with_slips(made, 0.05, seed)
+        before, found = cw.aggregate(clean), cw.aggregate(slips[0])
+        assert "set_aside" not in before.to_frame("annotators", kind="dict")
+        error = {key: cw.metrics.rmse(cw.aggregate(slips[0], key), truth).value for key in ("mean", "median")}
+        assert cw.metrics.rmse(found, truth).value < 1.06 * cw.metrics.rmse(before, truth).value
+        assert cw.metrics.rmse(found, truth).value < 0.9 * error["median"] < 0.2 * error["mean"]
+        low, high = found.interval()
+        assert ((low <= truth) & (truth <= high)).mean() > 0.95
+        sent = found.to_frame("annotators", kind="dict")["set_aside"]
+        assert np.array_equal(sent, np.bincount(slips[0].annotator[slips[1]], minlength=20))
+
+
+def test_the_median_of_others_is_that_of_the_others():
+    rng = np.random.default_rng(1)
+    code, x = np.divmod(np.sort(rng.integers(0, 300, 100)), 10)
+    for n, value in enumerate(median_of_others(code, x, 31)):
+        rest = x[(code == code[n]) & (np.arange(100) != n)]
+        assert value == np.median(rest) if len(rest) else np.isnan(value)
+
+
+def test_zeros_noise_that_grows_and_two_opinions_are_no_gross_errors():
+    rng = np.random.default_rng(2)
+    zeros = np.where(rng.random((200, 5)) < 0.9, 0.0, rng.uniform(1.0, 100.0, (200, 5)))
+    growing = np.exp(rng.normal(4.0, 1.5, (200, 1)) + rng.normal(0.0, 0.1, (200, 5)))
+    wild = rng.normal(50.0, 15.0, (200, 1)) + rng.normal(0.0, [2.0, 2.0, 2.0, 2.0, 100.0], (200, 5))
+    two = rng.normal(50.0, 15.0, (200, 1)) + rng.normal(0.0, 1.0, (200, 2))
+    two[0] = 10.0, 90.0
+    for dense in (zeros, growing, wild, two):
+        assert not gross_errors(cw.Ratings.from_dense(dense)).any()
+    two[0] = 50.0, 500.0
+    assert np.flatnonzero(gross_errors(cw.Ratings.from_dense(two))).tolist() == [1]
+
+
+def test_intervals_end_where_the_scale_does():
+    rng = np.random.default_rng(3)
+    true = rng.uniform(1.0, 5.0, (100, 1))
+    grades = np.clip(np.round(true + rng.normal(0.0, 0.7, (100, 3))), 1.0, 5.0)
+    slider = np.clip(25.0 * (true - 1.2) + rng.normal(0.0, 10.0, (100, 3)), 0.0, 100.0)
+    for dense, ends in ((grades, [1.0, 5.0]), (slider, [0.0, 100.0]), (true + rng.normal(size=(100, 3)), None)):
+        found = cw.aggregate(cw.Ratings.from_dense(dense))
+        low, high = found.interval()
+        assert found.ends.tolist() == (ends or [-np.inf, np.inf])
+        assert (low <= found.values).all() and (found.values <= high).all()
+        assert ends is None or (low.min(), high.max()) == tuple(ends)
+    few = cw.Ratings.from_dense([[1.0, 2.0], [2.0, 3.0]])
+    assert few.ends().tolist() == [-np.inf, np.inf]
 
 
 def test_large_crowds_take_each_annotator_apart(monkeypatch):

@@ -76,6 +76,10 @@ def test_ratings_have_findings():
             rows.append((n, m, value + 0.3 * rng.normal()))
     ratings = cw.Ratings.from_records(rows)
     assert actions(ratings)[0]["noise"]["names"] == ["annotator 6", "annotator 7"]
+    slips = cw.Ratings.from_records([(n, m, 100.0 if (n, m) in ((3, 1), (9, 1), (9, 2)) else x) for n, m, x in rows])
+    assert actions(slips)[0]["typo"]["lines"] == [
+        "Far from all others on the item (2 annotators): annotator 1 (2 ratings) and annotator 2 (1 rating)."
+    ]
     found, summary = actions(ratings, scale=True)
     assert found["bias"]["names"] == ["annotator 5"] and found["bias"]["lines"][0].startswith("Rates too high: ann")
     assert found["scale"]["names"] == ["annotator 6"]

@@ -3,6 +3,7 @@
 =========  ==========================================================================================================
 finding    condition
 =========  ==========================================================================================================
+``typo``   some ratings of an annotator are gross errors, which the method sets aside
 ``scale``  the interval of an annotator's scale contains 0
 ``noise``  the whole interval of the noise is above ``LOUD`` times the median
 ``bias``   the interval of the bias is on one side of 0, ``MATTERS`` of the spread away
@@ -35,6 +36,7 @@ class RatingRules(AnswerRules):
     answer = "value"
     measured: ClassVar = {"mae": "mae", "rmse": "rmse"}
     kinds: ClassVar = {
+        "typo": FindingWords("Ratings that look like typing errors", "Correct them; the method sets them aside."),
         "scale": FindingWords(
             "Ratings that do not follow the truth", "Drop their ratings, or ask how they used the scale.", Verdict.DROP
         ),
@@ -62,6 +64,10 @@ class RatingRules(AnswerRules):
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         people, items = frames["annotators"], frames["items"]
         names, value = people["annotator"], items["value"].astype(float)
+        if "set_aside" in people:
+            some = where(people["set_aside"] > 0, people["set_aside"])
+            figures = [counted(int(n), "rating") for n in people["set_aside"][some]]
+            yield from line("typo", "Far from all others on the item", "annotator", names[some], figures)
         follows = np.ones(len(names), dtype=bool)
         if "scale" in people:
             follows = (people["scale_low"] > 0.0) | (people["scale_high"] < 0.0)

@@ -78,8 +78,11 @@ from crowdwise.answers.ratings_shared import (
     RatingModel,
     counts,
     ease_prior,
+    gross_errors,
     hedged,
     nearby,
+    point_out_gross_errors,
+    point_out_scales,
     scatter,
     standardise,
     variance_within,
@@ -699,6 +702,9 @@ class GaussianRatings(RatingModel):
         include it. 0: none.
     hedge
         Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
+    set_aside
+        Whether gross errors, such as 700 instead of 70, count for nothing
+        (:func:`~crowdwise.answers.ratings_shared.gross_errors`).
     max_iter, tol
         Stop after so many passes over the ratings, or when a pass gains less than ``tol`` per rating.
 
@@ -718,11 +724,23 @@ class GaussianRatings(RatingModel):
     shrink: Share = 0.5
     shared_error: NonNegative = SHARED_ERROR
     hedge: bool = True
+    set_aside: bool = True
     max_iter: Count = 500
     tol: NonNegative = 1e-6
 
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
+        gross = gross_errors(answers)
+        point_out_gross_errors(answers, gross)
+        if not (self.set_aside and gross.any()):
+            return self._fit_kept(answers, callback)
+        kept, far = answers.select(~gross), np.bincount(answers.annotator[gross], minlength=answers.n_annotators)
+        return self._fit_kept(kept, callback) | {"annotator_columns": {"set_aside": far}, "ends": kept.ends()}
+
+    def _point_out(self, answers: Ratings) -> None:
+        point_out_scales(answers)
+
+    def _fit_kept(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         y, centre, unit = standardise(answers)
         crowd = RatingMatrices.of(answers, y)
         if crowd.alone().all():

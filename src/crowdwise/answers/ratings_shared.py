@@ -41,6 +41,68 @@ def counts(code: Ints, weight: Floats, size: int) -> Floats:
     return np.bincount(code, weights=weight, minlength=size).astype(np.float64)
 
 
+FAR, USUAL = 4.0, 0.8
+"""A gross error is so many times as far from the others on its item as this share of all ratings is."""
+OWN = 1.9
+"""What this share of Normal noise lies within, in units of the share of one half: 1.28 / 0.67."""
+
+
+def median_of_others(code: Ints, x: Floats, size: int) -> Floats:
+    """For each number the median of all others with its code; NaN where there are none. Sorted by code and number."""
+    n = np.bincount(code, minlength=size)
+    start, others = (np.cumsum(n) - n)[code], n[code] - 1
+    place = np.arange(len(x)) - start
+
+    def nth(k: Ints) -> Floats:
+        return np.asarray(x[start + np.minimum(k + (k >= place), others)])
+
+    return np.where(others > 0, 0.5 * (nth(np.maximum(others - 1, 0) // 2) + nth(others // 2)), np.nan)
+
+
+def gross_errors(ratings: Ratings) -> npt.NDArray[np.bool_]:
+    """Which ratings are no noise but gross errors, such as 700 instead of 70.
+
+    Noise is a mixture of scales: usual ones, and one so large that such a rating says nothing of its item (a weight of
+    0). A rating x of the second kind is farther from the median m of the others on its item than
+
+        max(FAR q, FAR OWN o, D / 2, |m - c|)
+
+    q the distance |x - m| within which the share ``USUAL`` of ratings lies, o the median distance of the annotator's
+    other ratings (who is noisy or biased makes no gross errors), c the median of all ratings, D the share ``USUAL`` of
+    their distances from c (errors are as large as differences between items, and noise may grow with their size). Where
+    most ratings are one value (zero, say), to agree on it is no measure of noise: q and D are of the others. The
+    farthest rating of an item goes first, and the rest are looked at again. Of two one is not known to be right, unless
+    the other is no usual rating of any item, FAR D from c. Up to a fifth of the ratings may be wrong.
+    """
+    order, N = np.lexsort((ratings.value, ratings.item)), len(ratings)
+    x, item, who = ratings.value[order], ratings.item[order], ratings.annotator[order]
+    numbers, often = np.unique(x, return_counts=True)
+    commonest, centre = numbers[often.argmax()], np.median(x)
+    away, kept = np.abs(x - centre), np.arange(len(x))
+    usual = float(np.quantile(away[x != commonest], USUAL)) if len(numbers) > 1 else 0.0
+    while True:
+        n = item[kept]
+        middle = median_of_others(n, x[kept], N)
+        gap, telling = np.abs(x[kept] - middle), ~np.isnan(middle) & (middle != commonest)
+        if not telling.any():
+            break
+        q = float(np.quantile(gap[telling], USUAL))
+        limit = np.maximum(FAR * q, np.maximum(0.5 * usual, np.abs(middle - centre)))
+        far = (gap > limit) & ((np.bincount(n, minlength=N)[n] > 2) | (away[kept] > FAR * usual))
+        if far.any():
+            gap = np.where(np.isnan(gap), q, gap)
+            by = np.lexsort((gap, who[kept]))
+            far[by] &= ~(gap[by] <= FAR * OWN * median_of_others(who[kept][by], gap[by], ratings.n_annotators))
+        worst = np.flatnonzero(far)
+        if not len(worst):
+            break
+        worst = worst[np.lexsort((-away[kept[worst]], -gap[worst], n[worst]))]
+        kept = np.delete(kept, worst[np.unique(n[worst], return_index=True)[1]])
+    out = np.ones(len(x), dtype=bool)
+    out[order[kept]] = False
+    return out
+
+
 def standardise(ratings: Ratings) -> tuple[Floats, float, float]:
     """The numbers with mean 0 and deviation 1, and the mean and deviation they had (1 where all are the same)."""
     w, x = ratings.weights, ratings.value
@@ -194,6 +256,7 @@ class RatingModel(AnswerModel[Ratings, Estimates]):
 
     def _point_out(self, answers: Ratings) -> None:
         point_out_scales(answers)
+        point_out_gross_errors(answers, gross_errors(answers))
 
     def _check_several(self, ratings: Ratings) -> None:
         check_several(ratings, self.key, "Use the mean.")
@@ -251,6 +314,21 @@ def point_out_scales(ratings: Ratings) -> None:
         f"Ratings of {names} seem to be on another scale: most of {listing(ratings.annotators[who[:1]])} are between "
         f"{low:.4g} and {high:.4g}, and most of other annotators between {below:.4g} and {above:.4g}. Values may be "
         "far off: bring all to one scale, or leave these out."
+    )
+
+
+def point_out_gross_errors(ratings: Ratings, gross: npt.NDArray[np.bool_]) -> None:
+    """Warn of ratings that look like typing errors."""
+    rows = np.flatnonzero(gross)
+    if not len(rows):
+        return
+    first = rows[0]
+    item, who = ratings.item[first], ratings.annotator[first]
+    others = ratings.value[(ratings.item == item) & ~gross]
+    warn(
+        f"Ratings that look like typing errors: {len(rows):,}, such as {ratings.value[first]:g} by "
+        f"{listing(ratings.annotators[[who]])} on {listing(ratings.items[[item]])}, where the median of the others is "
+        f"{np.median(others):g}. Correct them or leave them out; gaussian sets them aside."
     )
 
 

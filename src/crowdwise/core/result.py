@@ -308,6 +308,8 @@ class Estimates(Result):
     shared
         N or ``None``: the standard deviation of the error that all ratings on an item share, as far as it is assumed;
         ``deviations`` include it.
+    ends
+        The lowest and the highest number of the scale, infinite where it shows none: intervals end there.
     share
         The weight of the model in the values, the rest being plain means of the ratings (methods with ``hedge``).
     """
@@ -315,7 +317,7 @@ class Estimates(Result):
     SHAPES: ClassVar[dict[str, str]] = Result.SHAPES | {
         "values": "N", "deviations": "N", "ratings_per_item": "N", "ratings_per_annotator": "M", "freedom": "N",
         "shared": "N", "bias": "M", "bias_sd": "M", "scale": "M", "scale_sd": "M", "precision": "M",
-        "precision_shape": "M", "annotator_columns": "M", "item_columns": "N",
+        "precision_shape": "M", "annotator_columns": "M", "item_columns": "N", "ends": "E",
     }  # fmt: skip
 
     answer_type: str = "ratings"
@@ -335,6 +337,7 @@ class Estimates(Result):
     mean: float = float("nan")
     spread: float = float("nan")
     centre: float = 0.0
+    ends: Floats = field(default_factory=lambda: np.array([-np.inf, np.inf]))
     share: float = 1.0
     log_likelihood: float | None = None
     annotator_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
@@ -344,7 +347,7 @@ class Estimates(Result):
     def of(cls, model: Any, answers: Ratings, **found: Any) -> Estimates:
         found["ratings_per_item"] = np.diff(answers.indptr)
         found["ratings_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
-        return super().of(model, answers, **found)
+        return super().of(model, answers, **{"ends": answers.ends()} | found)
 
     def __repr__(self) -> str:
         unsure = float(self.deviations.mean()) if len(self.deviations) else float("nan")
@@ -357,7 +360,8 @@ class Estimates(Result):
         """N low and N high ends: the true number of an item lies between them with probability ``level``."""
         self._check_table("items", level)
         reach = quantile(level, self.freedom) * self.deviations
-        return self.values - reach, self.values + reach
+        low, high = np.minimum(self.values, self.ends[0]), np.maximum(self.values, self.ends[1])
+        return np.maximum(self.values - reach, low), np.minimum(self.values + reach, high)
 
     def score(self, truth: Any) -> float:
         """R^2, the share of the variance of known truth that the values explain.

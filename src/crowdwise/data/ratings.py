@@ -34,6 +34,8 @@ from crowdwise.errors import InputError, Remedy
 Numbers = npt.NDArray[np.float64]
 MAX_RATING = 1e50
 """The largest size of a rating: its square and the squares of sums are numbers too."""
+GRADES, EACH = 11, 10
+"""So many different numbers, evenly spaced and each said so often on average, are the grades of a scale."""
 STATISTICS: dict[str, Any] = {"min": np.min, "mean": np.mean, "median": np.median, "max": np.max, "deviation": np.std}
 
 
@@ -134,6 +136,21 @@ class Ratings(ByItem):
     def __repr__(self) -> str:
         span = f", from {self.value.min():g} to {self.value.max():g}" if self.n_answers else ""
         return f"Ratings({self.n_answers:,} ratings: {len(self):,} items x {self.n_annotators:,} annotators{span})"
+
+    def ends(self) -> Numbers:
+        """The lowest and the highest number of the scale; infinite where the ratings show no end.
+
+        A few evenly spaced numbers are grades, which have both. Other scales have an end where ratings pile up: one in
+        a hundred or more is the last number, and fewer are the one before.
+        """
+        number, often = np.unique(self.value, return_counts=True)
+        if len(number) < 2:
+            return np.array([-np.inf, np.inf])
+        steps = (number - number[0]) / np.diff(number).min()
+        if steps[-1] < GRADES and often.sum() >= EACH * len(number) and np.allclose(steps, np.round(steps)):
+            return number[[0, -1]]
+        piled = (often[[0, -1]] > often[[1, -2]]) & (often[[0, -1]] >= max(3.0, often.sum() / 100.0))
+        return np.where(piled, number[[0, -1]], [-np.inf, np.inf])
 
     def encode_truth(self, truth: Any) -> Numbers:
         """N numbers (NaN unknown) from such an array or from a mapping of items to numbers."""
