@@ -7,7 +7,7 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
@@ -132,7 +132,7 @@ class CampaignRow:
 
 
 def _row(found: Any) -> CampaignRow:
-    facts = dict(found._mapping)
+    facts = dict(zip(campaigns.c.keys(), found, strict=False))  # a query may ask for more
     return CampaignRow(**facts | {"classes": _parsed(found.classes), "settings": OWN | _parsed(found.settings)})
 
 
@@ -148,13 +148,18 @@ def _rule(*values: Any) -> StopRule:
 
 
 def find_campaign(conn: sa.Connection, id_: str) -> CampaignRow:
-    found = conn.execute(_BY_ID, {"id": id_}).first()
+    return find_more(conn, id_, BY_ID)[0]
+
+
+def find_more(conn: sa.Connection, id_: str, query: Any) -> tuple[CampaignRow, Sequence[Any]]:
+    """A campaign, and what else a query begun by ``BY_ID`` asks for."""
+    found = conn.execute(query, {"id": id_}).first()
     if found is None:
         raise NotThere(f"There is no campaign {id_!r}.")
-    return _row(found)
+    return _row(found), found[len(campaigns.c) :]
 
 
-_BY_ID = sa.select(campaigns).where(campaigns.c.id == sa.bindparam("id"))
+BY_ID = sa.select(campaigns).where(campaigns.c.id == sa.bindparam("id"))
 
 
 def list_campaigns(conn: sa.Connection) -> list[CampaignRow]:
@@ -323,9 +328,14 @@ def bump(conn: sa.Connection, id_: str) -> int:
     return int(conn.execute(update.returning(campaigns.c.version)).scalars().all()[0])
 
 
+def event_row(id_: str, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What is noted of something that happened to a campaign."""
+    return {"campaign": id_, "time": steady_clock.now(), "kind": kind, "data": json.dumps(data)}
+
+
 def add_event(conn: sa.Connection, id_: str, kind: str, data: Mapping[str, Any]) -> None:
     """Note what happened, for the event stream and webhooks."""
-    conn.execute(events.insert(), {"campaign": id_, "time": steady_clock.now(), "kind": kind, "data": json.dumps(data)})
+    conn.execute(events.insert(), event_row(id_, kind, data))
 
 
 def check_open(row: CampaignRow) -> None:

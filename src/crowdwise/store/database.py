@@ -14,15 +14,18 @@ of the store nor a backup is enough to sign a session.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import secrets
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -114,11 +117,13 @@ class Database:
         waits for the first of them so many seconds; after that the transaction is over (:class:`Held`)."""
         if self.is_sqlite:
             return set(campaigns)
-        free = {one for one in campaigns if conn.execute(_TRY, {"number": lock_of(one)}).scalar()}
+        number = {one: lock_of(one) for one in campaigns}
+        taken = set(conn.execute(_TRY, {"numbers": list(number.values())}).scalars()) if campaigns else set()
+        free = {one for one in campaigns if number[one] in taken}
         if campaigns and wait and not free:
             try:  # one round trip
                 conn.exec_driver_sql(
-                    f"SET LOCAL lock_timeout = '{wait}s'; SELECT pg_advisory_xact_lock({lock_of(campaigns[0])}); "
+                    f"SET LOCAL lock_timeout = '{wait}s'; SELECT pg_advisory_xact_lock({number[campaigns[0]]}); "
                     f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"
                 )
             except sa.exc.OperationalError as error:
@@ -177,7 +182,6 @@ class Database:
 
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
-_TRY = sa.text("SELECT pg_try_advisory_xact_lock(:number)")
 LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -225,6 +229,10 @@ def _array(name: str, column: sa.Column[Any]) -> Any:
     return sa.cast(sa.bindparam(name, type_=_ArrayText()), postgresql.ARRAY(column.type))
 
 
+_NUMBER = sa.func.unnest(_array("numbers", sa.Column("number", sa.BigInteger))).column_valued("number")
+_TRY = sa.select(_NUMBER).where(sa.func.pg_try_advisory_xact_lock(_NUMBER))
+
+
 def _prepare_sqlite(db: Any, _: Any) -> None:
     db.isolation_level = None  # transactions begin as _begin_sqlite says
     for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "cache_size = -32000"):
@@ -249,23 +257,19 @@ def _unnested(columns: Sequence[sa.Column[Any]]) -> Any:
     return made.render_derived()
 
 
-@cache
-def _of_pairs(table: sa.Table, sqlite: bool) -> Any:
-    pair = table.c.item, table.c.annotator
-    query = sa.select(*pair, table.c.seq).where(table.c.campaign == sa.bindparam("campaign"))
-    if sqlite:
-        return query.where(sa.tuple_(*pair).in_(sa.bindparam("pairs", expanding=True)))
-    given = _unnested(pair)
-    return query.join(given, (given.c.item == table.c.item) & (given.c.annotator == table.c.annotator))
+def texts_given(dialect: str, *names: str) -> Any:
+    """Rows of texts that are a parameter, to join tables to: see :func:`as_parameter`."""
+    if dialect == "postgresql":
+        return _unnested([sa.Column(name, sa.Text) for name in names])
+    each = sa.func.json_each(sa.bindparam("each")).table_valued("value")
+    return sa.select(*(sa.func.json_extract(each.c.value, f"$.{name}").label(name) for name in names)).subquery()
 
 
-def rows_of_pairs(conn: sa.Connection, table: sa.Table, campaign: str, pairs: Sequence[tuple[int, int]]) -> Any:
-    """The rows of a table with some pairs of an item and an annotator. Each pair is looked up by itself: asked for the
-    items and for the annotators, PostgreSQL would read all that an annotator has."""
-    if conn.dialect.name == "sqlite":
-        return conn.execute(_of_pairs(table, True), {"campaign": campaign, "pairs": pairs})
-    items, people = zip(*pairs, strict=True)
-    return conn.execute(_of_pairs(table, False), {"campaign": campaign, "each_item": items, "each_annotator": people})
+def as_parameter(dialect: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows as a parameter: PostgreSQL gets an array for each column, SQLite all of them as JSON."""
+    if dialect == "postgresql":
+        return {f"each_{name}": [row[name] for row in rows] for name in rows[0]}
+    return {"each": json.dumps(rows)}
 
 
 @cache
@@ -286,23 +290,30 @@ def _of_each(statement: Literal["insert", "delete"], table: sa.Table, names: tup
 
 
 @cache
-def _in_one(steps: tuple[Any, ...]) -> Any:
-    first, *others = [_of_arrays(*step) for step in steps]
+def _in_one(steps: tuple[Any, ...], also: tuple[Any, ...]) -> Any:
+    first, *others = [*(_of_arrays(*step) for step in steps), *also]
     return first.add_cte(*(other.cte(f"step{i}") for i, other in enumerate(others)))
 
 
 def write_rows(
     conn: sa.Connection, rows: Sequence[dict[str, Any]],
     *steps: tuple[Literal["insert", "delete"], sa.Table, tuple[str, ...]],
+    also: Mapping[Any, dict[str, Any]] = MappingProxyType({}),
 ) -> None:  # fmt: skip
-    """Insert some columns of rows into tables, or delete the rows of tables that have their values. PostgreSQL gets all
-    of it in one statement, whose text does not depend on how many rows there are."""
-    if rows and conn.dialect.name == "postgresql":
-        columns = dict.fromkeys(name for step in steps for name in step[2])
-        conn.execute(_in_one(steps), {f"each_{name}": [row[name] for row in rows] for name in columns})
+    """Insert some columns of rows into tables, or delete the rows of tables that have their values; ``also``: further
+    statements and their parameters. PostgreSQL gets all of it in one statement, whose text does not depend on how many
+    rows there are."""
+    if not rows:
         return
-    for step in steps if rows else ():
+    if conn.dialect.name == "postgresql":
+        columns = dict.fromkeys(name for step in steps for name in step[2])
+        values = {f"each_{name}": [row[name] for row in rows] for name in columns}
+        conn.execute(_in_one(steps, tuple(also)), dict(ChainMap(values, *also.values())))
+        return
+    for step in steps:
         conn.execute(_of_each(*step), [{f"each_{name}": row[name] for name in step[2]} for row in rows])
+    for statement, values in also.items():
+        conn.execute(statement, values)
 
 
 def insert_rows(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:

@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -20,21 +21,24 @@ from crowdwise.errors import CrowdwiseError, InputError, listing
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, answer_text, check_with_payload
 from crowdwise.store.campaign_rows import (
+    BY_ID,
     CampaignClosed,
     CampaignRow,
     NotThere,
     add_event,
     bump,
     check_open,
+    event_row,
     find_campaign,
+    find_more,
     unknown_names,
 )
 from crowdwise.store.canonical import id_text
-from crowdwise.store.database import AT_ONCE, among, rows_of_pairs, write_rows
+from crowdwise.store.database import among, as_parameter, texts_given, write_rows
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
-from crowdwise.store.roster_rows import add_names, find_rows, payload_of, texts_of_kind, update_annotator
-from crowdwise.store.store_tables import annotators, answers, campaigns, items, leases, points, skips, votes
+from crowdwise.store.roster_rows import add_names, payload_of, texts_of_kind, update_annotator
+from crowdwise.store.store_tables import annotators, answers, campaigns, events, items, leases, points, skips, votes
 
 UNDO_SECONDS = 3600.0
 """How long an annotator may take a vote back."""
@@ -56,6 +60,14 @@ class VoteGiven:
     """The answers to further questions about the item."""
 
 
+class _Person(NamedTuple):
+    """What a vote of an annotator costs, and whether and how often the annotator is asked."""
+
+    price: float
+    available: bool = True
+    max_votes: int | None = None
+
+
 @dataclass
 class _Known:
     """What the store knows about the votes of some requests."""
@@ -63,7 +75,7 @@ class _Known:
     row: CampaignRow
     item: dict[str, int]
     annotator: dict[str, int]
-    people: dict[int, Any] = field(default_factory=dict)
+    people: dict[int, _Person] = field(default_factory=dict)
     leased: set[tuple[int, int]] = field(default_factory=set)
     left: float = math.inf
     """What may be spent beyond the questions that are out."""
@@ -79,11 +91,11 @@ def add_together(
     conn: sa.Connection, campaign: str, requests: Sequence[Sequence[VoteGiven]]
 ) -> list[dict[str, Any] | Exception]:
     """Write the votes of several requests: for each what became of it, or why nothing of it was written."""
-    row = find_campaign(conn, campaign)
+    row, kinds = find_more(conn, campaign, _WITH_KINDS)
     check_open(row)
     if row.questions:
         return [_add_all(conn, row, votes) for votes in requests]
-    return _add(conn, row, requests)
+    return _add(conn, row, kinds, requests)
 
 
 def _add_all(conn: sa.Connection, row: CampaignRow, votes: Sequence[VoteGiven]) -> dict[str, Any] | Exception:
@@ -101,7 +113,7 @@ def _add_all(conn: sa.Connection, row: CampaignRow, votes: Sequence[VoteGiven]) 
 
 
 def _add_one(conn: sa.Connection, campaign: str, votes: Sequence[VoteGiven]) -> dict[str, Any]:
-    (found,) = _add(conn, find_campaign(conn, campaign), [votes])
+    (found,) = _add(conn, *find_more(conn, campaign, _WITH_KINDS), [votes])
     if isinstance(found, Exception):
         raise found
     return found
@@ -117,11 +129,9 @@ def _check_questions(row: CampaignRow, vote: VoteGiven) -> None:
 
 
 def _add(
-    conn: sa.Connection, row: CampaignRow, requests: Sequence[Sequence[VoteGiven]]
+    conn: sa.Connection, row: CampaignRow, kinds: Sequence[str | None], requests: Sequence[Sequence[VoteGiven]]
 ) -> list[dict[str, Any] | Exception]:
     """As :func:`add_together`, of one question."""
-    campaign = row.id
-    kinds = conn.execute(_FIRST, {"campaign": campaign}).one()
     read = [_read(row, votes, *kinds) for votes in requests]
     good = [one for one in read if not isinstance(one, Exception)]
     known = _look_up(conn, row, [vote for one in good for vote in one])
@@ -164,23 +174,24 @@ def _read(
 
 
 def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Known:
-    shown = find_rows(conn, items, row.id, [vote.item for vote in read], "number", "closed", "gold")
-    known = _Known(row, {item.name: item.number for item in shown}, {})
-    known.closed = {item.number for item in shown if item.closed}
-    known.gold = {item.number: item.gold for item in shown if item.gold is not None}
-    _read_people(conn, known, [vote.annotator for vote in read])
-    ids = list(dict.fromkeys(vote.id for vote in read))
-    for lo in range(0, len(ids), AT_ONCE):
-        for found in conn.execute(_BY_ID, {"campaign": row.id, "ids": ids[lo : lo + AT_ONCE]}):
-            known.by_id[found.vote_id] = (found.item, found.annotator, found.answer)
-    pairs = list({
-        (known.item[vote.item], known.annotator[vote.annotator])
-        for vote in read
-        if vote.item in known.item and vote.annotator in known.annotator
-    })  # fmt: skip
-    for lo in range(0, len(pairs), AT_ONCE):
-        found = rows_of_pairs(conn, answers, row.id, pairs[lo : lo + AT_ONCE])
-        known.pairs |= {(item, who): seq for item, who, seq in found}
+    known, dialect = _Known(row, {}, {}), conn.dialect.name
+    if not read:
+        return known
+    come = as_parameter(dialect, [{"id": vote.id, "item": vote.item, "annotator": vote.annotator} for vote in read])
+    for one in conn.execute(_there(dialect), {"campaign": row.id, **come}):
+        if one.number is not None:
+            known.item[one.item] = one.number
+            if one.closed:
+                known.closed.add(one.number)
+            if one.gold is not None:
+                known.gold[one.number] = one.gold
+        if one.who is not None:
+            known.annotator[one.annotator] = one.who
+            known.people[one.who] = _Person(one.price, one.available, one.max_votes)
+        if one.seq is not None:
+            known.pairs[one.number, one.who] = one.seq
+        if one.answer is not None:
+            known.by_id[one.id] = (one.voted_item, one.voter, one.answer)
     own = {known.annotator[vote.annotator] for vote in read if vote.given.own and vote.annotator in known.annotator}
     if own:
         known.left = money_left(conn, row)
@@ -190,22 +201,33 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Kn
     return known
 
 
-def _read_people(conn: sa.Connection, known: _Known, texts: list[str]) -> None:
-    """Read annotators by the texts of their names."""
-    for one in find_rows(conn, annotators, known.row.id, texts, "number", "price", "available", "max_votes"):
-        known.annotator[one.name], known.people[one.number] = one.number, one
+@cache
+def _there(dialect: str) -> sa.Select[Any]:
+    """Of votes that come in: their items and annotators, whether the pairs have votes, and the votes with their ids."""
+    come = texts_given(dialect, "id", "item", "annotator")
+    same = (
+        (items, items.c.name == come.c.item),
+        (annotators, annotators.c.name == come.c.annotator),
+        (answers, (answers.c.item == items.c.number) & (answers.c.annotator == annotators.c.number)),
+        (votes, votes.c.vote_id == come.c.id),
+    )
+    query = sa.select(
+        *come.c, items.c.number, items.c.closed, items.c.gold, annotators.c.number.label("who"), annotators.c.price,
+        annotators.c.available, annotators.c.max_votes, answers.c.seq, votes.c.item.label("voted_item"),
+        votes.c.annotator.label("voter"), votes.c.answer,
+    ).select_from(come)  # fmt: skip
+    for table, joined in same:
+        query = query.outerjoin(table, (table.c.campaign == sa.bindparam("campaign")) & joined)
+    return query
 
 
-_FIRST = sa.select(
+_WITH_KINDS = BY_ID.add_columns(
     *(
-        sa.select(table.c.name).where(table.c.campaign == sa.bindparam("campaign")).limit(1).scalar_subquery()
+        sa.select(table.c.name).where(table.c.campaign == sa.bindparam("id")).limit(1).scalar_subquery()
         for table in (items, annotators)
     )
 )
-"""A name of an item and of an annotator: all are of their kinds."""
-_BY_ID = sa.select(votes.c.vote_id, votes.c.item, votes.c.annotator, votes.c.answer).where(
-    votes.c.campaign == sa.bindparam("campaign"), among(votes.c.vote_id, "ids")
-)
+"""A campaign with a name of an item and one of an annotator: all names are of their kinds."""
 _STATE = (
     sa.select(points.c.state)
     .where(points.c.campaign == sa.bindparam("campaign"))
@@ -352,7 +374,7 @@ def _declare(conn: sa.Connection, known: _Known, read: list[Incoming]) -> None:
         facts: dict[str, Any] = {"payload": "{}"} if table is items else {"price": price}
         there |= add_names(conn, table, known.row.id, missing, {**facts, "version": bump(conn, known.row.id)})
         if table is annotators:
-            _read_people(conn, known, missing)
+            known.people |= {there[text]: _Person(price) for text in missing}
 
 
 def _write(conn: sa.Connection, row: CampaignRow, rows: list[dict[str, Any]]) -> None:
@@ -362,14 +384,19 @@ def _write(conn: sa.Connection, row: CampaignRow, rows: list[dict[str, Any]]) ->
     for i, vote in enumerate(rows):
         vote["seq"] = row.last_vote + 1 + i
     pair = ("campaign", "item", "annotator")
+    last, n_answers = row.last_vote + len(rows), row.n_answers + len(rows)
+    spent = row.spent + sum(vote["price"] for vote in rows)
+    counts = {"counted": row.id, "to_last_vote": last, "to_n_answers": n_answers, "to_spent": spent}
+    event = event_row(row.id, "votes", {"added": len(rows), "votes": n_answers, "seq": last})
     write_rows(
         conn, rows, ("insert", votes, tuple(rows[0])), ("insert", answers, (*pair, "seq")), ("delete", leases, pair),
-        ("delete", skips, pair),
+        ("delete", skips, pair), also={_COUNT: counts, _NOTE: {f"event_{name}": x for name, x in event.items()}},
     )  # fmt: skip
-    counts = {"last_vote": row.last_vote + len(rows), "n_answers": row.n_answers + len(rows)}
-    spent = row.spent + sum(vote["price"] for vote in rows)
-    conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(spent=spent, **counts))
-    add_event(conn, row.id, "votes", {"added": len(rows), "votes": counts["n_answers"], "seq": counts["last_vote"]})
+
+
+_COUNT = campaigns.update().where(campaigns.c.id == sa.bindparam("counted"))
+_COUNT = _COUNT.values({name: sa.bindparam(f"to_{name}") for name in ("last_vote", "n_answers", "spent")})
+_NOTE = events.insert().values({name: sa.bindparam(f"event_{name}") for name in ("campaign", "time", "kind", "data")})
 
 
 def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = None) -> dict[str, Any]:
