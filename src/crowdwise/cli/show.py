@@ -20,14 +20,14 @@ from rich.text import Text
 from crowdwise.core.progress_bar import stated, step_bar
 from crowdwise.data.table import histogram
 from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry, Plugin
-from crowdwise.trust.method_comparison import Comparison
-from crowdwise.trust.posterior_checks import PosteriorCheck
 from crowdwise.trust.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from crowdwise.metrics import Estimate
+    from crowdwise.trust.method_comparison import Comparison
+    from crowdwise.trust.posterior_checks import PosteriorCheck
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
 SMALL, LARGE = 0.01, 10_000.0

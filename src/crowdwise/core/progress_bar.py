@@ -27,11 +27,14 @@ def drawn_bar(
 
     The bar disappears at the end, and never shows when piped.
     """
+    if not _draws(screen):
+        yield lambda **state: None
+        return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     described, beside = (TextColumn(text, markup=False) for text in ("{task.description}", words))
     columns = (described, BarColumn(), beside, TimeElapsedColumn())
-    drawn = Progress(*columns, console=screen, transient=True, disable=not _draws(screen))
+    drawn = Progress(*columns, console=screen, transient=True)
     task = drawn.add_task(title, total=1, **fields)
     began = time.perf_counter()
 

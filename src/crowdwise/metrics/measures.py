@@ -31,7 +31,7 @@ over sequences first (micro averages), and the bootstrap draws whole sequences.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -43,10 +43,12 @@ from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.numerics import TIE, Floats, Ints
 from crowdwise.core.result import Estimates, kendall_tau, some_known
 from crowdwise.data import encoding
-from crowdwise.data.tags import Tags, TagSpans
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
+
+if TYPE_CHECKING:
+    from crowdwise.data.tags import Tags, TagSpans
 
 
 def accuracy(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
