@@ -27,7 +27,7 @@ from crowdwise.learners.held_out_votes import (
 from crowdwise.learners.inputs import InputScale, as_inputs
 from crowdwise.learners.trainer import TrainingData
 from crowdwise.learners.training_settings import Epoch
-from learners.crowd import small
+from learners.crowd import blobs, small, vote
 
 QUICK = {"folds": 2, "n_networks": 2, "epochs": 4, "lr": 1e-2, "candidates": ("ccem",), "random_state": 0}
 
@@ -206,6 +206,34 @@ def test_votes_choose_the_candidate(crowd, monkeypatch):
     assert learner.chosen_ == "trace" and list(learner.scores_) == ["ccem", "trace", "aggnet", "consensus", "shares"]
     assert learner.scores_["trace"] > learner.scores_["ccem"] == learner.scores_["aggnet"]
     assert (learner.consensus_.labels == truth).mean() > 0.95
+
+
+def test_confusions_by_votes_alone_are_counts(noisy):
+    p, truth, votes, fold = noisy
+    known = votes._replace(q=np.random.default_rng(1).dirichlet(np.ones(4), size=600)[votes.item])
+    crowd, own = np.zeros((4, 4)), np.zeros((6, 4, 4))
+    for m, k, q in zip(known.annotator, known.label, known.q, strict=True):
+        own[m, :, k] += q
+        crowd[:, k] += q
+    crowd = (crowd + 0.25) / (crowd + 0.25).sum(axis=1, keepdims=True)
+    expected = (own + 10.0 * crowd) / (own + 10.0 * crowd).sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(vote_confusions(p, known, 2.0, "votes"), expected)
+    assert scored(p, known, fold).base != "votes"
+    noise = np.random.default_rng(2).dirichlet(np.full(4, 0.5), size=600)
+    found = scored(noise, votes._replace(q=np.eye(4)[truth][votes.item]), fold)
+    assert found.base == "votes" and scored(noise, votes, fold).base != "votes"
+
+
+@pytest.mark.parametrize("right", [0.7, 1.0])
+def test_inputs_of_noise_take_nothing_from_what_votes_say_together(right):
+    """Networks of noise predict votes as well as anything does, under matrices that make nothing of the votes."""
+    X, truth = blobs(150)
+    votes = vote(truth, np.tile(right * np.eye(3) + (1.0 - right) / 3.0, (6, 1, 1)))
+    noise = np.random.default_rng(5).normal(size=X.shape)
+    learner = Ensemble(**QUICK).fit(noise, votes)
+    alone = cw.aggregate(votes).score(truth)
+    assert learner.consensus_.score(truth) >= alone - 0.03 and ensemble.SAYS_LITTLE in learner.consensus_.notes
+    assert ensemble.SAYS_LITTLE not in Ensemble(**QUICK).fit(X, votes).consensus_.notes
 
 
 def test_a_round_counts_only_where_votes_are_more_likely(crowd, monkeypatch):

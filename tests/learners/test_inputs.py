@@ -296,6 +296,13 @@ class TestScale:
         X = RNG.normal(5.0, [0.1, 1.0, 10.0, 100.0], (11, 4))
         assert self.check(X, (X - X.mean(axis=0)) / X.std(axis=0)).mean.shape == (4,)
 
+    def test_the_unit_of_a_feature_does_not_matter(self):
+        X = RNG.normal(1.0, 1.0, (40, 4))
+        units = np.array([1e-12, 1e-3, 1e6, 1e15])
+        self.check(X * units, (X - X.mean(axis=0)) / X.std(axis=0))
+        constant = np.full((40, 3), [0.0, 7e-9, 1e9])
+        self.check(constant, constant - constant)
+
     def test_channels_of_images(self, monkeypatch):
         monkeypatch.setattr(module, "CHUNK", 4)
         X = RNG.normal([[[1.0]], [[5.0]]], [[[1.0]], [[3.0]]], (11, 2, 4, 5))

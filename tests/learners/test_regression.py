@@ -24,6 +24,12 @@ def crowd(seed=0, **given):
     return made.features["x_train"], made
 
 
+def test_the_unit_of_features_does_not_matter():
+    X, made = crowd()
+    found, tiny = (RaykarRegression().fit(x, made.ratings).predict(x) for x in (X, X * 1e-12))
+    np.testing.assert_allclose(tiny, found, rtol=1e-4)
+
+
 @pytest.mark.parametrize("layer", ["S", "B", "S+B", "B+S"])
 def test_layers_learn_and_are_centred(layer):
     X, made = crowd(scale=0.2)

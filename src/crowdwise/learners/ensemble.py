@@ -63,6 +63,10 @@ from crowdwise.learners.training_settings import Callback, Epoch
 from crowdwise.learners.vote_edges import Batch
 
 CANDIDATES = ("max-mig",)
+SAYS_LITTLE = (
+    "Inputs predict the votes on other items no better than the shares of the labels do, or not by more than chance: "
+    "annotators were judged by votes alone, and predictions from inputs may be guesses."
+)
 MAX_ROWS, MIN_EPOCHS = 80_000, 10
 """Of rows of numbers: so many in all epochs of a training are enough, and the fewest epochs."""
 Candidates = Annotated[
@@ -267,8 +271,11 @@ class Ensemble(Learner):
         small = find_device(self.device).type == "cpu" and len(data.inputs.shape) == 1
         with one_torch_thread() if small else nullcontext():
             best = self._best(data, gold, self._folds(data.votes), turns)
-            self._targets, self._p = self._labelled(best, VoteList.of(data.votes), gold), best.p
+            votes = VoteList.of(data.votes, self._by_votes)
+            self._targets, self._p = self._labelled(best, votes, gold), best.p
             self.vote_power_ = best.power
+            if best.base == "votes":
+                self._said.append(SAYS_LITTLE)
             trainer = self._final(data, turns)
         self._said += self._cut(turns)
         return trainer
@@ -282,7 +289,8 @@ class Ensemble(Learner):
 
     def _best(self, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Scored:
         """The best candidate, or what the last round made of it; the networks of that round are kept."""
-        votes = VoteList.of(data.votes)
+        self._by_votes = consensus(data.votes, gold)
+        votes = VoteList.of(data.votes, self._by_votes)
         judges = votes.judges(data.votes.n_classes)
         if self.plain:
             scale = InputScale.of(data.inputs) if self.scale else InputScale.identity(self.shape_)

@@ -38,6 +38,10 @@ give the same answer, there is no such matrix: with
 their own label rates. ``both`` is the mean of the two. The first of ``crowd``, ``both`` and ``own`` is taken under
 which inputs are not clearly less likely (by kappa) than under the best.
 
+Where p predicts votes no better than the shares of the labels do (by ``WORSE`` standard errors), it says nothing of the
+annotators: every theta with these shares explains the votes as well, and classes of noise would take the place of what
+the votes say together. There theta is counted against the classes by votes alone (``votes``).
+
 Three numbers are chosen: first, at temperature 1, with how many votes theta is drawn to its base (``strength``),
 because flat predictions make up for a theta that follows the noise; then, by kappa, temperature and power: the largest
 power that is not clearly worse than the best, because the best of many is partly luck. Networks on new items are
@@ -65,6 +69,8 @@ ROUNDS, MORE_ROUNDS, CROWD_ROUNDS, MIXTURE_ROUNDS = 15, 5, 60, 100
 """Of EM: from counts, from the theta of another strength or temperature, with one matrix, and for a mixture."""
 STRENGTHS = (2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)
 BASES = ("crowd", "both", "own")
+CROWD_VOTES = 10.0
+"""How many votes like the crowd's each row of a matrix has that is counted by votes alone."""
 ABILITY_VOTES = 10.0
 """With so many votes the ability of an annotator is drawn to that of the crowd, where theta is drawn to their own."""
 TEMPERATURES = (1.0, 0.67, 1.5, 2.25, 3.4, 5.0, 7.5, 11.0)
@@ -88,13 +94,16 @@ class VoteList(NamedTuple):
     n_annotators: int
     n_folds: int = 1
     """So many times the annotators occur: see :meth:`left_out`."""
+    q: Floats | None = None
+    """E x K, where it is known: what all votes on each vote's item say of its class, without inputs."""
 
     @classmethod
-    def of(cls, votes: Votes) -> VoteList:
+    def of(cls, votes: Votes, q: Floats | None = None) -> VoteList:
+        """Votes, and N x K class probabilities of their items by votes alone."""
         item, annotator, label = (
             np.asarray(part, dtype=np.int64) for part in (votes.item, votes.annotator, votes.label)
         )
-        return cls(item, annotator, label, votes.weights, votes.n_annotators)
+        return cls(item, annotator, label, votes.weights, votes.n_annotators, q=None if q is None else q[item])
 
     def judges(self, n_classes: int) -> VoteList:
         """All votes on some items, drawn by a fixed seed, so that they are about as many as they may be."""
@@ -107,8 +116,9 @@ class VoteList(NamedTuple):
     def select(self, mask: npt.NDArray[np.bool_] | Ints) -> VoteList:
         """Some of the votes."""
         return self._replace(
-            item=self.item[mask], annotator=self.annotator[mask], label=self.label[mask], weight=self.weight[mask]
-        )
+            item=self.item[mask], annotator=self.annotator[mask], label=self.label[mask], weight=self.weight[mask],
+            q=None if self.q is None else self.q[mask],
+        )  # fmt: skip
 
     def left_out(self, fold: Ints) -> VoteList:
         """For each fold the votes on the items of the others, as those of annotators of its own (fold * M + m)."""
@@ -138,14 +148,17 @@ def vote_confusions(
     cell, rows, ones = votes.annotator * K + votes.label, p[votes.item], np.ones(K)
     total = sp.csr_array((votes.weight, (cell, np.arange(E))), shape=(votes.n_folds * M * K, E))
 
-    def counted(r: Floats) -> Floats:
+    def counted(r: Floats, strength: float, base: str) -> Floats:
         table = (total @ r).reshape(votes.n_folds, M, K, K).swapaxes(2, 3)
         return normalise(table + strength * base_of(table, base), axis=3).reshape(-1, K, K)
 
-    theta = counted(rows) if start is None else start
+    if base == "votes":
+        assert votes.q is not None
+        return counted(votes.q, CROWD_VOTES, "crowd")
+    theta = counted(rows, strength, base) if start is None else start
     for _ in range(rounds):
         r = rows * theta.swapaxes(1, 2).reshape(-1, K).take(cell, axis=0)
-        theta = counted(r / np.maximum(r @ ones, FLOOR)[:, None])
+        theta = counted(r / np.maximum(r @ ones, FLOOR)[:, None], strength, base)
     return theta
 
 
@@ -228,19 +241,20 @@ def scored(p: Floats, votes: VoteList, fold: Ints) -> Scored:
     """The predictions with the best base and strength of theta, temperature and power."""
     used, item = np.unique(votes.item, return_inverse=True)
     mine = votes._replace(item=item)
-    tried = [best_strength(p[used], mine, fold[used], base) for base in BASES]
+    bases = BASES if votes.q is None or says_something(p[used], mine, fold[used]) else ("votes",)
+    tried = [best_strength(p[used], mine, fold[used], base) for base in bases]
     chosen = [balanced(trials) for _, trials in tried]
     gains = [trials[t].log_kappa(power) for (_, trials), (t, power) in zip(tried, chosen, strict=True)]
     at = next(i for i, gain in enumerate(gains) if not clearly_worse(gain, gains))
     (strength, trials), (temperature, power) = tried[at], chosen[at]
     careful = nearest_to_one({t: trial.log_kappa(power) for t, trial in trials.items()})
-    return Scored(sharpened(p, temperature), temperature, BASES[at], strength, power, careful)
+    return Scored(sharpened(p, temperature), temperature, bases[at], strength, power, careful)
 
 
 def best_strength(p: Floats, votes: VoteList, fold: Ints, base: str) -> tuple[float, dict[float, Trial]]:
     """The strength under which votes are most likely at temperature 1, and with it a trial for each temperature."""
     trials: list[Trial] = []
-    for strength in STRENGTHS:
+    for strength in STRENGTHS if base != "votes" else STRENGTHS[:1]:
         trials.append(Trial.of(p, votes, fold, strength, base, *_from(trials)))
     best = max(range(len(trials)), key=lambda i: trials[i].score)
     found = {1.0: trials[best]}
@@ -276,6 +290,12 @@ def clearly_worse(gain: Floats, gains: Iterable[Floats]) -> bool:
     return bool(less.mean() > WORSE * less.std() / np.sqrt(len(less)))
 
 
+def says_something(p: Floats, votes: VoteList, fold: Ints) -> bool:
+    """Whether p predicts the votes better than the shares of the labels do, by more than chance."""
+    said, even = (crowd_said(one, votes, fold) for one in (p, np.ones_like(p) / p.shape[1]))
+    return clearly_better(said, even, votes, WORSE)
+
+
 def crowd_said(p: Floats, votes: VoteList, fold: Ints) -> Floats:
     """E: the probability of each vote, with one matrix for all annotators, from the items of other folds.
 
@@ -299,11 +319,11 @@ def mixture_weights(said: Sequence[Floats], votes: VoteList) -> Floats:
     return w
 
 
-def clearly_better(one: Floats, other: Floats, votes: VoteList) -> bool:
+def clearly_better(one: Floats, other: Floats, votes: VoteList, errors: float = CLEARLY) -> bool:
     """Whether the votes are more likely by more than chance: items are independent, the votes on one are not."""
     gain = np.bincount(votes.item, votes.weight * np.log(one / other))
     gain = gain[np.bincount(votes.item) > 0]
-    return bool(gain.sum() > CLEARLY * np.sqrt(len(gain)) * gain.std())
+    return bool(gain.sum() > errors * np.sqrt(len(gain)) * gain.std())
 
 
 def log_likelihoods(each: Floats, votes: VoteList, N: int) -> Floats:

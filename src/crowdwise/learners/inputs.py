@@ -58,6 +58,8 @@ from crowdwise.errors import InputError, listing
 
 CHUNK = 4096
 """How many rows are read together in a pass over all."""
+CONSTANT = 1e-6
+"""A feature whose deviation is so small a share of its mean is constant, whatever its unit."""
 
 Index = npt.NDArray[np.int64]
 
@@ -294,7 +296,7 @@ class InputScale(nn.Module):
             count += x.shape[0] * x.shape[2]
         mean, square = total / count, squares / count
         deviation = (square - mean * mean).clamp_min(0.0).sqrt()
-        deviation = torch.where(deviation > 1e-6 * (1.0 + mean.abs()), deviation, torch.ones_like(deviation))
+        deviation = torch.where(deviation > CONSTANT * mean.abs(), deviation, torch.ones_like(deviation))
         size = (len(mean), *(1 for _ in inputs.shape[1:]))
         return cls(mean.float().cpu().reshape(size), deviation.float().cpu().reshape(size))
 
@@ -308,7 +310,7 @@ def _sparse_scale(inputs: ArrayInputs) -> tuple[Tensor, Tensor]:
         bad = int(np.flatnonzero(~np.isfinite(data))[0])
         inputs.rows(np.array([np.searchsorted(inputs.array.indptr, bad, side="right") - 1]))  # which names the row
     size = float(np.sqrt((data * data).sum() / max(N * D, 1)))
-    return torch.zeros(D), torch.full((D,), size if size > 1e-6 else 1.0)
+    return torch.zeros(D), torch.full((D,), size if size > 0.0 else 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,7 +77,7 @@ from crowdwise.errors import InputError, OutputError
 from crowdwise.learners.devices import as_array, as_tensors
 from crowdwise.learners.estimator import Estimator
 from crowdwise.learners.head import Head
-from crowdwise.learners.inputs import Inputs
+from crowdwise.learners.inputs import CONSTANT, Inputs
 from crowdwise.learners.named_inputs import answers_in, one_each
 from crowdwise.learners.network_estimator import NetworkEstimator
 from crowdwise.learners.tabular import seeded_clone, takes_weights, unwritable
@@ -279,10 +279,8 @@ class RaykarRegression(RatingsRegressor):
                 f"{self.key} takes one row of features per item, and found inputs of shape {inputs.shape}."
             )
         x = rows_of(inputs)
-        deviation = x.std(axis=0)
-        self.scale_ = (
-            (x.mean(axis=0), np.where(deviation > 1e-9, deviation, 1.0)) if self.scale else (np.zeros(1), np.ones(1))
-        )
+        mean, deviation = (x.mean(axis=0), x.std(axis=0)) if self.scale else (np.zeros(1), np.ones(1))
+        self.scale_ = mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 1.0)
         self.unit_ = centre, unit = standard_unit(answers)
         return self._run_em(self._scaled(x), answers, (answers.value - centre) / unit, callback)
 
