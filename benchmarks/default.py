@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import warnings
+from itertools import product
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -38,8 +39,21 @@ SINGLE = ("mace", "one-coin", "dawid-skene", "anchored", "ibcc", "glad", "wawa",
 """Methods of which the best is named with hindsight."""
 TIMED = ("auto", "anchored")
 """Methods whose time is the least of three fits."""
+BESIDE = (
+    "people and LLMs on",
+    "crowds",
+    "found in",
+    "majority",
+    "`ignore`",
+    "`auto`",
+    "lead",
+    "least gain",
+    "most gain",
+)
 LEFT_OUT = ("regime left out", "chosen by the others", "its accuracy", "majority", "`auto`")
 UNEVEN = ("crowds", "", "majority", "`auto`", "`mace`", "lead", "worst", "behind")
+QUESTIONS = ("framing", "lgbteen", "summeval")
+"""Sets of LLMs and people that ask several questions."""
 FLOOR = 1e-6
 
 HEAD = """# Defaults beside the simple answer
@@ -85,6 +99,20 @@ each. *Behind*: more than two points under the majority, of so many crowds.
 {uneven}
 
 Where most LLMs are wrong together on a question no vote shows it; the worst is `re7` of `framing`.
+
+### Models beside people
+
+Half of the people and six LLMs that answer everything, judged by the other half of the people (`alttest_*`; one crowd a
+question, five draws each). *Found*: the LLMs [count less](../reliability-colluders.md#alike); `ignore`: `auto` with
+`collusion="ignore"`, where every vote counts. The lead is over the majority, the gain over `ignore`.
+
+{beside}
+
+The rule was made on simulated models, on `wax` and `cebab_stars`, and on judges of `llmbar_judges` beside simulated
+people; its constants are by the crowds of people above, where it finds nothing, and by simulated experts. `framing`,
+`lgbteen` and `summeval` were looked at when it stood. Where it fails: three experts of 95% beside people of 50 to 60%
+who fall for the same traps on many items lose 5 to 20 points by it; votes look the same. Similar models without others
+beside them are not seen.
 
 ## Other answer types
 
@@ -175,14 +203,15 @@ def page(found: dict[str, Any]) -> str:
         rules=", ".join(rules), panels=", ".join(panels),
         most_one_sided=max(found[s]["one_sided"] for s in every if found[s]["kind"] != "rules"),
         next_full=max(found[s]["filled"] for s in every if found[s]["kind"] == "people"),
-        left_out=markdown(LEFT_OUT, left, (0, 1)), uneven=markdown(UNEVEN, found["uneven"]), others=others(),
+        left_out=markdown(LEFT_OUT, left, (0, 1)), uneven=markdown(UNEVEN, found["uneven"]),
+        beside=markdown(BESIDE, found["beside"]), others=others(),
     )  # fmt: skip
 
 
 def uneven(data: Path) -> list[tuple[str, ...]]:
     """Majority, ``auto`` and ``mace`` on crowds most of which have a common class, by group."""
     groups: dict[str, list[tuple[cw.Votes, Any]]] = {}
-    for name in ("framing", "lgbteen", "summeval"):
+    for name in QUESTIONS:
         table = default_answers.read(data, f"alttest_{name}").with_columns(
             of=pl.col("task").str.split("__").list.last()
         )
@@ -228,6 +257,44 @@ def uneven(data: Path) -> list[tuple[str, ...]]:
     return lines
 
 
+def beside(data: Path) -> list[tuple[str, ...]]:
+    """Half of the people with all LLMs, by the other half: the majority, ``auto`` with every vote, and as it is."""
+    lines = []
+    for name in (*default_answers.ALTTEST[:2], "wax", *QUESTIONS):
+        table = default_answers.read(data, f"alttest_{name}", None).with_columns(
+            of=pl.col("task").str.split("__").list.last() if name in QUESTIONS else pl.lit("")
+        )
+        rows, found = [], 0
+        for of, seed in product(sorted(table["of"].unique().to_list()), range(5)):
+            part = table.filter(pl.col("of") == of).drop("of")
+            people = pl.col("worker").str.starts_with("human")
+            half, judges = default_answers.halves(part.filter(people), seed)
+            votes = cw.Votes.from_frame(pl.concat([half, part.filter(~people)]))
+            judged = cw.Votes.from_frame(judges)
+            own = [{x: k for k, x in enumerate(names.tolist())} for names in (votes.items, votes.classes)]
+            n, y = (
+                np.array([codes.get(x, -1) for x in names.tolist()])[at]
+                for codes, names, at in zip(
+                    own, (judged.items, judged.classes), (judged.item, judged.label), strict=True
+                )
+            )
+            n, y = n[(n >= 0) & (y >= 0)], y[(n >= 0) & (y >= 0)]
+            if votes.n_classes < 2 or not len(n):
+                continue
+            shares, fits = votes.shares()[n], (cw.aggregate(votes, collusion="ignore"), cw.aggregate(votes))
+            top = shares >= shares.max(axis=1, keepdims=True) - 1e-9
+            majority = (top / top.sum(axis=1, keepdims=True))[np.arange(len(n)), y].mean()
+            rows.append((majority, *((fit.label_codes[n] == y).mean() for fit in fits)))
+            found += any("err together, as similar models do" in note for note in fits[1].notes)
+        score = 100 * np.array(rows)
+        gain = score[:, 2] - score[:, 1]
+        lines.append(
+            (f"`{name}`", f"{len(rows)}", f"{found}", *(f"{x:.1f}" for x in score.mean(axis=0)),
+             f"{(score[:, 2] - score[:, 0]).mean():+.1f}", f"{gain.min():+.1f}", f"{gain.max():+.1f}")
+        )  # fmt: skip
+    return lines
+
+
 def others() -> str:
     """Of every other answer type, how often its default is behind its trivial baseline."""
     rows, lines = json.loads(default_answers.RESULTS.read_text(encoding="utf-8")), []
@@ -247,7 +314,7 @@ def main() -> None:
     data = given.data or data_folder()
     warnings.simplefilter("ignore")
     found: dict[str, Any] = {s: measured(s, load_votes(data, s)) for sets in REGIMES.values() for s in sets}
-    found["uneven"] = uneven(data)
+    found["uneven"], found["beside"] = uneven(data), beside(data)
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if not given.votes:
         default_answers.write(data)

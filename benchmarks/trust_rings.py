@@ -347,9 +347,9 @@ def shape(task: tuple[str, int]) -> dict[str, Any]:
     flagged = np.zeros(40, dtype=bool)
     one = 0
     for found in find_voices(votes):
-        if found.copies:
+        if found.kind == "copies":
             one += len(found.members)
-        else:
+        elif found.kind == "ring":
             flagged[found.members] = True
     rest = votes.select((who >= first) | ((who == 0) & (not ring)))
     scores = {

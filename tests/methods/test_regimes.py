@@ -91,3 +91,41 @@ def test_a_rule_for_all_that_is_left_is_pointed_out():
     assert [note[:35] for note in found.notes if "nearly every item" in note] == ["One label on nearly every item: 12."]
     parts = VoteParts.of([wide[:500], wide[500:]])
     assert cw.Auto().fit_in_parts(parts).notes[:2] == found.notes[:2]
+
+
+def beside_people(seed, skill, together, models=4, people=0.72):
+    """Three people on each of 400 items, and models that answer all, of which so many answers are the same draw."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice(3, 400, p=[0.4, 0.35, 0.25])
+
+    def said(right):
+        wrong = (truth[:, None] + rng.integers(1, 3, (400, len(right)))) % 3
+        return np.where(rng.random(wrong.shape) < right, truth[:, None], wrong)
+
+    table = said(np.clip(rng.normal(people, 0.1, 30), 0.4, 0.98))
+    table = np.where(rng.permuted(np.tile(np.arange(30), (400, 1)), axis=1) < 3, table, -1)
+    own = np.where(rng.random((400, models)) < together, said(np.array([skill])), said(np.full(models, skill)))
+    return votes_of(np.column_stack([table, own]), 3), truth
+
+
+@pytest.mark.parametrize("together", [0.6, 0.85])
+def test_similar_models_that_answer_everything_do_not_capture_people(together):
+    gain = []
+    for seed in range(3):
+        votes, truth = beside_people(seed, 0.6, together)
+        found, every = cw.aggregate(votes), cw.aggregate(votes, collusion="ignore")
+        gain.append(found.score(truth) - max(every.score(truth), cw.aggregate(votes, "majority").score(truth)))
+        assert found.notes[0].startswith("4 annotators answered nearly every item and err together")
+        accuracy = (votes.label == truth[votes.item])[votes.annotator >= 30].mean()
+        assert np.abs(found.accuracy()[0][30:] - accuracy).max() < 0.1
+        assert not cw.trust.find_colluders(votes).flagged.any()
+        parts = cw.Auto().fit_in_parts(VoteParts.of([votes[:150], votes[150:]]))
+        assert parts.notes[0] == found.notes[0] and parts.score(truth) == found.score(truth)
+    assert min(gain) > 0.02
+
+
+@pytest.mark.parametrize(("skill", "together"), [(0.6, 0.0), (0.75, 0.0), (0.9, 0.3)])
+def test_who_answers_everything_and_errs_alone_or_knows_better_has_every_vote(skill, together):
+    for seed in range(3):
+        votes, _ = beside_people(seed, skill, together)
+        assert np.array_equal(cw.aggregate(votes).posterior, cw.aggregate(votes, collusion="ignore").posterior)

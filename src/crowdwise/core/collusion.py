@@ -38,6 +38,12 @@ is tested again without the others in the reference.
 **Level.** z is compared with the Normal quantile of level / pairs, in units of the spread of the z of all pairs outside
 (at least 1), so that hard items and habits that the model lacks make it harder to be accused, not easier.
 
+**Alike.** Similar models answer every item and err together, so that each looks as good as the others say. Where other
+annotators answer fewer items and agree among themselves, they show the skill g of those who answer nearly all, and that
+their correlation is rho = (kappa inside - g^2) / (1 - g^2), about 0 for people. Then n of their votes count as
+n / (1 + rho (n - 1)), and none is accused. Not where g^2 is near the agreement of the others or above: experts beside
+a weaker crowd that errs together look the same, but they agree with it more than it agrees with itself.
+
 **Time.** A ring that is honest for a while (a drip attack) agrees with the rest as long as it is. Where there are
 timestamps the search is repeated on the votes after each quarter of them, with a part of the level each, and members
 count as one from then on.
@@ -58,7 +64,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +102,10 @@ SAME, HARD, LINK, COPIERS, JUDGES = 0.99, 0.4, 10, 5, 0.2
 """Copies agree so much beyond chance; what hard items explain of it; the fewest common items, and the fewest copies: a
 few who never differ may know, and do little harm where they do not. The agreement beyond chance of all others under
 which they cannot tell copies from those who know."""
+NEARLY_ALL, LEAST_RHO, WEAKER = 0.9, 0.1, 0.8
+"""The share of the items from which on an annotator answered nearly all; the least correlation that counts (people who
+answer all have up to 0.05, LLMs 0.1 to 0.3); and by how much g^2 of weaker annotators is less than the agreement of
+others."""
 LATE = (0.25, 0.5, 0.75)
 """Shares of the votes, by time, after which members may begin: a drip attack is honest until then."""
 LEAST_AGREEMENT = 0.06
@@ -120,8 +130,11 @@ class Ring:
         Of the test, corrected for the number of pairs.
     since
         The timestamp from which on they are one, where that is not the beginning.
-    copies
-        Their answers are the same, but not against the rest: as of one person with several accounts.
+    kind
+        ``"ring"``; ``"copies"``: their answers are the same, but not against the rest, as of one person with several
+        accounts; ``"alike"``: they answered nearly every item and err together, as similar models do.
+    rho
+        n of their votes on an item count as n / (1 + rho (n - 1)); as one vote but for those who are alike.
     """
 
     members: Ints
@@ -130,7 +143,8 @@ class Ring:
     share: float
     p_value: float
     since: float | None = None
-    copies: bool = False
+    kind: Literal["ring", "copies", "alike"] = "ring"
+    rho: float = 1.0
 
 
 def _least(x: Floats, weight: Floats) -> tuple[float, float]:
@@ -437,8 +451,24 @@ class _Search:
                 p, own = pairs.copied(members, free)
             if len(members) >= COPIERS:
                 free[members] = False
-                out.append(self.found(members, pairs.inside(members), own, float(p[members].max()), copies=True))
+                out.append(self.found(members, pairs.inside(members), own, float(p[members].max()), kind="copies"))
         return out
+
+    def alike(self, voices: Sequence[Ring]) -> list[Ring]:
+        """Those who answered nearly every item, where they err together and others, who see them as weaker, show it."""
+        pairs = self.pairs
+        free = ~np.isin(pairs.annotator, [m for voice in voices for m in voice.members.tolist()])
+        every = free & (pairs.votes >= NEARLY_ALL * np.unique(self.votes.item).size)
+        members, outside = np.flatnonzero(every), free & ~every
+        if len(members) < 2 or outside.sum() < OUTSIDE:
+            return []
+        inside, others = pairs.inside(members), pairs.inside(np.flatnonzero(outside))
+        own, room, _ = pairs.seen_as(members, outside)
+        explained = max(own, 0.0) ** 2
+        if others < JUDGES or room < 1.0 or explained > WEAKER * others:
+            return []
+        rho = (inside - explained) / (1.0 - explained)
+        return [self.found(members, inside, own, 1.0, kind="alike", rho=rho)] if rho >= LEAST_RHO else []
 
     def candidates(self, free: Mask) -> list[tuple[float, Ints]]:
         """Groups that pass the test, with their z."""
@@ -528,7 +558,8 @@ class _Search:
 
 
 def find_voices(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05) -> list[Ring]:
-    """Annotators who count as one: rings, the largest first, then copies; none among fewer than ``FEWEST`` annotators.
+    """Annotators whose votes count less: rings, the largest first, copies, and those who are alike; none among fewer
+    than ``FEWEST`` annotators.
 
     Where votes have timestamps, rings are also looked for among the later votes; of rings with members in common the
     one that stands out most is kept.
@@ -554,12 +585,13 @@ def find_voices(votes: Votes, *, trusted: Mask | None = None, level: float = 0.0
         if not any(np.intersect1d(ring.members, other.members).size for other in rings):
             rings.append(ring)
     rings.sort(key=lambda ring: (-len(ring.members), ring.members[0]))
-    return rings + search.copies(rings)
+    rings += search.copies(rings)
+    return rings + search.alike(rings)
 
 
 def find_rings(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05) -> list[Ring]:
     """The rings among :func:`find_voices`."""
-    return [ring for ring in find_voices(votes, trusted=trusted, level=level) if not ring.copies]
+    return [voice for voice in find_voices(votes, trusted=trusted, level=level) if voice.kind == "ring"]
 
 
 def since(votes: Votes, ring: Ring) -> Votes:
@@ -570,7 +602,8 @@ def since(votes: Votes, ring: Ring) -> Votes:
 
 
 def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
-    """The votes with weights by which each ring has one vote on an item, from when on it is one."""
+    """The votes with weights by which n votes of a ring on an item count as n / (1 + rho (n - 1)), from when on it is
+    one."""
     group = np.full(votes.n_annotators, -1, dtype=np.int64)
     start = np.full(len(rings) + 1, -np.inf)
     for r, ring in enumerate(rings):
@@ -583,5 +616,5 @@ def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
     cell = votes.item[inside].astype(np.int64) * len(rings) + of[inside]
     _, code, size = np.unique(cell, return_inverse=True, return_counts=True)
     weight = votes.weights.astype(np.float64).copy()
-    weight[inside] /= size[code]
+    weight[inside] /= 1.0 + np.array([ring.rho for ring in rings])[of[inside]] * (size[code] - 1.0)
     return replace(votes, weight=weight)

@@ -43,8 +43,9 @@ a fit with gold labels alone. Where these show that the crowd is worse than
 chance, the anchor is dropped, and votes mean what the gold labels say they mean.
 
 **Collusion.** Rings are looked for first (:mod:`crowdwise.core.collusion`), and a ring has one vote on an item: each
-member's vote has the weight 1 / the ring's votes there. So do copies of an honest annotator. Where none is seen nothing
-changes. Rules and items with options of their own are not looked at.
+member's vote has the weight 1 / the ring's votes there. So do copies of an honest annotator; votes of annotators who
+answer everything and err together count less. Where none is seen nothing changes. Rules and items with options of their
+own are not looked at.
 
 **Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`).
 
@@ -126,7 +127,8 @@ class Auto(Anchored):
         for where labels are as many as items.
     collusion
         ``"discount"``: a ring of annotators who agree with each other and not with the rest counts as one vote, and
-        so do five or more who always give the same answers.
+        so do five or more who always give the same answers; annotators who answered nearly every item and err together,
+        as similar models do, count less.
         ``"ignore"``: not looked for. Of more than two million votes a sample of the items is looked at; a stream is
         not.
 
@@ -393,7 +395,13 @@ class Auto(Anchored):
 def ring_note(ring: Ring, votes: Votes) -> str:
     """A sentence on a ring that counts as one vote."""
     names = listing(votes.annotators[ring.members])
-    if ring.copies:
+    if ring.kind == "alike":
+        return (
+            f"{len(ring.members)} annotators answered nearly every item and err together, as similar models do "
+            f"({names}): n of their votes count as n / (1 + {ring.rho:.2f} (n - 1)). Only gold labels show if they "
+            "know better than the others; collusion='ignore' counts every vote."
+        )
+    if ring.kind == "copies":
         return (
             f"{len(ring.members)} annotators with {ring.share:.0%} of the votes always give the same answers "
             f"({names}): they count as one vote on an item, as one person with several accounts. collusion='ignore' "

@@ -119,7 +119,7 @@ def find_colluders(votes: Votes, *, trusted: Any = None, level: Fraction = 0.05)
         names = [trusted] if isinstance(trusted, str) or not isinstance(trusted, Sequence) else list(trusted)
         mask = np.isin(np.arange(M), annotator_codes(votes, names))
     voices = find_voices(votes, trusted=mask, level=level)
-    rings, copies = ([voice for voice in voices if voice.copies == same] for same in (False, True))
+    rings, copies = ([voice for voice in voices if voice.kind == kind] for kind in ("ring", "copies"))
     group: Ints = np.full(M, -1, dtype=np.int64)
     for r, ring in enumerate(rings):
         group[ring.members] = r
