@@ -210,3 +210,48 @@ def test_what_rests_on_the_prior_or_on_the_judges_disagreement_is_said() -> None
     table = dict(zip(("test_id", "model", "judge", "passed"), map(list, zip(*rows, strict=True)), strict=True))
     board = cw.score_board(table)
     assert any(note.startswith("The judges pass 6") and "gold decides it" in note for note in board.notes)
+
+
+def answers_of(models: dict[str, float], n: int = 40, seed: int = 0) -> dict[str, Any]:
+    """Scores of three judges for the answers of models to prompts, around a mean of each model."""
+    rng = np.random.default_rng(seed)
+    model, prompt, judge = (x.ravel() for x in np.meshgrid(list(models), range(n), ["j1", "j2", "j3"], indexing="ij"))
+    score = np.array([models[name] for name in model]) + rng.normal(0.0, 1.0, len(model)).round(2)
+    return {"model": model, "prompt": prompt, "judge": judge, "score": score}
+
+
+def test_models_that_share_no_prompts_have_their_means() -> None:
+    """Without prompts that join them nothing separates prompts from models: scores were all equal."""
+    frame = answers_of({"a": 5.0, "b": 6.0, "c": 7.0})
+    both, alone = (cw.score_board({k: v for k, v in frame.items() if k != "prompt"} | more) for more in (
+        {"prompt": frame["prompt"]}, {}))  # fmt: skip
+    assert np.allclose(both.scores, [5.0, 6.0, 7.0], atol=0.3) and np.allclose(alone.scores, both.scores, atol=0.1)
+    one = {k: v[frame["judge"] == "j1"] for k, v in frame.items() if k != "prompt"}
+    assert np.allclose(cw.score_board(one).scores, [5.0, 6.0, 7.0], atol=0.4)
+    own = frame | {"prompt": [f"{m} {p}" for m, p in zip(frame["model"], frame["prompt"], strict=True)]}
+    apart = cw.score_board(own)
+    assert np.allclose(apart.scores, both.scores, atol=0.2) and any("own prompts" in note for note in apart.notes)
+
+
+def test_judges_who_share_no_model_are_an_error() -> None:
+    frame = answers_of({"a": 5.0, "b": 6.0})
+    frame["judge"] = np.where(frame["model"] == "a", "j1", "j2")
+    with pytest.raises(InputError, match="No judge scored both 'a' and 'b'"):
+        cw.score_board(frame)
+
+
+def test_scores_given_again_missing_ones_and_odd_judges() -> None:
+    frame = answers_of({"a": 5.0, "b": 6.0})
+    twice = cw.score_board({name: np.concatenate([values, values]) for name, values in frame.items()})
+    once = cw.score_board(frame)
+    assert np.allclose(twice.scores, once.scores) and np.allclose(twice.errors, once.errors)
+    assert twice.n_answers == 480 and any("240 scores are of an answer" in note for note in twice.notes)
+    with pytest.raises(InputError, match="finite score"):
+        cw.score_board(frame | {"score": np.where(np.arange(240) == 3, np.inf, frame["score"])})
+    with pytest.warns(InputWarning, match="Left out 3 rows without a score"):
+        cw.score_board(pl.DataFrame(frame).with_columns(score=pl.when(pl.int_range(240) >= 3).then("score")))
+    with pytest.warns(InputWarning, match="3 scores are -1"):
+        cw.score_board(frame | {"score": np.where(np.arange(240) < 3, -1.0, np.maximum(frame["score"], 0.0))})
+    odd = cw.score_board(frame | {"score": np.where(frame["judge"] == "j1", 11.0 - frame["score"], frame["score"])})
+    flat = cw.score_board(frame | {"score": np.where(frame["judge"] == "j1", 5.0, frame["score"])})
+    assert "'j1' scores all alike" in " ".join(flat.notes) and odd.slope[0] < 0.5 < odd.slope[1]

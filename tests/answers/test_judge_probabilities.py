@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import crowdwise as cw
-from crowdwise.errors import CrowdwiseError, InputError, ParameterError
+from crowdwise.errors import ConnectionWarning, CrowdwiseError, InputError, InputWarning, ParameterError
 from crowdwise.out_of_core import aggregate_files
 
 
@@ -215,3 +215,30 @@ def test_judges_beside_people_in_votes_and_with_probabilities() -> None:
     slope = dict(zip(found["annotator"].tolist(), found["calibration"].tolist(), strict=True))
     assert slope["bold"] < slope["fair"] < slope["shy"] and slope["bold"] < 0.5
     assert np.isnan(slope["people"])
+
+
+def test_probabilities_that_say_something_else_are_pointed_out() -> None:
+    base = {"left": ["m1", "m2"] * 30, "right": ["m2", "m1"] * 30, "judge": ["j"] * 60}
+    for more in ({"left_probability": [0.1, 0.9] * 30}, {"probability": [0.3] * 60}):
+        with pytest.warns(InputWarning, match="In 60 of 60 rows the verdict is the less probable"):
+            cw.Comparisons.from_frame(base | {"winner": ["left", "right"] * 30} | more)
+    with pytest.raises(InputError, match="2 rows have no left_probability"):  # they were wins of the left
+        cw.Comparisons.from_frame(base | {"left_probability": [None, None, *[0.7] * 58]})
+    log = base | {"left_logprob": [-0.1] * 60}
+    for right, why in ((0.5, "0 or less"), (None, "no right_logprob")):
+        with pytest.raises(InputError, match=why):
+            cw.Comparisons.from_frame(log | {"right_logprob": [right] + [-2.0] * 59})
+    with pytest.raises(InputError, match="No column found for: outcome"):
+        cw.Comparisons.from_frame(log)
+    with pytest.raises(InputError, match="finite for one of the two"):
+        cw.Comparisons.from_frame(base | {f"{side}_logprob": [-np.inf] * 60 for side in ("left", "right")})
+    with pytest.warns(InputWarning, match="taken for names of items, not sides"):
+        cw.Comparisons.from_frame({"left": ["a", "b"], "right": ["b", "a"], "winner": ["a", "a"]})
+
+
+def test_judges_who_contradict_each_other_on_parts_have_a_board() -> None:
+    """The matrix of the default was not positive definite there."""
+    rows = {"left": ["a", "a", "c", "c"] * 10, "right": ["b", "b", "d", "d"] * 10, "judge": ["j", "k"] * 20}
+    with pytest.warns(ConnectionWarning):
+        ranking = cw.aggregate(rows | {"winner": ["left", "right", "left", "left"] * 10})
+    assert np.allclose(ranking.scores[:2], 0.0, atol=1e-6) and ranking.scores[2] > 1.0 and (ranking.errors > 0.5).all()

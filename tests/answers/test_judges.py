@@ -10,7 +10,7 @@ import pytest
 import crowdwise as cw
 from answers.prompted import prompts
 from crowdwise.answers.comparisons_judges import who_judges
-from crowdwise.errors import InputError
+from crowdwise.errors import InputError, ParameterError
 
 
 def court(seed: int = 0, bias: float = 1.0) -> cw.Comparisons:
@@ -139,10 +139,14 @@ def test_verdicts_as_votes_and_kappa() -> None:
         ("2: a | b", "x"): "tie",
         ("2: a | b", "y"): "tie",
     }
-    crowd = prompts(40, 1.0, seed=0).votes()
-    assert cw.trust.cohen_kappa(prompts(40, 1.0, seed=0), 0, 1).value == pytest.approx(
-        cw.trust.cohen_kappa(crowd, 0, 1).value
-    )
+    crowd = prompts(40, 1.0, seed=0).votes()  # and as many in which the other of two is called the first
+    other = np.array([1, 0, 2])[crowd.label]
+    both = cw.Votes.from_codes(
+        np.append(crowd.item, crowd.item + len(crowd)), np.tile(crowd.annotator, 2), np.append(crowd.label, other),
+        items=range(2 * len(crowd)), annotators=crowd.annotators, classes=crowd.classes,
+    )  # fmt: skip
+    kappa = cw.trust.cohen_kappa(prompts(40, 1.0, seed=0), 0, 1).value
+    assert kappa == pytest.approx(cw.trust.cohen_kappa(both, 0, 1).value)
 
 
 def test_panels() -> None:
@@ -151,3 +155,36 @@ def test_panels() -> None:
     assert panels["best"].sum() == 1 and (np.diff(panels["agreement"]) <= 0).all() and panels["units"].min() >= 20
     found = cw.judge_table(table, people=[n for n in table.annotators.tolist() if "gpt" not in n], kind="dict")
     assert found["kappa_low"][0] < found["kappa"][0] < found["kappa_high"][0]
+
+
+def test_agreement_with_people_does_not_depend_on_names() -> None:
+    """Which of two items is called the first is alphabetical: kappa was .21 or .62 by the names of the models."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 4, 300)
+    b = (a + rng.integers(1, 4, 300)) % 4
+    prompt = rng.integers(0, 200, 300)
+    said = rng.random(900) < 1.0 / (1.0 + np.exp(1.5 * np.tile(a - b, 3)))
+    found = []
+    for names in (np.array(["w", "x", "y", "z"]), np.array(["z", "w", "y", "x"])):
+        asked = cw.Comparisons.from_frame({
+            "left": names[np.tile(a, 3)], "right": names[np.tile(b, 3)], "prompt": np.tile(prompt, 3),
+            "winner": np.where(said, "left", "right"), "judge": np.repeat(["gpt-4", "ann", "bob"], 300),
+        })  # fmt: skip
+        row = cw.judge_table(asked, people=["ann", "bob"], kind="dict")
+        kappa = cw.trust.cohen_kappa(asked, "gpt-4", "ann").value
+        found.append([row["kappa"][0], row["alpha"][0], kappa])
+    assert np.allclose(found[0], found[1]) and found[0][0] > 0.3
+    assert np.isclose(found[0][0], 2.0 * row["agreement"][0] - 1.0, atol=0.1)  # two equal sides, hardly a tie
+
+
+def test_names_and_costs_that_do_nothing_are_errors() -> None:
+    table = court()
+    people = [name for name in table.annotators if name not in ("gpt-9-judge",)]
+    for call in (lambda: cw.judge_table(table, people=people, own={"gpt-5": "x"}),
+                 lambda: cw.judge_panels(table, people=people, cost={"gpt-5": 1.0})):  # fmt: skip
+        with pytest.raises(InputError, match="There is no annotator 'gpt-5'"):
+            call()
+    name = str(table.annotators[0])
+    for cost in ("3", -3.0, float("nan")):
+        with pytest.raises(ParameterError, match="expected a number, 0 or more"):
+            cw.judge_panels(table, people=people, cost={name: cost})

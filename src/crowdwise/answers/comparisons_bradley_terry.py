@@ -60,7 +60,7 @@ from crowdwise.answers.comparisons_connectivity import order_note, positions_kno
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective, log_likelihood, split
 from crowdwise.answers.comparisons_matches import Matches
-from crowdwise.answers.comparisons_newton import NewtonSolution, maximise, separated
+from crowdwise.answers.comparisons_newton import NewtonSolution, maximise, separated, step
 from crowdwise.answers.comparisons_uncertainty import evidence
 from crowdwise.core.constraints import Check, Count, NonNegative, Positive, declared, is_number
 from crowdwise.core.loop import Callback
@@ -171,7 +171,9 @@ class GroupedPairs(PairModel):
                 notes.append(caveat)
                 extra = {"caveat": caveat}
             else:
-                ratio = float(np.exp(np.log(got.spread.scores / np.maximum(spread.scores, 1e-300)).mean()))
+                ratio = float(
+                    np.exp(np.log(np.maximum(got.spread.scores, 1e-12) / np.maximum(spread.scores, 1e-12)).mean())
+                )
                 notes.append(
                     f"Errors allow for {got.n_groups:,} questions: comparisons on one are not independent. They are "
                     f"{ratio:.2f} times those of independent comparisons on average."
@@ -366,9 +368,10 @@ class JudgeBT(GroupedPairs):
             found.x[:N] *= scale
             model = replace(model, doubt=None, slopes=(model.slopes[0] / scale, model.slopes[1] / scale))
             theta = np.concatenate([slope / scale, place])
-            end = MatchObjective(matches, model).at(found.x, theta).derivatives
+            objective = MatchObjective(matches, model)
+            end = objective.at(found.x, theta).derivatives
             exact = end(True)
-            if not (separated(exact)[0].D > 0.0).all():
+            if step(exact, objective.free) is None:
                 exact = end(False)
             found = replace(found, theta=theta, end=exact)
         return model, found

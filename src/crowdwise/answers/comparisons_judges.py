@@ -34,7 +34,7 @@ import numpy as np
 
 from crowdwise.answers.comparisons_bradley_terry import BradleyTerry
 from crowdwise.answers.comparisons_connectivity import in_one_order
-from crowdwise.core.constraints import Count, Fraction, checked
+from crowdwise.core.constraints import Count, Fraction, checked, is_number
 from crowdwise.core.intervals import quantile
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import encoding
@@ -107,6 +107,7 @@ def judge_table(
     these and the agreement with its ends.
     """
     is_judge, is_person = who_judges(comparisons, judges, people, column)
+    _named(comparisons, list(own or comparisons.annotators))
     columns: dict[str, list[Any]] = {}
     if isinstance(comparisons, Votes):
         persons = comparisons.select(is_person[comparisons.annotator])
@@ -316,19 +317,25 @@ def _kappa(one: Comparisons | Votes, people: Comparisons | Votes, level: float, 
         return nothing
     cells = np.zeros((n, K, K))
     cells[np.arange(n), said] = share
+    if isinstance(one, Comparisons):  # which of two items is called the first means nothing
+        turn = np.array([1, 0, 2])
+        cells = 0.5 * (cells + cells[:, turn][:, :, turn])
     total = cells.sum(axis=0)
+
+    def known(apart: Floats) -> Floats:
+        return np.where(apart > 1e-9, apart, np.nan)  # with one verdict everywhere there is nothing to agree on
 
     def kappa(tables: Floats) -> Floats:
         p = tables / tables.sum(axis=(-2, -1), keepdims=True)
         chance = (p.sum(axis=-1) * p.sum(axis=-2)).sum(axis=-1)
-        return np.asarray((np.trace(p, axis1=-2, axis2=-1) - chance) / np.maximum(1.0 - chance, 1e-12))
+        return np.asarray((np.trace(p, axis1=-2, axis2=-1) - chance) / known(1.0 - chance))
 
     def alpha(tables: Floats) -> Floats:
         size = tables.sum(axis=(-2, -1))
         p = tables / size[..., None, None]
         both = 0.5 * (p.sum(axis=-1) + p.sum(axis=-2))
         apart = (1.0 - (both**2).sum(axis=-1)) * 2.0 * size / (2.0 * size - 1.0)
-        return np.asarray(1.0 - (1.0 - np.trace(p, axis1=-2, axis2=-1)) / np.maximum(apart, 1e-12))
+        return np.asarray(1.0 - (1.0 - np.trace(p, axis1=-2, axis2=-1)) / known(apart))
 
     def agreed(tables: Floats) -> Floats:
         return np.asarray(np.trace(tables, axis1=-2, axis2=-1) / tables.sum(axis=(-2, -1)))
@@ -399,6 +406,12 @@ def judge_panels(
     by_people = comparisons.select(is_person[comparisons.annotator])
     if not by_people.n_answers:
         raise InputError("There are no people: name them, people=[...].")
+    price = dict.fromkeys(map(str, comparisons.annotators.tolist()), 1.0)
+    _named(comparisons, list(cost or comparisons.annotators))
+    for name, each in (cost or {}).items():
+        if not is_number(each) or not 0.0 <= each < np.inf:
+            raise ParameterError(f"cost of {name!r} is {each!r}: expected a number, 0 or more.")
+        price[str(name)] = float(each)
     who = np.flatnonzero(is_judge)
     said = [_units(comparisons.select(comparisons.annotator == m), by_people) for m in who.tolist()]
     names = [_as_votes(comparisons.select(comparisons.annotator == m)).items[u[0]]
@@ -422,10 +435,9 @@ def judge_panels(
             shared = np.corrcoef(wrong[list(some)]) if size > 1 else np.ones((1, 1))
             r = float(np.nan_to_num(shared[np.triu_indices(size, 1)]).mean()) if size > 1 else 0.0
             members = [str(comparisons.annotators[who[k]]) for k in some]
-            price = sum((cost or {}).get(name, 1.0) for name in members)
             rate = float(right.mean())
-            _add(rows, {"panel": " + ".join(members), "judges": size, "cost": price, "agreement": rate,
-                        "error": float(np.sqrt(max(rate * (1.0 - rate), 1e-12) / len(order))),
+            _add(rows, {"panel": " + ".join(members), "judges": size, "cost": sum(price[name] for name in members),
+                        "agreement": rate, "error": float(np.sqrt(max(rate * (1.0 - rate), 1e-12) / len(order))),
                         "effective": size / (1.0 + (size - 1) * max(r, -0.5 / size)), "units": len(order)})  # fmt: skip
     columns = {name: np.array(values) for name, values in rows.items()}
     top = int(columns["agreement"].argmax())

@@ -24,8 +24,10 @@ from typing import Any
 import numpy as np
 
 from crowdwise import registry
+from crowdwise.answers.comparisons_connectivity import components
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_uncertainty import MIN_GROUPS, n_draws, student_draws
+from crowdwise.core.intervals import LEVEL, quantile
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import columns, encoding, frames
 from crowdwise.data.source import Source
@@ -60,6 +62,10 @@ def board_of(
     if gold is not None:
         raise ParameterError("gold is for pass and fail; for scores take crowdwise.estimate(..., what='mean').")
     y = source.numbers("value", "a score, or pass and fail")
+    if len(bad := np.flatnonzero(~np.isfinite(y))):
+        raise source.odd("value", int(bad[0]), "a finite score")
+    if (odd := y == -1.0).any() and (y[~odd] >= 0.0).all():
+        warn(f"{int(odd.sum()):,} scores are -1, none else is below 0: if they mean 'no score', leave them out.")
     return _point_board(y, m, models, p, j, judges, seed, "question" in source)
 
 
@@ -84,12 +90,12 @@ def _source(scores: Any, given: dict[str, str | None]) -> Source:
         if parts[part] is None:
             raise InputError(f"There is no column of the {word}: there are {listing(scores.columns, 12)}.")
     source = Source(scores, given, "scores", from_text=from_text, parts=parts)
-    said = source["value"].cast(str).str.strip_chars().str.to_lowercase()
-    none = said.is_in(list(NO_SCORE))
+    said = source["value"].cast(str).str.strip_chars().str.to_lowercase().fill_null("")
+    none = said.is_in([*NO_SCORE, ""])
     if 0 < int(none.sum()) < 0.5 * len(none):
-        missing = listing(source["value"].filter(none).unique().sort())
-        warn(f"Left out {int(none.sum()):,} rows without a score: {missing}.")
-        source.keep((~none.fill_null(False)).arg_true().to_numpy())
+        blank = source["value"].filter(none).drop_nulls().unique().sort()
+        warn(f"Left out {int(none.sum()):,} rows without a score{f': {listing(blank)}' if len(blank) else ''}.")
+        source.keep((~none).arg_true().to_numpy())
     source.complete([part for part, name in parts.items() if name is not None], "error")
     return source
 
@@ -110,7 +116,27 @@ def _passed(source: Source) -> Ints | None:
 def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any, seed: Any, by_prompt: bool) -> Ranking:
     N, M, S = len(models), len(judges), len(y)
     notes, caveat = list[str](), ""
-    fit = _fitted(y, m, p, j, N, M)
+    said = np.bincount(j, minlength=M).astype(float)
+    if by_prompt:  # a judge who scored an answer several times has the mean of it
+        cell, at = np.unique((p.astype(np.int64) * N + m) * M + j, return_inverse=True)
+        y, (p, m, j) = np.bincount(at, y) / np.bincount(at), (cell // M // N, cell // M % N, cell % M)
+        if len(y) < S:
+            notes.append(f"{S - len(y):,} scores are of an answer that the judge had scored before: their mean counts.")
+    part = components(m, N + j, N + M)[:N]
+    if part.any():
+        raise InputError(
+            f"No judge scored both {listing(models[part == 0], 3)} and {listing(models[part > 0], 3)}, nor are they "
+            "joined through other models: a severe judge cannot be told from a worse model. Leave the column of judges "
+            "out to compare plain means."
+        )
+    used = np.unique(p, return_inverse=True)[1]
+    joined = not components(m, N + used, N + int(used.max()) + 1)[:N].any()
+    if by_prompt and not joined:
+        notes.append(
+            "Not all models are joined by prompts that they share: scores are means of each model's own prompts, and "
+            "harder prompts cannot be told from worse models."
+        )
+    fit = _fitted(y, m, p, j, N, M, joined)
     block, rng = _renumbered(p), np.random.default_rng(seed)
     G = int(block.max()) + 1
     if not by_prompt or G < MIN_GROUPS:
@@ -128,14 +154,18 @@ def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any,
         rows = block != b
         if len(np.unique(m[rows])) < N:
             raise InputError("A model has answers to one prompt alone: there is no error of its score. Leave it out.")
-        part = _fitted(y[rows], m[rows], p[rows], j[rows], N, M, fit)
-        without[b] = np.concatenate([part.scores, part.scale])
+        fewer = _fitted(y[rows], m[rows], p[rows], j[rows], N, M, joined, fit)
+        without[b] = np.concatenate([fewer.scores, fewer.scale])
     moved = (without - without.mean(axis=0)) * np.sqrt((B - 1.0) / B)
     V, error = moved[:, :N].T @ moved[:, :N], np.sqrt((moved**2).sum(axis=0))
     freedom = np.full(N + M, B - 1.0)
+    turned = fit.scale + quantile(LEVEL, freedom[N:]) * error[N:] < 0.0
+    flat = np.array([np.ptp(y[j == k]) == 0.0 for k in range(M)])
+    for who, what in ((turned, "the other way round: what they find better counts as worse"),
+                      (flat & (M > 1), "all alike, which says nothing")):  # fmt: skip
+        notes += [f"{listing(judges[who])} {'score' if who.sum() > 1 else 'scores'} {what}."] if who.any() else []
     mean = float(np.mean([y[j == k].mean() for k in range(M)]))
-    count = np.bincount(j, minlength=M).astype(float)
-    about = {"scores": count, "mean": np.bincount(j, y, M) / count, "noise": np.sqrt(fit.noise)}
+    about = {"scores": said, "mean": np.bincount(j, y, M) / np.bincount(j, minlength=M), "noise": np.sqrt(fit.noise)}
     scale_of = {"slope": fit.scale, "slope_error": error[N:], "slope_freedom": freedom[N:]} if M > 1 else {}
     return _ranking(models, judges, fit.scores + mean, error[:N], V, freedom[:N], "points", S, 0 if caveat else G,
                     notes, caveat, {"scores": np.bincount(m, minlength=N).astype(float)}, about, seed,
@@ -153,8 +183,11 @@ class _Points:
     quality: float
 
 
-def _fitted(y: Floats, m: Ints, p: Ints, j: Ints, N: int, M: int, start: _Points | None = None) -> _Points:
-    """EM for judges (the quality of each answer Normal), then weighted least squares for models and prompts."""
+def _fitted(
+    y: Floats, m: Ints, p: Ints, j: Ints, N: int, M: int, joined: bool, start: _Points | None = None
+) -> _Points:
+    """EM for judges (the quality of each answer Normal), then weighted least squares for models and prompts, or for
+    models alone where prompts do not join them."""
     p, (used, answer) = _renumbered(p), np.unique(p.astype(np.int64) * N + m, return_inverse=True)
     n = np.bincount(j, minlength=M)
     if start is None:
@@ -184,7 +217,10 @@ def _fitted(y: Floats, m: Ints, p: Ints, j: Ints, N: int, M: int, start: _Points
             break
     w = a[j] / noise[j]
     sure = np.bincount(answer, w * a[j])
-    x, at = np.bincount(answer, w * (y - c[j])) / sure, np.unique(used // N, return_inverse=True)[1]
+    x, at = (
+        np.bincount(answer, w * (y - c[j])) / sure,
+        np.unique(used // N if joined else 0 * used, return_inverse=True)[1],
+    )
     rest = quality / 2.0  # of prompts, and of answers: that about half is each decides the weights alone
     w = 1.0 / (rest + 1.0 / sure)
     P = int(at.max()) + 1

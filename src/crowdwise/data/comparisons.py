@@ -143,11 +143,12 @@ class Comparisons(Table):
     def _from_source(cls, source: Source, **options: Any) -> Comparisons:
         both = "chosen" in source and "rejected" in source
         if both and (source.given["chosen"] is not None or any(part not in source for part in cls._needed())):
-            first, second, *said = ["chosen", "rejected"]
+            first, second, said = "chosen", "rejected", list[str]()
         else:
-            soft = "outcome" not in source and ("left_probability" in source or "left_logprob" in source)
+            soft = "outcome" not in source and ("left_probability" in source or all(log in source for log in SOFT[2:]))
             source.require(cls._needed()[: 2 if soft else 3], also="; nor both of chosen and rejected")
-            first, second, *said = ["left", "right"] if soft else ["left", "right", "outcome"]
+            first, second = "left", "right"
+            said = [part for part in SOFT if part in source] if soft else ["outcome"]
         also = [part for part in ("annotator", "question") if part in source]
         _keep_anonymous(source)
         source.complete([first, second, *said, *also], options["on_missing"])
@@ -156,13 +157,19 @@ class Comparisons(Table):
         a, b = np.split(code, 2)
         m, annotators = source.coded_or("annotator")
         q, questions = source.coded("question") if "question" in source else (None, None)
-        y, graded = _outcome(source, "outcome", a, b, items, meaning) if said else (None, None)
+        y, graded = _outcome(source, "outcome", a, b, items, meaning) if "outcome" in said else (None, None)
         truth = _outcome(source, "truth", a, b, items, meaning)[0] if "truth" in source else None
         long: dict[str, Any] = {
             part: source.numbers(part, "a length, 0 or more", empty=True) for part in LENGTHS if part in source
         }
         p = _probability(source, y) if first == "left" else None
         if p is not None:
+            less = 0 if y is None else int(((p < 0.5) & (y == LEFT) | (p > 0.5) & (y == RIGHT)).sum())
+            if less:
+                warn(
+                    f"In {less:,} of {len(p):,} rows the verdict is the less probable of the two by the column of "
+                    "probabilities. The probability counts: check that it is of the answer that its name says."
+                )
             graded = p if graded is None else np.where(np.isnan(p), graded, p)
         if graded is not None:
             y = _nearest(graded) if y is None else np.where(np.isnan(graded), y, _nearest(graded))
@@ -366,6 +373,10 @@ def _outcome(
         by_name = np.where(name == a, 0, np.where(name == b, 1, -1)).astype(np.int32)
         named = ((by_name >= 0) | (by_word == TIE) | (code < 0)).all() and (by_name >= 0).any()
         found = np.where((by_name < 0) & (by_word == TIE), TIE, by_name).astype(np.int32) if named else by_word
+        other = (by_name >= 0) & (by_word != by_name)
+        if named and other.any() and (by_word[code >= 0] >= 0).all():
+            word = listing(words[code[np.flatnonzero(other)[:1]]])
+            warn(f"Outcomes such as {word} are taken for names of items, not sides: say outcomes if they are sides.")
     bad = np.flatnonzero((found < 0) & (code >= 0))
     if len(bad) and outcomes is None and (grades := _grades(said)) is not None:
         share = np.append(grades, np.nan)[code]
@@ -462,7 +473,12 @@ def _probability(source: Source, y: Codes | None) -> npt.NDArray[np.float64] | N
     """How probable left is, by columns of probabilities: of both answers (what is missing to 1 is a tie), their
     logarithms, of the left one, or of the verdict; ``None`` without any."""
     both = [source.numbers(part, "a number", empty=True) if part in source else None for part in SOFT]
+    for part, log in zip(SOFT[2:], both[2:], strict=True):
+        if log is not None and len(bad := np.flatnonzero(log > 1e-6)):
+            raise source.odd(part, int(bad[0]), "the logarithm of a probability, 0 or less")
     if both[2] is not None and both[3] is not None:
+        if len(bad := np.flatnonzero(np.isinf(both[2]) & np.isinf(both[3]))):
+            raise source.odd(SOFT[2], int(bad[0]), "finite for one of the two answers")
         return np.asarray(1.0 / (1.0 + np.exp(np.clip(both[3] - both[2], -700, 700))))
     left, right = both[0], both[1]
     if left is None and "probability" in source and y is not None:

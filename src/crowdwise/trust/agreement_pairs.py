@@ -82,7 +82,8 @@ def cohen_kappa(
     Parameters
     ----------
     votes
-        The votes; weights of votes are refused. Comparisons count as votes on every two items (and question).
+        The votes; weights of votes are refused. Comparisons count as votes on every two items (and question),
+        whichever of the two is called the first.
     first, second
         The names of the two; may be left out where there are just two.
     weights
@@ -116,7 +117,7 @@ def scott_pi(
 def _of_two(
     votes: Votes | Comparisons, first: Any, second: Any, weights: Weights, values: Any, pooled: bool, by: Bootstrap
 ) -> Estimate:
-    votes = votes.votes() if isinstance(votes, Comparisons) else votes
+    mirrored, votes = isinstance(votes, Comparisons), votes.votes() if isinstance(votes, Comparisons) else votes
     d, K = 1.0 - weights_of(votes, weights, values), votes.n_classes
     a, b = _two_codes(votes, first, second)
     some = votes.select((votes.annotator == a) | (votes.annotator == b))
@@ -130,6 +131,9 @@ def _of_two(
     times = np.bincount(some.label[one] * K + some.label[two], minlength=K * K)
     used = np.flatnonzero(times)
     table = np.eye(K * K)[used]
+    if mirrored:  # which of two items is called the first means nothing
+        turn = np.array([1, 0, 2])
+        table = 0.5 * (table + np.eye(K * K)[turn[used // K] * K + turn[used % K]])
     return by.of_sums(table, times[used], lambda s: kappa_of(s.reshape(-1, K, K), d, pooled), int(times.sum()))
 
 
