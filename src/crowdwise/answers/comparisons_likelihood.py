@@ -43,6 +43,7 @@ entries of x.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,135 +197,71 @@ def score_prior(s: Floats, prior: float) -> tuple[Floats, Floats]:
     return prior * (0.5 - p), prior * p * (1.0 - p)
 
 
-@dataclass(frozen=True)
-class Sums:
-    """What a pass adds up: over comparisons, by item (g, k), by two items (A), by annotator, by item and annotator."""
-
-    g: Floats
-    """N: of the derivative with respect to z, + for the winner, - for the loser."""
-    A: Any
-    """N x N (winner, loser): of -(z, z); sparse beyond ``DENSE`` items."""
-    k: Floats
-    """N: of -(z, tau)."""
-    tau: tuple[float, float]
-    """Of the derivative with respect to tau, and of -(tau, tau)."""
-    C: Any
-    """N x M: of -(z, theta), + for the winner, - for the loser."""
-    own: Floats
-    """3 x M. Reliabilities: of r, r(1-r), and the number of decided answers; slopes and positions: of the derivative,
-    of -(a, a) and of -(a, tau). Both: 7 x M, those six and -(a, b)."""
-    extra: tuple[Floats, Floats, Floats] | None = None
-    """Of covariates: K, of the derivative; K x (N + shared), of -(beta, x), all of it; K x theta, of -(beta, theta)."""
-
-
-def add_up(matches: Matches, model: Likelihood, rows: dict[str, Floats], theta: Floats, exact: bool) -> Sums:
-    """The sums of a pass, from its rows; those of EM's M-step where not ``exact``."""
-    N, M, w = matches.n_items, matches.n_annotators, matches.weight
+def derivatives(
+    matches: Matches, model: Likelihood, x: Floats, theta: Floats, rows: dict[str, Floats], exact: bool
+) -> Derivatives:
+    """Gradient and negative Hessian of log likelihood and log prior, from the rows of a pass; the matrix of EM's M-step
+    where not ``exact``."""
+    N, M, K, w = matches.n_items, matches.n_annotators, model.covariates, matches.weight
     i, j, m = matches.winner, matches.loser, matches.annotator
-    nothing, k, tau = np.zeros(0), np.zeros(N), (0.0, 0.0)
-    wg, wv = w * rows["g"], w * rows["v"]
-    wk = w * rows["k"] if model.ties else nothing
+    wg, wv, d = w * rows["g"], w * rows["v"], slice(0, matches.decided)
+    wk = w * rows["k"] if model.ties else np.zeros(0)
     wq = w * rows["q"] if model.reliable and exact else np.zeros(len(w))
-    slope = theta[m] if model.sloped else np.ones(1)
-    gap = rows["gap"] if model.sloped else nothing
+    steep, gap = (theta[m], rows["gap"]) if model.sloped else (np.ones(1), np.zeros(1))
     doubt = 0.0 if model.doubt is None else model.doubt
-    g = tables.difference(i, j, wg * slope - (doubt * gap if model.sloped else 0.0), N)
-    A = tables.pair_table(i, j, wv * slope**2 + doubt - wq, N)
+    own, place = split(model, theta)
+    g, shared = np.zeros(N + model.n_shared), np.zeros((model.n_shared, N + model.n_shared))
+    lines = np.zeros((model.n_shared, len(theta)))  # of the shared numbers and theta
+    g[:N] = tables.difference(i, j, wg * steep - doubt * gap, N)
+    H = tables.laplacian(tables.pair_table(i, j, wv * steep**2 + doubt - wq, N))
     if model.ties:
         t = rows["t"]
-        k = tables.difference(i, j, wk * slope, N)
-        tau = (float(w[matches.decided :].sum() - w @ t), float(w @ (t * (1.0 - t))))
-    own, C, by = list[Floats](), list[Any](), list[Floats]()
-    if model.reliable:
-        d = slice(0, matches.decided)
-        own += [tables.total(m[d], (w * rows["r"])[d], M), tables.total(m, wq, M), tables.total(m[d], w[d], M)]
-        C.append(tables.cross_table(i, j, m, -wq, N, M))
-    for column in ([gap] if model.sloped else []) + ([matches.sign] if model.placed else []):
-        tied = tables.total(m, wk * column, M) if model.ties else np.zeros(M)
-        own += [tables.total(m, wg * column, M), tables.total(m, wv * column**2, M), tied]
-        less = wg if exact and column is gap else 0.0
-        C.append(tables.cross_table(i, j, m, wv * slope * column - less, N, M))
-        by.append(column)
-    if model.effect == "judges":
-        own.append(tables.total(m, wv * gap * matches.sign, M))
-    extra = None
-    if model.covariates and matches.extra is not None:
-        X = matches.extra
-        K = model.covariates
-        to_x = np.zeros((K, N + model.n_shared))
-        for n, column in enumerate(X.T):
-            to_x[n, :N] = tables.difference(i, j, wv * slope * column, N)
-            if model.ties:
-                to_x[n, N] = float(wk @ column)
-        to_x[:, -K:] = (X * wv[:, None]).T @ X
-        to_theta = [np.stack([tables.total(m, wv * one * column, M) for column in X.T]) for one in by]
-        extra = (X.T @ wg, to_x, np.hstack(to_theta) if to_theta else np.zeros((K, 0)))
-    if model.effect == "plain":
-        return Sums(g, A, k, tau, None, nothing, extra)
-    return Sums(g, A, k, tau, tables.stacked(C, 1), np.stack(own), extra)
-
-
-def derivatives(matches: Matches, model: Likelihood, x: Floats, theta: Floats, sums: Sums) -> Derivatives:
-    """Gradient and negative Hessian of log likelihood and log prior."""
-    N, M = matches.n_items, matches.n_annotators
-    n_x = N + model.n_shared
-    g = np.zeros(n_x)
-    g[:N] = sums.g
-    H, shared = tables.laplacian(sums.A), np.zeros((model.n_shared, n_x))
-    if model.ties:
-        g[N], (shared[0, :N], shared[0, N]) = sums.tau[0], (sums.k, sums.tau[1])
+        g[N] = float(w[matches.decided :].sum() - w @ t)
+        shared[0, :N], shared[0, N] = tables.difference(i, j, wk * steep, N), float(w @ (t * (1.0 - t)))
     if model.prior > 0.0:
-        slope, curvature = score_prior(x[:N], model.prior)
-        g[:N] += slope
+        fall, curvature = score_prior(x[:N], model.prior)
+        g[:N] += fall
         H = tables.add_diagonal(H, curvature)
         if model.ties:
             t = 1.0 / (1.0 + np.exp(LOG2 - x[N]))
             g[N] += model.prior * (0.5 - t)
             shared[0, N] += model.prior * t * (1.0 - t)
-    if model.covariates:
-        assert sums.extra is not None
-        K = model.covariates
-        g[-K:] = sums.extra[0] - x[-K:] / WIDE**2
-        shared[-K:] = sums.extra[1]
-        shared[:, -K:] = shared[-K:, N:].T
-        shared[-K:, -K:] += np.eye(K) / WIDE**2
-    own, place = split(model, theta)
-    if model.placed:
-        at, sure = model.mean_at(N), 1.0 / model.spread**2
-        g[at] = sure * float((place - x[at]).sum())
-        shared[at - N, at] += sure * len(place)
-    H = tables.bordered(H, shared)
-    if model.effect == "plain":
-        return Derivatives(g, H)
-    g_theta, D, cross = list[Floats](), list[Floats](), None
-    lines = np.zeros((model.n_shared, len(theta)))
+    X = matches.extra if K and matches.extra is not None else np.zeros((len(w), 0))
+    if K:
+        g[-K:] = X.T @ wg - x[-K:] / WIDE**2
+        shared[-K:, :N] = [tables.difference(i, j, wv * steep * column, N) for column in X.T]
+        shared[-K:, -K:] = (X * wv[:, None]).T @ X + np.eye(K) / WIDE**2
+        if model.ties:
+            shared[-K:, N] = shared[0, -K:] = X.T @ wk
+    g_theta, D, C = list[Floats](), list[Floats](), list[Any]()
     if model.reliable:
         odds = np.exp(-np.abs(np.clip(own, -300, 300)))
         unsure = odds / (1.0 + odds) ** 2  # eta (1 - eta), also where eta rounds to 1
         eta = 1.0 / (1.0 + np.exp(-np.clip(own, -300, 300)))
-        straight, lost, said = sums.own[:3]
-        a, b = model.beta
-        g_theta.append(straight - said * eta + a - (a + b) * eta)
-        D.append((said + a + b) * unsure - lost)
-    if model.sloped:
-        steep, curve, tied = sums.own[:3]
-        mean, sd = model.slopes
-        g_theta.append(steep - (own - mean) / sd**2)
-        D.append(curve + 1.0 / sd**2)
-        if model.ties:
-            lines[0][:M] = tied
+        (a, b), said = model.beta, tables.total(m[d], w[d], M)
+        g_theta.append(tables.total(m[d], (w * rows["r"])[d], M) - said * eta + a - (a + b) * eta)
+        D.append((said + a + b) * unsure - tables.total(m, wq, M))
+        C.append(tables.cross_table(i, j, m, -wq, N, M))
+    numbers = [(own, gap, *model.slopes, wg if exact else 0.0)] if model.sloped else []
     if model.placed:
-        first, curve, tied = sums.own[3:6] if model.effect == "judges" else sums.own
-        g_theta.append(first - sure * (place - x[at]))
-        D.append(curve + sure)
-        lines[at - N][-M:] = -sure
+        at = model.mean_at(N)
+        numbers.append((place, matches.sign, x[at], model.spread, 0.0))
+        g[at] = float((place - x[at]).sum()) / model.spread**2
+        shared[at - N, at] = M / model.spread**2
+        lines[at - N, -M:] = -1.0 / model.spread**2
+    for n, (value, column, mean, sd, less) in enumerate(numbers):  # slopes, positions
+        g_theta.append(tables.total(m, wg * column, M) - (value - mean) / sd**2)
+        D.append(tables.total(m, wv * column**2, M) + 1.0 / sd**2)
+        C.append(tables.cross_table(i, j, m, wv * steep * column - less, N, M))
         if model.ties:
-            lines[0][-M:] = tied
-    if model.effect == "judges":
-        cross = sums.own[6]
-    if model.covariates and sums.extra is not None:
-        lines[-model.covariates :] = sums.extra[2]
-    C = tables.stacked([sums.C, lines], 0) if len(lines) else sums.C
+            lines[0, n * M : (n + 1) * M] = tables.total(m, wk * column, M)
+        for k, one in enumerate(X.T):
+            lines[k - K, n * M : (n + 1) * M] = tables.total(m, wv * one * column, M)
+    H = tables.bordered(H, shared)
+    if not D:
+        return Derivatives(g, H)
+    cross = tables.total(m, wv * gap * matches.sign, M) if model.effect == "judges" else None
+    C = tables.stacked([tables.stacked(C, 1), lines], 0) if len(lines) else tables.stacked(C, 1)
     return Derivatives(g, H, np.concatenate(g_theta), C, np.concatenate(D), cross)
 
 
@@ -339,9 +276,7 @@ class MatchObjective(Objective):
         matches, model = self.matches, self.model
         value, rows = log_likelihood(matches, model, x, theta)
 
-        def ends(exact: bool) -> Derivatives:
-            return derivatives(matches, model, x, theta, add_up(matches, model, rows, theta, exact))
-
+        ends = partial(derivatives, matches, model, x, theta, rows)
         return Point(value + log_prior(model, x, theta, matches.n_items), ends)
 
     def for_step(self, d: Derivatives, theta: Floats) -> Derivatives:

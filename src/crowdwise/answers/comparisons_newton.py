@@ -91,17 +91,23 @@ class Eliminated:
 def separated(d: Derivatives) -> tuple[Derivatives, Floats | None]:
     """The same in coordinates in which the block of theta is diagonal, and what leads back (:func:`joined`).
 
-    The block of an annotator is L diag L' with L = (1, 0; l, 1), l = cross / D_1. By u = L' theta the matrix is diag,
-    C becomes C L'^-1 and the gradient L^-1 g.
+    The block of an annotator is L diag L' with L = (1, 0; l, 1), l = cross / D_1. By u = L' theta the matrix is diag
+    and C becomes C L'^-1.
     """
     if d.cross is None:
         return d, None
     M, C = len(d.cross), d.C
     mix = d.cross / np.where(d.D[:M] > 0.0, d.D[:M], np.inf)
     C = stacked([C[:, :M], C[:, M:] - scaled(C[:, :M], mix)], 1)
-    D = np.append(d.D[:M], d.D[M:] - mix * d.cross)
-    g_theta = np.append(d.g_theta[:M], d.g_theta[M:] - mix * d.g_theta[:M])
-    return replace(d, g_theta=g_theta, C=C, D=D, cross=None), mix
+    return replace(d, C=C, D=np.append(d.D[:M], d.D[M:] - mix * d.cross), cross=None), mix
+
+
+def in_blocks(h: Floats, mix: Floats | None) -> Floats:
+    """Gradients by theta in the coordinates of :func:`separated`, L^-1 h, along the last axis."""
+    if mix is None:
+        return h
+    M = len(mix)
+    return np.concatenate([h[..., :M], h[..., M:] - mix * h[..., :M]], axis=-1)
 
 
 def joined(u: Floats, mix: Floats | None) -> Floats:
@@ -131,18 +137,21 @@ def schur(d: Derivatives, free: bool) -> Any:
     return S
 
 
-def step(d: Derivatives, free: bool) -> tuple[Floats, Floats] | None:
-    """The Newton step (x, theta); ``None`` where the matrix is not positive definite."""
+def step(d: Derivatives, free: bool, g: Floats | None = None, h: Floats | None = None) -> tuple[Floats, Floats] | None:
+    """The Newton step (x, theta); ``None`` where the matrix is not positive definite. By other gradients g and h than
+    those of ``d``, where they are given: of arrays, one step for each row."""
+    g, h = d.g if g is None else g, d.g_theta if h is None else h
     d, mix = separated(d)
     if len(d.D) and not (d.D > 0.0).all():
         return None
-    right = d.g if d.C is None else d.g - d.C @ (d.g_theta / d.D)
+    h = in_blocks(h, mix)
+    right = g if d.C is None else g - (d.C @ (h / d.D).T).T
     S = schur(d, free)
     if isinstance(S, np.ndarray):
         from scipy.linalg import cho_factor, cho_solve
 
         try:
-            dx = cho_solve(cho_factor(S, lower=True, check_finite=False), right)
+            dx = cho_solve(cho_factor(S, lower=True, check_finite=False), right.T).T
         except np.linalg.LinAlgError:
             return None
     else:
@@ -150,13 +159,13 @@ def step(d: Derivatives, free: bool) -> tuple[Floats, Floats] | None:
         if found is None:
             return None
         dx = found
-    return dx, (np.empty(0) if d.C is None else joined((d.g_theta - d.C.T @ dx) / d.D, mix))
+    return dx, (h if d.C is None else joined((h - (d.C.T @ dx.T).T) / d.D, mix))
 
 
-def sure_step(d: Derivatives, free: bool) -> tuple[Floats, Floats]:
+def sure_step(d: Derivatives, free: bool, g: Floats | None = None, h: Floats | None = None) -> tuple[Floats, Floats]:
     """The step with a matrix that is positive definite up to rounding: a diagonal is added, and grows, until it is."""
     ridge = 0.0
-    while (found := step(d, free)) is None:
+    while (found := step(d, free, g, h)) is None:
         ridge = max(4.0 * ridge, 1e-10 * float(np.abs(d.H.diagonal()).max()))
         extra = np.full(len(d.g), ridge)
         d = replace(d, H=add_diagonal(d.H, extra), D=np.maximum(d.D, 1e-12) + ridge)

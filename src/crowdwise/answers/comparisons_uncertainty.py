@@ -48,6 +48,7 @@ from crowdwise.answers.comparisons_newton import (
     joined,
     schur,
     separated,
+    sure_step,
 )
 from crowdwise.core.intervals import LEVEL, quantile
 from crowdwise.core.numerics import Floats, Ints
@@ -264,12 +265,14 @@ def clustered(
     rows = log_likelihood(matches, model, found.x, found.theta)[1]
     if G * P > CELLS:
         return Clustered(None, G, "there are too many of them and of annotators")
-    u = _gradients(matches, model, found, rows, group, G)
+    Z = _design(found, matches, model, rows)
+    u = _gradients(matches, model, found, rows, group, Z)
     exact = not model.reliable and G <= EXACT_GROUPS and P <= EXACT_NUMBERS
     if exact:
-        moved, freedom = _corrected(found, matches, model, rows, group, u, on_scale)
+        moved, freedom = _corrected(found, matches, model, rows, group, Z, u, on_scale)
     else:
-        moved = on_scale(_moved(found.end, model.prior <= 0.0, *u)) * np.sqrt(G / (G - 1.0))
+        steps = sure_step(found.end, model.prior <= 0.0, u[:, :n_x], u[:, n_x:])
+        moved = on_scale(np.hstack(steps)) * np.sqrt(G / (G - 1.0))
         freedom = np.full(P, G - 1.0)
     V, own = moved[:, :n_x].T @ moved[:, :n_x], np.sqrt((moved**2).sum(axis=0))
     alone = np.concatenate([plain.scores, plain.shared, plain.theta])
@@ -314,24 +317,12 @@ def student_draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, f
 
 
 def _corrected(
-    found: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats], group: Ints,
-    gradients: tuple[Floats, Floats], on_scale: Any,
+    found: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats], group: Ints, Z: Any,
+    U: Floats, on_scale: Any,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """G x P: by how much each group moves all numbers, with the correction for few groups; P: degrees of freedom."""
-    from scipy.sparse import csr_array
-
-    N, M, w, d = matches.n_items, matches.n_annotators, matches.weight, found.end
-    n_x, S, U = len(found.x), len(w), np.hstack(gradients)
-    one, m, G = np.ones(S), matches.annotator, len(U)
-    steep = found.theta[m] if model.sloped else one
-    columns = [(matches.winner, steep), (matches.loser, -steep)]  # the derivatives of z by all numbers
-    columns += [(n_x + m, rows["gap"])] if model.sloped else []
-    columns += [(n_x + len(found.theta) - M + m, matches.sign)] if model.placed else []
-    if model.covariates and matches.extra is not None:
-        columns += [(np.full(S, n_x - model.covariates + k), column) for k, column in enumerate(matches.extra.T)]
-    P = n_x + len(found.theta)
-    at = (np.tile(np.arange(S), len(columns)), np.concatenate([c[0] for c in columns]))
-    Z = csr_array((np.concatenate([c[1] for c in columns]), at), shape=(S, P))
+    N, M, w, d, (G, P) = matches.n_items, matches.n_annotators, matches.weight, found.end, U.shape
+    n_x = len(found.x)
     J = np.zeros((P, P))
     J[:n_x, :n_x] = d.H
     if d.C is not None:
@@ -367,52 +358,35 @@ def _corrected(
     return moved, np.clip(freedom, 1.0, G - 1.0)
 
 
-def _moved(d: Derivatives, free: bool, x_part: Floats, theta_part: Floats) -> Floats:
-    """G x (x, theta): by how much each group moves all numbers."""
-    d, mix = separated(d)
-    if d.C is None:
-        return np.asarray(np.linalg.solve(schur(d, free), x_part.T).T)
-    own = _in_blocks(theta_part, mix) / d.D
-    x_part = x_part - own @ d.C.T if isinstance(d.C, np.ndarray) else x_part - (d.C @ own.T).T
-    x = np.linalg.solve(schur(d, free), x_part.T).T
-    return np.hstack([x, joined((_in_blocks(theta_part, mix) - x @ d.C) / d.D, mix)])
+def _design(found: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats]) -> Any:
+    """S x P, sparse: the derivatives of z by all numbers (tau and reliabilities are not in it)."""
+    from scipy.sparse import csr_array
+
+    S, n_x, m = len(matches.weight), len(found.x), matches.annotator
+    steep = found.theta[m] if model.sloped else np.ones(S)
+    columns = [(matches.winner, steep), (matches.loser, -steep)]
+    columns += [(n_x + m, rows["gap"])] if model.sloped else []
+    columns += [(n_x + len(found.theta) - matches.n_annotators + m, matches.sign)] if model.placed else []
+    if model.covariates and matches.extra is not None:
+        columns += [(np.full(S, n_x - model.covariates + k), column) for k, column in enumerate(matches.extra.T)]
+    at = (np.tile(np.arange(S), len(columns)), np.concatenate([c[0] for c in columns]))
+    return csr_array((np.concatenate([c[1] for c in columns]), at), shape=(S, n_x + len(found.theta)))
 
 
 def _gradients(
-    matches: Matches, model: Likelihood, found: NewtonSolution, rows: dict[str, Floats], group: Ints, G: int
-) -> tuple[Floats, Floats]:
-    """G x (N + shared) and G x theta: the gradients of the log likelihood, summed by group."""
-    N, M, w = matches.n_items, matches.n_annotators, matches.weight
-    wg = w * rows["g"]
-    x_part = np.zeros((G, N + model.n_shared))
-    ws = wg * found.theta[matches.annotator] if model.sloped else wg
-    x_part[:, :N] = _by(group, matches.winner, ws, G, N) - _by(group, matches.loser, ws, G, N)
+    matches: Matches, model: Likelihood, found: NewtonSolution, rows: dict[str, Floats], group: Ints, Z: Any
+) -> Floats:
+    """G x P: the gradients of the log likelihood, summed by group."""
+    from scipy.sparse import csr_array
+
+    N, n_x, w, d = matches.n_items, len(found.x), matches.weight, slice(0, matches.decided)
+    U = np.asarray((csr_array((w * rows["g"], (group, np.arange(len(w))))) @ Z).todense())
     if model.ties:
-        tied = np.arange(len(w)) >= matches.decided
-        x_part[:, N] = np.bincount(group, w * (tied - rows["t"]), G)
-    parts = list[Floats]()
+        U[:, N] = np.bincount(group, w * ((np.arange(len(w)) >= matches.decided) - rows["t"]))
     if model.reliable:
         eta = 1.0 / (1.0 + np.exp(-np.clip(found.theta, -300, 300)))
-        d = slice(0, matches.decided)
-        gain = w[d] * (rows["r"][d] - eta[matches.annotator[d]])
-        parts.append(_by(group[d], matches.annotator[d], gain, G, M))
-    for column in ([rows["gap"]] if model.sloped else []) + ([matches.sign] if model.placed else []):
-        parts.append(_by(group, matches.annotator, wg * column, G, M))
-    if model.covariates and matches.extra is not None:
-        x_part[:, -model.covariates :] = np.stack([np.bincount(group, wg * c, G) for c in matches.extra.T], axis=1)
-    return x_part, np.hstack(parts) if parts else np.zeros((G, 0))
-
-
-def _in_blocks(h: Floats, mix: Floats | None) -> Floats:
-    """Gradients by theta in the coordinates of ``separated``: L^-1 h."""
-    if mix is None:
-        return h
-    M = len(mix)
-    return np.hstack([h[:, :M], h[:, M:] - mix * h[:, :M]])
-
-
-def _by(group: Ints, index: Ints, value: Floats, G: int, size: int) -> Floats:
-    return tables.total(group * size + index, value, G * size).reshape(G, size)
+        np.add.at(U, (group[d], n_x + matches.annotator[d]), w[d] * (rows["r"][d] - eta[matches.annotator[d]]))
+    return U
 
 
 def _groups_of(group: Ints, indices: list[Ints], G: int, size: int) -> Ints:
