@@ -28,7 +28,7 @@ from crowdwise.core.intervals import beta_interval, normal_columns, quantile, ra
 from crowdwise.core.numerics import Floats, softmax
 from crowdwise.core.result import Result, kendall_tau, some_known
 from crowdwise.data import encoding
-from crowdwise.data.figures import STYLE, Axis, Figure, number
+from crowdwise.data.figures import STYLE, Figure, draw_rows
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import InputError, ParameterError, listing, suggestion
@@ -200,8 +200,15 @@ class Ranking(Result):
         rows = self.on_scale(scale, level=level, kind="dict")
         shown = {name: column[:limit] for name, column in rows.items()}
         title = f"{len(self.scores):,} items, {self.n_answers:,} answers, {self.method}" if title is None else title
-        unit = MEANINGS[scale] if self.unit == "log odds" else self.unit
-        figure = Figure(draw_leaderboard(shown, scale, level, title, max(0, len(self.scores) - limit), unit))
+        ranks = zip(shown["rank"], shown["rank_low"], shown["rank_high"], strict=True)
+        figure = draw_rows(
+            title, shown["item"].tolist(), *(shown[f"{scale}{end}"] for end in ("", "_low", "_high")), most=limit,
+            labels=[f"{rank}" if low == high else f"{rank} ({low}–{high})" for rank, low, high in ranks],
+            below=[f"dots: estimates; lines: {100 * level:g}% confidence intervals; right: ranks",
+                   *shown.get("caveat", [])[:1],
+                   *([f"{more:,} more items are not shown"] if (more := len(self.scores) - limit) > 0 else [])],
+            unit=MEANINGS[scale] if self.unit == "log odds" else self.unit, percent=scale == "probability",
+        )  # fmt: skip
         if path is not None:
             figure.save(path)
         return figure
@@ -408,61 +415,8 @@ def to_scale(scores: Floats, scale: Scale) -> Floats:
     return scores
 
 
-COLOUR = "#0072B2"
-ROW, TOP, BOTTOM, RIGHT, WIDTH = 26, 78, 50, 96, 760
 LETTER, MAX_LETTERS, HEADING = 7.4, 30, 16
 """The width of a letter, and how many of a name are shown."""
-
-
-def draw_leaderboard(
-    rows: dict[str, Sequence[Any]], scale: Scale, level: float, title: str, left_out: int, unit: str
-) -> str:
-    """An SVG of a leaderboard: ``item``, ``rank``, ``rank_low``, ``rank_high`` and the scale with its ``low`` and
-    ``high``, the best first; ``left_out`` items are not drawn."""
-    names = [_short(str(name)) for name in rows["item"]]
-    n, percent = len(names), scale == "probability"
-    left = round(24 + LETTER * max(map(len, names)))
-    height = TOP + ROW * n + (ROW if left_out else 0) + BOTTOM
-    value, low, high = ([float(v) for v in rows[key]] for key in (scale, f"{scale}_low", f"{scale}_high"))
-    x = Axis([*low, *high], left, WIDTH - RIGHT)
-    foot = TOP + ROW * n
-    said = "; ".join(
-        f"{rank}. {name}: {number(v, percent, x.step / 10)}"
-        for rank, name, v in zip(rows["rank"], names, value, strict=True)
-    )
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t d" '
-        'font-family="system-ui, sans-serif" font-size="13">',
-        f'<title id="t">{escape(title)}</title><desc id="d">{escape(said)}</desc>',
-        STYLE,
-        f'<rect class="ground" fill="#fff" width="{WIDTH}" height="{height}" rx="6"/>',
-        _text(title, 16, 26, size=15, weight=600),
-        _text(f"dots: estimates; lines: {100 * level:g}% confidence intervals", 16, 47, size=12),
-        *(_text(str(text), 16, 64, size=12) for text in rows.get("caveat", [])[:1]),
-        _text(f"rank ({100 * level:g}% CI)", WIDTH - 12, TOP - 10, anchor="end", size=12),
-    ]
-    for tick in x.ticks:
-        out.append(
-            f'<line class="grid" stroke="#ddd" x1="{x(tick)}" x2="{x(tick)}" y1="{TOP}" y2="{foot}"/>'
-            + _text(number(tick, percent, x.step), x(tick), foot + 18, anchor="middle", size=12)
-        )
-    for row, name in enumerate(names):
-        y = TOP + ROW * row + ROW / 2
-        ranks = f"{rows['rank_low'][row]}–{rows['rank_high'][row]}"
-        same = rows["rank_low"][row] == rows["rank_high"][row]
-        shown = f"{rows['rank'][row]}" if same else f"{rows['rank'][row]} ({ranks})"
-        out += [
-            _text(name, left - 12, y + 4, anchor="end"),
-            f'<line stroke="{COLOUR}" stroke-width="3" stroke-linecap="round" stroke-opacity="0.55" x1="{x(low[row])}" '
-            f'x2="{x(high[row])}" y1="{y}" y2="{y}"/>',
-            f'<circle fill="{COLOUR}" cx="{x(value[row])}" cy="{y}" r="4.5"/>',
-            _text(shown, WIDTH - 12, y + 4, anchor="end"),
-        ]
-    out.append(f'<line class="axis" stroke="#555" x1="{left}" x2="{WIDTH - RIGHT}" y1="{foot}" y2="{foot}"/>')
-    out.append(_text(unit, (left + WIDTH - RIGHT) / 2, foot + 38, anchor="middle"))
-    if left_out:
-        out.append(_text(f"{left_out:,} more items are not shown", 16, height - 10, size=12))
-    return "\n".join([*out, "</svg>"]) + "\n"
 
 
 def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str, unit: str = "log odds") -> str:

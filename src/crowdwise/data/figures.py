@@ -98,22 +98,30 @@ ROW_STYLE = "<style>{}@media (prefers-color-scheme:dark){{{}}}</style>".format(
 
 
 def draw_rows(
-    title: str, names: Sequence[Any], values: Any, low: Any = None, high: Any = None, tones: Sequence[str] | None = None
+    title: str, names: Sequence[Any], values: Any, low: Any = None, high: Any = None,
+    tones: Sequence[str] | None = None, *, labels: Sequence[str] | None = None, below: Sequence[str] = (),
+    unit: str = "", percent: bool = False, most: int = MOST_BARS,
 ) -> Figure:  # fmt: skip
-    """Numbers by name: bars, or dots where they have intervals. ``tones``: a key of ``TONES`` for each."""
+    """Numbers by name: bars, or dots where they have intervals. ``tones``: a key of ``TONES`` for each; ``labels``:
+    what stands beside each instead of the number; ``below``: lines under the title; ``unit``: of the axis."""
     x = np.asarray(values, dtype=np.float64)
     known = np.flatnonzero(np.isfinite(x))
-    half = MOST_BARS // 2
-    cut = len(known) > MOST_BARS
+    half = most // 2
+    cut = len(known) > most
     rows = np.concatenate([known[:half], known[-half:]]) if cut else known
     reach = [] if low is None else [np.asarray(end, dtype=np.float64) for end in (low, high)]
-    ends = [0.0, *x[rows].tolist(), *(e for end in reach for e in end[rows].tolist() if math.isfinite(e))]
-    axis = Axis(ends, 170.0, 560.0)
+    ends = [
+        *([] if labels else [0.0]),
+        *x[rows].tolist(),
+        *(e for end in reach for e in end[rows].tolist() if math.isfinite(e)),
+    ]
+    axis = Axis(ends or [0.0], 206.0, 560.0)
     step = 1.0 if (x[rows] == np.round(x[rows])).all() else min(axis.step / 10.0, 0.01)
     title += f" ({half} first and {half} last of {len(known):,})" if cut else ""
     used = [tone for tone in TONES if tone in (tones or ())]
-    top = 22 if used else 0
-    height = 66 + top + 20 * (len(rows) + cut)
+    top = (22 if used else 0) + 16 * len(below)
+    height = 66 + top + 20 * (len(rows) + cut + bool(unit))
+    foot = height - (44 if unit else 24)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}" width="640" role="img" '
         f'font-family="sans-serif" font-size="12"><title>{escape(title)}</title>{STYLE}{ROW_STYLE}'
@@ -124,16 +132,20 @@ def draw_rows(
         at = 176 + 90 * place
         parts.append(f'<circle class="{tone}" cx="{at}" cy="36" r="4"/><text class="ink" x="{at + 9}" y="40">{tone}')
         parts.append("</text>")
+    for place, text in enumerate(below):
+        parts.append(f'<text class="ink" x="8" y="{36 + 16 * place}">{escape(text)}</text>')
+    if unit:
+        parts.append(f'<text class="ink" x="383" y="{height - 8}" text-anchor="middle">{escape(unit)}</text>')
     for tick in axis.ticks:
-        parts.append(f'<path class="grid" d="M{axis(tick)} {30 + top}V{height - 24}"/>')
-        label = number(tick, False, axis.step)
-        parts.append(f'<text class="ink" x="{axis(tick)}" y="{height - 8}" text-anchor="middle">{label}</text>')
+        parts.append(f'<path class="grid" d="M{axis(tick)} {30 + top}V{foot}"/>')
+        label = number(tick, percent, axis.step)
+        parts.append(f'<text class="ink" x="{axis(tick)}" y="{foot + 16}" text-anchor="middle">{label}</text>')
     for line, n in enumerate(rows.tolist()):
         y, tone, name = 42 + top + 20 * (line + (cut and line >= half)), tones[n] if tones else "plain", str(names[n])
         if cut and line == half:
-            parts.append(f'<text class="ink" x="162" y="{y - 16}" text-anchor="end">…</text>')
-        name = name if len(name) <= 24 else name[:23] + "…"
-        parts.append(f'<text class="ink" x="162" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
+            parts.append(f'<text class="ink" x="198" y="{y - 16}" text-anchor="end">…</text>')
+        name = name if len(name) <= 30 else name[:29] + "…"
+        parts.append(f'<text class="ink" x="198" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
         if reach and all(math.isfinite(end[n]) for end in reach):
             a, b = (axis(float(end[n])) for end in reach)
             parts.append(
@@ -143,7 +155,8 @@ def draw_rows(
         else:
             a, b = sorted((axis(0.0), axis(x[n])))
             parts.append(f'<rect class="bar {tone}" x="{a}" y="{y - 6}" width="{b - a:.1f}" height="12"/>')
-        parts.append(f'<text class="ink" x="572" y="{y + 4}">{number(x[n], False, step)}</text>')
+        said = escape(labels[n]) if labels else number(x[n], percent, step)
+        parts.append(f'<text class="ink" x="572" y="{y + 4}">{said}</text>')
     return Figure("".join([*parts, "</svg>"]))
 
 
