@@ -71,11 +71,11 @@ def judges(
     found = cmd_rank.judged(table, judges, people, judge_column, own)
     who = {str(name): name for name in table.annotators.tolist()}
     chosen = [who[name] for name in found["annotator"].to_list() if name in who]
-    others = None if people is None else cmd_rank.named_annotators(table, people, "--people")
+    others = None if people is None else cmd_rank.named(table.annotators, people, "--people")
     small, why_not = None, ""
     try:
         fewest = min(most, len(chosen))
-        small = judge_panels(table, chosen, people=others, cost=prices(cost, who), most=fewest, kind="polars")
+        small = judge_panels(table, chosen, people=others, cost=prices(cost, table), most=fewest, kind="polars")
     except InputError as error:
         why_not = str(error)
     tests, columns = alternative_tests(table, chosen, others)
@@ -108,19 +108,16 @@ def judges(
     written(screen, paths)
 
 
-def prices(cost: str | None, who: dict[str, Any]) -> dict[str, float] | None:
+def prices(cost: str | None, table: Any) -> dict[Any, float]:
     """What each judge costs, from ``gpt-4=10,mini=1``."""
-    if cost is None:
-        return None
     out = {}
-    for text in cost.split(","):
-        name, _, value = text.strip().rpartition("=")
+    for text in opt.words_in(cost) or []:
+        name, _, value = text.rpartition("=")
         try:
-            out[name] = float(value)
+            price = float(value)
         except ValueError:
-            raise ParameterError(f"--cost {text.strip()}: expected a judge and a number, such as gpt-4=10.") from None
-        if name not in who:
-            raise InputError(f"--cost {text.strip()}: there is no annotator {name!r}.")
+            raise ParameterError(f"--cost {text}: expected a judge and a number, such as gpt-4=10.") from None
+        out[cmd_rank.named(table.annotators, [name], "--cost")[0]] = price
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -268,9 +269,9 @@ def of_annotators(table: Any, only: str | None, without: str | None) -> Any:
     """The answers of some annotators; items without answers are left out."""
     if only is None and without is None:
         return table
-    kept = table if only is None else table.only(named_annotators(table, only, "--only"))
+    kept = table if only is None else table.only(named(table.annotators, only, "--only"))
     if without is not None:
-        names = named_annotators(table, without, "--without")
+        names = named(table.annotators, without, "--without")
         kept = kept.without([name for name in names if name in set(kept.annotators.tolist())])
     if kept.n_answers == 0:
         raise InputError("No answers are left: --only and --without leave out all annotators.")
@@ -283,15 +284,15 @@ def of_compared(table: Any) -> Any:
     return table[asked] if len(asked) < table.n_items else table
 
 
-def named_annotators(table: Any, text: str, flag: str) -> list[Any]:
-    """Annotators by the text of their names."""
-    known = {str(name): name for name in table.annotators.tolist()}
-    names = opt.words_in(text) or []
-    for name in names:
-        if name not in known:
-            near = suggestion(name, list(known))
-            raise InputError(f"{flag} {name}: there is no such annotator, there are {listing(known)}.{near}")
-    return [known[name] for name in names]
+def named(known: Any, texts: str | Sequence[str], flag: str, noun: str = "annotator") -> list[Any]:
+    """Names by their text: a list, or with commas."""
+    names = {str(name): name for name in known.tolist()}
+    texts = opt.words_in(texts) or [] if isinstance(texts, str) else texts
+    for text in texts:
+        if text not in names:
+            near = suggestion(text, list(names))
+            raise InputError(f"{flag} {text}: there is no such {noun}, there are {listing(names)}.{near}")
+    return [names[text] for text in texts]
 
 
 def judged(table: Any, judges: str | None, people: str | None, column: str | None, own: list[str] | None) -> Any:
@@ -299,8 +300,8 @@ def judged(table: Any, judges: str | None, people: str | None, column: str | Non
     from crowdwise.answers.comparisons_judges import judge_table, who_judges
 
     auto = judges is None or judges.strip().lower() == "auto"
-    names = None if auto else named_annotators(table, judges or "", "--judges")
-    persons = None if people is None else named_annotators(table, people, "--people")
+    names = None if auto else named(table.annotators, judges or "", "--judges")
+    persons = None if people is None else named(table.annotators, people, "--people")
     if names is not None or persons is not None or column is not None:  # a guess has a note of its own
         is_judge, is_person = who_judges(table, names, persons, column)
         who = [f"{words}: {listing(table.annotators[some], 8)}" if some.any() else f"{words}: none"
@@ -311,27 +312,13 @@ def judged(table: Any, judges: str | None, people: str | None, column: str | Non
 
 def own_items(table: Any, own: list[str] | None) -> dict[Any, list[Any]] | None:
     """What each judge made itself, from ``judge=item,item``."""
-    if not own:
-        return None
-    items = {str(name): name for name in table.items.tolist()}
     found = {}
-    for text in own:
+    for text in own or ():
         judge, equals, names = text.partition("=")
         if not equals:
             raise ParameterError(f"--own {text}: expected judge=item,item.")
-        for name in names.split(","):
-            if name.strip() not in items:
-                raise InputError(f"--own {text}: there is no item {name.strip()!r}, there are {listing(items)}.")
-        found[named_annotators(table, judge, "--own")[0]] = [items[name.strip()] for name in names.split(",")]
-    return found
-
-
-def at_item(ranking: Any, text: str) -> Any:
-    """An item by the text of its name."""
-    known = {str(name): name for name in ranking.items.tolist()}
-    if text not in known:
-        raise InputError(f"There is no item {text!r}: there are {listing(known)}.{suggestion(text, list(known))}")
-    return known[text]
+        found[named(table.annotators, judge, "--own")[0]] = named(table.items, names, "--own", "item")
+    return found or None
 
 
 def anchored(ranking: Any, anchor: str | None) -> dict[Any, float] | None:
@@ -341,7 +328,7 @@ def anchored(ranking: Any, anchor: str | None) -> dict[Any, float] | None:
     name, equals, value = anchor.rpartition("=")
     try:
         if equals:
-            return {at_item(ranking, name): float(value)}
+            return {named(ranking.items, [name], "--anchor", "item")[0]: float(value)}
         raise ValueError
     except ValueError:
         raise ParameterError(f"--anchor {anchor}: expected an item and a number, such as gpt-4=1000.") from None
@@ -362,7 +349,7 @@ def about_two(ranking: Any, versus: tuple[str, str] | None) -> dict[str, Any]:
     """How two items differ; nothing where none are named."""
     if versus is None:
         return {}
-    a, b = (at_item(ranking, name) for name in versus)
+    a, b = named(ranking.items, versus, "--versus", "item")
     return {"versus": {"left": str(a), "right": str(b)} | ranking.versus(a, b)}
 
 
