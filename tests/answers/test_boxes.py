@@ -436,3 +436,15 @@ def test_a_folder_brings_its_pictures_and_texts(tmp_path):
     (tmp_path / "items.csv").write_text("item,text\ndoc,Ada wrote it.\n", encoding="utf-8")
     done = run("report", tmp_path, "--answers", "spans", "--json")
     assert "wrote" in json.dumps(json.loads(done.stdout)["drawings"])
+
+
+def test_a_box_that_one_of_five_careful_annotators_drew_is_no_hard_object():
+    """They find 98 % of the objects, so that nothing but the prior of sigma tells hard objects from false alarms."""
+    right = drawn = 0
+    for seed in range(3):
+        crowd = cw.simulate.boxes(60, detection=(60.0, 1.0), false_alarms=0.03, random_state=seed)
+        found = cw.aggregate(crowd.answers, base="majority")
+        good, mine, true, _ = found.matches(crowd.truth, (0.5,))[0].sum(axis=0)
+        right, drawn = right + good, drawn + mine
+        assert good > 0.98 * true
+    assert right > 0.99 * drawn

@@ -20,8 +20,10 @@ q[c]            ``probability``   pi P(d | real) / (pi P(d | real) + (1 - pi) P(
 ==============  ================  ============================================================================
 
 The parameters are fitted by EM, with a Newton step for a and sigma; objects that none found are counted by 1 - E_z...
-The odds of pi are those of items that several annotators looked at. One annotator alone finds s of r objects and f
-false ones where n find 1 - E_z... of r and n f: their odds differ by that ratio. Where no item has two, pi is .9.
+sigma has a half Normal prior of deviation 1: where all find nearly all, it would be the few boxes of one annotator that
+make it large, as hard objects. The odds of pi are those of items that several annotators looked at. One annotator alone
+finds s of r objects and f false ones where n find 1 - E_z... of r and n f: their odds differ by that ratio. Where no
+item has two, pi is .9.
 
 **Which class**: a vote model of the registry, the clusters being its items.
 
@@ -71,8 +73,8 @@ CHUNK = 2**22
 """Pairs of boxes that are looked at together."""
 MANY, FEWER = 1000, "Read fewer items or annotators, or split large images into parts."
 """Boxes on an item from which on memory and time are looked at first, and what to do about them."""
-NODES = 9
-"""Nodes of the quadrature over objects."""
+NODES, MOST_SPREAD = 9, 3.0
+"""Nodes of the quadrature over objects, and the maximum of sigma."""
 PAIRED, CHANCE, OF_CHANCE = 1000, 0.02, 50.0
 """Boxes by which overlaps by chance are counted; such a share in so many pairs is assumed beside those counted."""
 
@@ -371,8 +373,8 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
         ability = ability + np.clip(step, -1.0, 1.0)
         mean = float(ability.mean())
         variance = max(float(((ability - mean) ** 2 + 1.0 / information).mean()), 1e-3)
-        by_sigma = float((slope * z).sum()) / max(float((bend * z * z).sum()), 1e-9)
-        sigma = min(max(sigma + min(max(by_sigma, -0.5), 0.5), 0.01), 5.0)
+        by_sigma = (float((slope * z).sum()) - sigma) / (float((bend * z * z).sum()) + 1.0)
+        sigma = min(max(sigma + min(max(by_sigma, -0.5), 0.5), 0.01), MOST_SPREAD)
         pi = float(q[compared].mean())
         alarms = np.bincount(clusters.who, 1.0 - q[clusters.cluster], M)
         crowd = float(alarms.sum() / looked.sum())
