@@ -215,6 +215,8 @@ def test_annotators_on_another_scale_are_pointed_out(key, times):
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)
         fit(said | same)
+        rows = [(n, m, n + rng.normal()) for m in "abc" for n in range(30)] + [(n, "d", 1.0 * n) for n in range(300)]
+        cw.aggregate(cw.Ratings.from_records(rows), key)  # others did not rate the items of large values
     with pytest.warns(InputWarning, match=r"typing errors: 1, such as 70.95.* by 'dan' on 0, where the .* is 3\."):
         fit(said | slip)
     with pytest.warns(InputWarning, match=r"Ratings of 'dan' seem to be on another scale: .* between 1 and 5"):

@@ -40,6 +40,7 @@ from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Check, Count, MethodKey, NonNegative, declared, fixed_seed
 from crowdwise.core.intervals import row_interval, with_interval
 from crowdwise.core.loop import Callback, Rounds
+from crowdwise.core.model import check_several
 from crowdwise.core.numerics import Floats, Ints, dirichlet_multinomial, entropy, maximise_1d
 from crowdwise.core.result import Result, some_known
 from crowdwise.data.label_sets import LabelSets
@@ -250,6 +251,8 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
     def _fit(self, answers: LabelSets, callback: Callback | None) -> dict[str, Any]:
         if answers.n_labels < 1:
             raise InputError("There are no labels.")
+        if not registry.create(self.base, **(self.base_params or {})).single_annotator:
+            check_several(answers, self.key, "Give base='majority', which takes the sets as they are.")
         takes = "history" in registry.find(self.base).load().parameters()
         shares = answers.n_labels > 1 and (takes if self.share is None else self.share)
         seed = fixed_seed(self.random_state)

@@ -275,7 +275,8 @@ def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
 
     [low, high] is the middle 80 % of an annotator's ratings, [l, h] the medians of low and high over the others.
     Another scale has its median outside by ``AWAY`` times h - l; or it is ``NARROW`` times narrower, and all outside.
-    One that is wide and not outside may as well be noise.
+    One that is wide and not outside may as well be noise. Where others rated the annotator's items, it is another scale
+    beside these ratings, too: items may differ.
     """
     n = np.bincount(ratings.annotator, minlength=ratings.n_annotators)
     who = np.flatnonzero(n >= ENOUGH)
@@ -284,17 +285,33 @@ def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     order = np.argsort(ratings.annotator, kind="stable")
     rows = np.split(ratings.value[order], np.cumsum(n)[:-1])
     own = np.array([inner(rows[m]) for m in who])
-    low, middle, high = own.T
     if len(who) <= MANY:
         usual = np.array([np.median(np.delete(own[:, ::2], m, axis=0), axis=0) for m in range(len(who))])
     else:
         usual = np.broadcast_to(np.median(own[:, ::2], axis=0), (len(who), 2))
+    found = np.flatnonzero(differs(own, usual))
+    found = np.array([at for at in found.tolist() if _differs_on_items(ratings, int(who[at]))], dtype=np.int64)
+    return who[found], own[found][:, ::2], usual[found]
+
+
+def differs(own: Floats, usual: Floats) -> npt.NDArray[np.bool_]:
+    """Whether (low, median, high) are of another scale than the usual (low, high), row by row."""
+    low, middle, high = own.T
     below, above = usual.T
     reach = above - below
     outside = (middle < below - AWAY * reach) | (middle > above + AWAY * reach)
     narrow = (high - low < reach / NARROW) & ((high < below) | (low > above))
-    found = np.flatnonzero((reach > 0.0) & (outside | narrow))
-    return who[found], own[found][:, ::2], usual[found]
+    return np.asarray((reach > 0.0) & (outside | narrow))
+
+
+def _differs_on_items(ratings: Ratings, annotator: int) -> bool:
+    """Whether an annotator is on another scale than the others are on the same items, where they are many enough."""
+    mine = ratings.annotator == annotator
+    own = mine & np.isin(ratings.item, ratings.item[~mine])
+    rest = ~mine & np.isin(ratings.item, ratings.item[mine])
+    if min(own.sum(), rest.sum()) < ENOUGH:
+        return True
+    return bool(differs(inner(ratings.value[own])[None], inner(ratings.value[rest])[None, ::2])[0])
 
 
 def inner(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
