@@ -138,7 +138,15 @@ MESSY: dict[str, Messy] = {
     "NA": Messy(changed(long(), {n: "NA" for n in (4, 9, 30)}), "3 of them hold 'NA', .*null_values",
                 {"on_missing": "drop"}),
     "errors of formulas": Messy(changed(long(), {4: "#NV"}), "is read as a class.*no answer", {"abstain": "#NV"}),
+    "a column of means": Messy(wide(Moyenne=[n / 7 for n in range(N)]), "Left out column 'Moyenne'.*totals"),
+    "certainty in short": Messy(
+        [["item", *(w for name in PEOPLE for w in (f"{name}_label", f"{name}_conf"))],
+         *([row[0], *(w for k, v in enumerate(row[1:]) for w in (v, (n + k) % 5 / 5))]
+           for n, row in enumerate(wide()[1:]))], "Left out columns 'Anna_conf'"),
     # Rows.
+    "a total below": Messy([*long(), ["Total", None, 160]], "1 row has no annotator.* leave them out",
+                           {"on_missing": "drop"}, facts={"items": N}),
+    "no names of columns": Messy(long()[1:], "first line holds answers.*Write the names above it", annotators=None),
     "identical duplicates": Messy([*long(), long()[1], long()[2]], "2 duplicated votes.*All are identical",
                                   {"on_duplicate": "first"}, facts={"duplicates": {"identical": 2, "conflicting": 0}}),
     "conflicting duplicates": Messy([*long(), long()[1], ["t0", "Ben", "neutral"], ["t1", "Anna", "x"]],

@@ -183,6 +183,36 @@ def test_simulated_crowds_have_what_they_were_drawn_from():
             cw.simulate.ratings(10, **bad)
 
 
+@pytest.mark.parametrize(
+    ("cells", "read", "says"),
+    [
+        ("7%;12 %;0.5%", [0.5, 7, 12], "have a sign: '7%' is read as 7"),
+        ("$7;$12;$1,5", [1.5, 7, 12], "have a decimal comma: .* is read as"),
+        ("1.250;2.500;3.125", [1.25, 2.5, 3.125], "a point before three digits: '1.250' is read as 1.25"),
+    ],
+)
+def test_signs_beside_numbers_and_points_of_thousands_are_said(
+    tmp_path: Path, cells: str, read: list[float], says: str
+):
+    path = tmp_path / "ratings.csv"
+    rows = [f"{n};ann;{cell}" for n, cell in enumerate(cells.split(";"))]
+    path.write_text("\n".join(["item;annotator;score", *rows]) + "\n", encoding="utf-8")
+    with pytest.warns(InputWarning, match=says):
+        assert sorted(cw.read_ratings(path).value.tolist()) == read
+
+
+@pytest.mark.parametrize("signs", ["7%,$8", "5%5,6%6"])
+def test_other_signs_are_no_numbers(signs: str):
+    with pytest.raises(LabelError, match="expected a number"):
+        cw.Ratings.from_frame({"item": [1, 2], "annotator": ["ann", "ann"], "value": signs.split(",")})
+
+
+def test_numbers_with_commas_of_thousands_are_not_taken_for_classes_in_silence():
+    table = {"item": [n // 2 for n in range(24)], "annotator": ["ann", "bob"] * 12}
+    with pytest.warns(InputWarning, match="24 different whole numbers from 1000 to 3990"):
+        cw.aggregate(table | {"label": [f"{1000 + 130 * n:,}" for n in range(24)]})
+
+
 def test_decimal_commas_are_read_and_said(tmp_path: Path) -> None:
     """As spreadsheets in German or Spanish write them."""
     path = tmp_path / "ratings.csv"

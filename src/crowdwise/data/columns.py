@@ -277,7 +277,13 @@ VERDICTS = frozenset(map(bare, (
 AROUND_VERDICTS = frozenset(("vote", "decision", "entscheidung", "decisao", "result", "code", "standard", "the",
                              "mv")).union(ALIASES["label"])  # fmt: skip
 """Words beside these, in names such as ``final label``."""
-NO_ANNOTATOR = COMMENTS | frozenset((
+TOTALS = frozenset(map(bare, (
+    "total", "totals", "sum", "average", "avg", "mean", "median", "count", "summe", "gesamt", "insgesamt",
+    "mittelwert", "durchschnitt", "anzahl", "somme", "moyenne", "suma", "promedio", "soma", "média", "合计", "总计",
+    "平均",
+)))  # fmt: skip
+"""Names of rows and columns that hold totals."""
+NO_ANNOTATOR = COMMENTS | TOTALS | frozenset((
     "text", "texts", "feedback", "description", "title", "body", "content", "message", "reason", "rationale",
     "explanation", "url", "link", "email", "date", "datum", "fecha", "data", "日期", "时间", "texte", "texto", "文本",
     "time", "datetime", "timestamp", "created", "updated", "created at", "updated at", "submitted at", "started at",
@@ -291,8 +297,9 @@ LAST_WORDS = COMMENTS | frozenset((
 ))  # fmt: skip
 """Last words of names of columns that mostly belong to no annotator: their values decide."""
 BESIDE_ANSWERS = LAST_WORDS | frozenset((
-    "confidence", "certainty", "sure", "probability", "prob", "logprob", "difficulty", "minutes", "reason", "rationale",
-    "explanation", "sicherheit", "konfidenz", "confiance", "confianza", "confianca", "certeza", "dauer", "zeit",
+    "confidence", "conf", "certainty", "sure", "probability", "prob", "logprob", "difficulty", "minutes", "reason",
+    "rationale", "explanation", "sicherheit", "konfidenz", "confiance", "confianza", "confianca", "certeza", "dauer",
+    "zeit",
 ))  # fmt: skip
 """Last words of names of columns that stand beside the answers of an annotator: ``Anna``, ``Anna confidence``."""
 ID_WORDS = frozenset(("id", "ids", "uuid", "guid", "hash", "key"))
@@ -306,6 +313,11 @@ def names_a_verdict(name: str) -> bool:
     """
     words = set(words_of(name))
     return bool(words & VERDICTS) and words <= VERDICTS | AROUND_VERDICTS
+
+
+def names_totals(name: str) -> bool:
+    """Whether a row or a column is called by a word for totals: ``Total:``, ``Moyenne``."""
+    return " ".join(words_of(name)) in TOTALS
 
 
 def words_of(name: str) -> list[str]:
@@ -390,20 +402,32 @@ def lists_in(cells: Iterable[Any]) -> list[list[Any]] | None:
     return out if some else None
 
 
+SIGNS = "%$€£¥"
+"""Signs that may stand beside all numbers of a column."""
+
+
 def as_numbers(column: pl.Series) -> pl.Series:
-    """A column as numbers, null where it holds none. Text may have a decimal comma (``1,5``), where no number has a
-    point and one shows that the comma is none of thousands (``1,500``)."""
+    """A column as numbers, null where it holds none. Text may have the same sign in every cell (``7%``), and a decimal
+    comma (``1,5``), where no number has a point and one shows that the comma is none of thousands (``1,500``)."""
     import polars as pl
 
     values = column.cast(pl.Float64, strict=False)
     if column.dtype != pl.String or values.null_count() == column.null_count():
         return values
     text = column.str.strip_chars()
-    comma, thousands = text.str.contains(r"^[+-]?\d+,\d+$"), text.str.contains(r"^[+-]?[1-9]\d{0,2},\d{3}$")
+    sign = text.str.extract(f"([{SIGNS}])")
+    if sign.null_count() == text.null_count() and sign.drop_nulls().n_unique() == 1:
+        text = text.str.strip_chars(SIGNS + " ")
+        values = text.cast(pl.Float64, strict=False)
+    comma, thousands = text.str.contains(r"^[+-]?\d+,\d+$"), text.str.contains(THOUSANDS.format(","))
     pointed = values.is_not_null() & text.str.contains(".", literal=True)
     if bool(pointed.any()) or not bool((comma & ~thousands).any()):
         return values
     return text.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+
+
+THOUSANDS = r"^[+-]?[1-9]\d{{0,2}}[{}]\d{{3}}$"
+"""A number whose sign may be one of thousands."""
 
 
 def numbers_in(values: Iterable[Any]) -> list[float] | None:

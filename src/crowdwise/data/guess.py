@@ -109,7 +109,10 @@ def scale_of(votes: Votes) -> NumberScale | None:
 
 
 def numbers_of(names: Iterable[Any]) -> npt.NDArray[np.float64] | None:
-    """Names as numbers; ``None`` where one is none."""
+    """Names as numbers, those with commas that may stand for thousands included; ``None`` where one is none."""
+    names = list(names)
+    if all(isinstance(name, str) and re.match(r"\d{1,3}(,\d{3})*$", name) for name in names):
+        names = [name.replace(",", "") for name in names]
     found = numbers_in(np.nan if isinstance(name, bool) else name for name in names)
     values = np.array(found if found is not None else [np.nan])
     return values if np.isfinite(values).all() else None

@@ -36,10 +36,6 @@ MAILS = frozenset(map(columns.bare, (
     "endereço de e mail", "电子邮件", "电子邮件地址", "用户名",
 )))  # fmt: skip
 """How forms call the column of who answered."""
-TOTALS = frozenset((
-    "total", "totals", "sum", "average", "mean", "count", "summe", "gesamt", "insgesamt", "mittelwert", "durchschnitt",
-    "anzahl", "somme", "moyenne", "suma", "promedio", "soma", "média", "合计", "总计", "平均",
-))  # fmt: skip
 TICKS = frozenset(("x", "✓", "✔", "☑", "1", "1.0", "true", "yes", "y", "ja", "j", "oui", "si", "sí", "sim", "是"))
 BLANKS = frozenset(("", "0", "0.0", "false", "no", "n", "nein", "non", "não", "否", "☐", "✗", "✘"))
 MOST_TOTALS = 5
@@ -85,8 +81,8 @@ def named_rows(table: pl.DataFrame) -> str | None:
 
 def totals(table: pl.DataFrame, item: str, others: Sequence[str]) -> int:
     """How many of the last rows hold totals: their name says so, and no other row has one of their values."""
-    names = [str(folded(str(name))).rstrip(":") for name in table[item].tail(MOST_TOTALS).to_list()]
-    count = next((n for n, name in enumerate(reversed(names)) if name not in TOTALS), len(names))
+    names = table[item].tail(MOST_TOTALS).to_list()
+    count = next((n for n, name in enumerate(reversed(names)) if not columns.names_totals(str(name))), len(names))
     if not 0 < count < table.height:
         return 0
     cells = [{cell for row in part.rows() for cell in row} - {None} for part in

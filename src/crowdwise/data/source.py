@@ -40,6 +40,8 @@ JSON = r"^\s*(\{\"|\[[{\"\]]).*[\]}]\s*$"
 """A cell that holds an object or a list."""
 MOST_ANSWERS = 30
 """The most different values of a column that is proposed as that of the answers."""
+MERGED = 10
+"""Where at least one of so many rows lacks a name, cells may be merged."""
 VANISH = 0.1
 """A column tells questions apart where fewer than this share of repeated rows are left with it."""
 NAMED_COLUMNS = Option("annotator_columns", python="[...]", command="A,B,C")
@@ -178,7 +180,16 @@ class Source:
 
     def require(self, parts: Sequence[str], also: str = "", wide: bool = False) -> None:
         """An error where a column is missing; ``wide``: the table might be in the wide form."""
+        import polars as pl
+
         missing = [part for part in parts if part not in self]
+        if self.from_text and len(missing) == len(parts) > 1:
+            below = [c.name for c in self.table if c.dtype == pl.String and bool((c == c.name).any())]
+            if len(below) > 1:
+                raise ColumnError(
+                    f"The first line holds answers and no names of columns: {listing(below)} stand below it, too. "
+                    f"Write the names above it, such as {','.join(parts)}."
+                )
         if missing:
             names = "; ".join(f"{part} (also {', '.join(columns.ALIASES[part][1:5])}, ...)" for part in missing)
             free = [name for name in self.table.columns if name not in self.parts.values()]
@@ -245,12 +256,13 @@ class Source:
                 warn(f"Filled {int(lost.sum()):,} empty cells of column {self.parts[part]!r} with the name above them.")
                 continue
             if on_missing == "error":
+                merged = fills and MERGED * int(lost.sum()) >= len(self)
                 number = len({self.row(at) for at in lost.arg_true().to_list()})
                 where = ", ".join(filter(None, row_label(lost.arg_true().to_list(), self.places)))
                 raise LabelError(
                     f"{number:,} {'rows have' if number > 1 else 'row has'} no {part} "
                     f"(column {self.parts[part]!r}): {where}.{self._null_words(part)}",
-                    remedy=FILL if fills else DROP,
+                    remedy=FILL if merged else DROP,
                 )
             missing, height = int(lost.sum()), len(self)
             self.keep((~lost).arg_true().to_numpy())
@@ -476,8 +488,8 @@ class Source:
             one = len(others) == 1
             warn(
                 f"Left out {'column' if one else 'columns'} {listing(others, 12)}: by {'its' if one else 'their'} name "
-                f"or values {'it holds' if one else 'they hold'} texts, times, ids or certainty, not the {self.what} "
-                f"of an annotator. {who}",
+                f"or values {'it holds' if one else 'they hold'} texts, times, ids, totals or certainty, not the "
+                f"{self.what} of an annotator. {who}",
                 remedy=Remedy("If that is wrong, name all columns of annotators: {}.", NAMED_COLUMNS),
             )
         if verdicts:
@@ -618,13 +630,26 @@ class Source:
         if len(bad):
             like = ", such as 1234.5" if "," in str(column[int(bad[0])]) else ""
             raise self.odd(part, int(bad[0]), expected + like, error, **more)
-        if column.dtype == pl.String and values.null_count() < column.cast(pl.Float64, strict=False).null_count():
-            example = column.filter(column.str.contains(",", literal=True))[0]
-            warn(
-                f"The numbers in column {column.name!r} have a decimal comma: {example!r} is read as "
-                f"{float(example.replace(',', '.')):g}."
-            )
+        if column.dtype == pl.String:
+            self._say_form(column, values)
         return values.fill_null(float("nan")).to_numpy().astype(np.float64)
+
+    def _say_form(self, column: pl.Series, values: pl.Series) -> None:
+        """What was taken for a decimal comma, a sign beside numbers or a decimal point, where it may be another."""
+        import polars as pl
+
+        other = values.is_not_null() & column.cast(pl.Float64, strict=False).is_null()
+        comma = other & column.str.contains(",", literal=True)
+        for at in (comma if bool(comma.any()) else other).arg_true().head(1).to_list():
+            what = "decimal comma" if comma[at] else "sign"
+            warn(f"The numbers in column {column.name!r} have a {what}: {column[at]!r} is read as {values[at]:g}.")
+        file = getattr(self.lines, "file", None)
+        points = file is not None and file.kind == "csv" and file.found_separator == ";"
+        if points and bool(column.str.contains(columns.THOUSANDS.format(".")).all()):
+            warn(
+                f"All numbers in column {column.name!r} have a point before three digits: {column[0]!r} is read as "
+                f"{values[0]:g}. If the point stands for thousands, leave it out of the file."
+            )
 
     def beside(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What lies beside the answers in all tables, as ``from_codes`` takes it, and what becomes of duplicates."""
