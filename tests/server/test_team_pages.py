@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import struct
@@ -15,8 +16,9 @@ import pytest
 
 from conftest import need_module
 from crowdwise import registry
+from crowdwise.active import end_state, stopping
 from crowdwise.active.end_state import ENDS
-from crowdwise.server import routes_pages
+from crowdwise.server import live_refit, routes_pages
 from crowdwise.server.configuration import load_configuration
 from crowdwise.server.routes_votes import FOR_ANNOTATORS
 from crowdwise.trust.agreement import TITLES
@@ -214,7 +216,24 @@ def spoken() -> set[str]:
     kinds = (*ENDS, "running", "too-fast", *(kind.value for kind in FlagKind))
     served = [kind for kind in registry.ANSWER_TYPES.values() if kind.form]
     out |= {words.title for kind in served for words in kind.rules.kinds.values()} | set(TITLES.values())
-    return out | set(re.findall(r': "([^"]+)"', heads[1])) | {kind.replace("-", " ") for kind in kinds}
+    out |= set(re.findall(r': "([^"]+)"', heads[1])) | {kind.replace("-", " ") for kind in kinds}
+    return out | set().union(*map(sentences, (end_state, stopping, live_refit)))
+
+
+def sentences(module: Any) -> set[str]:
+    """Why a campaign stops, and what would let it go on: the texts of a module that are neither documentation, nor
+    parts of others, nor of errors."""
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    left_out = (ast.Expr, ast.JoinedStr, ast.Raise, ast.Dict)
+    out, todo = set[str](), list(ast.iter_child_nodes(tree))
+    while todo:
+        node = todo.pop()
+        if isinstance(node, left_out) or (isinstance(node, ast.FunctionDef) and node.name in ("why_not", "due")):
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            out.add(node.value)
+        todo += ast.iter_child_nodes(node)
+    return out
 
 
 def test_catalogues_are_complete() -> None:
@@ -240,6 +259,16 @@ def browser() -> Iterator[Any]:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with website(tmp_path_factory.mktemp("live")) as made:
         yield made
+
+
+def test_why_a_campaign_stopped_is_said_in_the_language_of_the_page(browser: Any, live: Site) -> None:
+    campaign = live.campaign(n_items=2, annotators=["ann"], probability=0.6, min_votes=1)
+    live.votes(campaign, ("p0", "ann", "wren"), ("p1", "ann", "wren"))
+    status = live.call("GET", f"/campaigns/{campaign}/status")
+    assert status["stop"] == "every item is finished (a class with probability 0.6)"
+    page = Tab(browser).sign_in(live, f"/watch/{campaign}?lang=de")
+    advice = "Um weiterzumachen, erhöhen Sie die Wahrscheinlichkeit, bei der ein Objekt fertig ist."
+    has_text(page, "#stop", f"Jedes Objekt ist fertig (eine Klasse mit Wahrscheinlichkeit 0.6). {advice}")
 
 
 def test_a_campaign_is_made_on_a_page_from_dropped_images(browser: Any, live: Site, folder: Path) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crowdwise.active import acquisition
 from crowdwise.active.state import AskablePairs, State
-from crowdwise.active.stopping import AccuracyEstimate, Proof, StopRule, estimate_accuracy, gold_to_stop
+from crowdwise.active.stopping import AccuracyEstimate, Proof, Sentence, StopRule, estimate_accuracy, gold_to_stop
 from crowdwise.core.dependence import Dependence, more_votes
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.online.stream import Online
@@ -37,10 +37,11 @@ class Standing:
         """The same, with a warning where the target is above what all votes together are expected to reach."""
         if self.state != "running" or rule.target is None or reachable is None or reachable >= rule.target:
             return self
-        advice = (
-            f"With all votes of the available annotators an accuracy of {reachable:.3f} at most is expected, and the "
-            f"target is {rule.target:g}: add better annotators, or lower the target."
-        )
+        advice = Sentence(
+            "With all votes of the available annotators an accuracy of {reachable} at most is expected, and the "
+            "target is {target}: add better annotators, or lower the target.",
+            reachable=f"{reachable:.3f}", target=f"{rule.target:g}",
+        )  # fmt: skip
         return replace(self, advice=advice)
 
 
@@ -135,15 +136,15 @@ def find_situation(
 
 def find_standing(rule: StopRule, now: Situation, online: Online, found: AccuracyEstimate | None = None) -> Standing:
     """The status of a campaign; ``found``: the accuracy, where it has been estimated already."""
-    reached = rule.why_enough(online, found)
+    reached, out = rule.why_enough(online, found), counted(now.n_awaited, *QUESTIONS)
     if reached is not None:
         return Standing("target-reached", reached, "To go on, raise the target.")
     proven = None if rule.max_error is None else now.proof.sentence(now.at)
     if proven is not None:
         return Standing("target-reached", proven, "To go on, lower max_error, and draw gold items again.")
     if rule.max_error is not None and now.proof.last_proven is not None and now.n_awaited:
-        why = f"the labels were good enough, and {_counted(now.n_awaited, 'question')} out that may change them"
-        return Standing("waiting", why, "Add the answers, or release the questions.")
+        why = "the labels were good enough, and {questions} out that may change them"
+        return Standing("waiting", Sentence(why, questions=out), "Add the answers, or release the questions.")
     unfinished = now.to_label & ~now.finished
     if not now.to_label.any():
         return Standing("waiting", "there are no items to label", "Add items.")
@@ -158,13 +159,13 @@ def find_standing(rule: StopRule, now: Situation, online: Online, found: Accurac
         if spent is not None:
             return Standing("budget-spent", spent, "To go on, raise the budget.")
         if rule.why_spent(now.spent + now.awaited, cheapest) is not None:
-            why = f"{_counted(now.n_awaited, 'question')} out and may take the rest of the budget"
+            why = Sentence("{questions} out and may take the rest of the budget", questions=out)
             return Standing("waiting", why, "Add the answers, or release the questions.")
     if not now.state.available.any():
         return Standing("waiting", "no annotator is available", "Add annotators, or make some available.")
     if not now.questions_left(unfinished & ~now.state.closed).any():
         if now.n_awaited:
-            why = f"{_counted(now.n_awaited, 'question')} out, and no other can be asked"
+            why = Sentence(NO_OTHER, questions=out)
             return Standing("waiting", why, "Add the answers, or release the questions.")
         return _all_asked(rule, now, unfinished)
     return Standing("running")
@@ -172,12 +173,12 @@ def find_standing(rule: StopRule, now: Situation, online: Online, found: Accurac
 
 def _all_finished(rule: StopRule, now: Situation) -> Standing:
     """Every item is finished by the rule."""
-    done = f"every item is finished ({_finishes(rule)})"
+    done = Sentence("every item is finished ({how})", how=_finishes(rule))
     if rule.target is None:
         return Standing("exhausted", done, "To go on, raise the probability at which an item is finished.")
-    missed = f"and the target of {rule.target:g} is not reached"
     if now.questions_left(now.to_label).any():
-        return Standing("exhausted", f"{done}, {missed}", "To go on, raise the probability, or the votes on an item.")
+        missed = Sentence("{why}, and the target of {target} is not reached", why=done, target=f"{rule.target:g}")
+        return Standing("exhausted", missed, "To go on, raise the probability, or the votes on an item.")
     return _unreachable(rule, now)
 
 
@@ -186,35 +187,49 @@ def _all_asked(rule: StopRule, now: Situation, unfinished: npt.NDArray[np.bool_]
     if rule.target is not None and not now.questions_left(now.to_label).any():
         return _unreachable(rule, now)
     tired = (now.state.available & (now.state.load < 1.0)).any()
-    who = "everybody available has voted or skipped" + (", or may give no more votes" if tired else "")
-    n = int(unfinished.sum())
-    target = "" if rule.target is None else f"; the target of {rule.target:g} is not reached"
-    why = f"{_counted(n, 'item')} not finished, and {who}{target}"
-    return Standing("exhausted", why, f"To go on, add annotators{_absent(now)}.")
+    who = Sentence(
+        "everybody available has voted or skipped, or may give no more votes"
+        if tired
+        else "everybody available has voted or skipped"
+    )
+    why = Sentence("{items} not finished, and {who}", items=counted(int(unfinished.sum()), *ITEMS), who=who)
+    if rule.target is not None:
+        why = Sentence("{why}; the target of {target} is not reached", why=why, target=f"{rule.target:g}")
+    return Standing("exhausted", why, Sentence("To go on, {add}.", add=_more_people(now)))
 
 
 def _unreachable(rule: StopRule, now: Situation) -> Standing:
-    why = f"the target of {rule.target:g} is out of reach with these annotators: all votes that they can give are in"
-    return Standing("out-of-reach", why, f"To go on, add annotators{_absent(now)}, or lower the target.")
+    why = "the target of {target} is out of reach with these annotators: all votes that they can give are in"
+    advice = Sentence("To go on, {add}, or lower the target.", add=_more_people(now))
+    return Standing("out-of-reach", Sentence(why, target=f"{rule.target:g}"), advice)
 
 
-def _absent(now: Situation) -> str:
+def _more_people(now: Situation) -> Sentence:
     away = int((~now.state.available).sum())
-    return f" or make the {away:,} who are not available so" if away else ""
+    both = "add annotators or make the {n} who are not available so"
+    return Sentence(both, n=f"{away:,}") if away else Sentence("add annotators")
 
 
-def _finishes(rule: StopRule) -> str:
+def _finishes(rule: StopRule) -> Sentence:
     """What finishes an item."""
     parts = [
-        None if rule.probability is None else f"a class with probability {rule.probability:g}",
-        None if rule.stake is None else "no vote that is worth its price",
-        None if rule.max_votes is None else _counted(rule.max_votes, "vote").removesuffix(" are").removesuffix(" is"),
+        None if rule.probability is None else Sentence("a class with probability {p}", p=f"{rule.probability:g}"),
+        None if rule.stake is None else Sentence("no vote that is worth its price"),
+        None if rule.max_votes is None else counted(rule.max_votes, "{n} vote", "{n} votes"),
     ]
-    return " or ".join(part for part in parts if part)
+    first, *rest = [part for part in parts if part is not None] or [Sentence("")]
+    for one in rest:
+        first = Sentence("{one} or {other}", one=first, other=one)
+    return first
 
 
-def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what} is" if n == 1 else f"{n:,} {what}s are"
+QUESTIONS, ITEMS = ("{n} question is", "{n} questions are"), ("{n} item is", "{n} items are")
+NO_OTHER = "{questions} out, and no other can be asked"
+
+
+def counted(n: int, one: str, several: str) -> Sentence:
+    """How many there are, in the form for one or for several."""
+    return Sentence(one if n == 1 else several, n=f"{n:,}")
 
 
 def status_of(rule: StopRule, now: Situation, online: Online) -> dict[str, Any]:

@@ -72,6 +72,25 @@ class AccuracyEstimate:
     """The correlation of votes on an item that it allows for."""
 
 
+class Sentence(str):
+    """A text in English that a page can say in another language: its pattern, and what is put into it."""
+
+    pattern: str
+    values: dict[str, str]
+
+    def __new__(cls, pattern: str, **values: str) -> Sentence:
+        made = super().__new__(cls, pattern.format(**values))
+        made.pattern, made.values = pattern, values
+        return made
+
+    @staticmethod
+    def parts(text: str) -> list[Any]:
+        """Pattern and values of a text, as JSON has them."""
+        if not isinstance(text, Sentence):
+            return [text, {}]
+        return [text.pattern, {name: Sentence.parts(one) for name, one in text.values.items()}]
+
+
 @declared
 class StopRule(Parameterised):
     """When a campaign, or an item of it, needs no more votes. What is ``None`` does not matter.
@@ -125,13 +144,14 @@ class StopRule(Parameterised):
         """
         return self.why_spent(spent, cheapest) or self.why_enough(online, found)
 
-    def why_spent(self, spent: float, cheapest: float) -> str | None:
+    def why_spent(self, spent: float, cheapest: float) -> Sentence | None:
         """Why no more votes can be paid, in words; ``None`` where one can be, or where there is no budget."""
         if self.budget is None or spent + cheapest <= self.budget * (1.0 + 1e-12):
             return None
-        return f"the budget is spent: {spent:g} of {self.budget:g}, and a vote costs {cheapest:g} at least"
+        pattern = "the budget is spent: {spent} of {budget}, and a vote costs {price} at least"
+        return Sentence(pattern, spent=f"{spent:g}", budget=f"{self.budget:g}", price=f"{cheapest:g}")
 
-    def why_enough(self, online: Online, found: AccuracyEstimate | None = None) -> str | None:
+    def why_enough(self, online: Online, found: AccuracyEstimate | None = None) -> Sentence | None:
         """Why the labels are accurate enough, in words; ``None`` where they are not, or where there is no target."""
         if self.target is None or not online.store.n_votes:
             return None
@@ -141,7 +161,8 @@ class StopRule(Parameterised):
         found = estimate_accuracy(online) if found is None else found
         if not (found.known and found.low >= self.target):
             return None
-        return f"the labels are accurate enough: {found.low:.3f} to {found.high:.3f}, and {self.target:g} was asked"
+        pattern = "the labels are accurate enough: {low} to {high}, and {target} was asked"
+        return Sentence(pattern, low=f"{found.low:.3f}", high=f"{found.high:.3f}", target=f"{self.target:g}")
 
 
 @dataclass(frozen=True)
@@ -266,15 +287,18 @@ class Proof:
         """The last look, where it proved enough."""
         return self.looks[-1] if self.looks and self.looks[-1].proven and self.looks[-1].draw == self.draw else None
 
-    def sentence(self, at: int) -> str | None:
+    def sentence(self, at: int) -> Sentence | None:
         """What the last look proved of the labels after so many votes; ``None`` where it did not."""
         look = self.last_proven
         if look is None or look.at != at:
             return None
-        return (
-            f"at most {look.max_error:.2%} of the {look.labels:,} labels are wrong, with {look.confidence:.2%} "
-            f"confidence, proven by {look.gold:,} random gold labels ({look.wrong:,} of them differ)"
-        ).replace(".00%", "%")
+        share, confidence = (f"{x:.2%}".replace(".00%", "%") for x in (look.max_error, look.confidence))
+        return Sentence(
+            "at most {share} of the {labels} labels are wrong, with {confidence} confidence, proven by {gold} random "
+            "gold labels ({wrong} of them differ)",
+            share=share, labels=f"{look.labels:,}", confidence=confidence, gold=f"{look.gold:,}",
+            wrong=f"{look.wrong:,}",
+        )  # fmt: skip
 
 
 def gold_to_stop(rule: StopRule, N: int) -> int:

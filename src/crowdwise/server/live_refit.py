@@ -15,7 +15,8 @@ import numpy as np
 import sqlalchemy as sa
 
 from crowdwise import api, registry
-from crowdwise.active.end_state import People, Standing
+from crowdwise.active.end_state import NO_OTHER, QUESTIONS, People, Standing, counted
+from crowdwise.active.stopping import Sentence
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import NotFittedError
 from crowdwise.store import steady_clock
@@ -86,9 +87,9 @@ class RefitView:
         if self.to_ask.any():
             return Standing("running")
         if len(self.asked[0]):
-            why = f"{len(self.asked[0])} questions are out, and no other can be asked"
+            why = Sentence(NO_OTHER, questions=counted(len(self.asked[0]), *QUESTIONS))
             return Standing("waiting", why, "Add the answers, or release the questions.")
-        why = f"every item is finished ({self.enough} answers each)"
+        why = Sentence("every item is finished ({n} answers each)", n=f"{self.enough}")
         return Standing("exhausted", why, "To go on, raise the most votes on an item (max_votes).")
 
     @cached_property

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse
 
 from crowdwise import registry
+from crowdwise.active.stopping import Sentence
 from crowdwise.data.sheets import safe_table
 from crowdwise.errors import InputError, NotFittedError, ParameterError
 from crowdwise.report.build import build_report
@@ -83,14 +84,16 @@ def settled_rows(frame: Any, view: Any) -> Any:
 
 @router.get("/status", tags=["results"])
 async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str, Any]:
-    """Counts, money, the accuracy as it is estimated without truth, its status and why it stops."""
+    """Counts, money, the accuracy as it is estimated without truth, its status and why it stops; ``told`` has the texts
+    of these as patterns and what is put into them, for pages in other languages."""
 
     def make(view: Any) -> dict[str, Any]:
         found = {**view.status, "campaign": campaign, "open": view.row.state}
         if view.row.is_further:  # its campaign asks, pays and ends
             first = service.view(main_of(campaign), leases=True).status
             found |= {name: first[name] for name in ("asked", "finished", "state", "stop", "advice")}
-        return found
+        texts = {name: found[name] for name in ("stop", "advice")} | {"proven": (found["proof"] or {}).get("proven")}
+        return found | {"told": {name: Sentence.parts(text) for name, text in texts.items() if text is not None}}
 
     return await service.compute_now(campaign, "status", make, leases=True)
 
