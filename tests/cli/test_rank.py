@@ -237,7 +237,8 @@ def test_covariates_categories_two_items_and_an_anchor(judgments: Path, tmp_path
     assert code == 0 and facts["versus"]["more"] == 0 and facts["effects"][0]["effect"] == "size"
     assert [row["annotator"] for row in facts["judges"]] == ["claude-3", "gpt-4", "people"]
     for words, message in (
-        (("--anchor", "m0"), "expected an item and a number"), (("--versus", "m4", "m9"), "--versus m9: there is no such item"),
+        (("--anchor", "m0"), "expected an item and a number"),
+        (("--versus", "m4", "m9"), "--versus m9: there is no such item"),
         (("--control", "mood"), "There is no column 'mood'"), (("--own", "gpt-4"), "expected judge=item"),
     ):  # fmt: skip
         more = ("--judges", "gpt-4") if words[0] == "--own" else ()

@@ -154,12 +154,14 @@ def with_rings_as_one(table: Comparisons) -> tuple[Comparisons, Ints, Ints, list
     """The comparisons in which each ring (:mod:`crowdwise.core.collusion`; annotators vote on two items and a question)
     is one annotator with one vote on each; M: their code there; M: the number of the ring, 0 for none; and a sentence
     on each."""
-    rings = find_voices(table.votes(named=False)) if table.n_annotators >= FEWEST else []
+    voices = find_voices(table.votes(named=False)) if table.n_annotators >= FEWEST else []
+    rings = [voice for voice in voices if voice.kind != "alike"]
     number, code, notes = np.zeros(table.n_annotators, np.int64), np.arange(table.n_annotators), list[str]()
     for r, ring in enumerate(rings, 1):
         number[ring.members], code[ring.members] = r, ring.members[0]
         against = "mostly against" if ring.outside < 0.0 else "hardly with"
-        how = "always give the same answers" if ring.copies else f"agree with each other, and {against} the others"
+        how = f"agree with each other, and {against} the others"
+        how = "always give the same answers" if ring.kind == "copies" else how
         names = listing(table.annotators[ring.members])
         notes.append(
             f"{len(ring.members)} annotators with {ring.share:.0%} of the answers {how} ({names}): they count as one. "
