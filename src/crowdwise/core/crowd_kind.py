@@ -4,13 +4,14 @@
 kind         seen from
 ===========  ====================================================================================================
 ``rules``    a third of the votes are by annotators of one label who leave items out, more than chance explains
-``panel``    ten items or more have nearly as many votes each as there are annotators, five or more: judges, a test
+``panel``    ten items or more have nearly as many votes each as there are annotators, eight or more: judges, a test
 ``options``  most labels occur on one item alone: they are answers to that item's question, not classes
 ``people``   any other
 ===========  ====================================================================================================
 
 Everything is a sum over items, so that votes in parts give the same answer. A crowd of rules is far on its side of the
-line. Where panels begin was drawn with the truth of real crowds in view (docs/benchmarks/default.md).
+line. Where panels begin was drawn with the truth of real crowds in view (docs/benchmarks/default.md): of fewer than
+eight, free matrices are the safer model, above all where classes are uneven.
 
 Annotators who abstain are rules, regular expressions, models with a reject option. A rule says one class or nothing,
 so its choice of items is its answer, and its silence is information. People who answer few items may use one label as
@@ -39,7 +40,7 @@ RULES = 0.35
 """The share of votes by one-sided annotators, beyond those expected by chance, from which a crowd is one of rules."""
 FILLED = 0.8
 """Votes on an item of a panel, as a share of its annotators."""
-ANNOTATORS, ITEMS = 5, 10
+ANNOTATORS, ITEMS = 8, 10
 """The fewest of a panel."""
 EVEN_RULES = 10.0
 """By how many times the votes of an average rule the agreement with a rule is shrunk towards that with all."""
@@ -53,8 +54,8 @@ def crowd_sums(votes: Votes) -> Floats:
     return np.append(use, [(np.diff(votes.indptr) > 0).sum(), len(votes)])
 
 
-def kind_of(sums: Floats, n_classes: int) -> CrowdKind:
-    """The kind of a crowd, from :func:`crowd_sums` of its votes."""
+def kind_of(sums: Floats, n_classes: int, fewest: int = ANNOTATORS) -> CrowdKind:
+    """The kind of a crowd, from :func:`crowd_sums` of its votes; ``fewest``: the annotators of a panel."""
     use, (items, every) = sums[:-2].reshape(-1, n_classes), sums[-2:]
     total, common = use.sum(axis=1), use.sum(axis=0) / max(use.sum(), 1.0)
     rules, alike = one_label(use, every)[0], use.max(axis=1) >= total
@@ -62,7 +63,7 @@ def kind_of(sums: Floats, n_classes: int) -> CrowdKind:
     if total[rules].sum() - by_chance >= RULES * total[rules | ~alike].sum() > 0.0:
         return "rules"
     active = int((total > 0.0).sum())
-    full = active >= ANNOTATORS and items >= ITEMS and total.sum() >= FILLED * items * active
+    full = active >= fewest and items >= ITEMS and total.sum() >= FILLED * items * active
     return "panel" if full else "people"
 
 

@@ -448,7 +448,7 @@ def diagnose_answers(kind: str, result: Any) -> Diagnosis:
 
 def _about_panel(seen: Inspection) -> list[Finding]:
     votes = seen.votes
-    if votes.n_classes < 2 or kind_of(crowd_sums(votes), votes.n_classes) != "panel":
+    if votes.n_classes < 2 or kind_of(crowd_sums(votes), votes.n_classes, fewest=5) != "panel":
         return []
     worth = effective_votes(votes, seen.consensus)
     if 2.0 * worth.effective >= worth.annotators:
