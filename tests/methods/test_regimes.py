@@ -83,6 +83,18 @@ def test_a_rule_never_overrules_unanimous_votes_and_the_agreed_ones_win():
     assert np.allclose(np.concatenate(in_parts), found.posterior)
 
 
+def test_models_beside_more_rules_are_no_people():
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        table, truth = rules(rng, (0.7, 0.3))
+        judged = np.where(rng.random((len(truth), 6)) < 0.7, truth[:, None], 1 - truth[:, None])
+        votes = votes_of(np.column_stack([table, judged]), 2)
+        found = cw.aggregate(votes)
+        assert found.dependence.kind == "rules"
+        assert found.score(truth) > cw.aggregate(votes, "majority").score(truth) - POINT
+        assert cw.aggregate(votes_of(np.column_stack([table[:, :6], judged]), 2)).dependence.kind == "people"
+
+
 def test_a_rule_for_all_that_is_left_is_pointed_out():
     table, _ = rules(np.random.default_rng(0), (0.5, 0.5))
     without, wide = votes_of(table, 2), votes_of(np.column_stack([table, np.zeros(len(table), dtype=int)]), 2)

@@ -16,7 +16,8 @@ eight, free matrices are the safer model, above all where classes are uneven.
 Annotators who abstain are rules, regular expressions, models with a reject option. A rule says one class or nothing,
 so its choice of items is its answer, and its silence is information. People who answer few items may use one label as
 well: what annotators would give who draw their votes from all votes is taken off. A rule for all that is left, which
-speaks on nearly every item, does not count on either side.
+speaks on nearly every item, does not count on either side; nor do models that answer nearly every item beside rules, if
+these are more.
 """
 
 from __future__ import annotations
@@ -59,8 +60,10 @@ def kind_of(sums: Floats, n_classes: int, fewest: int = ANNOTATORS) -> CrowdKind
     use, (items, every) = sums[:-2].reshape(-1, n_classes), sums[-2:]
     total, common = use.sum(axis=1), use.sum(axis=0) / max(use.sum(), 1.0)
     rules, alike = one_label(use, every)[0], use.max(axis=1) >= total
+    models = ~alike & (total > MOST_COVERAGE * every)
+    counted = rules | (~alike & ~models) if rules.sum() > models.sum() else rules | ~alike
     by_chance = total @ (common ** total[:, None]).sum(axis=1)  # few votes, mostly for the common class, agree anyway
-    if total[rules].sum() - by_chance >= RULES * total[rules | ~alike].sum() > 0.0:
+    if total[rules].sum() - by_chance >= RULES * total[counted].sum() > 0.0:
         return "rules"
     active = int((total > 0.0).sum())
     full = active >= fewest and items >= ITEMS and total.sum() >= FILLED * items * active
