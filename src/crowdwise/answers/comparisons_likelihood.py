@@ -107,17 +107,16 @@ class Likelihood:
 
 
 def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats) -> tuple[float, dict[str, Floats]]:
-    """The log likelihood, and what its derivatives are made of, row by row (see the table above)."""
+    """The log likelihood, and row by row (see the table above) ``log_p`` and what its derivatives are made of."""
     S, N, M, K = len(matches.winner), matches.n_items, matches.n_annotators, model.covariates
     own_tau = None if not model.ties else x[N] + (np.zeros(M) if model.habit is None else model.habit)
-    names = ["g", "v", "q", "k", "t"] if model.ties else ["g", "v", "q"]
-    out = {name: np.empty(S) for name in (names if model.reliable else [n for n in names if n != "q"])}
+    names = ["log_p", "g", "v", *(["k", "t"] if model.ties else []), *(["q"] if model.reliable else [])]
+    out = {name: np.empty(S) for name in names}
     if model.reliable:
         out["r"] = np.zeros(S)
         log_eta = -np.logaddexp(0.0, -theta[:M])
     if model.sloped:
         out["gap"] = x[matches.winner] - x[matches.loser]
-    total = 0.0
     for lo in range(0, S, CHUNK):
         cut = slice(lo, min(lo + CHUNK, S))
         m = matches.annotator[cut]
@@ -157,8 +156,8 @@ def log_likelihood(matches: Matches, model: Likelihood, x: Floats, theta: Floats
             log_p[:n] += log_eta[m[:n]] - log_r[:n]
             g[:n] += r[:n] - 1.0
             out["r"][cut], out["q"][cut] = r, q
-        out["g"][cut], out["v"][cut] = g, v
-        total += float(matches.weight[cut] @ log_p)
+        out["log_p"][cut], out["g"][cut], out["v"][cut] = log_p, g, v
+    total = float(matches.weight @ out["log_p"])
     if model.doubt is not None:
         total -= 0.5 * float(model.doubt @ out["gap"] ** 2)
     return total, out

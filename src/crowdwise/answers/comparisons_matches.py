@@ -41,33 +41,25 @@ class Matches:
         """The comparisons; ``ties`` as they are (``davidson``), as ``half`` a win for each, or left out (``drop``).
         What a model does not use (annotators, positions) is dropped first, so that more rows are equal. ``grouped``:
         with the question of each. ``covariates``: rows x K, of the left item less the right one."""
-        a, b, y, w = table.left.astype(np.int64), table.right.astype(np.int64), table.outcome, table.weights
-        m = table.annotator.astype(np.int64) if by_annotator else np.zeros(len(a), np.int64)
-        M = table.n_annotators if by_annotator else 1
-        group = None if not grouped or table.question is None else table.question.astype(np.int64)
-        extra = covariates
-        if table.left_probability is not None:  # a verdict with a probability counts in part for either side
-            soft, p = np.flatnonzero(np.isfinite(table.left_probability)), table.left_probability
-            rows = np.concatenate([np.arange(len(a)), soft])
+        y, w, p = table.outcome, table.weights, table.left_probability
+        rows = np.arange(len(y))
+        if p is not None:  # a verdict with a probability counts in part for either side
+            soft = np.flatnonzero(np.isfinite(p))
             w = np.append(np.where(np.isfinite(p), p, 1.0) * w, ((1.0 - p) * w)[soft])
             y = np.append(np.where(np.isfinite(p), LEFT, y), np.full(len(soft), RIGHT))
             kept = w > 0.0
-            rows, w, y = rows[kept], w[kept], y[kept]
-            a, b, m = a[rows], b[rows], m[rows]
-            group = None if group is None else group[rows]
-            extra = None if extra is None else extra[rows]
-        tie = y == TIE
-        if ties != "davidson" and tie.any():
-            twice = np.flatnonzero(tie) if ties == "half" else np.empty(0, np.int64)
-            rows = np.concatenate([np.flatnonzero(~tie), twice, twice])
-            turned = np.concatenate([np.zeros(len(rows) - len(twice), bool), np.ones(len(twice), bool)])
-            w = np.where(tie, 0.5, 1.0) * w
-            left_won = np.where(tie[rows], ~turned, y[rows] == LEFT)
-            a, b, m, w, tie = a[rows], b[rows], m[rows], w[rows], np.zeros(len(rows), bool)
-            group = None if group is None else group[rows]
-            extra = None if extra is None else extra[rows]
-        else:
-            left_won = (y == LEFT) | tie
+            rows, w, y = np.append(rows, soft)[kept], w[kept], y[kept]
+        if ties != "davidson":
+            d, tie = np.flatnonzero(y != TIE), np.flatnonzero((y == TIE) & (ties == "half"))
+            y = np.concatenate([y[d], np.full(len(tie), LEFT), np.full(len(tie), RIGHT)])
+            rows, w = rows[np.concatenate([d, tie, tie])], np.concatenate([w[d], 0.5 * w[tie], 0.5 * w[tie]])
+        a, b = table.left[rows].astype(np.int64), table.right[rows].astype(np.int64)
+        m, M = np.zeros(len(rows), np.int64), 1
+        if by_annotator:
+            m, M = table.annotator[rows].astype(np.int64), table.n_annotators
+        group = None if not grouped or table.question is None else table.question[rows].astype(np.int64)
+        extra = None if covariates is None else covariates[rows]
+        tie, left_won = y == TIE, y != RIGHT
         winner, loser = np.where(left_won, a, b), np.where(left_won, b, a)
         if not placed and tie.any():  # a tie has no winner: its items in one order
             low, high = np.minimum(winner, loser), np.maximum(winner, loser)

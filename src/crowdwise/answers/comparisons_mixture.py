@@ -55,24 +55,10 @@ class MixtureFit:
     rounds: Rounds
 
 
-def row_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> Floats:
-    """log P of every comparison under one set of scores."""
-    z = x[matches.winner] - x[matches.loser]
-    d = matches.decided
-    if not model.ties:
-        return -np.logaddexp(0.0, -z)
-    tau = x[matches.n_items]
-    norm = np.logaddexp(np.logaddexp(0.5 * z, -0.5 * z), tau)
-    return np.concatenate([0.5 * z[:d] - norm[:d], tau - norm[d:]])
-
-
 def annotator_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> Floats:
     """M x G: log P of all answers of every annotator under each group."""
-    each = [
-        np.bincount(matches.annotator, matches.weight * row_log_likelihood(matches, model, row), matches.n_annotators)
-        for row in x
-    ]
-    return np.stack(each, axis=1)
+    each = [log_likelihood(matches, model, row, np.empty(0))[1]["log_p"] for row in x]
+    return np.stack([np.bincount(matches.annotator, matches.weight * log_p, matches.n_annotators) for log_p in each], 1)
 
 
 def run_em(

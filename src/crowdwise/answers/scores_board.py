@@ -238,18 +238,16 @@ def _pass_board(
 ) -> Ranking:  # fmt: skip
     N, Q = len(models), len(prompts)
     cell, at = np.unique(m.astype(np.int64) * Q + p, return_inverse=True)
-    names = [(models[c // Q], prompts[c % Q]) for c in cell.tolist()]
-    votes = Votes.from_codes(at, j, passed, items=[f"{a} | {b}" for a, b in names], annotators=judges,
-                             classes=["fail", "pass"], on_duplicate="all")  # fmt: skip
-    place = encoding.locate(encoding.to_vocabulary([f"{a} | {b}" for a, b in names]), votes.items)
-    of, group = np.empty(len(cell), np.int64), np.empty(len(cell), np.int64)
-    of[place], group[place] = cell // Q, cell % Q
+    of, group = cell // Q, cell % Q
+    votes = Votes.from_codes(at, j, passed, items=np.arange(len(cell)), annotators=judges, classes=["fail", "pass"],
+                             on_duplicate="all")  # fmt: skip
     notes, caveat, about = [], "", {"scores": np.bincount(j, minlength=len(judges)).astype(float)}
     about["mean"] = np.bincount(j, passed, len(judges)) / np.maximum(about["scores"], 1.0)
     count = {"scores": np.bincount(m, minlength=N).astype(float)}
     if gold is not None:
         known = {tuple(map(str, k)): str(v) for k, v in dict(gold).items()}
-        by_name = {f"{a} | {b}": known[str(a), str(b)] for a, b in names if (str(a), str(b)) in known}
+        names = [(str(models[a]), str(prompts[b])) for a, b in zip(of.tolist(), group.tolist(), strict=True)]
+        by_name = {n: known[name] for n, name in enumerate(names) if name in known}
         if not by_name:
             raise InputError("gold names no answer of these models: expected (model, prompt) -> pass or fail.")
         found = estimate(votes, "share", gold=by_name, by=models[of], positive="pass")
@@ -272,7 +270,6 @@ def _pass_board(
             )
     else:
         f = np.bincount(at, passed) / np.bincount(at)
-        f = f[np.argsort(place)] if not np.array_equal(place, np.arange(len(place))) else f
     n = np.bincount(of, minlength=N)
     rate = np.bincount(of, f, N) / n
     G = len(np.unique(group))
