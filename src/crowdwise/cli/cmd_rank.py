@@ -175,18 +175,11 @@ def rank(
     about_judges = any(v is not None for v in (judges, people, judge_column))
     if (win_rates is not None or about_judges or by is not None) and not isinstance(whole, Comparisons):
         raise ParameterError("--win-rates, --judges, --people and --by are about comparisons, and these are rankings.")
-    fixed = anchored(ranking, anchor)
-    board = board_of(ranking, scale, fixed)
     parts = None if by is None else boards(table, by, found.method, params)
-    if parts is not None:
-        board = stacked(board.to_dicts(), parts.to_dicts())
-    paths = write_results(board, ranking, out, annotators, save, as_json)
+    fixed, board, paths = write_board(ranking, parts, scale, anchor, by, out, annotators, plot, save, as_json)
     if win_rates is not None:
         write_table(table.win_rates("polars"), win_rates)
         paths.append(win_rates)
-    if plot is not None:
-        (ranking.plot(scale=scale) if parts is None else heat_map(parts, by or "")).save(plot)
-        paths.append(plot)
     compared = judged(whole, judges, people, judge_column, own) if about_judges else None
     facts = about_two(ranking, versus)
     if next_:
@@ -222,22 +215,15 @@ def rank_scores(
         how["gold"] = {(a, b): str(v).strip().lower() for a, b, v in rows.select(rows.columns[:3]).rows()}
     frame = TableFile.of(path).read()[0]
     ranking = score_board(frame, **how)
-    fixed = anchored(ranking, anchor)
-    board = board_of(ranking, "score", fixed)
     parts = None
     if by is not None:
         if by not in frame.columns:
             raise InputError(f"There is no column {by!r}: there are {listing(frame.columns, 12)}.")
-        of = frame[by].cast(pl.String).drop_nulls().unique().sort().to_list()
-        each = [score_board(frame.filter(pl.col(by).cast(pl.String) == name), **how) for name in of]
-        rows_of_parts = [row | {"category": name} for name, one in zip(of, each, strict=True)
-                         for row in one.to_frame("leaderboard", kind="polars").to_dicts()]  # fmt: skip
-        parts = stacked(rows_of_parts)
-        board = stacked(board.to_dicts(), rows_of_parts)
-    paths = write_results(board, ranking, out, annotators, save, as_json)
-    if plot is not None:
-        (ranking.plot() if parts is None else heat_map(parts, by or "", ranking.unit)).save(plot)
-        paths.append(plot)
+        of = frame[by].cast(pl.String)
+        parts = stacked(
+            {name: score_board(frame.filter(of == name), **how) for name in of.drop_nulls().unique().sort().to_list()}
+        )
+    fixed, board, paths = write_board(ranking, parts, "score", anchor, by, out, annotators, plot, save, as_json)
     facts = about_two(ranking, versus)
     if as_json:
         about = {"unit": ranking.unit, "groups": ranking.n_groups, "notes": ranking.notes, "answers": ranking.n_answers}
@@ -334,15 +320,30 @@ def anchored(ranking: Any, anchor: str | None) -> dict[Any, float] | None:
         raise ParameterError(f"--anchor {anchor}: expected an item and a number, such as gpt-4=1000.") from None
 
 
-def board_of(ranking: Any, scale: Scale, fixed: dict[Any, float] | None) -> Any:
-    """The leaderboard on a scale, with an item at its fixed value."""
+def write_board(
+    ranking: Any, parts: Any, scale: Scale, anchor: str | None, by: str | None, out: Path | None,
+    annotators: Path | None, plot: Path | None, save: Path | None, as_json: bool,
+) -> tuple[dict[Any, float] | None, Any, list[Path]]:  # fmt: skip
+    """Write the leaderboard on a scale, with an item at its fixed value, and boards of categories; what was fixed, the
+    table, and what was written."""
+    from crowdwise.answers.comparisons_leaderboard import draw_heat_map
+    from crowdwise.data.figures import Figure
+
+    fixed = anchored(ranking, anchor)
     board = ranking.to_frame("leaderboard", kind="polars")
-    if scale == "score" and not fixed:
-        return board
-    names = {"score_low": "low", "score_high": "high"}
-    moved = ranking.on_scale(scale, anchor=fixed, kind="polars")
-    ends = [f"{scale}{end}" for end in ("", "_low", "_high")]
-    return board.with_columns(moved[name].alias(names.get(name, name)) for name in ends)
+    if scale != "score" or fixed:
+        names = {"score_low": "low", "score_high": "high"}
+        moved = ranking.on_scale(scale, anchor=fixed, kind="polars")
+        ends = [f"{scale}{end}" for end in ("", "_low", "_high")]
+        board = board.with_columns(moved[name].alias(names.get(name, name)) for name in ends)
+    if parts is not None:
+        board = with_category([*board.to_dicts(), *parts.to_dicts()])
+    paths = write_results(board, ranking, out, annotators, save, as_json)
+    if plot is not None:
+        heat = parts is not None and Figure(draw_heat_map(parts.to_dicts(), by or "", ranking.unit))
+        (heat or ranking.plot(scale=scale)).save(plot)
+        paths.append(plot)
+    return fixed, board, paths
 
 
 def about_two(ranking: Any, versus: tuple[str, str] | None) -> dict[str, Any]:
@@ -357,25 +358,24 @@ def boards(table: Any, column: str, method: str, params: dict[str, Any]) -> Any:
     """A leaderboard for each category, one below the other."""
     from crowdwise import api
 
-    of, rows = np.array([str(v) for v in table.kept(column)]), list[dict[str, Any]]()
-    for category in sorted(set(of.tolist())):
-        ranking = api.fit(of_compared(table.select(of == category)), method, params=params).result
-        rows += [row | {"category": category} for row in ranking.to_frame("leaderboard", kind="polars").to_dicts()]
-    return stacked(rows)
+    of = np.array([str(v) for v in table.kept(column)])
+    return stacked({
+        name: api.fit(of_compared(table.select(of == name)), method, params=params).result
+        for name in sorted(set(of.tolist()))
+    })  # fmt: skip
 
 
-def stacked(*parts: list[dict[str, Any]]) -> Any:
-    """Rows of boards as one table; those of all together are the category ``all``."""
+def stacked(parts: dict[str, Any]) -> Any:
+    """Leaderboards by category as one table."""
+    return with_category([row | {"category": name} for name, ranking in parts.items()
+                          for row in ranking.to_frame("leaderboard", kind="polars").to_dicts()])  # fmt: skip
+
+
+def with_category(rows: list[dict[str, Any]]) -> Any:
+    """Rows of boards as a table; those of all together are the category ``all``."""
     import polars as pl
 
-    return pl.DataFrame([{"category": "all"} | row for part in parts for row in part], infer_schema_length=None)
-
-
-def heat_map(parts: Any, column: str, unit: str = "log odds") -> Any:
-    from crowdwise.answers.comparisons_leaderboard import draw_heat_map
-    from crowdwise.data.figures import Figure
-
-    return Figure(draw_heat_map(parts.to_dicts(), column, unit))
+    return pl.DataFrame([{"category": "all"} | row for row in rows], infer_schema_length=None)
 
 
 def rows_of(frame: Any) -> list[dict[str, Any]]:

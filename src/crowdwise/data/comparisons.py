@@ -213,9 +213,10 @@ class Comparisons(Table):
         fields, repeats = cls._beside(beside, S)
         truth = beside.get("truth")
         fields["truth"] = None if truth is None else _checked_truth(truth, S)
-        for name, given_length in (("left_length", left_length), ("right_length", right_length)):
-            fields[name] = None if given_length is None else _checked_length(given_length, S, name)
-        fields["left_probability"] = None if left_probability is None else _checked_share(left_probability, S)
+        finite = float(np.finfo(np.float64).max)
+        for name, given_numbers, most in (("left_length", left_length, finite), ("right_length", right_length, finite),
+                                          ("left_probability", left_probability, 1.0)):  # fmt: skip
+            fields[name] = _checked_numbers(given_numbers, S, name, most)
         fields["extra"] = extra
         keep = _distinct_pairs(code["left"], code["right"], names, on_self, repeats.rows)
         both, names = encoding.sort_vocabulary(np.concatenate([code["left"], code["right"]]), names)
@@ -521,18 +522,12 @@ def _checked_truth(truth: npt.ArrayLike, S: int) -> Codes:
     return codes.astype(np.int32)
 
 
-def _checked_length(given: npt.ArrayLike, S: int, name: str) -> npt.NDArray[np.float64]:
-    length = np.asarray(given, dtype=np.float64)
-    if length.shape != (S,) or (length < 0.0).any() or np.isinf(length).any():
-        raise InputError(f"{name} must hold, for each of the {S} comparisons, a number of 0 or more, or NaN.")
-    return length
-
-
-def _checked_share(given: npt.ArrayLike, S: int) -> npt.NDArray[np.float64]:
-    share = np.asarray(given, dtype=np.float64)
-    if share.shape != (S,) or (share < 0.0).any() or (share > 1.0).any():
-        raise InputError(f"left_probability must hold, for each of the {S} comparisons, a number from 0 to 1, or NaN.")
-    return share
+def _checked_numbers(given: npt.ArrayLike | None, S: int, name: str, most: float) -> Any:
+    numbers = None if given is None else np.asarray(given, dtype=np.float64)
+    if numbers is not None and (numbers.shape != (S,) or (numbers < 0.0).any() or (numbers > most).any()):
+        upto = "a number from 0 to 1" if most == 1.0 else "a number of 0 or more"
+        raise InputError(f"{name} must hold, for each of the {S} comparisons, {upto}, or NaN.")
+    return numbers
 
 
 def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: Rows) -> Mask:
