@@ -92,14 +92,15 @@ class ComparisonRules(AnswerRules):
         rate = next(name for name in ("slope", "reliability", "agreement") if name in people)
         low, middle, high = people[f"{rate}_low"], people[rate], people[f"{rate}_high"]
         none, share = 0.0 if rate == "slope" else 0.5, people["agreement"]
-        against = where(high < none, -middle)
+        ring = people.get("ring", np.zeros(len(n), np.int64))
+        against = where((high < none) & (ring == 0), -middle)
         figures = [f"with the order in {percent(share[m])} of {n[m]:,.0f} answers" for m in against]
         yield from line("reversed", "Answers the other way round", "annotator", names[against], figures)
-        blind = where((low <= none) & (high >= none) & (n >= ENOUGH), n)
+        blind = where((low <= none) & (high >= none) & (n >= ENOUGH) & (ring == 0), n)
         figures = [f"{percent(share[m])} of {n[m]:,.0f} answers" for m in blind]
         yield from line("guessing", "May be guessing", "annotator", names[blind], figures)
-        for number in range(1, int(people["ring"].max()) + 1 if "ring" in people else 1):
-            members = where(people["ring"] == number, n)
+        for number in range(1, int(ring.max(initial=0)) + 1):
+            members = where(ring == number, n)
             figures = [f"{n[m]:,.0f} answers" for m in members]
             yield from line("ring", "Agree with each other and not with the rest, and count as one", "annotator",
                             names[members], figures)  # fmt: skip

@@ -162,9 +162,9 @@ def with_rings_as_one(table: Comparisons) -> tuple[Comparisons, Ints, Ints, list
         against = "mostly against" if ring.outside < 0.0 else "hardly with"
         how = f"agree with each other, and {against} the others"
         how = "always give the same answers" if ring.kind == "copies" else how
-        names = listing(table.annotators[ring.members])
+        names, share = listing(table.annotators[ring.members]), float((number == r)[table.annotator].mean())
         notes.append(
-            f"{len(ring.members)} annotators with {ring.share:.0%} of the answers {how} ({names}): they count as one. "
+            f"{len(ring.members)} annotators with {share:.0%} of the answers {how} ({names}): they count as one. "
             "They may work together, or prefer other things (mixture-bt); collusion='ignore' counts every answer."
         )
     if not rings:
