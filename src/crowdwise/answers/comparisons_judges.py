@@ -411,7 +411,7 @@ def judge_panels(
     for name, each in (cost or {}).items():
         if not is_number(each) or not 0.0 <= each < np.inf:
             raise ParameterError(f"cost of {name!r} is {each!r}: expected a number, 0 or more.")
-        price[str(name)] = float(each)
+        price[str(name)] = each
     who = np.flatnonzero(is_judge)
     said = [_units(comparisons.select(comparisons.annotator == m), by_people) for m in who.tolist()]
     names = [_as_votes(comparisons.select(comparisons.annotator == m)).items[u[0]]
