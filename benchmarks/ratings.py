@@ -75,7 +75,6 @@ def simulated_numbers(seeds):
             best = float(np.sqrt(((oracle(crowd) - crowd.truth) ** 2).mean()))
             rows.setdefault("oracle", []).append({"rmse": best})
             kinds = {key: (key, {}) for key in NUMBERS}
-            kinds |= {"gaussian, student": ("gaussian", {"noise": "student"})}
             kinds |= {"gaussian, scale": ("gaussian", {"scale": True})}
             kinds |= {"gaussian, no shared error": ("gaussian", {"shared_error": 0.0})}
             for label, (key, params) in kinds.items():

@@ -157,8 +157,7 @@ def test_odd_tables(key):
 @pytest.mark.parametrize(
     ("key", "params", "message"),
     [
-        ("gaussian", {"noise": "cauchy"}, "noise='cauchy'"),
-        ("gaussian", {"df": -1}, "df=-1"),
+        ("gaussian", {"set_aside": "all"}, "set_aside='all'"),
         ("gaussian", {"bias": 1}, "bias=1"),
         ("gaussian", {"max_iter": 0}, "max_iter=0"),
         ("gaussian", {"tol": -1.0}, "tol=-1.0"),
@@ -240,8 +239,7 @@ def test_weighted_median_by_definition():
 def fitted(ratings, **params):
     y, _, _ = standardise(ratings)
     settings = ratings_gaussian.GaussianSettings(
-        params.get("bias", True), params.get("scale", True), params.get("difficulty", False),
-        params.get("student", False), params.get("df", 4.0), params.get("fixed", False), params.get("power", 1.0),
+        params.get("bias", True), params.get("scale", True), params.get("fixed", False), params.get("power", 1.0),
     )  # fmt: skip
     c = ratings_gaussian.RatingMatrices.of(ratings, y)
     return c, settings, ratings_gaussian.run_passes(c, settings, 20_000, 1e-10, None)
@@ -253,7 +251,7 @@ def test_bias_only_posterior_is_that_of_the_joint_normal(fixed):
     rng = np.random.default_rng(3)
     dense = rng.normal(size=(6, 1)) + rng.normal(0, 0.5, size=(1, 4)) + 0.5 * rng.normal(size=(6, 4))
     ratings = cw.Ratings.from_dense(dense)
-    c, settings, (s, _, weight, rounds) = fitted(ratings, scale=False, fixed=fixed)
+    c, settings, (s, rounds) = fitted(ratings, scale=False, fixed=fixed)
     assert rounds.converged and (s.tau2 == ratings_gaussian.FLAT) == fixed
     N, M = dense.shape
     # unknowns: u (N), b (M), mu (flat); precision matrix and right side of the joint posterior
@@ -272,7 +270,7 @@ def test_bias_only_posterior_is_that_of_the_joint_normal(fixed):
                 A[i, j] += p[m]
     mean, var = np.linalg.solve(A, rhs), np.diag(np.linalg.inv(A))
     assert np.allclose(mean[:N], s.u, atol=1e-3) and np.allclose(mean[N:-1], s.b, atol=1e-3)
-    var_u, var_b, _, shape = ratings_gaussian.variances(c, weight, s, settings)
+    var_u, var_b, _, shape = ratings_gaussian.variances(c, s, settings)
     r = c.y - s.b[c.annotator] - s.u[c.item]
     h = 1 / s.tau2 + p.sum()
     seen = counts(c.item, (p[c.annotator] * r / h) ** 2 / s.shape[c.annotator], N)
@@ -286,10 +284,11 @@ def test_the_bound_is_recomputed_and_stays_under_the_evidence():
     rng = np.random.default_rng(1)
     dense = rng.normal(size=(5, 1)) + rng.normal(0, 0.5, size=(1, 3)) + 0.6 * rng.normal(size=(5, 3))
     ratings = cw.Ratings.from_dense(dense)
-    c, settings, (s, _, _, rounds) = fitted(ratings, scale=False)
+    c, settings, (s, rounds) = fitted(ratings, scale=False)
     trace = rounds.trace
-    each = ratings_gaussian.expected_squares(c, s)
-    again = ratings_gaussian.lower_bound(s, np.full(3, 5.0), counts(c.annotator, each, 3), settings, 0.0)
+    m, n = c.annotator, c.item
+    each = (c.y - s.b[m] - s.u[n]) ** 2 + s.vbb[m] + s.v[n] + c.floor
+    again = ratings_gaussian.lower_bound(s, np.full(3, 5.0), counts(m, each, 3), settings)
     assert np.isclose(again, trace[-1], rtol=1e-6)
     # E_q[log p(x | p)] over q(p) is at least the bound less the divergence of q(p): with p integrated by sampling
     draws = rng.gamma(s.alpha, 1.0 / s.beta, size=(4000, 3))
@@ -306,15 +305,14 @@ def test_the_bound_is_recomputed_and_stays_under_the_evidence():
 @pytest.mark.parametrize(
     "params",
     [
-        {}, {"scale": False}, {"bias": False}, {"bias": False, "scale": False}, {"difficulty": True},
-        {"student": True}, {"student": True, "df": "learned"}, {"difficulty": True, "student": True},
-        {"scale": False, "fixed": True, "power": 0.3}, {"scale": False, "fixed": True, "student": True},
+        {}, {"scale": False}, {"bias": False}, {"bias": False, "scale": False},
+        {"scale": False, "fixed": True, "power": 0.3},
     ],
 )  # fmt: skip
 def test_no_pass_lowers_the_bound(params):
     for seed in range(2):
         made = crowd(seed, n_items=120, scale=0.2, outliers=0.05)
-        trace = np.array(fitted(made.ratings, **params)[2][3].trace)
+        trace = np.array(fitted(made.ratings, **params)[2][1].trace)
         assert (np.diff(trace) > -1e-7 * made.ratings.n_answers).all()
 
 
@@ -373,18 +371,6 @@ def test_intervals_cover():
         held["messages"].append((low <= plain.truth) & (plain.truth <= high))
     share = {name: float(np.mean(np.concatenate(rows))) for name, rows in held.items()}
     assert all(0.92 <= value <= 0.97 for value in share.values()), share
-
-
-def test_outliers_hardly_move_student_noise():
-    gain = []
-    for seed in range(4):
-        made = crowd(seed, outliers=0.05)
-        found = {
-            noise: rmse(cw.aggregate(made.ratings, "gaussian", noise=noise, set_aside=False), made)
-            for noise in ("gaussian", "student")
-        }
-        gain.append(found["student"] / found["gaussian"])
-    assert np.mean(gain) < 0.85
 
 
 def with_slips(made, share, seed=0):

@@ -2,14 +2,11 @@
 
 The true number z of an item is Normal; annotator m sees it shifted, stretched around the centre c, and with noise:
 
-    z[n] ~ N(mu, tau^2)          x = c + b[m] + a[m] (z[n] - c) + e,   e ~ N(0, 1 / (p[m] d[n]))
+    z[n] ~ N(mu, tau^2)          x = c + b[m] + a[m] (z[n] - c) + e,   e ~ N(0, 1 / p[m])
     b[m] ~ N(0, s_b^2)           a[m] ~ N(1, s_a^2)                    p[m] ~ Gamma(alpha, beta)
-    d[n] ~ Gamma(kappa, kappa)
 
 with the numbers in capitals in the table learned as well (empirical Bayes), so that annotators are shrunk towards
-their crowd as far as the crowd is alike. a is 1 without ``scale``. d (with ``difficulty``, else 1) is the ease of an
-item: on easy ones (d large) everybody scatters little, and agreeing there is no proof of precision. With
-``noise="student"`` e is t-distributed: each rating has its own weight l ~ Gamma(df / 2, df / 2), small for outliers.
+their crowd as far as the crowd is alike. a is 1 without ``scale``.
 
 **What is identified.** Adding a constant to all z and taking it off all b changes no rating, nor does stretching all z
 and shrinking all a. The priors decide while the model is fitted: the mean bias is 0 (E[a b] sums to 0, to be exact) and
@@ -19,16 +16,14 @@ the mean scale 1, up to its shrinkage. The values that are reported have the lev
 good as infinite while they are fitted (``FLAT``), and learned for the values afterwards.
 
 =================  ================  =======  ====================================================================
-symbol             code              shape    equation (y = x - c, u = z - c; w the weight of a rating, times E d E l)
+symbol             code              shape    equation (y = x - c, u = z - c; w the weight of a rating)
 =================  ================  =======  ====================================================================
 u[n], v[n]         ``u``, ``v``      N        1/v = 1/tau^2 + sum w p E[a^2];  u = v (mu/tau^2 + sum w p (a y - E[ab]))
 b, a, V            ``b``, ``a``...   M        V^-1 = diag(1/s_b^2, 1/s_a^2) + p sum w (1, u; u, u^2 + v)
 p[m]               ``p``             M        (alpha + f n/2) / (beta + f sum w E[(y - b - a u)^2] / 2)
-d[n]               ``ease``          N        (kappa + n/2) / (kappa + sum w p E[(y - b - a u)^2] / 2), n, w without d
 MU, TAU            ``mu, tau2``      1        mean u;  mean (u - mu)^2 + v
 S_B, S_A           ``sb2, sa2``      1        sum (b^2 + var b) / (M - 1);  the same of a - 1
 ALPHA, BETA        ``alpha, beta``   1        the best for the bound with q(p) at its best, by search in each
-KAPPA              ``kappa``         1        the best for the bound with q(d) at its best, by search in one dimension
 =================  ================  =======  ====================================================================
 
 The objective is the variational lower bound of the log evidence, which no step lowers; all of it but the divergence of
@@ -70,7 +65,7 @@ Integrated over d, g is t-distributed with 2 k + n - 1 degrees of freedom.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +83,7 @@ from crowdwise.answers.ratings_shared import (
     variance_within,
     weighted_mean,
 )
-from crowdwise.core.constraints import Count, NonNegative, Positive, Share, declared
+from crowdwise.core.constraints import Count, NonNegative, Share, declared
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.ratings import Ratings
@@ -99,8 +94,6 @@ EXACT = 1e-3
 """The minimum variance of an annotator's noise, in units of that within items: one of a few could reach zero."""
 ALPHA = (1.0, 1e3)
 """The range of alpha: a prior of at least two ratings that annotators are alike keeps every variance above zero."""
-DF = (1.0, 200.0)
-"""The range of the degrees of freedom."""
 FLAT = 1e4
 """The variance of items that have an effect of their own, in units of that of all ratings: as good as none known."""
 
@@ -174,8 +167,6 @@ class GaussianState:
     sa2: float
     alpha: float
     beta: float
-    kappa: float = np.inf
-    df: float = np.inf
 
     @property
     def p(self) -> Floats:
@@ -192,9 +183,6 @@ class GaussianState:
 class GaussianSettings:
     bias: bool
     scale: bool
-    difficulty: bool
-    student: bool
-    df: Any
     fixed: bool = False
     """Whether annotators are compared on the same items alone: tau is not learned but ``FLAT``."""
     power: float = 1.0
@@ -211,12 +199,10 @@ def begin(crowd: RatingMatrices, settings: GaussianSettings) -> GaussianState:
     within = float((crowd.weight * (crowd.y - u[crowd.item]) ** 2).sum() / crowd.weight.sum()) + MIN_VARIANCE
     zero, n = np.zeros(M), counts(crowd.annotator, crowd.weight, M)
     shape = 2.0 + n / 2.0
-    df = 4.0 if settings.df == "learned" else float(settings.df)
     tau2 = FLAT if settings.fixed else float(u.var()) + MIN_VARIANCE
     return GaussianState(
         u, np.full(N, within / 4.0), zero, np.ones(M), zero, zero, zero, shape, shape * within, float(u.mean()), tau2,
         0.25 * within if settings.bias else 0.0, 0.05 if settings.scale else 0.0, 2.0, 2.0 * within,
-        2.0 if settings.difficulty else np.inf, df if settings.student else np.inf,
     )  # fmt: skip
 
 
@@ -324,24 +310,12 @@ def precisions_given(n: Floats, square: Floats, s: GaussianState, power: float =
     return replace(s, alpha=alpha, beta=beta, shape=alpha + n / 2.0, rate=beta + square / 2.0)
 
 
-def expected_squares(crowd: RatingMatrices, s: GaussianState) -> Floats:
-    """S: E[(y - b - a u)^2] of every rating."""
-    m, n = crowd.annotator, crowd.item
-    u, v = s.u[n], s.v[n]
-    gap = crowd.y - s.b[m] - s.a[m] * u
-    spread = s.vbb[m] + 2.0 * s.vab[m] * u + s.vaa[m] * (u * u + v)
-    return np.asarray(gap * gap + spread + s.a[m] ** 2 * v + crowd.floor)
-
-
-def lower_bound(s: GaussianState, n: Floats, square: Floats, settings: GaussianSettings, extra: float) -> float:
-    """The bound; ``square`` are the (E l weighted) sums of squares, ``extra`` what the weights of ratings add.
-
-    All but the divergence of the precisions counts ``settings.power`` times.
-    """
+def lower_bound(s: GaussianState, n: Floats, square: Floats, settings: GaussianSettings) -> float:
+    """The bound; all but the divergence of the precisions counts ``settings.power`` times."""
     from scipy.special import digamma, gammaln
 
     log_p, p = s.log_p, s.p
-    total = 0.5 * float((n * (log_p - LOG2PI)).sum() - (p * square).sum()) + extra
+    total = 0.5 * float((n * (log_p - LOG2PI)).sum() - (p * square).sum())
     gap = (s.u - s.mu) ** 2 + s.v
     total += 0.5 * float((np.log(s.v / s.tau2) + 1.0 - gap / s.tau2).sum())
     if settings.bias:
@@ -355,48 +329,6 @@ def lower_bound(s: GaussianState, n: Floats, square: Floats, settings: GaussianS
     prior = s.alpha * np.log(s.beta) - gammaln(s.alpha) + (s.alpha - 1.0) * log_p - s.beta * p
     entropy = s.shape - np.log(s.rate) + gammaln(s.shape) + (1.0 - s.shape) * digamma(s.shape)
     return settings.power * total + float((prior + entropy).sum())
-
-
-def eases(
-    crowd: RatingMatrices, weight: Floats, square: Floats, s: GaussianState
-) -> tuple[GaussianState, Floats, float]:
-    """E[d] of every item, kappa, and what they add to the bound. q(d) = Gamma(kappa + n / 2, kappa + Q / 2), n the
-    ratings (their weight) of the item and Q the sum of w p E[r^2]."""
-    from scipy.special import digamma, gammaln
-
-    n = counts(crowd.item, crowd.weight, crowd.N) / 2.0
-    Q = counts(crowd.item, weight * s.p[crowd.annotator] * square, crowd.N) / 2.0
-    kappa = ease_prior(n, Q, s.kappa)
-    shape, rate = kappa + n, kappa + Q
-    mean, log = shape / rate, digamma(shape) - np.log(rate)
-    own = kappa * np.log(kappa) - gammaln(kappa) + (kappa - 1.0) * log - kappa * mean
-    entropy = shape - np.log(rate) + gammaln(shape) + (1.0 - shape) * digamma(shape)
-    return replace(s, kappa=kappa), np.asarray(mean), float((n * log + own + entropy).sum())
-
-
-def rating_weights(
-    crowd: RatingMatrices, square: Floats, s: GaussianState, settings: GaussianSettings
-) -> tuple[GaussianState, Floats, float]:
-    """E[l] of every rating under t noise, df where it is learned, and what they add to the bound. q(l) = Gamma((df + 1)
-    / 2, (df + p d E[r^2]) / 2); ``square`` holds d E[r^2]."""
-    from scipy.special import digamma, gammaln
-
-    pr = s.p[crowd.annotator] * square
-    w, df = crowd.weight, s.df
-
-    def best(t: float) -> float:
-        """The bound's part in df, at the best q(l): the log density of t."""
-        d = np.exp(t)
-        each = gammaln((d + 1.0) / 2.0) - gammaln(d / 2.0) - 0.5 * np.log(d)
-        return float(each * w.sum() - (d + 1.0) / 2.0 * (w * np.log1p(pr / d)).sum())
-
-    if settings.df == "learned":
-        df = nearby(best, df, *DF)
-    k, rate, half = (df + 1.0) / 2.0, (df + pr) / 2.0, df / 2.0
-    mean, log = k / rate, digamma(k) - np.log(rate)
-    own = half * np.log(half) - gammaln(half) + (half - 1.0) * log - half * mean
-    entropy = k - np.log(rate) + gammaln(k) + (1.0 - k) * digamma(k)
-    return replace(s, df=df), np.asarray(mean), float((w * (0.5 * log + own + entropy)).sum())
 
 
 SHARED_ERROR = 0.4
@@ -420,11 +352,11 @@ def normal_spread(w: Floats, V: Floats) -> tuple[float, float]:
     return mu, tau2
 
 
-def item_sums(crowd: RatingMatrices, weight: Floats, s: GaussianState) -> tuple[Floats, Floats, Floats, Floats]:
+def item_sums(crowd: RatingMatrices, s: GaussianState) -> tuple[Floats, Floats, Floats, Floats]:
     """Of the ratings on each item, the sums of precisions and of precisions times numbers (N), and their parts (S)."""
     m = crowd.annotator
-    part = weight * s.p[m] * s.a[m] ** 2
-    said = weight * s.p[m] * s.a[m] * (crowd.y - s.b[m])
+    part = crowd.weight * s.p[m] * s.a[m] ** 2
+    said = crowd.weight * s.p[m] * s.a[m] * (crowd.y - s.b[m])
     return counts(crowd.item, part, crowd.N), counts(crowd.item, said, crowd.N), part, said
 
 
@@ -435,13 +367,11 @@ def between(h: Floats, top: Floats, mu: float, tau2: float, shrink: float) -> tu
     return shrink * posterior + (1.0 - shrink) * plain, posterior
 
 
-def shared_errors(
-    crowd: RatingMatrices, weight: Floats, s: GaussianState, u: Floats, c: float
-) -> tuple[Floats, Floats]:
+def shared_errors(crowd: RatingMatrices, s: GaussianState, u: Floats, c: float) -> tuple[Floats, Floats]:
     """The squared scale of each item's shared error, and the degrees of freedom of its t distribution."""
     m, n = crowd.annotator, crowd.item
     free = np.maximum(counts(n, crowd.weight, crowd.N) - 1.0, 0.0) / 2.0
-    Q = counts(n, weight * s.p[m] * (crowd.y - s.b[m] - s.a[m] * u[n]) ** 2, crowd.N) / 2.0
+    Q = counts(n, crowd.weight * s.p[m] * (crowd.y - s.b[m] - s.a[m] * u[n]) ** 2, crowd.N) / 2.0
     k = 2.0
     for _ in range(8):
         k = ease_prior(free, Q, k)
@@ -536,48 +466,24 @@ WORK = 3e8
 """Ratings times unknowns up to which that is done."""
 
 
-def _reweigh(
-    crowd: RatingMatrices, each: Floats, ease: Floats, lent: Floats, s: GaussianState, settings: GaussianSettings
-) -> tuple[GaussianState, Floats, Floats, float]:
-    """Eases of items and weights of ratings, one after the other, and what both add to the bound."""
-    extra = 0.0
-    if settings.difficulty:
-        s, ease, extra = eases(crowd, crowd.weight * lent, each, s)
-    if settings.student:
-        s, lent, more = rating_weights(crowd, ease[crowd.item] * each, s, settings)
-        extra += more
-    return s, ease, lent, extra
-
-
 def run_passes(
     crowd: RatingMatrices, settings: GaussianSettings, max_iter: int, tol: float, callback: Callback | None
-) -> tuple[GaussianState, Floats, Floats, Rounds]:
-    """Passes until the bound gains less than ``tol`` per rating, with s_b and s_a updated until they converge.
-
-    Returns the state, the eases, the weights of ratings, and the rounds, whose trace is the bound under the last s_b
-    and s_a.
-    """
+) -> tuple[GaussianState, Rounds]:
+    """Passes until the bound gains less than ``tol`` per rating, with s_b and s_a updated until they converge; the
+    trace is the bound under the last s_b and s_a."""
     weight, n, y = crowd.weight, counts(crowd.annotator, crowd.weight, crowd.M), crowd.y
     s = begin(crowd, settings)
     W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
     Z = counts(crowd.annotator, weight * y * y, crowd.M)
-    ease, rating_weight = np.ones(crowd.N), np.ones(len(y))
     rounds = Rounds(max_iter, float(weight.sum()), callback)
     last, moved = False, np.inf
     for _ in range(UPDATES + 1):
         rounds.resume()
         for _ in rounds:
             s = expand(annotators_given(W, Y, items_given(W, Y, s, settings), settings), settings)
-            if settings.difficulty or settings.student:
-                each = expected_squares(crowd, s)
-                s, ease, rating_weight, extra = _reweigh(crowd, each, ease, rating_weight, s, settings)
-                weight = crowd.weight * ease[crowd.item] * rating_weight
-                W, Y = crowd.matrix(weight), crowd.matrix(weight * y)
-                square = counts(crowd.annotator, weight * each, crowd.M)
-            else:
-                square, extra = squares(W, Y, Z, s, crowd.floor), 0.0
+            square = squares(W, Y, Z, s, crowd.floor)
             s = precisions_given(n, square, s, settings.power)
-            rounds.reached(lower_bound(s, n, square, settings, extra), below=tol)
+            rounds.reached(lower_bound(s, n, square, settings), below=tol)
         if last or rounds.iterations >= max_iter:
             break
         new = differences(W, s, settings)
@@ -589,16 +495,16 @@ def run_passes(
             last = True
         s = new
     rounds.converged &= moved < STABLE
-    return s, ease, weight, rounds
+    return s, rounds
 
 
 def variances(
-    crowd: RatingMatrices, weight: Floats, s: GaussianState, settings: GaussianSettings
+    crowd: RatingMatrices, s: GaussianState, settings: GaussianSettings
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Of u (N), b and a (M) in the joint posterior, and the shape of p's Gamma distribution (see the module)."""
     from scipy.sparse import diags
 
-    p, N, M = s.p, crowd.N, crowd.M
+    p, N, M, weight = s.p, crowd.N, crowd.M, crowd.weight
     W = crowd.matrix(weight)
     h = 1.0 / s.tau2 + W @ (p * s.a**2)
     G = W @ diags(p * s.a)  # d^2 / du db
@@ -687,13 +593,6 @@ class GaussianRatings(RatingModel):
     bias, scale
         Whether annotators have a bias, and a scale, of their own. How much they differ is learned, so that either
         costs little where they do not.
-    difficulty
-        Whether ratings scatter more on some items than on others. Not where many answers are equal (zero, say): items
-        on which a few annotators agree exactly then seem so easy that their ratings outweigh all others.
-    noise
-        ``"gaussian"``, or ``"student"``: t-distributed, on which outliers have little influence.
-    df
-        Degrees of freedom of ``"student"``: a number, or ``"learned"``.
     shrink
         How far values go from the weighted mean of their ratings (0) to the posterior mean (1), which lies nearer to
         the mean of all items. With ``scale`` always 1.
@@ -718,9 +617,6 @@ class GaussianRatings(RatingModel):
 
     bias: bool = True
     scale: bool = False
-    difficulty: bool = False
-    noise: Literal["gaussian", "student"] = "gaussian"
-    df: Positive | Literal["learned"] = 4.0
     shrink: Share = 0.5
     shared_error: NonNegative = SHARED_ERROR
     hedge: bool = True
@@ -747,11 +643,11 @@ class GaussianRatings(RatingModel):
             z = weighted_mean(answers.item, answers.weights, answers.value, len(answers))
             note = "No two annotators rated the same item, so that they cannot be compared: values are plain means."
             return {"values": z, "iterations": 1, "share": 0.0, "notes": [note], **scatter(answers, z)}
-        s, ease, weight, rounds, settings = self._annotators(crowd, callback)
+        s, rounds, settings = self._annotators(crowd, callback)
         trace = np.array(rounds.trace) - settings.power * float(crowd.weight.sum()) * np.log(unit)
-        var_u, vbb, vaa, shape = variances(crowd, weight, s, settings)
+        var_u, vbb, vaa, shape = variances(crowd, s, settings)
         # Values: see crowdwise.answers.ratings_gaussian.
-        h, top, part, said = item_sums(crowd, weight, s)
+        h, top, part, said = item_sums(crowd, s)
         mu, tau2 = s.mu, s.tau2
         if settings.fixed:
             rated = h > 0.0
@@ -759,11 +655,9 @@ class GaussianRatings(RatingModel):
             var_u = 1.0 / (1.0 / var_u + 1.0 / tau2)
         shrink = 1.0 if self.scale else self.shrink
         u, best = between(h, top, mu, tau2, shrink)
-        shift, level = 0.0, 0.0
-        if self.noise == "gaussian":
-            shift = float((crowd.weight * (y - u[crowd.item])).sum() / crowd.weight.sum())
-            n = counts(crowd.annotator, crowd.weight, crowd.M) / crowd.weight.sum()
-            level = s.sb2 * max(float(n @ n) - 1.0 / crowd.M, 0.0)
+        shift = float((crowd.weight * (y - u[crowd.item])).sum() / crowd.weight.sum())
+        n = counts(crowd.annotator, crowd.weight, crowd.M) / crowd.weight.sum()
+        level = s.sb2 * max(float(n @ n) - 1.0 / crowd.M, 0.0)
         share, final = 1.0, u + shift
         if self.hedge:
             at = crowd.item
@@ -773,9 +667,9 @@ class GaussianRatings(RatingModel):
             final = final + share * shift
         final = np.clip(final, y.min(), y.max())
         var_u = var_u + (final - best - shift) ** 2 + level
-        found: dict[str, Any] = {"item_columns": {"ease": ease}} if self.difficulty else {}
+        found: dict[str, Any] = {}
         if self.shared_error:
-            common, freedom = shared_errors(crowd, weight, s, u, self.shared_error)
+            common, freedom = shared_errors(crowd, s, u, self.shared_error)
             var_u = var_u + common
             found |= {"shared": unit * np.sqrt(common), "freedom": freedom * (var_u / common) ** 2}
         if self.bias:
@@ -790,21 +684,14 @@ class GaussianRatings(RatingModel):
 
     def _annotators(
         self, crowd: RatingMatrices, callback: Callback | None
-    ) -> tuple[GaussianState, Floats, Floats, Rounds, GaussianSettings]:
+    ) -> tuple[GaussianState, Rounds, GaussianSettings]:
         """The annotators, from the ratings on items with several; the items that follow, of all ratings."""
         several = ~crowd.alone()
         fixed = not self.scale
         sub = crowd.select(several) if fixed and not several.all() else crowd
-        plain = self.noise == "gaussian" and not self.difficulty
-        power = precision_power(sub, self.bias) if plain else 1.0
         additive = additive_part(sub) if fixed and self.bias else 1.0
-        settings = GaussianSettings(
-            self.bias, self.scale, self.difficulty, self.noise == "student", self.df, fixed, power, additive
-        )
-        s, ease, weight, rounds = run_passes(sub, settings, self.max_iter, self.tol, callback)
+        settings = GaussianSettings(self.bias, self.scale, fixed, precision_power(sub, self.bias), additive)
+        s, rounds = run_passes(sub, settings, self.max_iter, self.tol, callback)
         if sub is not crowd:
-            every = crowd.weight.copy()
-            every[several] = weight
-            weight = every
-            s = items_given(crowd.matrix(weight), crowd.matrix(weight * crowd.y), s, settings)
-        return s, ease, weight, rounds, settings
+            s = items_given(crowd.matrix(crowd.weight), crowd.matrix(crowd.weight * crowd.y), s, settings)
+        return s, rounds, settings

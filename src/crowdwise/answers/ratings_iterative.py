@@ -165,7 +165,7 @@ class BayesIterative(RatingModel):
     prior
         Their probabilities, ``"learned"`` or ``"uniform"``.
     difficulty
-        Whether ratings scatter more on some items than on others; not where many answers are equal (see ``gaussian``).
+        Whether ratings scatter more on some items than on others; not where many answers are equal (zero, say).
     hedge
         Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
     max_iter, tol
