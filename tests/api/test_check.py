@@ -146,6 +146,21 @@ MESSY: dict[str, Messy] = {
     # Rows.
     "a total below": Messy([*long(), ["Total", None, 160]], "1 row has no annotator.* leave them out",
                            {"on_missing": "drop"}, facts={"items": N}),
+    "a column and a row of totals": Messy(
+        [["item", *PEOPLE, "Total yes"], *([i, *(n % 2 for n in range(4)), 2] for i in ITEMS),
+         ["Total", 3, N, 5, N, 80]],
+        "Left out the last row, 'Total'.*Left out column 'Total yes'", facts={"items": N}),
+    "a line below the names": Messy(
+        [long()[0], ["---", ":--:", "---"], *long()[1:]], "Left out 1 rows", facts={"answers": 4 * N}),
+    "joined in another order": Messy(
+        [*long()[:50], ["annotator", "item", "label"], *(r[1::-1] + r[2:] for r in long()[50:])],
+        "columns have another order below .* 51: 'annotator'", annotators=None),
+    "a truth among annotators": Messy([*long(), *([i, "gold", v] for i, v in zip(ITEMS, FINAL, strict=True))],
+                                      "'gold' counts as an annotator", annotators=5),
+    "counts of votes": Messy(
+        [["item", "label", "count"], *([i, w, n + 1] for i in ITEMS for n, w in enumerate(WORDS))],
+        "'count' is not read.*--column weight=count", {"anonymous": True},
+        annotators=3),
     "no names of columns": Messy(long()[1:], "first line holds answers.*Write the names above it", annotators=None),
     "identical duplicates": Messy([*long(), long()[1], long()[2]], "2 duplicated votes.*All are identical",
                                   {"on_duplicate": "first"}, facts={"duplicates": {"identical": 2, "conflicting": 0}}),

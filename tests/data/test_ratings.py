@@ -201,6 +201,16 @@ def test_signs_beside_numbers_and_points_of_thousands_are_said(
         assert sorted(cw.read_ratings(path).value.tolist()) == read
 
 
+def test_codes_of_no_answer_are_not_averaged_in_silence(tmp_path: Path):
+    table = {"item": [1, 1, 2, 2], "annotator": ["ann", "bob"] * 2, "value": [1.5, 2.0, -999.0, 3.0]}
+    with pytest.warns(InputWarning, match="-999 is read as a rating"):
+        assert cw.Ratings.from_frame(table).value.min() == -999.0
+    path = tmp_path / "ratings.csv"
+    path.write_text("item,rater,rating\nx,ann,1.5\nx,bob,n/a\ny,ann,2\n", encoding="utf-8")
+    with pytest.raises(LabelError, match="is 'n/a': expected a number"):  # and no class beside three others
+        cw.aggregate(path)
+
+
 @pytest.mark.parametrize("signs", ["7%,$8", "5%5,6%6"])
 def test_other_signs_are_no_numbers(signs: str):
     with pytest.raises(LabelError, match="expected a number"):

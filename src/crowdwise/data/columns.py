@@ -282,13 +282,14 @@ TOTALS = frozenset(map(bare, (
     "mittelwert", "durchschnitt", "anzahl", "somme", "moyenne", "suma", "promedio", "soma", "média", "合计", "总计",
     "平均",
 )))  # fmt: skip
-"""Names of rows and columns that hold totals."""
+"""Names of rows and columns that hold totals, and first words of such."""
 NO_ANNOTATOR = COMMENTS | TOTALS | frozenset((
     "text", "texts", "feedback", "description", "title", "body", "content", "message", "reason", "rationale",
     "explanation", "url", "link", "email", "date", "datum", "fecha", "data", "日期", "时间", "texte", "texto", "文本",
     "time", "datetime", "timestamp", "created", "updated", "created at", "updated at", "submitted at", "started at",
     "finished at", "completed at", "duration", "seconds", "lead time", "work time", "id", "uuid", "guid", "hash",
-    "index", "row", "file", "filename", "path", "ip address", "confidence", "difficulty",
+    "index", "row", "file", "filename", "path", "ip address", "confidence", "difficulty", "sd", "std", "stdev",
+    "agreement", "kappa", "votes", "n votes",
 ))  # fmt: skip
 """Names of columns, as words, that belong to no annotator."""
 LAST_WORDS = COMMENTS | frozenset((
@@ -316,8 +317,14 @@ def names_a_verdict(name: str) -> bool:
 
 
 def names_totals(name: str) -> bool:
-    """Whether a row or a column is called by a word for totals: ``Total:``, ``Moyenne``."""
+    """Whether a row is called by a word for totals: ``Total:``, ``Moyenne``."""
     return " ".join(words_of(name)) in TOTALS
+
+
+def names_no_annotator(name: str) -> bool:
+    """Whether a column is called what belongs to no annotator: ``created_at``, ``Comments``, ``Total yes``."""
+    words = words_of(name)
+    return " ".join(words) in NO_ANNOTATOR or not TOTALS.isdisjoint(words[:1])
 
 
 def words_of(name: str) -> list[str]:
@@ -453,7 +460,7 @@ def no_annotators(
 
     plain = [n for n in names if not (table[n].dtype.is_temporal() or table[n].dtype.is_nested())]
     odd = {n for n in names if n not in plain and table[n].null_count() < table.height}
-    odd |= {n for n in plain if " ".join(words_of(n)) in NO_ANNOTATOR} | _beside_answers(plain)
+    odd |= {n for n in plain if names_no_annotator(n)} | _beside_answers(plain)
     plain = [n for n in plain if n not in odd]
     if numbers:
         return [n for n in names if n in odd | _no_numbers(table, plain)]

@@ -52,6 +52,7 @@ from crowdwise.data.columns import (
 )
 from crowdwise.data.files import TableFile
 from crowdwise.data.frames import native, to_polars
+from crowdwise.data.spellings import NO_ANSWER, folded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, InputWarning, Option, Remedy, listing, warn
 
@@ -368,6 +369,6 @@ def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:
 
 
 def _numbers(values: Sequence[Any]) -> list[float]:
-    """The values, if all are numbers; else none."""
-    numbers = numbers_in(value for value in values if value is not None) or []
+    """The values, if all are numbers or stand for no answer; else none."""
+    numbers = numbers_in(value for value in values if value is not None and folded(value) not in NO_ANSWER) or []
     return [number for number in numbers if number == number and abs(number) < 1e300]

@@ -22,14 +22,14 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, schema
+from crowdwise.data import assemble, schema, spellings
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.places import row_label, with_numbering
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, cells_of, dense, reader
 from crowdwise.data.truth import encode_numbers, numbers_in
-from crowdwise.errors import InputError, Remedy
+from crowdwise.errors import InputError, Remedy, warn
 
 Numbers = npt.NDArray[np.float64]
 MAX_RATING = 1e50
@@ -81,10 +81,11 @@ class Ratings(ByItem):
         source.complete(cls._needed(), options["on_missing"])
         item, items = source.coded("item")
         annotator, annotators = source.coded("annotator")
-        ratings = cls.from_codes(
-            item, annotator, source.numbers("value", remedy=Remedy("If these are classes, make Votes of them.")),
-            items=items, annotators=annotators, **source.beside(options),
-        )  # fmt: skip
+        value = source.numbers("value", remedy=Remedy("If these are classes, make Votes of them."))
+        if np.isin(np.abs(value), list(spellings.MISSING)).any():
+            for code in spellings.missing_codes(np.unique(value).tolist()):
+                warn(f"{code:g} is read as a rating. If it stands for no answer, empty these cells or leave them out.")
+        ratings = cls.from_codes(item, annotator, value, items=items, annotators=annotators, **source.beside(options))
         return ratings.with_truth(numbers_in(source, "truth", item, items)) if "truth" in source else ratings
 
     @classmethod

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from crowdwise.data import columns, encoding, frames
 from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
-from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label
+from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label, with_numbering
 from crowdwise.data.schema import BLANK, NULLS, Form, OnMissing
 from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, suggestion, warn
@@ -38,6 +38,8 @@ ONE_ANNOTATOR, LEFT_OUT, UNUSED = "one annotator", "left out", "not read"
 """Roles of columns that play no part of their own."""
 JSON = r"^\s*(\{\"|\[[{\"\]]).*[\]}]\s*$"
 """A cell that holds an object or a list."""
+RULE = r"^\s*:?-{2,}:?\s*$"
+"""A cell of the line below the names of columns, as in Markdown."""
 MOST_ANSWERS = 30
 """The most different values of a column that is proposed as that of the answers."""
 MERGED = 10
@@ -111,22 +113,34 @@ class Source:
         self.questions: list[str] = []
 
     def _drop_headers(self) -> None:
-        """Leave out rows that repeat the names of the columns, as files that were joined have them; that is said."""
+        """Leave out rows that repeat the names of the columns, as files that were joined have them, and the rule below
+        them; that is said."""
         import polars as pl
 
         table = self.table
         if table.width < 2 or any(dtype != pl.String for dtype in table.dtypes):
             return
-        parts = {name: part for part, name in self.parts.items()}
+        names, parts = [name.strip() for name in table.columns], {name: part for part, name in self.parts.items()}
+
+        def repeats(cells: Any) -> Any:
+            return cells.str.strip_chars().is_in(names) | cells.str.contains(RULE)
+
         looked_at = [self._values(name, parts.get(name, "")) for name in table.columns]
-        if not all(bool((c.str.strip_chars() == c.name.strip()).any()) for c in sorted(looked_at, key=len)):
+        if not all(bool(repeats(cells).any()) for cells in sorted(looked_at, key=len)):
             return
-        same = table.select(pl.all_horizontal(pl.col(name).str.strip_chars() == name.strip() for name in table.columns))
-        again = same.to_series().fill_null(False)
-        if bool(again.any()):
-            where = ", ".join(filter(None, row_label(again.arg_true().to_list(), self.places)))
-            warn(f"Left out {int(again.sum()):,} rows that repeat the names of the columns: {where}.")
-            self.keep((~again).arg_true().to_numpy())
+        again = []
+        for at in table.select(pl.all_horizontal(repeats(pl.all()))).to_series().fill_null(False).arg_true().to_list():
+            row = [cell.strip() for cell in table.row(at)]
+            if row != names and sorted(row) == sorted(names):
+                where = with_numbering(*row_label(at, self.places))
+                raise ColumnError(
+                    f"The columns have another order below {where}: {listing(row)}. Join files by the names of columns."
+                )
+            again += [at] if row == names or names[0] not in row else []
+        if again:
+            where = ", ".join(filter(None, row_label(again, self.places)))
+            warn(f"Left out {len(again):,} rows that repeat the names of the columns: {where}.")
+            self.keep(np.setdiff1d(np.arange(len(self)), again))
 
     def _values(self, name: str, part: str) -> pl.Series:
         """A column; of names and labels in a large table each once, which is quicker to look at."""
@@ -193,6 +207,7 @@ class Source:
         if missing:
             names = "; ".join(f"{part} (also {', '.join(columns.ALIASES[part][1:5])}, ...)" for part in missing)
             free = [name for name in self.table.columns if name not in self.parts.values()]
+            free = free if missing != ["annotator"] else [n for n in free if not columns.names_no_annotator(n)]
             likely = self._likely(missing[0], free) if len(missing) == 1 else []
             free = likely if len(likely) == 1 else free
             one_each = len(free) == len(missing)
@@ -238,6 +253,10 @@ class Source:
                 f"anonymous: column {self.parts['annotator']!r} names the annotators. Leave out anonymous."
             )
         self.require(("item", "label"))
+        counts = [] if "weight" in self else list(filter(columns.names_totals, self.table.columns))
+        if counts:
+            weigh = Remedy("If it counts votes, say {}.", Option("weight", counts[0]))
+            warn(f"Column {counts[0]!r} is not read, and every row is one vote.", remedy=weigh)
         name = _free("annotator", self.table.columns)
         numbered = pl.int_range(1, pl.len() + 1).over(str(self.parts["item"])).cast(pl.String)
         self.table = self.table.with_columns(("vote " + numbered).alias(name))

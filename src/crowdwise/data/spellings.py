@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from crowdwise.data import encoding
+from crowdwise.data.columns import names_a_verdict
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.schema import Opt
 from crowdwise.errors import Option, Remedy, listing, warn
@@ -143,8 +144,8 @@ def _in_pairs(found: list[list[Any]]) -> tuple[str, str]:
 
 
 def point_out_names(names: Any, what: str) -> None:
-    """Say which names of annotators differ only in case or blanks, and which of items only in blanks (their case may
-    matter: ``dQw4`` and ``dqw4`` are two videos)."""
+    """Say which names of annotators differ only in case or blanks, or are those of a truth, and which of items differ
+    only in blanks (their case may matter: ``dQw4`` and ``dqw4`` are two videos)."""
     if names.dtype != object or len(names) > MOST_NAMES:
         return
     groups: dict[str, list[str]] = {}
@@ -155,6 +156,11 @@ def point_out_names(names: Any, what: str) -> None:
         warn(
             f"The names of {len(rounded):,} {what} are numbers that a spreadsheet rounded, such as {rounded[0]!r}: "
             "different ones may look the same now. Export them again as text."
+        )
+    for name in filter(names_a_verdict, texts if what == "annotators" else ()):
+        warn(
+            f"{name!r} counts as an annotator. If these are the answers that were agreed on, give them in a column of "
+            "truth, or in a file of its own."
         )
     for name in texts:
         if isinstance(name, str):
@@ -170,6 +176,17 @@ def point_out_names(names: Any, what: str) -> None:
         )
 
 
+def missing_codes(numbers: Sequence[Any]) -> list[Any]:
+    """Those of some numbers that may stand for no answer: 99 or -999 beside small ones.
+
+    >>> missing_codes([1, 2, 99]), missing_codes([97, 98, 99])
+    ([99], [])
+    """
+    far = [number for number in numbers if abs(number) in MISSING]
+    near = [abs(number) for number in numbers if abs(number) not in MISSING]
+    return far if len(near) > 1 and max(near) <= MOST_CODE else []
+
+
 def point_out_abstentions(code: Codes, names: Vocabulary, option: str) -> None:
     """Say which class may stand for no answer: a word of that, 99 or -999 beside small codes, -1 beside codes from 0.
 
@@ -178,12 +195,8 @@ def point_out_abstentions(code: Codes, names: Vocabulary, option: str) -> None:
     if names.dtype == object:
         doubtful = [name for name in names.tolist()[:MOST] if isinstance(name, str) and folded(name) in NO_ANSWER]
     else:
-        codes = sorted(names.tolist())
-        far = [code for code in codes if abs(code) in MISSING]
-        if len(codes) - len(far) > 1 and all(abs(code) <= MOST_CODE for code in codes if code not in far):
-            codes = [code for code in codes if code not in far]
-        else:
-            far = []
+        far = missing_codes(names.tolist())
+        codes = sorted(set(names.tolist()).difference(far))
         unclear = codes == [-1, 0, 1] and 2 * np.count_nonzero(names[code] == -1) <= len(code)
         doubtful = far + [-1] * (len(codes) > 2 and codes[0] == -1 and codes[1] >= 0 and not unclear)
     if doubtful:
