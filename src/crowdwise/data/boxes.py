@@ -36,6 +36,7 @@ from crowdwise.data.frames import native
 from crowdwise.data.schema import ANNOTATOR, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, reader
+from crowdwise.data.truth import aligned
 from crowdwise.errors import InputError, listing, warn
 
 Floats = npt.NDArray[np.float64]
@@ -358,14 +359,8 @@ def encode_boxes(truth: Any, items: Vocabulary, count: int = 4, size: float = 0.
         source.complete(("item",), "error")
         truth = _boxes_in(source, "x1", *source.coded("item"))
     if isinstance(truth, Mapping):
-        names = encoding.to_vocabulary(list(truth))
-        place = encoding.locate(names, items)
-        if not (place >= 0).any():
-            raise InputError(
-                f"None of the {len(names)} items with truth has boxes: truth names {listing(names, 3)}, the boxes "
-                f"{listing(items, 3)}. Check that both name the items alike."
-            )
-        given: Iterable[Any] = [(n, truth[name]) for n, name in zip(place.tolist(), truth, strict=True) if n >= 0]
+        rows, known = aligned(truth, items, "boxes", "")
+        given: Iterable[Any] = [(n, known[row]) for n, row in enumerate(rows.tolist()) if row >= 0]
     elif isinstance(truth, (list, tuple, np.ndarray)) and len(truth) == len(items):
         given = enumerate(truth)
     else:

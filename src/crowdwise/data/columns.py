@@ -36,12 +36,58 @@ def bare(text: str) -> str:
 
 
 ACCENTS = re.compile("[\u0300-\u036f]")
-QUESTIONS = frozenset(map(bare, (
-    "question", "task question", "question text", "question key", "variable", "dimension", "aspect", "criterion",
-    "attribute", "field", "frage", "merkmal", "kriterium", "aspekt", "critère", "pregunta", "criterio", "pergunta",
-    "critério", "问题", "维度",
-)))  # fmt: skip
-"""Columns that say which of several questions a row answers, where annotators answer each about an item."""
+NAMES: dict[str, frozenset[str]] = {
+    what: frozenset(map(bare, names.split(", ")))
+    for what, names in {
+        "question":
+            "question, task question, question text, question key, variable, dimension, aspect, criterion, attribute, "
+            "field, frage, merkmal, kriterium, aspekt, critère, pregunta, criterio, pergunta, critério, 问题, 维度",
+        "comment":
+            "comment, comments, note, notes, remark, remarks, kommentar, kommentare, anmerkung, anmerkungen, "
+            "bemerkung, bemerkungen, notiz, notizen, hinweis, hinweise, begründung, commentaire, commentaires, "
+            "remarque, remarques, justification, comentario, comentarios, nota, notas, observación, observaciones, "
+            "comentário, comentários, observação, observações, 备注, 评论, 注释, 说明, 评语",
+        "total":
+            "total, totals, sum, average, avg, mean, median, count, summe, gesamt, insgesamt, mittelwert, "
+            "durchschnitt, anzahl, somme, moyenne, suma, promedio, soma, média, 合计, 总计, 平均",
+        "certainty":
+            "confidence, conf, certainty, sure, probability, prob, logprob, difficulty, minutes, reason, rationale, "
+            "explanation, sicherheit, konfidenz, confiance, confianza, confiança, certeza, dauer, zeit",
+        "detail":
+            "text, url, link, date, time, timestamp, duration, seconds, uuid, hash, id, path, file, filename, email",
+        "other":
+            "texts, feedback, description, title, body, content, message, texte, texto, 文本, datum, fecha, data, "
+            "日期, 时间, datetime, created, updated, created at, updated at, submitted at, started at, finished at, "
+            "completed at, lead time, work time, guid, index, row, ip address, sd, std, stdev, agreement, kappa, "
+            "votes, n votes",
+        "mail":
+            "email, e mail, mail, email address, e mail address, e mail adresse, username, benutzername, adresse e "
+            "mail, nom d'utilisateur, correo electrónico, dirección de correo electrónico, endereço de e mail, "
+            "电子邮件, 电子邮件地址, 用户名",
+        "id": "id, ids, uuid, guid, hash, key",
+        "verdict":
+            "final, consensus, gold, adjudicated, adjudication, adjudicator, majority, resolved, truth, endgültig, "
+            "endergebnis, ergebnis, konsens, konsensus, mehrheit, entscheid, endurteil, finale, définitif, "
+            "définitive, consenso, majorité, adjugé, definitivo, definitiva, mayoría, adjudicado, maioria, 最终, 共识, "
+            "多数, 仲裁, 定稿, 最终标签, 最终答案, 最终结果, 共识标签, 黄金标准",
+        "around a verdict": "vote, decision, entscheidung, decisão, result, code, standard, the, mv",
+    }.items()
+}  # fmt: skip
+"""What the names of columns say that hold no answers of an annotator.
+
+====================  =================================================================================================
+``question``          the whole name: which of several questions a row answers
+``verdict``           every word, with those around it: the answer that was agreed on, or decided, afterwards
+``id``                the last word: numbers of rows
+``mail``              the whole name: how forms call the column of who answered
+``comment``           the whole name, or the last word, which is a hint: values decide
+``detail``            the same: texts, addresses, times
+``certainty``         the whole name, or a word beside the name of an annotator: ``Anna``, ``Anna confidence``
+``total``             the whole name, or the first word; of rows the whole name
+``other``             the whole name
+====================  =================================================================================================
+"""
+LAST_WORDS = NAMES["comment"] | NAMES["detail"] | {"at", "on"}
 SAME = ("same", "yes", "y", "true", "t", "1", "1.0", "similar", "match", "must-link", "must link")
 DIFFERENT = ("different", "no", "n", "false", "f", "0", "0.0", "dissimilar", "mismatch", "cannot-link", "cannot link")
 """The words for the two answers about similarity; case does not matter."""
@@ -189,7 +235,7 @@ def resolve(columns: Sequence[str], given: Mapping[str, str | None]) -> dict[str
 def question_column(columns: Sequence[str], parts: Mapping[str, str | None]) -> str | None:
     """The column that says which question a row answers, by its name; it plays no other part."""
     free = [name for name in columns if name not in parts.values()]
-    return next((name for name in free if normal(name) in QUESTIONS), None)
+    return next((name for name in free if normal(name) in NAMES["question"]), None)
 
 
 def is_known(names: Iterable[str]) -> bool:
@@ -260,50 +306,6 @@ FEW = 5
 """Rows below which values say nothing."""
 ENOUGH = 10
 """Rows from which on a column whose values are used by one annotator each is not an annotator, though they repeat."""
-COMMENTS = frozenset(map(bare, (
-    "comment", "comments", "note", "notes", "remark", "remarks", "kommentar", "kommentare", "anmerkung", "anmerkungen",
-    "bemerkung", "bemerkungen", "notiz", "notizen", "hinweis", "hinweise", "begründung", "commentaire", "commentaires",
-    "remarque", "remarques", "justification", "comentario", "comentarios", "nota", "notas", "observación",
-    "observaciones", "comentário", "comentários", "observação", "observações", "备注", "评论", "注释", "说明", "评语",
-)))  # fmt: skip
-"""Words for comments."""
-VERDICTS = frozenset(map(bare, (
-    "final", "consensus", "gold", "adjudicated", "adjudication", "adjudicator", "majority", "resolved", "truth",
-    "endgültig", "endergebnis", "ergebnis", "konsens", "konsensus", "mehrheit", "entscheid", "endurteil", "finale",
-    "définitif", "définitive", "consenso", "majorité", "adjugé", "definitivo", "definitiva", "mayoría", "adjudicado",
-    "maioria", "最终", "共识", "多数", "仲裁", "定稿", "最终标签", "最终答案", "最终结果", "共识标签", "黄金标准",
-)))  # fmt: skip
-"""Words for an answer that was agreed on, or decided, after those of annotators."""
-AROUND_VERDICTS = frozenset(("vote", "decision", "entscheidung", "decisao", "result", "code", "standard", "the",
-                             "mv")).union(ALIASES["label"])  # fmt: skip
-"""Words beside these, in names such as ``final label``."""
-TOTALS = frozenset(map(bare, (
-    "total", "totals", "sum", "average", "avg", "mean", "median", "count", "summe", "gesamt", "insgesamt",
-    "mittelwert", "durchschnitt", "anzahl", "somme", "moyenne", "suma", "promedio", "soma", "média", "合计", "总计",
-    "平均",
-)))  # fmt: skip
-"""Names of rows and columns that hold totals, and first words of such."""
-NO_ANNOTATOR = COMMENTS | TOTALS | frozenset((
-    "text", "texts", "feedback", "description", "title", "body", "content", "message", "reason", "rationale",
-    "explanation", "url", "link", "email", "date", "datum", "fecha", "data", "日期", "时间", "texte", "texto", "文本",
-    "time", "datetime", "timestamp", "created", "updated", "created at", "updated at", "submitted at", "started at",
-    "finished at", "completed at", "duration", "seconds", "lead time", "work time", "id", "uuid", "guid", "hash",
-    "index", "row", "file", "filename", "path", "ip address", "confidence", "difficulty", "sd", "std", "stdev",
-    "agreement", "kappa", "votes", "n votes",
-))  # fmt: skip
-"""Names of columns, as words, that belong to no annotator."""
-LAST_WORDS = COMMENTS | frozenset((
-    "text", "url", "link", "date", "time", "timestamp", "at", "on", "duration",
-    "seconds", "uuid", "hash", "id", "path", "file", "filename", "email",
-))  # fmt: skip
-"""Last words of names of columns that mostly belong to no annotator: their values decide."""
-BESIDE_ANSWERS = LAST_WORDS | frozenset((
-    "confidence", "conf", "certainty", "sure", "probability", "prob", "logprob", "difficulty", "minutes", "reason",
-    "rationale", "explanation", "sicherheit", "konfidenz", "confiance", "confianza", "confianca", "certeza", "dauer",
-    "zeit",
-))  # fmt: skip
-"""Last words of names of columns that stand beside the answers of an annotator: ``Anna``, ``Anna confidence``."""
-ID_WORDS = frozenset(("id", "ids", "uuid", "guid", "hash", "key"))
 
 
 def names_a_verdict(name: str) -> bool:
@@ -313,18 +315,20 @@ def names_a_verdict(name: str) -> bool:
     [True, True, False, False]
     """
     words = set(words_of(name))
-    return bool(words & VERDICTS) and words <= VERDICTS | AROUND_VERDICTS
+    around = NAMES["around a verdict"].union(ALIASES["label"])
+    return bool(words & NAMES["verdict"]) and words <= NAMES["verdict"] | around
 
 
 def names_totals(name: str) -> bool:
     """Whether a row is called by a word for totals: ``Total:``, ``Moyenne``."""
-    return " ".join(words_of(name)) in TOTALS
+    return " ".join(words_of(name)) in NAMES["total"]
 
 
 def names_no_annotator(name: str) -> bool:
     """Whether a column is called what belongs to no annotator: ``created_at``, ``Comments``, ``Total yes``."""
     words = words_of(name)
-    return " ".join(words) in NO_ANNOTATOR or not TOTALS.isdisjoint(words[:1])
+    kinds = ("comment", "total", "certainty", "detail", "other")
+    return any(" ".join(words) in NAMES[kind] for kind in kinds) or not NAMES["total"].isdisjoint(words[:1])
 
 
 def words_of(name: str) -> list[str]:
@@ -335,7 +339,7 @@ def words_of(name: str) -> list[str]:
 
 def named_like_an_id(name: str) -> bool:
     """Whether a column is called an id of something: ``annotation_id``, ``responseId``, ``uuid``."""
-    return bool(words := words_of(name)) and words[-1] in ID_WORDS
+    return bool(words := words_of(name)) and words[-1] in NAMES["id"]
 
 
 def nearly_distinct(column: pl.Series, enough: int = FEW) -> bool:
@@ -497,7 +501,8 @@ def _beside_answers(names: Sequence[str]) -> set[str]:
     split = {name: tuple(word.rstrip("?!") for word in words_of(name)) for name in names}
     answers = {*split.values()}
     answers |= {rest for words in split.values() for word, rest in _ends(words) if word in ALIASES["label"]}
-    return {n for n, words in split.items() if any(w in BESIDE_ANSWERS and rest in answers for w, rest in _ends(words))}
+    beside = LAST_WORDS | NAMES["certainty"]
+    return {n for n, words in split.items() if any(w in beside and rest in answers for w, rest in _ends(words))}
 
 
 def _ends(words: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:

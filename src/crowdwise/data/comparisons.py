@@ -213,10 +213,8 @@ class Comparisons(Table):
         fields, repeats = cls._beside(beside, S)
         truth = beside.get("truth")
         fields["truth"] = None if truth is None else _checked_truth(truth, S)
-        finite = float(np.finfo(np.float64).max)
-        for name, given_numbers, most in (("left_length", left_length, finite), ("right_length", right_length, finite),
-                                          ("left_probability", left_probability, 1.0)):  # fmt: skip
-            fields[name] = _checked_numbers(given_numbers, S, name, most)
+        for name, values in zip((*LENGTHS, SOFT[0]), (left_length, right_length, left_probability), strict=True):
+            fields[name] = _checked_numbers(values, S, name)
         fields["extra"] = extra
         keep = _distinct_pairs(code["left"], code["right"], names, on_self, repeats.rows)
         both, names = encoding.sort_vocabulary(np.concatenate([code["left"], code["right"]]), names)
@@ -522,12 +520,15 @@ def _checked_truth(truth: npt.ArrayLike, S: int) -> Codes:
     return codes.astype(np.int32)
 
 
-def _checked_numbers(given: npt.ArrayLike | None, S: int, name: str, most: float) -> Any:
-    numbers = None if given is None else np.asarray(given, dtype=np.float64)
-    if numbers is not None and (numbers.shape != (S,) or (numbers < 0.0).any() or (numbers > most).any()):
-        upto = "a number from 0 to 1" if most == 1.0 else "a number of 0 or more"
-        raise InputError(f"{name} must hold, for each of the {S} comparisons, {upto}, or NaN.")
-    return numbers
+def _checked_numbers(given: npt.ArrayLike | None, S: int, name: str) -> npt.NDArray[np.float64] | None:
+    """A length or a probability for each row."""
+    if given is None:
+        return None
+    found, most = np.asarray(given, dtype=np.float64), 1.0 if name in SOFT else np.finfo(float).max
+    if found.shape != (S,) or (found < 0.0).any() or (found > most).any():
+        range_ = "from 0 to 1" if name in SOFT else "of 0 or more"
+        raise InputError(f"{name} must hold, for each of the {S} comparisons, a number {range_}, or NaN.")
+    return found
 
 
 def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: Rows) -> Mask:

@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 NUMBERED = re.compile(r"(.*?)[\s_\-.]*(\d+)")
 ROW_NAMES = frozenset(("", "id", "nr", "no", "nº", "#", "number", "nummer", "key", "unnamed: 0", "__unnamed__0"))
 """How a first column that names items may be called, beside names such as ``text_id``."""
-MAILS = frozenset(map(columns.bare, (
-    "email", "e mail", "mail", "email address", "e mail address", "e mail adresse", "username", "benutzername",
-    "adresse e mail", "nom d'utilisateur", "correo electrónico", "dirección de correo electrónico",
-    "endereço de e mail", "电子邮件", "电子邮件地址", "用户名",
-)))  # fmt: skip
-"""How forms call the column of who answered."""
 TICKS = frozenset(("x", "✓", "✔", "☑", "1", "1.0", "true", "yes", "y", "ja", "j", "oui", "si", "sí", "sim", "是"))
 BLANKS = frozenset(("", "0", "0.0", "false", "no", "n", "nein", "non", "não", "否", "☐", "✗", "✘"))
 MOST_TOTALS = 5
@@ -67,7 +61,7 @@ def recast(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast | Non
         return _from_ticks(table, parts)
     if has == {"annotator"}:
         return _from_rows(table, parts, str(parts["annotator"]))
-    mails = [name for name in table.columns if " ".join(columns.words_of(name)) in MAILS]
+    mails = [name for name in table.columns if " ".join(columns.words_of(name)) in columns.NAMES["mail"]]
     return _from_rows(table, parts, mails[0]) if not has and len(mails) == 1 else None
 
 

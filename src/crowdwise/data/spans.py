@@ -30,10 +30,11 @@ from crowdwise.data import columns, encoding, files, frames, schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
-from crowdwise.data.places import Lines, row_label
+from crowdwise.data.places import Lines, row_label, with_numbering
 from crowdwise.data.schema import ANNOTATOR, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, reader, spread
+from crowdwise.data.truth import aligned
 from crowdwise.errors import DuplicateError, InputError, LabelError, ReadError, listing
 
 PLACE = "a whole number from 0 on (empty, with label, start and end, for an annotator who marked nothing)"
@@ -111,10 +112,10 @@ class Spans(ByItem):
         both = np.flatnonzero(same & bare[order][:-1] & ~bare[order][1:])
         for found, words in ((twice, "gives the same span"), (both, "has a row without a span beside spans")):
             if len(found):
-                where, counted = row_label(order[found[0] : found[0] + 2].tolist(), rows)
+                where = with_numbering(*row_label(order[found[0] : found[0] + 2].tolist(), rows))
                 name = listing([encoding.to_vocabulary(annotators)[who[order[found[0]]]]])
                 raise DuplicateError(
-                    f"Annotator {name} {words} in {where}{f' ({counted})' if counted else ''}: expected each span "
+                    f"Annotator {name} {words} in {where}: expected each span "
                     "once, or one row without a span. Leave one of the rows out."
                 )
         given = Beside(**{**beside, "on_duplicate": "all"})
@@ -247,39 +248,31 @@ def _check_rows(bare: npt.NDArray[Any], label: npt.NDArray[Any], start: Counts, 
     for wrong, error, what, expected in checks:
         bad = np.flatnonzero(wrong & ~bare)
         if len(bad):
-            where, counted = row_label(int(bad[0]), rows)
-            n = bad[0]
+            where, n = with_numbering(*row_label(int(bad[0]), rows)), bad[0]
             raise error(
-                f"The span in {where}{f' ({counted})' if counted else ''} {what} (start {start[n]}, end {end[n]}; -1 "
+                f"The span in {where} {what} (start {start[n]}, end {end[n]}; -1 "
                 f"is empty): expected {expected}. Correct the row, or leave it out."
             )
 
 
 def encode_spans(truth: Any, items: Vocabulary) -> npt.NDArray[Any]:
     """N tuples of (label, start, end), sorted by place; ``None`` where unknown."""
-    if not isinstance(truth, Mapping):
-        listed = list(truth) if isinstance(truth, (np.ndarray, list, tuple)) else []
-        if len(listed) != len(items):
-            raise InputError(
-                "truth must be a mapping from item to its spans, or a list with the spans (None where unknown) of each "
-                f"of the {len(items)} items."
-            )
-        truth = dict(zip(items.tolist(), listed, strict=True))
+    if isinstance(truth, (np.ndarray, list, tuple)):
+        if len(truth) != len(items):
+            raise InputError(f"As an array, truth must hold the spans (None where unknown) of {len(items)} items.")
+        truth = dict(zip(items.tolist(), truth, strict=True))
+    rows, known = aligned(truth, items, "spans", "a mapping from item to its spans, or an array of them")
     out = np.full(len(items), None, dtype=object)
-    place = {name: n for n, name in enumerate(items.tolist())}
-    for name, spans in truth.items():
+    for n in np.flatnonzero(rows >= 0).tolist():
+        spans = known[rows[n]]
         try:
-            whole = None if spans is None else {(label, int(start), int(end)) for label, start, end in spans}
+            whole = {(label, int(start), int(end)) for label, start, end in spans}
         except (TypeError, ValueError):
             whole = {("", 0, 0)}
-        if whole and not all(0 <= start < end for _, start, end in whole):
-            raise InputError(f"The truth of item {name!r} is {spans!r}: expected (label, start, end), start < end.")
-        if name in place and whole is not None:
-            out[place[name]] = tuple(sorted(whole, key=lambda span: (span[1], span[2], str(span[0]))))
-    if truth and len(items) and not any(name in place for name in truth):
-        raise InputError(
-            f"None of the items with truth has spans: truth names {listing(truth, 3)}, the spans {listing(items, 3)}."
-        )
+        if not all(0 <= start < end for _, start, end in whole):
+            name = listing(items[[n]])
+            raise InputError(f"The truth of item {name} is {spans!r}: expected (label, start, end), start < end.")
+        out[n] = tuple(sorted(whole, key=lambda span: (span[1], span[2], str(span[0]))))
     return out
 
 
