@@ -79,6 +79,27 @@ def test_every_type_has_results_and_exports(site: Site, kind: str, annotators: t
             assert again.annotators.tolist() == list(annotators)
 
 
+def test_a_campaign_ends_where_nobody_is_left_to_ask(site: Site) -> None:
+    """Items lack answers, and all annotators have given or skipped theirs: they are told that it is over."""
+    campaign = make(site, "ratings", ("ann", "bob"), n=2)  # each item is to get three
+    api = f"/campaigns/{campaign}"
+    said = site.call("GET", f"{api}/status")["stop"]
+    assert said == "2 items are not finished, and everybody available has voted or skipped"
+    site.call("POST", f"{api}/annotators", 201, json=[{"annotator": "eva"}])
+    assert site.call("GET", f"{api}/status")["state"] == "running"
+    site.call("PATCH", f"{api}/annotators/eva", json={"max_votes": 1})
+    site.votes(campaign, ("p0", "eva", 3))
+    status = site.call("GET", f"{api}/status")
+    assert (status["state"], status["stop"]) == (
+        "exhausted", "1 item is not finished, and everybody available has voted or skipped, or may give no more votes",
+    )  # fmt: skip
+    site.call("PATCH", f"{api}/annotators/eva", json={"max_votes": 9})
+    assert [one["item"] for one in site.call("GET", f"{api}/next?annotator=eva&n=5")["questions"]] == ["p1"]
+    assert site.call("GET", f"{api}/status")["state"] == "waiting"
+    site.call("POST", f"{api}/skip", json={"annotator": "eva", "item": "p1"})
+    assert site.call("GET", f"{api}/status")["state"] == "exhausted"
+
+
 def test_pairs_are_recorded_as_they_were_shown(site: Site) -> None:
     """The side that an annotator saw first is the left one, so that a habit to take the first can be seen."""
     campaign = make(site, "comparisons", ("ann",), n=1)

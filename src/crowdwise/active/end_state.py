@@ -186,26 +186,33 @@ def _all_asked(rule: StopRule, now: Situation, unfinished: npt.NDArray[np.bool_]
     """No annotator is left to ask about the unfinished items."""
     if rule.target is not None and not now.questions_left(now.to_label).any():
         return _unreachable(rule, now)
-    tired = (now.state.available & (now.state.load < 1.0)).any()
+    found = all_asked(int(unfinished.sum()), now.state.available, now.state.load)
+    if rule.target is None:
+        return found
+    pattern = "{why}; the target of {target} is not reached"
+    return replace(found, why=Sentence(pattern, why=found.why or "", target=f"{rule.target:g}"))
+
+
+def all_asked(unfinished: int, available: npt.NDArray[np.bool_], load: Floats) -> Standing:
+    """Of so many items that are not finished, every annotator who is available has answered or skipped all, or may give
+    no more votes (``load``: M, how many each may give)."""
     who = Sentence(
         "everybody available has voted or skipped, or may give no more votes"
-        if tired
+        if (available & (load < 1.0)).any()
         else "everybody available has voted or skipped"
     )
-    why = Sentence("{items} not finished, and {who}", items=counted(int(unfinished.sum()), *ITEMS), who=who)
-    if rule.target is not None:
-        why = Sentence("{why}; the target of {target} is not reached", why=why, target=f"{rule.target:g}")
-    return Standing("exhausted", why, Sentence("To go on, {add}.", add=_more_people(now)))
+    why = Sentence("{items} not finished, and {who}", items=counted(unfinished, *ITEMS), who=who)
+    return Standing("exhausted", why, Sentence("To go on, {add}.", add=_more_people(available)))
 
 
 def _unreachable(rule: StopRule, now: Situation) -> Standing:
     why = "the target of {target} is out of reach with these annotators: all votes that they can give are in"
-    advice = Sentence("To go on, {add}, or lower the target.", add=_more_people(now))
+    advice = Sentence("To go on, {add}, or lower the target.", add=_more_people(now.state.available))
     return Standing("out-of-reach", Sentence(why, target=f"{rule.target:g}"), advice)
 
 
-def _more_people(now: Situation) -> Sentence:
-    away = int((~now.state.available).sum())
+def _more_people(available: npt.NDArray[np.bool_]) -> Sentence:
+    away = int((~available).sum())
     both = "add annotators or make the {n} who are not available so"
     return Sentence(both, n=f"{away:,}") if away else Sentence("add annotators")
 

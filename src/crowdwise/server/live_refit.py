@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import sqlalchemy as sa
 
 from crowdwise import api, registry
-from crowdwise.active.end_state import NO_OTHER, QUESTIONS, People, Standing, counted
+from crowdwise.active.end_state import NO_OTHER, QUESTIONS, People, Standing, all_asked, counted
 from crowdwise.active.stopping import Sentence
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import NotFittedError
@@ -84,11 +85,13 @@ class RefitView:
         spent = rule.why_spent(self.row.spent, float(price.min()))
         if spent is not None:
             return Standing("budget-spent", spent, "To go on, raise the budget.")
-        if self.to_ask.any():
+        if self.to_ask.any() and self._can_ask().any():
             return Standing("running")
         if len(self.asked[0]):
             why = Sentence(NO_OTHER, questions=counted(len(self.asked[0]), *QUESTIONS))
             return Standing("waiting", why, "Add the answers, or release the questions.")
+        if self.to_ask.any():
+            return all_asked(int(self.to_ask.sum()), self.people.available, self._room)
         why = Sentence("every item is finished ({n} answers each)", n=f"{self.enough}")
         return Standing("exhausted", why, "To go on, raise the most votes on an item (max_votes).")
 
@@ -144,6 +147,20 @@ class RefitView:
                 f"{self.annotators[annotator]!r} has answered, skipped or been asked everything that is open to others"
             )
         return self.standing.why
+
+    @cached_property
+    def _room(self) -> Floats:
+        """M: how many more votes each annotator may give."""
+        people = self.people
+        given = people.given + np.bincount(self.asked[1], minlength=len(people.price))
+        return np.where(np.isnan(people.max_votes), np.inf, people.max_votes - given)
+
+    def _can_ask(self) -> npt.NDArray[np.bool_]:
+        """M: annotators who can be asked about one of the items that are short of answers."""
+        pairs = np.array([*self.answers, *zip(*self.skipped, strict=True)], dtype=np.int64).reshape(-1, 2)
+        done = np.bincount(pairs[self.to_ask[pairs[:, 0]], 1], minlength=len(self.annotators))
+        can: npt.NDArray[np.bool_] = self.people.available & (self._room >= 1.0) & (done < self.to_ask.sum())
+        return can
 
     def _free(self, annotator: int) -> Any:
         """N: items that an annotator can be asked about."""
