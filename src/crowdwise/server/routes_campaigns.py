@@ -36,6 +36,7 @@ from crowdwise.store.roster_rows import (
     add_gold_of_draw,
     change_annotator,
     change_items,
+    count_annotators,
     draw_for_gold,
     list_annotators,
     list_items,
@@ -168,9 +169,9 @@ async def annotators_add(
     """Declare annotators, or change prices; how many are new."""
 
     def add(conn: Any, row: Any) -> int:
-        before = len(list_annotators(conn, campaign))
+        before = count_annotators(conn, campaign)
         add_annotators(conn, row, {one.annotator: one.price for one in given})
-        return len(list_annotators(conn, campaign)) - before
+        return count_annotators(conn, campaign) - before
 
     noted = {"annotators": [one.annotator for one in given[:20]], "n": len(given)}
     return {"new": await caller.change(service, campaign, "add annotators", add, **noted)}

@@ -15,9 +15,9 @@ from crowdwise import registry
 from crowdwise.active.stopping import Proof
 from crowdwise.errors import ParameterError
 from crowdwise.store.campaign import Campaign
-from crowdwise.store.campaign_rows import CampaignRow, bump, campaigns_update, create_campaign, find_campaign, set_proof
+from crowdwise.store.campaign_rows import CampaignRow, bump, create_campaign, find_campaign, set_proof
 from crowdwise.store.database import close_to_others
-from crowdwise.store.store_tables import annotators, answers, items, skips, votes
+from crowdwise.store.store_tables import annotators, answers, campaigns, items, skips, votes
 from crowdwise.store.vote_rows import votes_that_count
 
 CHUNK = 5_000
@@ -50,7 +50,8 @@ def import_folder(conn: sa.Connection, folder: Path, name: str | None = None) ->
         n_votes, spent = journal.count("votes"), found.asking.spent()
     pairs = sa.select(votes.c.campaign, votes.c.item, votes.c.annotator, votes.c.seq).where(votes.c.campaign == row.id)
     conn.execute(answers.insert().from_select(["campaign", "item", "annotator", "seq"], pairs))
-    campaigns_update(conn, row.id, last_vote=n_votes, n_answers=n_votes, spent=spent)
+    counts = {"last_vote": n_votes, "n_answers": n_votes, "spent": spent}
+    conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(**counts))
     bump(conn, row.id)
     return find_campaign(conn, row.id)
 

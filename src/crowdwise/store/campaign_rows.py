@@ -317,11 +317,6 @@ def delete_campaign(conn: sa.Connection, row: CampaignRow, confirmation: str) ->
     conn.execute(campaigns.delete().where(family(campaigns.c.id, row.id)))
 
 
-def campaigns_update(conn: sa.Connection, id_: str, **values: Any) -> None:
-    """Set counts of a campaign."""
-    conn.execute(campaigns.update().where(campaigns.c.id == id_).values(**values))
-
-
 def bump(conn: sa.Connection, id_: str) -> int:
     """Give the campaign and its questions their next version, for followers to see that something changed."""
     update = campaigns.update().where(family(campaigns.c.id, id_)).values(version=campaigns.c.version + 1)

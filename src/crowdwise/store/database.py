@@ -47,8 +47,6 @@ LIMITS = f"-c lock_timeout={LOCK_WAIT}s -c idle_in_transaction_session_timeout=5
 """Of PostgreSQL: what hangs elsewhere must not hang here."""
 NO_STORE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 """Errors of a database that is away, or has no connection left."""
-AT_ONCE = 400
-"""Values in one IN (...)."""
 
 
 def main_of(campaign: str) -> str:
@@ -201,7 +199,8 @@ def among(column: sa.Column[Any], name: str) -> Any:
 @compiles(_Among, "sqlite")
 def _in_list(element: Any, compiler: Any, **more: Any) -> str:
     column, values = element.clauses
-    return str(compiler.process(column.in_(values), **more))
+    each = sa.func.json_each(sa.bindparam(values.key, type_=sa.JSON)).table_valued("value")
+    return str(compiler.process(column.in_(sa.select(each.c.value)), **more))
 
 
 @compiles(_Among, "postgresql")

@@ -20,7 +20,7 @@ from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, SIDES, answer_text, check_payload, check_with_payload
 from crowdwise.store.campaign_rows import CampaignRow, add_event, bump, set_proof, unknown_names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
-from crowdwise.store.database import AT_ONCE, among, family, insert_rows, main_of
+from crowdwise.store.database import among, family, insert_rows, main_of
 from crowdwise.store.intake import GOLD, class_codes
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, reviews, votes
 
@@ -52,12 +52,8 @@ def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Se
 def find_rows(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str], *facts: str) -> list[Any]:
     """Names that are there, of some, with facts about them."""
     distinct = list(dict.fromkeys(texts))
-    columns = [table.c[name] for name in ("name", *facts)]
-    query = sa.select(*columns).where(table.c.campaign == campaign, among(table.c.name, "names"))
-    found: list[Any] = []
-    for lo in range(0, len(distinct), AT_ONCE):
-        found += conn.execute(query, {"names": distinct[lo : lo + AT_ONCE]})
-    return found
+    query = sa.select(*(table.c[name] for name in ("name", *facts))).where(table.c.campaign == campaign)
+    return list(conn.execute(query.where(among(table.c.name, "names")), {"names": distinct})) if distinct else []
 
 
 def find_numbers(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[int]:
@@ -146,6 +142,11 @@ def annotator_of(conn: sa.Connection, row: CampaignRow, name: Any) -> int:
     if not known and row.price_of_unknown is not None:
         return add_annotators(conn, row, {name: None})[name]
     return known[texts[0]] if known else find_numbers(conn, annotators, row.id, [name])[0]
+
+
+def count_annotators(conn: sa.Connection, campaign: str) -> int:
+    query = sa.select(sa.func.count()).where(annotators.c.campaign == campaign)
+    return int(conn.execute(query).scalar_one())
 
 
 def list_annotators(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
