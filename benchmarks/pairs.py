@@ -519,13 +519,13 @@ def page() -> str:
     about = kept["rings"]
     parts.append(
         "## Rings\n\n20 judges compare 20 models, 150 verdicts each where nothing else is said; some are a ring. "
-        f"Kendall's tau of the scores with the true ones, mean of {about['seeds']} tables. Nobody else was accused.\n"
+        f"Kendall's tau of the scores with the true ones, mean of {about['seeds']} tables. No other was accused.\n"
     )
     assert not any(row[4] for row in about["planted"].values()) and not any(about["honest"].values())
     rows = [[name, f"{row[3]:.0%}", *(f"{value:.2f}" for value in row[:3])] for name, row in about["planted"].items()]
     parts.append(table(["", "members found", 'all count, `collusion="ignore"`', "default", "without the ring"], rows))
     parts.append(
-        f"Nobody is accused in {about['seeds']} tables of each of these without a ring: "
+        f"No judge is accused in {about['seeds']} tables of each of these without a ring: "
         f"{'; '.join(about['honest'])}. Nor in the three real sets above, nor in 60 random parts of them (8 to 400 "
         "judges). The detector is that of votes, as it was.\n"
     )

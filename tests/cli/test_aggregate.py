@@ -360,7 +360,7 @@ def test_the_result_comes_in_a_few_lines_and_how_it_was_computed_on_request(tmp_
 def test_the_kind_of_a_crowd_is_said_in_one_line(kind, words, tmp_path):
     from crowdwise.methods.ds_auto import SEEN
 
-    rows = [(n, m, (n + (n * m % 5 == 1)) % 2) for n in range(60) for m in range(6)]
+    rows = [(n, m, (n + (n * m % 5 == 1)) % 2) for n in range(60) for m in range(8)]
     if kind == "rules":
         rows = [row for row in rows if row[2] == row[1] % 2]
     lines = shown(cw.Votes.from_records(rows), tmp_path)

@@ -173,7 +173,7 @@ def find_standing(rule: StopRule, now: Situation, online: Online, found: Accurac
 
 def _all_finished(rule: StopRule, now: Situation) -> Standing:
     """Every item is finished by the rule."""
-    done = Sentence("every item is finished ({how})", how=_finishes(rule))
+    done = Sentence("every item is finished ({rule})", rule=_finishes(rule))
     if rule.target is None:
         return Standing("exhausted", done, "To go on, raise the probability at which an item is finished.")
     if now.questions_left(now.to_label).any():

@@ -243,7 +243,7 @@ class Comparisons(Table):
 
     @property
     def asked(self) -> npt.NDArray[np.int64]:
-        """S: the two items of each comparison, whichever came first, and its question, as one number."""
+        """S: the two items of each comparison, in either order, and its question, as one number."""
         N = np.int64(self.n_items)
         pair = np.minimum(self.left, self.right) * N + np.maximum(self.left, self.right)
         return np.asarray(pair if self.question is None else pair + self.question * N**2)

@@ -31,6 +31,7 @@ over sequences first (micro averages), and the bootstrap draws whole sequences.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
@@ -572,7 +573,9 @@ def _counts(found: TagSpans, true: TagSpans, n_sequences: int) -> Counts:
 
 def _of_type(spans: TagSpans, name: str) -> TagSpans:
     some = spans.type == name
-    return TagSpans(spans.sequence[some], spans.start[some], spans.end[some], spans.type[some])
+    return replace(
+        spans, sequence=spans.sequence[some], start=spans.start[some], end=spans.end[some], type=spans.type[some]
+    )
 
 
 MEASURES = {

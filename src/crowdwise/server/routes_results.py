@@ -84,8 +84,8 @@ def settled_rows(frame: Any, view: Any) -> Any:
 
 @router.get("/status", tags=["results"])
 async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str, Any]:
-    """Counts, money, the accuracy as it is estimated without truth, its status and why it stops; ``told`` has the texts
-    of these as patterns and what is put into them, for pages in other languages."""
+    """Counts, money, the accuracy as it is estimated without truth, its status and why it stops; ``sentences`` has
+    these as patterns and what is put into them, for pages in other languages."""
 
     def make(view: Any) -> dict[str, Any]:
         found = {**view.status, "campaign": campaign, "open": view.row.state}
@@ -93,7 +93,7 @@ async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str,
             first = service.view(main_of(campaign), leases=True).status
             found |= {name: first[name] for name in ("asked", "finished", "state", "stop", "advice")}
         texts = {name: found[name] for name in ("stop", "advice")} | {"proven": (found["proof"] or {}).get("proven")}
-        return found | {"told": {name: Sentence.parts(text) for name, text in texts.items() if text is not None}}
+        return found | {"sentences": {name: Sentence.parts(text) for name, text in texts.items() if text is not None}}
 
     return await service.compute_now(campaign, "status", make, leases=True)
 

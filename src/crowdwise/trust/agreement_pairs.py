@@ -83,7 +83,7 @@ def cohen_kappa(
     ----------
     votes
         The votes; weights of votes are refused. Comparisons count as votes on every two items (and question),
-        whichever of the two is called the first.
+        in either order.
     first, second
         The names of the two; may be left out where there are just two.
     weights

@@ -9,4 +9,4 @@ export function t(text, values = {}) {
 export const count = (n, one, several) => t(n === 1 ? one : several, { n });
 
 // A sentence of the server: its pattern, and what is put into it, sentences too.
-export const told = ([pattern, values]) => t(pattern, Object.fromEntries(Object.entries(values).map(([name, one]) => [name, told(one)])));
+export const sentence = ([pattern, values]) => t(pattern, Object.fromEntries(Object.entries(values).map(([name, one]) => [name, sentence(one)])));

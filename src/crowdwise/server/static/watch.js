@@ -2,7 +2,7 @@
 import { call } from "/static/calls.js";
 import { accuracyChart, paceChart } from "/static/charts.js";
 import { amount, element, find, percent, words } from "/static/elements.js";
-import { count, t, told } from "/static/messages.js";
+import { count, t, sentence } from "/static/messages.js";
 import { peopleList, reviewList } from "/static/watch_lists.js";
 
 const SOON = 700; // milliseconds from an event to what is quick to read
@@ -116,7 +116,7 @@ function drawStatus() {
   const running = s.open === "open";
   find("#open").textContent = t((running ? s.state : s.open).replaceAll("-", " "));
   find("#open").className = `tag ${running ? (s.stop ? "warn" : "good") : "bad"}`;
-  const stop = [s.told.stop, s.told.advice].filter(Boolean).map(told).join(". ");
+  const stop = [s.sentences.stop, s.sentences.advice].filter(Boolean).map(sentence).join(". ");
   if (!over) put(find("#stop"), () => (stop ? [element("p", { class: "notice warn" }, `${stop.charAt(0).toUpperCase()}${stop.slice(1)}${/[.!?]$/.test(stop) ? "" : "."}`)] : []), stop);
   const target = s.target === null ? t("no target") : t("target {n}", { n: percent(s.target, 1) });
   const accuracy = s.accuracy_known ? `95% CI ${percent(s.accuracy_low, 1)}-${percent(s.accuracy_high, 1)}, ${target}` : type === "votes" ? t("too few votes to say; {target}", { target }) : "";
@@ -128,7 +128,7 @@ function drawStatus() {
     tile(t("Votes"), amount(s.votes), count(s.annotators, "by {n} annotator", "by {n} annotators")),
     tile(t("Pace"), pace ? t("{n} / hour", { n: amount(pace.hour) }) : "–", pace ? t("{n} in the last minute", { n: amount(pace.minute) }) : ""),
     tile(t("Queue"), amount(s.asked), t("questions with annotators now")),
-    ...(s.proof ? [tile(t("Proof"), t("{n} of about {m}", { n: amount(s.proof.known), m: amount(s.proof.needed) }), s.told.proven ? told(s.told.proven) : t("gold labels of items drawn at random"), s.proof.known / s.proof.needed)] : []),
+    ...(s.proof ? [tile(t("Proof"), t("{n} of about {m}", { n: amount(s.proof.known), m: amount(s.proof.needed) }), s.sentences.proven ? sentence(s.sentences.proven) : t("gold labels of items drawn at random"), s.proof.known / s.proof.needed)] : []),
   ];
   put(find("#facts"), () => tiles, JSON.stringify([s, pace, seen.agreement]));
   if (!lead) return;
