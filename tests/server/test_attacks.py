@@ -29,9 +29,11 @@ from crowdwise.server.request_limits import RequestLimits
 from crowdwise.server.structured_logs import JsonLines, TextLines
 from crowdwise.server.webhook_sender import WebhookSender, is_inside
 from crowdwise.store import backups
+from crowdwise.store.campaign_rows import CampaignClosed
 from crowdwise.store.database import Database
 from crowdwise.store.roster_rows import ItemGiven, checked_items
 from crowdwise.store.store_tables import deliveries
+from crowdwise.store.vote_rows import VoteGiven, add_together
 from server_site import Site, bearer, running
 
 PARQUET, CSV, JSON, LINES = "application/vnd.apache.parquet", "text/csv", "application/json", "application/x-ndjson"
@@ -299,6 +301,26 @@ def given_back(browser: TestClient, campaign: str, csrf: dict[str, str], n: int)
     return kept
 
 
+def test_votes_that_are_written_together_do_not_go_beyond_a_limit(site: Site) -> None:
+    campaign = site.campaign(n_items=6)
+    site.call("PATCH", f"/campaigns/{campaign}/annotators/ann", json={"max_votes": 2})
+    requests = [[VoteGiven(f"p{i}", "ann", "wren", own=True)] for i in range(4)]
+    found = site.service.write(lambda conn: add_together(conn, campaign, requests), campaign)
+    assert [isinstance(one, CampaignClosed) for one in found] == [False, False, True, True]
+
+
+def test_practice_is_judged_however_many_of_it_come_at_once(site: Site) -> None:
+    campaign = site.campaign(n_items=8, practice=3, screen=0.5, gold_rate=0.5)
+    gold = [f"p{i}" for i in range(6)]
+    site.call("PATCH", f"/campaigns/{campaign}/items", json={"items": gold, "gold": "robin"})
+    browser, csrf = site.browser(campaign)
+    tests = [one for one in asked(browser, campaign, 8) if one["item"] in gold][:5]
+    told = answered(browser, campaign, csrf, *tests).json()["feedback"]
+    assert [one["item"] for one in told] == [one["item"] for one in tests[:3]]  # the others could be taken back
+    people = {row["annotator"]: row["available"] for row in site.call("GET", f"/campaigns/{campaign}/annotators")}
+    assert people == {"ann": False, "bob": True}
+
+
 def test_tickets_that_were_kept_do_not_go_beyond_the_votes_of_an_item(site: Site) -> None:
     campaign = site.campaign(n_items=4, max_votes=1, probability=0.9999)
     browser, csrf = site.browser(campaign)
@@ -349,6 +371,7 @@ def test_an_annotator_who_is_paused_cannot_answer_with_old_tickets(site: Site) -
     one, two = asked(browser, campaign, 2)
     assert answered(browser, campaign, csrf, one).status_code == 201
     site.call("PATCH", f"/campaigns/{campaign}/annotators/ann", json={"available": False})
+    assert asked(browser, campaign, 2) == [] and site.call("GET", f"/campaigns/{campaign}/throughput")["out"] == 0
     assert answered(browser, campaign, csrf, two).status_code == 409
     assert site.votes(campaign, (two["item"], "ann", "wren"))["added"] == 1  # a lead may
 

@@ -22,6 +22,7 @@ from crowdwise.store.campaign_rows import CampaignRow, add_event, bump, set_proo
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
 from crowdwise.store.database import among, family, insert_rows, main_of
 from crowdwise.store.intake import GOLD, class_codes
+from crowdwise.store.lease_rows import release
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, reviews, votes
 
 CHUNK = 10_000
@@ -130,7 +131,9 @@ def change_annotator(
 
 
 def update_annotator(conn: sa.Connection, campaign: str, number: int, version: int, values: Mapping[str, Any]) -> None:
-    """Change facts about an annotator, in all questions of a campaign."""
+    """Change facts about an annotator, in all questions of a campaign. One who is paused gives all questions back."""
+    if values.get("available") is False:
+        release(conn, main_of(campaign), number, None)
     where = annotators.update().where(family(annotators.c.campaign, campaign), annotators.c.number == number)
     conn.execute(where.values(version=version, **values))
 

@@ -86,6 +86,10 @@ class _Known:
     by_id: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     pairs: dict[tuple[int, int], int] = field(default_factory=dict)
 
+    def waiting_of(self, who: int) -> set[int]:
+        """The items that an annotator votes on in requests that are written together with this one."""
+        return {item for (item, other), seq in self.pairs.items() if other == who and not seq}
+
 
 def add_together(
     conn: sa.Connection, campaign: str, requests: Sequence[Sequence[VoteGiven]]
@@ -269,9 +273,12 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
         for _, vote in new:
             name, payload = shown[vote.pair[0]]
             check_with_payload(known.row.form, name, json.loads(vote.answer), payload)
-    for before, (_, vote) in enumerate(new):
+    before = set[tuple[int, int]]()
+    for _, vote in new:
         if vote.given.own and not known.row.is_further:  # asked, paid and measured with the first question
             late += _late(conn, known, *vote.pair, late, before)
+            before.add(vote.pair)
+    told = read if known.row.settings["feedback"] else _practice_of(conn, known, [vote for _, vote in new])
     known.by_id, known.pairs, known.left = by_id, pairs, known.left - late
     now = steady_clock.now()
     rows = [
@@ -284,8 +291,8 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
         for id_, vote in new
     ]  # fmt: skip
     receipt: dict[str, Any] = {"added": len(new), "repeated": len(read) - len(new)}
-    if known.row.settings["feedback"] or any(_practises(conn, known, vote.pair[1]) for _, vote in new):
-        tested = [(vote, known.gold[vote.pair[0]]) for vote in read if vote.pair[0] in known.gold]
+    if told is not None:
+        tested = [(vote, known.gold[vote.pair[0]]) for vote in told if vote.pair[0] in known.gold]
         receipt["feedback"] = [
             {"item": json.loads(vote.item), "correct": vote.answer == gold, "expected": json.loads(gold)}
             for vote, gold in tested
@@ -310,16 +317,27 @@ def votes_that_count(campaign: str) -> sa.Select[Any]:
     )
 
 
-def _on_gold(conn: sa.Connection, campaign: str, who: int, upto: int = 2**62) -> list[bool]:
-    """Whether each answer of an annotator on an item with a known answer was right, up to a vote."""
+def _on_gold(conn: sa.Connection, campaign: str, who: int, upto: int = 2**62) -> dict[int, bool]:
+    """The votes of an annotator on items with a known answer, up to one of them -> whether each was right."""
     query = votes_that_count(campaign).where(answers.c.annotator == who, items.c.gold.is_not(None), votes.c.seq <= upto)
-    return [row.answer == row.gold for row in conn.execute(query)]
+    return {row.seq: row.answer == row.gold for row in conn.execute(query)}
 
 
-def _practises(conn: sa.Connection, known: _Known, who: int) -> bool:
-    """Whether an annotator still practises, and so is told what was right."""
-    practice = known.row.settings["practice"]
-    return bool(practice > 0 and len(_on_gold(conn, known.row.id, who)) < practice)
+def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) -> list[Incoming] | None:
+    """The votes of practice among new ones, of which annotators are told what was right; nothing where nobody
+    practises any more."""
+    left, told = dict[int, int](), list[Incoming]()
+    if practice := known.row.settings["practice"]:
+        for who in {vote.pair[1] for vote in new}:
+            waiting = sum(item in known.gold for item in known.waiting_of(who))
+            left[who] = practice - len(_on_gold(conn, known.row.id, who)) - waiting
+    if not any(n > 0 for n in left.values()):
+        return None
+    for vote in new:
+        if vote.pair[0] in known.gold and left[vote.pair[1]] > 0:
+            left[vote.pair[1]] -= 1
+            told.append(vote)
+    return told
 
 
 def _practised(conn: sa.Connection, row: CampaignRow, vote: Any) -> bool:
@@ -329,18 +347,22 @@ def _practised(conn: sa.Connection, row: CampaignRow, vote: Any) -> bool:
 
 
 def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
-    """Pause annotators who have practised and got too little of it right."""
+    """Pause annotators whose practice ended with the votes that were just written, and who got too little of it
+    right."""
     practice, least = row.settings["practice"], row.settings["screen"]
     for who in people if practice and least is not None else ():
-        right = _on_gold(conn, row.id, who)
-        if len(right) == practice and sum(right) < least * practice:
+        right = sorted(_on_gold(conn, row.id, who).items())[:practice]
+        ended = len(right) == practice and right[-1][0] > row.last_vote
+        if ended and sum(good for _, good in right) < least * practice:
             update_annotator(conn, row.id, who, bump(conn, row.id), {"available": False})
 
 
-def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: int) -> float:
+def _late(
+    conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: set[tuple[int, int]]
+) -> float:  # fmt: skip
     """What an answer costs whose question is no longer out: it came late, or the question was given back. It is taken
     as long as the annotator could be asked about the item; else tickets that were kept would go beyond the end, the
-    budget and limits. ``before``: how many votes of the same request came before it."""
+    budget and limits. ``before``: the votes of the same request that came before it."""
     person = known.people[who]
     if not person.available:
         raise CampaignClosed("Your answers are not taken at present: ask the lead of the campaign. Nothing was added.")
@@ -348,8 +370,8 @@ def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, 
         return 0.0
     full, most = known.ended, known.row.rule.max_votes
     if person.max_votes is not None:
-        out = sum(other == who for _, other in known.leased)
-        full |= votes_given(conn, known.row.id, who) + out + before >= person.max_votes
+        out = {there for there, other in known.leased | before if other == who} | known.waiting_of(who)
+        full |= votes_given(conn, known.row.id, who) + len(out) >= person.max_votes
     if most is not None and item not in known.gold:
         given = sum(conn.execute(query, {"campaign": known.row.id, "item": item}).scalar_one() for query in _ON_ITEM)
         waiting = sum(there == item and not seq for (there, _), seq in known.pairs.items())
