@@ -278,7 +278,7 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
         if vote.given.own and not known.row.is_further:  # asked, paid and measured with the first question
             late += _late(conn, known, *vote.pair, late, before)
             before.add(vote.pair)
-    told = read if known.row.settings["feedback"] else _practice_of(conn, known, [vote for _, vote in new])
+    judged = read if known.row.settings["feedback"] else _practice_of(conn, known, [vote for _, vote in new])
     known.by_id, known.pairs, known.left = by_id, pairs, known.left - late
     now = steady_clock.now()
     rows = [
@@ -291,8 +291,8 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
         for id_, vote in new
     ]  # fmt: skip
     receipt: dict[str, Any] = {"added": len(new), "repeated": len(read) - len(new)}
-    if told is not None:
-        tested = [(vote, known.gold[vote.pair[0]]) for vote in told if vote.pair[0] in known.gold]
+    if judged is not None:
+        tested = [(vote, known.gold[vote.pair[0]]) for vote in judged if vote.pair[0] in known.gold]
         receipt["feedback"] = [
             {"item": json.loads(vote.item), "correct": vote.answer == gold, "expected": json.loads(gold)}
             for vote, gold in tested
@@ -324,9 +324,9 @@ def _on_gold(conn: sa.Connection, campaign: str, who: int, upto: int = 2**62) ->
 
 
 def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) -> list[Incoming] | None:
-    """The votes of practice among new ones, of which annotators are told what was right; nothing where nobody
-    practises any more."""
-    left, told = dict[int, int](), list[Incoming]()
+    """The votes of practice among new ones, of which annotators are shown what was right; nothing where practice has
+    ended for all."""
+    left, judged = dict[int, int](), list[Incoming]()
     if practice := known.row.settings["practice"]:
         for who in {vote.pair[1] for vote in new}:
             waiting = sum(item in known.gold for item in known.waiting_of(who))
@@ -336,12 +336,12 @@ def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) ->
     for vote in new:
         if vote.pair[0] in known.gold and left[vote.pair[1]] > 0:
             left[vote.pair[1]] -= 1
-            told.append(vote)
-    return told
+            judged.append(vote)
+    return judged
 
 
 def _practised(conn: sa.Connection, row: CampaignRow, vote: Any) -> bool:
-    """Whether a vote on an item with a known answer was one of practice, and so was told what was right."""
+    """Whether a vote on an item with a known answer was one of practice, and so was judged what was right."""
     practice = row.settings["practice"]
     return bool(practice > 0 and len(_on_gold(conn, row.id, vote.annotator, vote.seq)) <= practice)
 
