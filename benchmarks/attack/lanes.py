@@ -1,17 +1,21 @@
-"""One campaign is abused while annotators of another go on: how long they wait for an answer.
+"""One campaign is abused while annotators of another go on: how long they wait for an answer, and the memory it takes.
 
     python benchmarks/attack/lanes.py [--seconds 10] [--items 200000] [--slowest 1.0] [--only quiet,upload,...]
 
 It starts a server of its own on 127.0.0.1. The abuses are those of a lead with a token: uploads of many items, a broken
-one, reports all at once, event streams, a webhook whose receiver never answers, and votes as fast as they go.
-``quiet`` is the wait without any. Waits in seconds go to standard output as JSON; the exit status is 1 where a request
-of the other campaign failed or took longer than ``--slowest`` says.
+one, previews of small files that grow (Parquet with few values, empty cells), large recordings, reports all at once,
+event streams, a webhook whose receiver never answers, and votes as fast as they go. ``quiet`` is the wait without any.
+Waits in seconds and the megabytes that the server grew by at its peak go to standard output as JSON; the exit status is
+1 where a request of the other campaign failed or took longer than ``--slowest`` says, or where memory grew by more than
+``--memory``.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import re
 import socket
 import sys
 import tempfile
@@ -21,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from server_kills import Server, call
 from targets import conclude, options
 
@@ -78,8 +83,23 @@ def abuse(name: str, server: Server, campaign: str, items: int, end: threading.E
     if name == "csv":
         table = "item,text\n" + "".join(f"z{i},{'t' * 60}\n" for i in range(items))
         return [lambda: post("items", table, "text/csv")]
+    if name == "previews":
+        few = pl.select(pl.repeat(7, 100 * items).alias(name) for name in ("item", "annotator", "label"))
+        few.write_parquet(packed := io.BytesIO(), statistics=False)
+        empty = b"item" + b",a" * 400 + b"\n" * (items // 4)
+        return [
+            lambda: post("items?preview=true", packed.getvalue(), "application/vnd.apache.parquet"),
+            lambda: post("items?preview=true", empty, "text/csv"),
+        ] * 3
+    if name == "media":
+        head = b'--x\r\ncontent-disposition: form-data; name="file"; filename="%d.wav"\r\n\r\n'
+        body = bytes(1000 * items)
+        return [
+            lambda n=n: post("media", head % n + body + b"\r\n--x--\r\n", "multipart/form-data; boundary=x")
+            for n in range(3)
+        ]
     if name == "reports":
-        paths = ("report", "consensus", "status", "diagnose")
+        paths = ("report", "consensus", "status", "flags")
         return [lambda n=n: call(server.port, "GET", f"{path}/{paths[n % 4]}", None, server.secret, 300.0)
                 for n in range(12)]  # fmt: skip
     if name == "events":
@@ -109,7 +129,7 @@ def abuse(name: str, server: Server, campaign: str, items: int, end: threading.E
     return []
 
 
-ABUSES = ("quiet", "upload", "broken upload", "csv", "reports", "events", "votes", "webhook")
+ABUSES = ("quiet", "upload", "broken upload", "csv", "previews", "media", "reports", "events", "votes", "webhook")
 
 
 def again(work: Callable[[], Any], end: threading.Event) -> None:
@@ -118,6 +138,12 @@ def again(work: Callable[[], Any], end: threading.Event) -> None:
             work()
         except (OSError, http.client.HTTPException):
             end.wait(0.2)
+
+
+def megabytes(server: Server, what: str) -> float:
+    """What a server holds (``VmRSS``), or held at most (``VmHWM``)."""
+    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{server.process.pid}/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0
 
 
 def attack(name: str, server: Server, seconds: float, items: int) -> dict[str, Any]:
@@ -129,6 +155,8 @@ def attack(name: str, server: Server, seconds: float, items: int) -> dict[str, A
     votes = [{"item": f"x{i}", "annotator": f"a{m}", "label": "ab"[i % 2]} for i in range(500) for m in range(3)]
     call(server.port, "POST", f"/api/v1/campaigns/{abused}/votes", {"votes": votes}, server.secret, 60.0)
     people, end = Annotators(server, other), threading.Event()
+    Path(f"/proc/{server.process.pid}/clear_refs").write_text("5")  # the peak begins anew
+    before = megabytes(server, "VmRSS")
     threads = [threading.Thread(target=again, args=(one, end)) for one in abuse(name, server, abused, items, end)]
     for thread in (*people.threads, *threads):
         thread.start()
@@ -142,7 +170,7 @@ def attack(name: str, server: Server, seconds: float, items: int) -> dict[str, A
     waits = sorted(people.waits)
     return {
         "requests": len(waits), "failed": people.failed[:3], "median": round(waits[len(waits) // 2], 3),
-        "slowest": round(waits[-1], 3),
+        "slowest": round(waits[-1], 3), "memory": round(megabytes(server, "VmHWM") - before),
     }  # fmt: skip
 
 
@@ -151,6 +179,7 @@ def main() -> int:
     parser.set_defaults(seconds=10.0)
     parser.add_argument("--items", type=int, default=200_000)
     parser.add_argument("--slowest", type=float, default=1.0)
+    parser.add_argument("--memory", type=float, default=1500.0, help="megabytes")
     given = parser.parse_args()
     out = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -161,7 +190,9 @@ def main() -> int:
                 out[name] = attack(name, server, given.seconds, given.items)
         finally:
             server.kill()
-    bad = sum(bool(one["failed"]) + (one["slowest"] > given.slowest) for one in out.values())
+    bad = sum(
+        bool(one["failed"]) + (one["slowest"] > given.slowest) + (one["memory"] > given.memory) for one in out.values()
+    )
     return conclude(given.seed, out, bad)
 
 

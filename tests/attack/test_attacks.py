@@ -57,7 +57,7 @@ def test_days_of_traffic_leave_what_they_should() -> None:
 
 def test_annotators_go_on_while_another_campaign_is_abused() -> None:
     more = ("--seconds", "2", "--items", "5000", "--slowest", "60")  # a busy machine has waits of its own
-    for waits in attack("lanes.py", 0, "upload,broken upload,reports,webhook", *more):
+    for waits in attack("lanes.py", 0, "upload,broken upload,previews,reports,webhook", *more):
         assert waits["requests"] > 0 and not waits["failed"]
 
 

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import socket
+import tempfile
 import threading
 import time
 import zipfile
@@ -22,6 +23,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from crowdwise.data.parquet_footer import check_parquet
+from crowdwise.data.sheets import MAIN, write_xlsx
 from crowdwise.errors import CrowdwiseError, InputError, ReadError
 from crowdwise.server import routes_events, routes_uploads, webhook_sender
 from crowdwise.server.configuration import load_configuration
@@ -102,6 +104,43 @@ def test_a_parquet_bomb_does_not_reach_the_store(site: Site) -> None:
     code, detail = upload(site, campaign, PARQUET, BOMBS["rows of one value"][1])
     assert code == 413 and "1,000,000 items" in detail
     assert site.call("GET", f"/campaigns/{campaign}/items")["items"] == []
+
+
+@pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+def test_what_is_too_large_to_be_read_is_not_looked_at_either(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"/api/v1/campaigns/{site.campaign(n_items=0, annotators=())}/items?preview=true"
+
+    def looked(media: str, body: bytes) -> Any:
+        return site.client.post(path, content=body, headers={**site.admin, "content-type": media}).json()
+
+    table = b"item,annotator,label\n" + b"".join(b"%d,ann%d,a\n" % (i // 3, i % 3) for i in range(300))
+    assert looked(CSV, table)["answers"]["answers"] == 300
+    monkeypatch.setattr(routes_uploads, "MOST_LOOKED", 300 * 3 * 16)
+    assert looked(CSV, table)["answers"] is None and looked(CSV, table)["rows"]
+    monkeypatch.setattr(routes_uploads, "check_file", lambda path: pytest.fail("it would be read as a whole"))
+    found = looked(PARQUET, BOMBS["rows of one value"][1])
+    assert "1,000,000 items" in found["problem"] and found["answers"] is None
+    monkeypatch.setattr(routes_uploads, "MOST_MEMORY", 64 * 70_000)
+    content = with_far_cell(300, 300)
+    assert looked(routes_uploads.SHEET, content)["problem"].startswith("The upload spans 90,000 cells")
+    code, why = upload(site, path.split("/")[4], routes_uploads.SHEET, content)
+    assert code == 413 and why.startswith("The upload spans")
+
+
+def with_far_cell(row: int, column: int) -> bytes:
+    """A sheet of one cell, which lies far away."""
+    place = f"{chr(64 + column // 26)}{chr(64 + column % 26)}{row}"
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_xlsx(Path(folder) / "far.xlsx", {"a": [["item"]]})
+        with zipfile.ZipFile(path) as book:
+            parts = {info.filename: book.read(info) for info in book.infolist()}
+    parts["xl/worksheets/s1.xml"] = (
+        f"<worksheet xmlns='{MAIN}'><sheetData><row r='{row}'><c r='{place}'><v>1</v></c></row></sheetData></worksheet>"
+    ).encode()
+    with zipfile.ZipFile(out := io.BytesIO(), "w") as book:
+        for name, part in parts.items():
+            book.writestr(name, part)
+    return out.getvalue()
 
 
 def test_a_schema_that_lies_deep_in_itself_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from crowdwise.active import end_state, stopping
 from crowdwise.active.end_state import ENDS
 from crowdwise.server import live_refit, routes_pages
 from crowdwise.server.configuration import load_configuration
+from crowdwise.server.media import CHUNK
 from crowdwise.server.routes_votes import FOR_ANNOTATORS
 from crowdwise.trust.agreement import TITLES
 from crowdwise.trust.annotators import FlagKind
@@ -134,6 +136,10 @@ def test_uploaded_files_are_kept_private_and_go_with_the_campaign(shown: Site, f
         answer = shown.client.post(address, headers=shown.admin, files=sent)
         assert answer.status_code == 422 and said in answer.json()["detail"], answer.text
     assert kept.read_bytes() == before
+    parts = iter([b"a" * CHUNK, b"b", b""])
+    pieces: Any = SimpleNamespace(read=lambda size: next(parts))  # it cannot be read as a whole
+    assert shown.service.media.save(campaign, "large.wav", pieces) == "large.wav"
+    assert kept.with_name("large.wav").read_bytes() == b"a" * CHUNK + b"b"
     assert kept.stat().st_mode & 0o777 == 0o600
     bad = [("file", ("../evil.svg", b"<svg/>", "image/svg+xml"))]
     assert shown.client.post(address, headers=shown.admin, files=bad).status_code == 422

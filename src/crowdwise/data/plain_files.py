@@ -20,7 +20,8 @@ import os
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,9 +42,22 @@ def machine_memory() -> float:
     return float("inf")
 
 
+_ROOM: ContextVar[float] = ContextVar("room", default=MOST)
+
+
+@contextmanager
+def room(most: float) -> Iterator[None]:
+    """What is read inside may take so many bytes of memory at most."""
+    before = _ROOM.set(most)
+    try:
+        yield
+    finally:
+        _ROOM.reset(before)
+
+
 def limit() -> float:
     """The most bytes that text may take."""
-    return min(MOST, machine_memory() / 2)
+    return min(_ROOM.get(), machine_memory() / 2)
 
 
 def check_cells(path: Path, cells: int, each: int = 16) -> None:

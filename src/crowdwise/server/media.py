@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
 from crowdwise.data.folders import write_whole
@@ -39,6 +39,7 @@ MEDIA = "media:"
 TYPES = {ending: media for kinds in KINDS.values() for ending, media in kinds.items()}
 MOST_LETTERS = 200
 """Bytes of the name of a file."""
+CHUNK = 2**20
 MOST_NAMES = 200_000
 """Files of the folder that are listed."""
 
@@ -87,7 +88,7 @@ class Media:
                     if len(seen) >= MOST_NAMES:
                         return
 
-    def save(self, campaign: str, name: str, content: bytes) -> str:
+    def save(self, campaign: str, name: str, content: IO[bytes]) -> str:
         """Keep an uploaded file; its name, which has no folders. What people have seen is not exchanged."""
         name = PurePosixPath(name.replace("\\", "/")).name
         if kind_of(name) is None or name.startswith("."):
@@ -95,10 +96,19 @@ class Media:
         if len(name.encode()) > MOST_LETTERS:
             raise InputError(f"The name {name!r:.50} is longer than {MOST_LETTERS} bytes. The file was not kept.")
         path = self.uploads / campaign / name
-        if path.exists() and path.read_bytes() != content:
-            raise InputError(f"There is another file {name!r} already: give this one another name. It was not kept.")
         private_folder(path.parent)
-        write_whole(lambda made: Path(made).write_bytes(content), path, private=True)
+        if path.exists():
+            if not _same(path, content):
+                raise InputError(
+                    f"There is another file {name!r} already: give this one another name. It was not kept."
+                )
+            return name
+
+        def copy(made: str) -> None:
+            with open(made, "wb") as file:
+                shutil.copyfileobj(content, file, CHUNK)
+
+        write_whole(copy, path, private=True)
         return name
 
     def forget(self, campaign: str) -> None:
@@ -154,6 +164,15 @@ class Media:
             return f"{MEDIA}{name}"
 
         return _each(payload, check)
+
+
+def _same(path: Path, content: IO[bytes]) -> bool:
+    """Whether a file holds this content; neither is read as a whole."""
+    with path.open("rb") as file:
+        while (part := content.read(CHUNK)) == file.read(CHUNK):
+            if not part:
+                return True
+    return False
 
 
 def _each(payload: dict[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:

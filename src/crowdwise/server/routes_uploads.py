@@ -23,6 +23,7 @@ from pydantic_core import from_json
 from crowdwise.data.columns import find
 from crowdwise.data.files import read_table
 from crowdwise.data.parquet_footer import Claims, check_parquet
+from crowdwise.data.plain_files import room
 from crowdwise.errors import ColumnError, CrowdwiseError, InputError, ReadError, SizeError, listing
 from crowdwise.file_check import check as check_file
 from crowdwise.server.api_messages import FolderItems, Item
@@ -44,8 +45,10 @@ OWN = ("item", "gold", "group", "priority", "payload")
 
 MOST_ITEMS = 1_000_000
 MOST_COLUMNS = 1_000
-MOST_CELLS = 100_000_000
+MOST_CELLS = 30_000_000
 """The most of an upload; a cell takes 16 bytes of memory even where it is empty."""
+MOST_MEMORY, MOST_LOOKED = 2**30, 2**26
+"""Bytes that a table may take while it is read, and while its answers are looked at for a preview."""
 MOST_VALUES = 10_000_000
 """The most commas and brackets of JSON, each of which may begin a value: these take 100 bytes of memory each."""
 PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
@@ -107,8 +110,8 @@ def _rows(path: Path, most: int) -> Iterator[dict[str, Any]]:
     _check_size(path, most)
     try:
         table, _ = read_table(path)
-    except ReadError as error:
-        raise ReadError(str(error).replace(str(path), "The upload")) from None
+    except (ReadError, SizeError) as error:
+        raise type(error)(str(error).replace(str(path), "The upload")) from None
     names = named_columns(table.columns)
     if "item" not in names.values():
         raise ColumnError(f"The upload has no column item: it has {listing(table.columns, 12)}.")
@@ -277,8 +280,11 @@ def preview_of(path: Path, check: Callable[[], list[Any]]) -> dict[str, Any]:
             out["rows"] = [{"item": name, "payload": values["payload"][:200]} for name, values in found[:5]]
     except CrowdwiseError as error:
         out["problem"] = str(error)
+        if isinstance(error, SizeError):
+            return out
     if path.suffix not in (".json", ".jsonl"):
-        looked = check_file(path).to_dict()
+        with room(MOST_LOOKED):
+            looked = check_file(path).to_dict()
         if looked["readable"]:
             out["answers"] = {name: looked.get(name) for name in ("answer_type", "answers", "items", "annotators")}
     return out
@@ -310,11 +316,15 @@ async def items_upload(
             shown = (replace(one, payload=service.media.checked(campaign, one.item, one.payload)) for one in given)
             return list(checked_items(conn, find_campaign(conn, campaign), shown).items())
 
-        if preview:
-            return await service.heavy_now(lambda: preview_of(path, lambda: service.read(check)))
+        def run() -> Any:
+            with room(MOST_MEMORY):
+                return preview_of(path, lambda: service.read(check)) if preview else service.read(check)
 
         async with service.uploading:
-            given = await service.heavy_now(lambda: service.read(check))
+            given = await service.heavy_now(run)
+    if preview:
+        found: dict[str, Any] = given
+        return found
     return await _written(service, caller, campaign, given)
 
 
@@ -353,8 +363,7 @@ async def media_upload(service: ServiceOf, caller: WholeLead, campaign: str, req
     for file in form.getlist("file"):
         if isinstance(file, str):
             raise InputError("The form has no file: send each as a field file.")
-        content = await file.read()
-        kept.append(await service.heavy_now(partial(service.media.save, campaign, file.filename or "", content)))
+        kept.append(await service.heavy_now(partial(service.media.save, campaign, file.filename or "", file.file)))
     if not kept:
         raise InputError("The form has no file: send each as a field file.")
     await service.write_now(lambda conn: caller.audit(conn, "upload media", campaign, n=len(kept)), campaign)

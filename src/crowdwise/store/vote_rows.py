@@ -341,7 +341,7 @@ def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) ->
 
 
 def _practised(conn: sa.Connection, row: CampaignRow, vote: Any) -> bool:
-    """Whether a vote on an item with a known answer was one of practice, and so was judged what was right."""
+    """Whether a vote on an item with a known answer was one of practice, whose answer was shown."""
     practice = row.settings["practice"]
     return bool(practice > 0 and len(_on_gold(conn, row.id, vote.annotator, vote.seq)) <= practice)
 
