@@ -93,7 +93,7 @@ class Caller:
 def shown_by(request: Request) -> str | Session | None:
     """The secret or the session that a request shows, valid or not."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    if request.url.path.startswith(LABEL_STUDIO):
+    if request.scope["path"].startswith(LABEL_STUDIO):
         try:
             password = base64.b64decode(given, validate=True).decode().partition(":")[2]
         except (binascii.Error, UnicodeDecodeError):
@@ -128,7 +128,7 @@ async def caller_of(request: Request) -> Caller:
     """Who asks; an error without a valid token or session, or where a page of another site may have sent it."""
     found = await find_caller(request)
     if found is None:
-        if request.url.path.startswith(LABEL_STUDIO):
+        if request.scope["path"].startswith(LABEL_STUDIO):
             words = "Basic authentication with a token (cw_...) as password is needed."
             raise HTTPException(401, words, {"WWW-Authenticate": 'Basic realm="crowdwise"'})
         words = "A valid token is needed: Authorization: Bearer cw_..., or an invitation link."

@@ -111,7 +111,7 @@ def add_handlers(app: FastAPI, as_page: Callable[[Request, int, str], Awaitable[
         async def run(request: Request, error: Exception) -> Response:
             answer = await handler(request, error)
             opened = "text/html" in request.headers.get("accept", "")
-            if request.url.path.startswith("/api/"):
+            if request.scope["path"].startswith("/api/"):
                 opened &= request.headers.get("sec-fetch-dest") == "document"
             if answer.status_code < 400 or not opened:
                 return answer
