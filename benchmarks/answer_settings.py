@@ -6,7 +6,8 @@ DATA is the folder of data sets. Texts: the strengths of the two priors of ``rov
 and reported on the other, both ways. Boxes: ``min_iou``, false alarms and spread of ``box-crowd`` are chosen on
 simulated crowds, and reported on ``boxes_crowd``; there ``min_iou`` also by how well boxes of annotators who were left
 out are predicted. Masks: what could be had on ``masks_cells`` if parts of the truth
-were known. Prints the rows of docs/answers-texts.md, docs/answers-boxes.md and docs/answers-masks.md.
+were known. Spans: ``span-detection`` beside each annotator of ``pico_spans`` on the texts of that annotator. Prints
+the rows of docs/answers-texts.md, docs/answers-boxes.md, docs/answers-masks.md and docs/answers-spans.md.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from default_answers import pico_table
 
 import crowdwise as cw
 from crowdwise.answers import boxes_consensus, texts_consensus
 from crowdwise.answers.masks_consensus import Band, SignedDistance, VotePatterns
+from crowdwise.core.span_overlap import matches
 from crowdwise.data.boxes import iou, matched
 
 SPEECH = ("crowdspeech_dev_clean", "crowdspeech_test_other")
@@ -156,7 +159,50 @@ def masks(data):
     print(f"masks, shift learned from the other parts: {np.mean([moved[i, best[p]] for i, p in enumerate(part)]):.4f}")
 
 
+def spans(data):
+    """F1 by overlap of the consensus and of each annotator, on the texts that the annotator saw."""
+    table, true = pico_table(data)
+    rng, N, M = np.random.default_rng(0), len(table), table.n_annotators
+    own = {tuple(pair): [] for pair in zip(table.item.tolist(), table.annotator.tolist(), strict=True)}
+    rows = zip(table.item, table.annotator, table.label, table.start.tolist(), table.end.tolist(), strict=True)
+    for n, m, label, start, end in rows:
+        own[n, m] += [("P", start, end)] if label >= 0 else []
+
+    def parts(some, n):
+        return np.array([2.0 * matches(some, true[n]), len(some) + len(true[n])])
+
+    both = np.array([parts(some, n) for n, some in enumerate(cw.aggregate(table).spans())])
+    each = np.full((M, N, 2), np.nan)
+    for (n, m), some in own.items():
+        each[m, n] = parts(some, n)
+
+    def f1(sums):
+        return sums[..., 0].sum(axis=-1) / np.maximum(sums[..., 1].sum(axis=-1), 1.0)
+
+    seen = [np.flatnonzero(np.isfinite(one[:, 0])) for one in each]
+    drawn = [rng.choice(at, (1000, len(at))) for at in seen]
+    gap = [np.quantile(f1(both[k]) - f1(each[m][k]), (0.025, 0.975)) for m, k in enumerate(drawn)]
+    figures = np.array([(len(at), f1(each[m, at]), f1(both[at]), *gap[m]) for m, at in enumerate(seen)])
+    for least in (5, 10, 20, 30):
+        some = figures[figures[:, 0] >= least]
+        print(f"spans, {len(some)} annotators of {least} texts or more: ahead of {(some[:, 2] > some[:, 1]).sum()},")
+        print(
+            f"  surely of {(some[:, 3] > 0).sum()}; the two best",
+            some[np.argsort(-some[:, 1])][:2, :3].round(3).tolist(),
+        )
+    print(f"spans: {(figures[:, 4] < 0).sum()} of {M} annotators surely ahead of the consensus")
+    total = np.nansum(each, axis=1)
+    best = np.zeros((N, 2))
+    for n in range(N):
+        some = [m for m in range(M) if np.isfinite(each[m, n, 0])]
+        best[n] = each[max(some, key=lambda m: f1((total[m] - each[m, n])[None])), n]
+    k = rng.integers(0, N, (2000, N))
+    low, high = np.quantile(f1(both[k]) - f1(best[k]), (0.025, 0.975))
+    print(f"spans: {f1(both):.3f}; best annotator on other texts {f1(best):.3f}, behind by {low:.3f} to {high:.3f}")
+
+
 if __name__ == "__main__":
     texts(Path(sys.argv[1]))
     boxes(Path(sys.argv[1]))
     masks(Path(sys.argv[1]))
+    spans(Path(sys.argv[1]))

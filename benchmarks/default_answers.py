@@ -447,8 +447,8 @@ def masks(data):
     yield "masks_cells", len(true), means({"Dice": dice})
 
 
-def spans(data):
-    """Of annotators of one label, P: the participants of a trial."""
+def pico_table(data):
+    """Participants of a trial, label P: what annotators marked, and the true spans of each item."""
     crowd, experts = pico(data)
     names = [name for name in crowd if name in experts]
     table = cw.Spans.from_records([
@@ -457,7 +457,12 @@ def spans(data):
         for span in [("P", a, b) for a, b in some] or [(None, None, None)]
     ])  # fmt: skip
     at = [next(iter(experts[name].values()), []) for name in table.items.tolist()]
-    true = [[("P", a, b) for a, b in some] for some in at]
+    return table, [[("P", a, b) for a, b in some] for some in at]
+
+
+def spans(data):
+    """Of annotators of one label."""
+    table, true = pico_table(data)
     by = {"F1 by overlap": {}, "F1 of characters": {}}
     for key in ("character-majority", *DEFAULTS["spans"], *beside("span-majority")):
         found = cw.aggregate(table, key).spans()

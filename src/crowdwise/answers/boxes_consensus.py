@@ -20,10 +20,11 @@ q[c]            ``probability``   pi P(d | real) / (pi P(d | real) + (1 - pi) P(
 ==============  ================  ============================================================================
 
 The parameters are fitted by EM, with a Newton step for a and sigma; objects that none found are counted by 1 - E_z...
-sigma has a half Normal prior of deviation 1: where all find nearly all, it would be the few boxes of one annotator that
-make it large, as hard objects. The odds of pi are those of items that several annotators looked at. One annotator alone
-finds s of r objects and f false ones where n find 1 - E_z... of r and n f: their odds differ by that ratio. Where no
-item has two, pi is .9.
+sigma has a half Normal prior of deviation 1. A second fit starts with few objects that one annotator alone has, and
+with little spread: where all find nearly all, the first may take the few boxes of one annotator for hard objects. It is
+taken where it makes the boxes 20 times as probable, abilities integrated out (Laplace). The odds of pi are those of
+items that several annotators looked at. One annotator alone finds s of r objects and f false ones where n find 1 -
+E_z... of r and n f: their odds differ by that ratio. Where no item has two, pi is .9.
 
 **Which class**: a vote model of the registry, the clusters being its items.
 
@@ -42,7 +43,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +55,7 @@ from crowdwise.core.intervals import count_columns, gamma_interval, normal_colum
 from crowdwise.core.loop import Callback, Rounds, check_cost
 from crowdwise.core.numerics import Floats, Ints, share_with_interval
 from crowdwise.core.result import Result, some_known
-from crowdwise.core.span_overlap import linked
+from crowdwise.core.span_overlap import COMPARED, by_chance, evenly, linked
 from crowdwise.data.boxes import AXES, Boxes, edge_names, encode_boxes, iou, matched
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
@@ -75,8 +76,10 @@ MANY, FEWER = 1000, "Read fewer items or annotators, or split large images into 
 """Boxes on an item from which on memory and time are looked at first, and what to do about them."""
 NODES, MOST_SPREAD = 9, 3.0
 """Nodes of the quadrature over objects, and the maximum of sigma."""
-PAIRED, CHANCE, OF_CHANCE = 1000, 0.02, 50.0
-"""Boxes by which overlaps by chance are counted; such a share in so many pairs is assumed beside those counted."""
+STARTS, CLEARLY = ((0.3, 0.5, 1.0), (0.1, 1.0, 0.3)), float(np.log(20.0))
+"""Where fits start: q of what one annotator has, ability and sigma; by how much a later one has to be better."""
+CHANCE = 0.02
+"""The share of pairs that overlap by chance, before any is counted."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -327,15 +330,24 @@ def chance_overlap(answers: Boxes, min_iou: float) -> float:
     rows = np.flatnonzero(answers.label >= 0)
     edges, item = answers.edges[rows], answers.item[rows]
     whole = np.bincount(item, edges.sum(axis=1), len(answers))[item]
-    order = np.lexsort((whole, *edges.T[::-1]))
-    some = order[np.unique(np.linspace(0, len(order) - 1, PAIRED).round().astype(np.int64))]
-    apart = item[some][:, None] != item[some][None]
-    hits = float((iou(edges[some], edges[some])[apart] >= min_iou).sum())
-    return (hits + CHANCE * OF_CHANCE) / (float(apart.sum()) + OF_CHANCE)
+    some = evenly(np.lexsort((whole, *edges.T[::-1])), COMPARED)
+    return by_chance(iou(edges[some], edges[some]), item[some], min_iou, CHANCE)
 
 
-def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds, tol: float) -> tuple[Floats, Floats]:
-    """q[c], and the probability that an object is seen by one at least of those who looked at the item of c."""
+class Existence(NamedTuple):
+    """q[c], the probability that an object is seen by one at least of those who looked at the item of c, the rounds,
+    and the log-likelihood under the priors."""
+
+    probability: Floats
+    seen: Floats
+    rounds: Rounds
+    value: float
+
+
+def existence(
+    clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds, tol: float, start: int = 0
+) -> Existence:
+    """Which clusters are objects, from one of ``STARTS``."""
     from numpy.polynomial.hermite_e import hermegauss
     from scipy.special import expit, log_expit, logsumexp
 
@@ -345,9 +357,10 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
     size = np.bincount(clusters.cluster, minlength=C)
     team = np.bincount(of, minlength=C)
     compared = (team > 1) | (team.max() == 1)  # where others looked too, it can be told how many are real
-    q = np.where((size > 1) | (team == 1), 0.9, 0.3)  # nothing speaks against the only annotator of an item
-    ability, mean, variance, sigma, pi = np.full(M, 0.5), 0.5, 0.5, 1.0, float(q[compared].mean())
-    false = np.full(M, 0.5)
+    single, mean, sigma = STARTS[start]
+    q = np.where((size > 1) | (team == 1), 0.9, single)  # nothing speaks against the only annotator of an item
+    ability, variance, pi = np.full(M, mean), 0.5, float(q[compared].mean())
+    false, information, value = np.full(M, 0.5), np.full(M, 1.0 / variance), -np.inf
     for _ in rounds:
         eta = ability[who][:, None] + sigma * z
         hit, miss = log_expit(eta), log_expit(-eta)
@@ -361,7 +374,10 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
         pi = min(max(pi, 1e-6), 1.0 - 1e-6)
         # One annotator alone draws fewer of both; the others' evidence outweighs that where there are any.
         fewer = np.where(team > 1, 1.0, seen / (seen / team)[compared].mean())
-        before, q = q, expit(np.log(pi * fewer) - np.log1p(-pi) + total - np.log(seen) - nothing)
+        real, false_alarm = np.log(pi * fewer) + total - np.log(seen), np.log1p(-pi) + nothing
+        before, q = q, expit(real - false_alarm)
+        spread = (ability - mean) ** 2 / variance + np.log(information * variance)
+        value = float(np.logaddexp(real, false_alarm)[compared].sum() - sigma**2 / 2.0 - spread.sum() / 2.0)
         # Every object that was seen stands for (1 - seen) / seen more.
         here = q[:, None] * np.exp(at_node - total[:, None])
         gone = q[:, None] * np.exp(unseen) / seen[:, None]
@@ -380,8 +396,8 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
         crowd = float(alarms.sum() / looked.sum())
         false = (alarms + OF_FALSE * crowd) / (looked + OF_FALSE)
         moved = float(np.abs(q - before).max())
-        rounds.reached(moved=moved, converged=moved < tol)
-    return q, seen
+        rounds.reached(value, moved=moved, converged=moved < tol, traced=False)
+    return Existence(q, seen, rounds, value)
 
 
 @dataclass(frozen=True)
@@ -537,13 +553,17 @@ class BoxCrowd(BoxModel):
 
     min_iou: Fraction = 0.3
     base: MethodKey = registry.DEFAULT
-    max_iter: Count = 300
+    max_iter: Count = 1000
     tol: Positive = 1e-4
 
     def _infer(self, answers: Boxes, looked: Ints, callback: Callback | None) -> tuple[BoxClusters, dict[str, Any]]:
         clusters = in_clusters(answers, self.min_iou)
-        rounds = Rounds(self.max_iter, len(clusters), callback)
-        q, seen = existence(clusters, looked, chance_overlap(answers, self.min_iou), rounds, self.tol)
+        chance = chance_overlap(answers, self.min_iou)
+        one, two = (
+            existence(clusters, looked, chance, Rounds(self.max_iter, len(clusters), callback, start), self.tol, start)
+            for start in range(len(STARTS))
+        )
+        q, seen, rounds, _ = two if two.value > one.value + CLEARLY else one
         places = located(clusters, q, answers.n_annotators)
         known = places.edges.shape[1] / (2.0 if answers.point_size else 1.0)  # both edges around a point say the same
         return clusters, {

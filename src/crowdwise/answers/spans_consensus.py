@@ -5,13 +5,13 @@ annotator (average linkage of the Jaccard overlap J; spans with the same label f
 groups stay apart where their mean J is under ``overlap`` = 1/3. Of two spans of equal length this means starts less
 than half a length apart.
 
-**Detection** (``span-detection``). An item is a row of places, each as wide as a mean span. A place holds a true span
-with probability pi. Annotator m marks it at the rate d[m] if it does, and at the rate f[m] if it does not:
+**Detection** (``span-detection``). An item is a row of places. A place holds a true span with probability pi. Annotator
+m marks it at the rate d[m] if it does, and at the rate f[m] if it does not:
 
 =============  ====================  ==================================================================================
 symbol         code                  equation
 =============  ====================  ==================================================================================
-K[n]           ``places``            max(candidates on n, T[n] (1 + J) / (2 (1 - J) mean length)), T[n] the text length
+K[n]           ``places``            max(candidates on n, T[n] / (kappa mean T)), T[n] the length of the text
 P(marks | k)                         product over marks d[m] a[m, label | k], over other annotators 1 - d[m]
 P(marks | 0)                         product over marks f[m] share of the label, over other annotators 1 - f[m]
 q[c, k]        ``q``                 pi rho[k] P(marks | k) / (sum over k + (1 - pi) P(marks | 0))
@@ -23,8 +23,9 @@ b[m]           ``boundary_noise``    mean distance of a boundary of m to the wei
 
 A wrong label is any of the others alike. Unmarked places count as well: K[n] - candidates of them have no
 marks. They keep f small: without them every false candidate would have been seen by an annotator, and one mark would
-seem usual where nothing is. Why places of that width: two false spans that are put anywhere in T characters become one
-candidate with probability 2 (1 - J) / (1 + J) length / T, which is 1 / K.
+seem usual where nothing is. kappa is the share of pairs of spans on different items that overlap by J: how often two
+false spans have one place. Before any pair is counted it is that of spans which are put anywhere: 1 / T times the mean
+of (1 - J) / (1 + J) (a + b) over lengths a and b, 0 where one is shorter than J times the other.
 
 A candidate is a span of the consensus where the sum of q over k is over 1/2. Its boundaries are medians weighted by
 1 / b[m], the most likely ones of Laplace errors; of two the one that makes the span longer. s = 5 everywhere. The means
@@ -48,7 +49,7 @@ from crowdwise.core.intervals import count_columns, gamma_interval, rate_interva
 from crowdwise.core.loop import Callback, Progress, Rounds, check_cost
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import Result, some_known
-from crowdwise.core.span_overlap import jaccard, linked, matches, pairs, weighted_medians
+from crowdwise.core.span_overlap import COMPARED, by_chance, evenly, jaccard, linked, matches, pairs, weighted_medians
 from crowdwise.data.spans import Spans, encode_spans
 from crowdwise.errors import InputError
 
@@ -354,7 +355,7 @@ class SpanDetection(SpanModel):
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.spans(60, n_annotators=8, answers_per_item=5, random_state=0)
     >>> cw.SpanDetection().fit(crowd.answers).consensus_
-    SpanConsensus(span-detection: 165 spans in 60 items)
+    SpanConsensus(span-detection: 167 spans in 60 items)
     """
 
     key = "span-detection"
@@ -416,19 +417,23 @@ def rates(right: Floats, total: Floats, usual: float) -> Floats:
 
 
 def places(answers: Spans, overlap: float) -> Floats:
-    """K[n]: how many spans of mean length an item has place for. Without a text its length is the stretch from the
-    first to the last mark, or the mean of these over items where that is longer."""
-    marked, N = answers.label >= 0, len(answers)
-    item = answers.item[marked]
+    """K[n]: how many different places of spans an item has. Without a text its length is the stretch from the first to
+    the last mark, or the mean of these over items where that is longer."""
+    marked, N = np.flatnonzero(answers.label >= 0), len(answers)
+    item, start, end = (of[marked] for of in (answers.item, answers.start, answers.end))
     first, last = np.full(N, np.inf), np.full(N, -np.inf)
-    np.minimum.at(first, item, answers.start[marked])
-    np.maximum.at(last, item, answers.end[marked])
+    np.minimum.at(first, item, start)
+    np.maximum.at(last, item, end)
     stretch = np.where(last > first, last - first, 0.0)
     length = np.maximum(stretch, stretch[last > first].mean())
     if answers.length is not None:
         length = np.where(answers.length >= 0, answers.length, length)
-    wide = (answers.end - answers.start)[marked].mean() * 2.0 * (1.0 - overlap) / (1.0 + overlap)
-    return np.asarray(length / max(wide, 1e-9))
+    some = evenly(np.lexsort((np.bincount(item, start + end)[item], end, start)), COMPARED)
+    a, b, size = start[some], end[some], (end - start)[some].astype(np.float64)
+    fits = np.minimum(size[:, None], size) >= overlap * np.maximum(size[:, None], size)
+    wide = float(((size[:, None] + size) * fits).mean()) * (1.0 - overlap) / (1.0 + overlap)
+    middle = float(length.mean())
+    return np.asarray(length / middle / by_chance(jaccard(a, b, a, b), item[some], overlap, min(1.0, wide / middle)))
 
 
 @declared

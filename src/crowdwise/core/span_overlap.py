@@ -12,6 +12,8 @@ from crowdwise.core.numerics import Floats, Ints
 
 HALF = 0.5
 """From this share of their union on, two spans with the same label count as the same, where overlap is enough."""
+COMPARED, OF_CHANCE = 1000, 50.0
+"""How many are compared with each other for overlaps by chance, and how many pairs the usual share is worth."""
 
 
 def jaccard(start: Ints, end: Ints, start_2: Ints, end_2: Ints) -> Floats:
@@ -104,6 +106,22 @@ def linked(near: Floats, clash: npt.NDArray[np.bool_], least: float, size: Float
             mean[i] = mean[:, i] = np.where(apart[i], -1.0, (total[i] / (n[i] * n)).round(9))
             group[group == at[j]] = at[i]
     return group
+
+
+def evenly(order: Ints, most: int) -> Ints:
+    """At most so many of an order, evenly spaced.
+
+    >>> evenly(np.arange(10), 4).tolist()
+    [0, 3, 6, 9]
+    """
+    return order[np.unique(np.linspace(0, len(order) - 1, most).round().astype(np.int64))]
+
+
+def by_chance(near: Floats, item: Ints, least: float, usual: float) -> float:
+    """The share of pairs on different items that are alike by ``least``: how often two have the same place by chance.
+    ``usual`` counts as ``OF_CHANCE`` pairs."""
+    apart = item[:, None] != item
+    return float(((near[apart] >= least).sum() + usual * OF_CHANCE) / (apart.sum() + OF_CHANCE))
 
 
 def weighted_medians(values: Floats, weights: Floats) -> Floats:

@@ -43,8 +43,10 @@ Floats = npt.NDArray[np.float64]
 EDGES = ("x1", "y1", "x2", "y2")
 SIDES = ("width", "height")
 AXES = "xyz"
-REACH = 6.0
-"""The side of the box around a point, in median distances of two annotators' points that are nearest to each other."""
+REACH = 8.0
+"""The side of the box around a point, in median distances of two annotators' points of an object."""
+MEASURED = 200
+"""On so many items they are measured."""
 SMALLEST, LARGEST = 1e-100, 1e100
 """The sides that a box may have, and the largest coordinate: areas are numbers within the range of the machine."""
 OBJECT = "object"
@@ -79,20 +81,33 @@ def around(points: Floats, size: float) -> Floats:
 
 
 def usual_size(points: Floats, item: Codes, annotator: Codes) -> float:
-    """The side of boxes around points: ``REACH`` times how far two annotators' points are apart, in the median of those
-    that are each other's nearest; 1 where no item has points by two."""
+    """The side of boxes around points: ``REACH`` times how far two annotators' points of an object are apart, in the
+    median; 1 where no item has points by two.
+
+    Points of two annotators that are each other's nearest are those of an object, or near by chance. How many are near
+    by chance is counted on points of two items; the median is that of what there is beyond.
+    """
     from scipy.spatial import KDTree
 
-    near: list[Floats] = []
-    for n in np.unique(item):
-        own = [points[(item == n) & (annotator == m)] for m in np.unique(annotator[item == n])]
-        for a, one in enumerate(own):
-            for two in own[a + 1 :]:
-                far, best = KDTree(two).query(one)
-                near.append(far[KDTree(one).query(two)[1][best] == np.arange(len(one))])
-    every = np.concatenate(near) if near else np.empty(0)
-    every = every if (np.median(every) if len(every) else 0.0) > 0.0 else every[every > 0.0]
-    return REACH * float(np.median(every)) if len(every) else 1.0
+    def apart(one: Any, two: Any) -> Floats:
+        far, best = two.query(one.data)
+        return np.asarray(far[one.query(two.data)[1][best] == np.arange(one.n)])
+
+    order = np.argsort(np.bincount(item, points.sum(axis=1)), kind="stable")  # names do not matter
+    order = order[np.isin(order, item)]
+    items = order[np.unique(np.linspace(0, len(order) - 1, MEASURED).round().astype(np.int64))].tolist()
+    own = [[KDTree(points[(item == n) & (annotator == m)]) for m in np.unique(annotator[item == n])] for n in items]
+    near = [apart(one, two) for some in own for a, one in enumerate(some) for two in some[a + 1 :]]
+    if not near:
+        return 1.0
+    after = own[1:] + own[:1] if len(own) > 1 else [[]]
+    chance = [apart(one, two) for some, others in zip(own, after, strict=True) for one in some for two in others]
+    every, by_chance = (np.sort(np.concatenate(some or [np.empty(0)])) for some in (near, chance))
+    more = np.arange(1, len(every) + 1) / len(near)
+    more -= np.searchsorted(by_chance, every, side="right") / max(len(chance), 1)
+    middle = float(every[(more >= more.max() / 2.0).argmax()])
+    middle = middle or float(np.median(every[every > 0.0])) if every.any() else 0.0
+    return REACH * middle or 1.0
 
 
 def matched(overlap: Floats, threshold: float) -> Counts:
@@ -190,7 +205,8 @@ class Boxes(ByItem):
         schema.on_missing("an item or annotator (without label and coordinates: nothing drawn)"),
         Opt(
             "point_size", None, "Of points (columns x and y): the side of the box that stands for one, in the unit of "
-            "the coordinates. By default six times the median distance of two annotators' points.", float | None,
+            "the coordinates. By default eight times the median distance of two annotators' points of an object.",
+            float | None,
         ),
     )  # fmt: skip
     _record: ClassVar[tuple[str, ...]] = ("item", "annotator", "label", *EDGES)
