@@ -234,6 +234,8 @@ def test_probabilities_that_say_something_else_are_pointed_out() -> None:
         cw.Comparisons.from_frame(base | {f"{side}_logprob": [-np.inf] * 60 for side in ("left", "right")})
     with pytest.warns(InputWarning, match="taken for names of items, not sides"):
         cw.Comparisons.from_frame({"left": ["a", "b"], "right": ["b", "a"], "winner": ["a", "a"]})
+    with pytest.warns(InputWarning, match="taken for names of items, not sides"):
+        cw.Comparisons.from_frame({"left": ["1", "2"], "right": ["2", "1"], "winner": ["1", "1"]})
 
 
 def test_judges_who_contradict_each_other_on_parts_have_a_board() -> None:

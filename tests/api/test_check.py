@@ -150,6 +150,9 @@ MESSY: dict[str, Messy] = {
         [["item", *PEOPLE, "Total yes"], *([i, *(n % 2 for n in range(4)), 2] for i in ITEMS),
          ["Total", 3, N, 5, N, 80]],
         "Left out the last row, 'Total'.*Left out column 'Total yes'", facts={"items": N}),
+    "totals that are labels, too": Messy(
+        [["item", *PEOPLE], *([i, *(n % 2 for n in range(4))] for i in ITEMS), ["Total", 1, N, 5, N]],
+        "The last row, 'Total', may hold totals: read as an item", facts={"items": N + 1}),
     "a line below the names": Messy(
         [long()[0], ["---", ":--:", "---"], *long()[1:]], "Left out 1 rows", facts={"answers": 4 * N}),
     "joined in another order": Messy(

@@ -70,6 +70,11 @@ def test_files_as_they_should_not_be(target: str) -> None:
         assert counts["our_errors"] > 10 and counts["bugs"] == counts["foreign"] == 0
 
 
+def test_tables_come_back_as_they_were_laid_out() -> None:
+    for counts in attack("layouts.py", 80, "votes,ratings,comparisons,rankings,texts,label_sets"):
+        assert counts["same"] > 40 and counts["silent"] == counts["bugs"] == counts["foreign"] == 0
+
+
 @pytest.mark.parametrize("target", ["votes", "ratings,comparisons,rankings", "similarities,tags,ordinal"])
 def test_fits_to_next_to_nothing(target: str) -> None:
     for counts in attack("fits.py", 150 if target == "votes" else 20, target):

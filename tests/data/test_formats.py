@@ -243,6 +243,20 @@ def test_latin_1_is_found_and_said(tmp_path: Path, ending: str) -> None:
         assert same(path)
 
 
+def test_names_of_columns_that_are_not_utf8_stay_different(tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_bytes("item,Zoë,Zoé\na,x,y\nb,y,y\n".encode("latin-1"))
+    with pytest.warns(InputWarning, match="was read as Latin-1"):
+        assert cw.read_votes(path).annotators.tolist() == ["Zoë", "Zoé"]
+
+
+def test_numbers_and_times_may_be_categories(tmp_path: Path) -> None:
+    text = {"item": ["1", "2"], "rater": ["a", "b"], "value": ["1.5", "2"], "timestamp": ["2024-01-05", "2024-01-06"]}
+    pl.DataFrame(text).cast(pl.Categorical).write_parquet(tmp_path / "ratings.parquet")
+    found = cw.read_ratings(tmp_path / "ratings.parquet")
+    assert found.value.tolist() == [1.5, 2.0] and found.timestamp is not None
+
+
 def test_an_encoding_can_be_named(tmp_path: Path) -> None:
     text = "item,annotator,label\nq1,Аня,да\nq2,Аня,нет\n"
     (tmp_path / "a.csv").write_bytes(text.encode("cp1251"))

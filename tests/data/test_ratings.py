@@ -201,6 +201,28 @@ def test_signs_beside_numbers_and_points_of_thousands_are_said(
         assert sorted(cw.read_ratings(path).value.tolist()) == read
 
 
+@pytest.mark.parametrize(
+    ("last", "says", "n_items"),
+    [
+        ("Mean;2.3;3.5", "Left out the last row, 'Mean': totals and no ratings", 3),
+        ("Summe;7;7", "Left out the last row, 'Summe'", 3),
+        ("total;2;5", "The last row, 'total', may hold totals: read as an item", 4),
+    ],
+)
+def test_a_row_of_totals_is_no_item_in_silence(tmp_path: Path, last: str, says: str, n_items: int):
+    path = tmp_path / "ratings.csv"
+    path.write_text(f"item;ann;bob\na;1;3\nb;2;\nc;4;4\n{last}\n", encoding="utf-8")
+    with pytest.warns(InputWarning, match=says):
+        assert len(cw.read_ratings(path)) == n_items
+
+
+def test_points_of_thousands_below_empty_cells_are_said(tmp_path: Path):
+    path = tmp_path / "boxes.csv"
+    path.write_text("item;annotator;x1;y1;x2;y2\na;ann;;;;\na;bob;1.000;1.000;2.000;2.000\n", encoding="utf-8")
+    with pytest.warns(InputWarning, match="'1.000' is read as 1"):
+        assert len(cw.read_boxes(path)) == 1
+
+
 def test_codes_of_no_answer_are_not_averaged_in_silence(tmp_path: Path):
     table = {"item": [1, 1, 2, 2], "annotator": ["ann", "bob"] * 2, "value": [1.5, 2.0, -999.0, 3.0]}
     with pytest.warns(InputWarning, match="-999 is read as a rating"):

@@ -417,11 +417,19 @@ SIGNS = "%$€£¥"
 """Signs that may stand beside all numbers of a column."""
 
 
+def without_categories(column: pl.Series) -> pl.Series:
+    """A categorical column as text; any other as it is."""
+    import polars as pl
+
+    return column.cast(pl.String) if column.dtype in (pl.Categorical, pl.Enum) else column
+
+
 def as_numbers(column: pl.Series) -> pl.Series:
     """A column as numbers, null where it holds none. Text may have the same sign in every cell (``7%``), and a decimal
     comma (``1,5``), where no number has a point and one shows that the comma is none of thousands (``1,500``)."""
     import polars as pl
 
+    column = without_categories(column)
     values = column.cast(pl.Float64, strict=False)
     if column.dtype != pl.String or values.null_count() == column.null_count():
         return values

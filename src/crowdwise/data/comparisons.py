@@ -372,8 +372,10 @@ def _outcome(
         by_name = np.where(name == a, 0, np.where(name == b, 1, -1)).astype(np.int32)
         named = ((by_name >= 0) | (by_word == TIE) | (code < 0)).all() and (by_name >= 0).any()
         found = np.where((by_name < 0) & (by_word == TIE), TIE, by_name).astype(np.int32) if named else by_word
-        other = (by_name >= 0) & (by_word != by_name)
-        if named and other.any() and (by_word[code >= 0] >= 0).all():
+        numbers = np.array([{"1": LEFT, "2": RIGHT}.get(word, side) for word, side in zip(said, known, strict=True)])
+        by_side = encoding.recode(code, numbers.astype(np.int32))
+        other = (by_name >= 0) & (by_side != by_name)
+        if named and other.any() and (by_side[code >= 0] >= 0).all():
             word = listing(words[code[np.flatnonzero(other)[:1]]])
             warn(f"Outcomes such as {word} are taken for names of items, not sides: say outcomes if they are sides.")
     bad = np.flatnonzero((found < 0) & (code >= 0))

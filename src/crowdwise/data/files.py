@@ -22,6 +22,7 @@ JSON                                                   table
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import io
@@ -320,10 +321,15 @@ class TableFile(os.PathLike[str]):
                 f"{path} ends its lines with a carriage return alone, as old spreadsheets do: expected line feeds. "
                 "Save it again as CSV UTF-8."
             )
+        table = None
         if not isinstance(content, bytes):
             with contextlib.suppress(pl.exceptions.PolarsError):  # quotes may be cut in two
-                return pl.read_csv(content[: 256 * 1024].rpartition(b"\n")[0], infer_schema=False, **self._options)
-        return pl.read_csv(self._source, n_rows=10_000, infer_schema=False, **self._options)
+                table = pl.read_csv(content[: 256 * 1024].rpartition(b"\n")[0], infer_schema=False, **self._options)
+        if table is None:
+            table = pl.read_csv(self._source, n_rows=10_000, infer_schema=False, **self._options)
+        if any("\ufffd" in name for name in table.columns):  # polars takes any bytes in names
+            codecs.getincrementaldecoder("utf-8")().decode(bytes(content[:1_000_000]))
+        return table
 
     @property
     def _options(self) -> dict[str, Any]:

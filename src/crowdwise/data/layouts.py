@@ -73,15 +73,25 @@ def named_rows(table: pl.DataFrame) -> str | None:
     return first if named and not table[first].null_count() and table[first].n_unique() == table.height else None
 
 
-def totals(table: pl.DataFrame, item: str, others: Sequence[str]) -> int:
-    """How many of the last rows hold totals: their name says so, and no other row has one of their values."""
+def totals(table: pl.DataFrame, item: str, others: Sequence[str], *, numbers: bool = False) -> tuple[int, bool]:
+    """How many of the last rows are called totals, and may be, and whether they are: no other row has one of their
+    values; of ``numbers`` each is the sum, mean, median or count of those above."""
     names = table[item].tail(MOST_TOTALS).to_list()
     count = next((n for n, name in enumerate(reversed(names)) if not columns.names_totals(str(name))), len(names))
     if not 0 < count < table.height:
-        return 0
-    cells = [{cell for row in part.rows() for cell in row} - {None} for part in
-             (table.select(others).head(-count), table.select(others).tail(count))]  # fmt: skip
-    return 0 if cells[0] & cells[1] else count
+        return 0, False
+    above, last = table.select(others).head(-count), table.select(others).tail(count)
+    if numbers:
+        return count, all(_sums_up(columns.as_numbers(above[name]), columns.as_numbers(last[name])) for name in others)
+    said, cells = ({cell for row in part.rows() for cell in row} - {None} for part in (above, last))
+    return (count, False) if said & cells and columns.numbers_in(cells) else (0 if said & cells else count, True)
+
+
+def _sums_up(above: pl.Series, last: pl.Series) -> bool:
+    """Whether numbers are totals of others, rounded to two digits or better."""
+    values = above.drop_nulls().to_numpy()
+    found = [values.sum(), values.mean(), np.median(values), len(values)] if len(values) else [0.0]
+    return all(bool(np.isclose(one, found, rtol=0.05).any()) for one in last.drop_nulls())
 
 
 def _from_pairs(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast | None:

@@ -42,7 +42,7 @@ def machine_memory() -> float:
     return float("inf")
 
 
-_ROOM: ContextVar[float] = ContextVar("room", default=MOST)
+_ROOM: ContextVar[float] = ContextVar("room", default=float("inf"))
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def room(most: float) -> Iterator[None]:
 
 def limit() -> float:
     """The most bytes that text may take."""
-    return min(_ROOM.get(), machine_memory() / 2)
+    return min(MOST, _ROOM.get(), machine_memory() / 2)
 
 
 def check_cells(path: Path, cells: int, each: int = 16) -> None:

@@ -409,8 +409,8 @@ class Source:
         if form == "wide":
             others = columns.left_over(names, {**parts, "annotator": None, answer: None})
             odd = [] if named is not None else self._no_annotators(others, alike, keep_empty)
-        if alike and parts["item"] is not None:
-            self._drop_totals(parts["item"], [name for name in others if name not in odd])
+        if parts["item"] is not None:
+            self._drop_totals(parts["item"], [name for name in others if name not in odd], numbers=not alike)
         self._unpivot(answer, odd, keep_empty, named is not None)
         return True
 
@@ -439,17 +439,20 @@ class Source:
                 warn(f"The items are those of the first column, {first!r}.")
         return False
 
-    def _drop_totals(self, item: str, others: Sequence[str]) -> None:
-        """Leave out the last rows of a wide table, where they hold totals; what was left out is said."""
+    def _drop_totals(self, item: str, others: Sequence[str], *, numbers: bool) -> None:
+        """Leave out the last rows of a wide table, where they hold totals; what was left out, or may be totals, is
+        said."""
         from crowdwise.data import layouts
 
-        count = layouts.totals(self.table, item, others)
-        if count:
-            names = self.table[item].tail(count).to_list()
+        count, sure = layouts.totals(self.table, item, others, numbers=numbers)
+        if not count:
+            return
+        rows, names = "row" if count == 1 else f"{count} rows", listing(self.table[item].tail(count).to_list())
+        if sure:
             self.keep(np.arange(len(self) - count))
-            warn(
-                f"Left out the last {'row' if count == 1 else f'{count} rows'}, {listing(names)}: totals and no votes."
-            )
+            warn(f"Left out the last {rows}, {names}: totals and no {'ratings' if numbers else 'votes'}.")
+        else:
+            warn(f"The last {rows}, {names}, may hold totals: read as {'an item' if count == 1 else 'items'}.")
 
     def _no_annotators(self, others: Sequence[str], alike: bool, one_sided: bool) -> list[str]:
         """Those of some columns that hold a verdict, by their name, or no answers, where others are left."""
@@ -664,10 +667,12 @@ class Source:
             warn(f"The numbers in column {column.name!r} have a {what}: {column[at]!r} is read as {values[at]:g}.")
         file = getattr(self.lines, "file", None)
         points = file is not None and file.kind == "csv" and file.found_separator == ";"
-        if points and bool(column.str.contains(columns.THOUSANDS.format(".")).all()):
+        there = column.is_not_null().arg_true()
+        if points and len(there) and bool(column.str.contains(columns.THOUSANDS.format(".")).all()):
+            first = int(there[0])
             warn(
-                f"All numbers in column {column.name!r} have a point before three digits: {column[0]!r} is read as "
-                f"{values[0]:g}. If the point stands for thousands, leave it out of the file."
+                f"All numbers in column {column.name!r} have a point before three digits: {column[first]!r} is read as "
+                f"{values[first]:g}. If the point stands for thousands, leave it out of the file."
             )
 
     def beside(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -682,7 +687,7 @@ class Source:
 
         if "timestamp" not in self:
             return None
-        values = self["timestamp"]
+        values = columns.without_categories(self["timestamp"])
         dates = "datetimes, ISO dates such as 2026-01-31T12:00:00, or numbers"
         if values.dtype == pl.String:
             numbers = values.cast(pl.Float64, strict=False)
