@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from crowdwise.answers.comparisons_newton import NewtonSolution
 from crowdwise.answers.comparisons_uncertainty import Spread
 from crowdwise.core.collusion import FEWEST, find_voices
 from crowdwise.core.constraints import Count, NonNegative, Positive, declared
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.loop import Callback
+from crowdwise.core.numerics import Floats, Ints, one_algebra_thread
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.data.table import Table
 from crowdwise.errors import ConnectionWarning, listing
@@ -45,6 +46,12 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
     prior: NonNegative = 1.0
     max_iter: Count = 100
     tol: Positive = 1e-10
+
+    def fit(self, answers: Answers, *, callback: Callback | None = None, verbose: bool = False) -> Self:
+        with one_algebra_thread():
+            return super().fit(answers, callback=callback, verbose=verbose)
+
+    fit.__doc__ = AnswerModel.fit.__doc__
 
     def _spread(self, found: NewtonSolution, scores: Floats, slope: Floats | None = None) -> Spread:
         """Standard errors where all comparisons are independent."""
