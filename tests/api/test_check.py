@@ -335,6 +335,13 @@ def test_answers_in_lists_of_parquet_and_json(tmp_path: Path) -> None:
         cw.read_votes(cells)
 
 
+def test_labels_that_are_objects_are_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "votes.arrow"
+    table = {"item": [0, 0, 1, 1], "annotator": list("abab"), "label": [{"a": 1}] * 4, "comment": ["x"] * 4}
+    pl.DataFrame(table).write_ipc(path)
+    assert "'label'" in str(cw.check(path).error)
+
+
 def test_what_an_export_left_out_and_one_annotator_are_said() -> None:
     exports = Path(__file__).parents[1] / "exports"
     assert "left out: 4 suggestions of models" in str(cw.check(exports / "argilla_flat.json"))

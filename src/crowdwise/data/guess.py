@@ -370,5 +370,6 @@ def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:
 
 def _numbers(values: Sequence[Any]) -> list[float]:
     """The values, if all are numbers or stand for no answer; else none."""
-    numbers = numbers_in(value for value in values if value is not None and folded(value) not in NO_ANSWER) or []
+    answers = (value for value in values if not (isinstance(value, str) and folded(value) in NO_ANSWER))
+    numbers = numbers_in(value for value in answers if value is not None) or []
     return [number for number in numbers if number == number and abs(number) < 1e300]
