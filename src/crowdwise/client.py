@@ -176,26 +176,26 @@ class Client:
         """A call of the API: the JSON of its answer (or bytes, where it is none). A call that must not be made twice is
         repeated only where the server said that nothing was done."""
         repeatable = method != "POST" if repeatable is None else repeatable
-        given = {name: value for name, value in (query or {}).items() if value is not None}
+        params = {name: value for name, value in (query or {}).items() if value is not None}
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         headers |= {} if data is None else {"Content-Type": media}
         try:
             return _answer(
-                self._connection.send(method, f"/api/v1{path}", headers, data, repeatable=repeatable, query=given)
+                self._connection.send(method, f"/api/v1{path}", headers, data, repeatable=repeatable, query=params)
             )
         except ConnectionError as error:
             raise OutputError(f"{self.url} could not be reached: {error}.") from error
 
     def campaigns(self) -> list[dict[str, Any]]:
         """All campaigns that the token may see."""
-        found: list[dict[str, Any]] = self.call("GET", "/campaigns")
-        return found
+        rows: list[dict[str, Any]] = self.call("GET", "/campaigns")
+        return rows
 
     def campaign(self, name: str) -> RemoteCampaign:
         """A campaign by its id or its name."""
-        found = self.campaigns()
-        same = [row for row in found if row["id"] == name] or [row for row in found if row["name"] == name]
+        rows = self.campaigns()
+        same = [row for row in rows if row["id"] == name] or [row for row in rows if row["name"] == name]
         if len(same) != 1:
             why = "There is no campaign" if not same else f"{len(same)} campaigns are called"
             raise InputError(f"{why} {name!r} on {self.url}." + (" Name it by its id." if same else ""))
@@ -203,14 +203,14 @@ class Client:
 
     def create_campaign(self, name: str, *, classes: Sequence[Any] | None = None, **settings: Any) -> RemoteCampaign:
         """Make a campaign; settings as in the API: ``budget``, ``target``, ``answer_type``, ``instructions``, ..."""
-        given = {"name": name, "classes": None if classes is None else several_names(classes, "classes"), **settings}
-        made = self.call("POST", "/campaigns", given)
-        return RemoteCampaign(self, made["id"], name)
+        body = {"name": name, "classes": None if classes is None else several_names(classes, "classes"), **settings}
+        row = self.call("POST", "/campaigns", body)
+        return RemoteCampaign(self, row["id"], name)
 
     def create_token(self, role: str, name: str, campaign: str | None = None, **more: Any) -> str:
         """A new token: its secret, which is shown once."""
-        given = {"role": role, "name": name, "campaign": campaign, **more}
-        return str(self.call("POST", "/tokens", given)["secret"])
+        body = {"role": role, "name": name, "campaign": campaign, **more}
+        return str(self.call("POST", "/tokens", body)["secret"])
 
 
 class RemoteCampaign:
@@ -235,8 +235,8 @@ class RemoteCampaign:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as the server has them now."""
-        found: dict[str, Any] = self._call("GET", "")["settings"]
-        return found
+        settings: dict[str, Any] = self._call("GET", "")["settings"]
+        return settings
 
     def add_items(
         self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None,
@@ -261,13 +261,13 @@ class RemoteCampaign:
 
     def draw_for_gold(self, n: int = 100) -> list[Any]:
         """Draw items at random whose gold labels (:meth:`prove`) prove how many labels are wrong (``max_error``)."""
-        found: list[Any] = self._call("POST", "/proof/draw", {"n": n})["items"]
-        return found
+        items: list[Any] = self._call("POST", "/proof/draw", {"n": n})["items"]
+        return items
 
     def prove(self, gold: Mapping[Any, Any]) -> dict[str, Any] | None:
         """Hand in gold labels of items that were drawn; what is then known, as in :meth:`status`."""
-        found = self._call("POST", "/proof", {"gold": list(gold.items())}, repeatable=True)
-        return dict(found["proof"]) if found["proof"] else None
+        answer = self._call("POST", "/proof", {"gold": list(gold.items())}, repeatable=True)
+        return dict(answer["proof"]) if answer["proof"] else None
 
     def add_annotators(self, annotators: Mapping[Any, float] | Iterable[Any]) -> int:
         """Declare annotators (names, or names with the price of a vote), or change prices; how many are new."""
@@ -280,8 +280,8 @@ class RemoteCampaign:
         self, name: Any, *, available: bool | None = None, max_votes: int | None = None, price: float | None = None
     ) -> None:
         """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
-        given = {"available": available, "max_votes": max_votes, "price": price}
-        self._call("PATCH", "/annotators", given, query={"name": str(name)})
+        changes = {"available": available, "max_votes": max_votes, "price": price}
+        self._call("PATCH", "/annotators", changes, query={"name": str(name)})
 
     def invite(self, annotator: Any, *, days: float = 30.0, price: float | None = None) -> str:
         """A link that lets an annotator label in a browser."""
@@ -289,8 +289,8 @@ class RemoteCampaign:
 
     def change(self, **settings: Any) -> dict[str, tuple[Any, Any]]:
         """Change settings: name -> (before, now) of what is different. ``None`` takes a limit away."""
-        found = self._call("PATCH", "", settings)
-        return {name: (before, now) for name, (before, now) in found.items()}
+        changed = self._call("PATCH", "", settings)
+        return {name: (before, now) for name, (before, now) in changed.items()}
 
     def set_state(self, state: str) -> None:
         """``open``, ``paused`` (nothing is handed out) or ``closed`` (votes are not taken either)."""
@@ -305,17 +305,17 @@ class RemoteCampaign:
         are identified by item and annotator."""
         from crowdwise.store.intake import Receipt, read_rows
 
-        rows, found = read_rows(votes)
-        ids = found if ids is None else list(ids)
+        rows, own_ids = read_rows(votes)
+        ids = own_ids if ids is None else list(ids)
         if ids is not None and len(ids) != len(rows):
             raise InputError(f"There are {len(rows)} votes and {len(ids)} ids: give one for each. Nothing was added.")
         added = repeated = 0
         for lo in range(0, len(rows), BULK):
-            some = [
+            part = [
                 {"item": n, "annotator": m, "label": k, "id": None if ids is None else str(ids[lo + i])}
                 for i, (n, m, k) in enumerate(rows[lo : lo + BULK])
             ]
-            receipt = self._call("POST", "/votes", {"votes": some}, repeatable=True)
+            receipt = self._call("POST", "/votes", {"votes": part}, repeatable=True)
             added, repeated = added + receipt["added"], repeated + receipt["repeated"]
         return Receipt(added, repeated)
 
@@ -327,14 +327,14 @@ class RemoteCampaign:
         it."""
         vote = {"item": question.item, "label": answer, "id": uuid.uuid4().hex, "ticket": question.ticket}
         vote |= {"annotator": question.annotator, "seconds": seconds, "others": others}
-        found: dict[str, Any] = self._call("POST", "/votes", vote, repeatable=True)
-        return found
+        receipt: dict[str, Any] = self._call("POST", "/votes", vote, repeatable=True)
+        return receipt
 
     def next_for(self, annotator: Any = None, n: int = 1) -> list[RemoteQuestion]:
         """What an annotator should do now; with the token of an annotator, what its owner should."""
-        found = self._call("GET", "/next", query={"annotator": annotator, "n": n})
-        self._why[annotator] = found["why_none"] or found["state"]
-        return [RemoteQuestion(annotator=annotator, **one) for one in found["questions"]]
+        answer = self._call("GET", "/next", query={"annotator": annotator, "n": n})
+        self._why[annotator] = answer["why_none"] or answer["state"]
+        return [RemoteQuestion(annotator=annotator, **one) for one in answer["questions"]]
 
     def why_none(self, annotator: Any = None) -> str | None:
         """Why the last :meth:`next_for` gave no question."""
@@ -342,32 +342,32 @@ class RemoteCampaign:
 
     def release(self, annotator: Any = None, items: Iterable[Any] | None = None) -> int:
         """Take back open questions of an annotator, about some items, or both; how many there were."""
-        given = {"annotator": annotator, "items": None if items is None else several_names(items, "items")}
-        return int(self._call("POST", "/release", given, repeatable=True)["released"])
+        body = {"annotator": annotator, "items": None if items is None else several_names(items, "items")}
+        return int(self._call("POST", "/release", body, repeatable=True)["released"])
 
     def skip(self, annotator: Any, items: Iterable[Any], skipped: bool = True, reason: str = "") -> None:
         """Never ask an annotator about some items again (or ask again)."""
         for item in several_names(items, "items"):
-            given = {"annotator": annotator, "item": item, "reason": reason, "skipped": skipped}
-            self._call("POST", "/skip", given, repeatable=True)
+            body = {"annotator": annotator, "item": item, "reason": reason, "skipped": skipped}
+            self._call("POST", "/skip", body, repeatable=True)
 
     def undo(self, annotator: Any = None, item: Any = None) -> dict[str, Any]:
         """Take back a vote: that on an item, or the last of the annotator."""
-        found: dict[str, Any] = self._call("POST", "/undo", {"annotator": annotator, "item": item})
-        return found
+        vote: dict[str, Any] = self._call("POST", "/undo", {"annotator": annotator, "item": item})
+        return vote
 
     def status(self) -> dict[str, Any]:
         """Counts, money, the estimated accuracy, and its status."""
-        found: dict[str, Any] = self._call("GET", "/status")
-        return found
+        status: dict[str, Any] = self._call("GET", "/status")
+        return status
 
     def labels(self, since: int | None = None, **filters: Any) -> Iterator[dict[str, Any]]:
         """The consensus of each item, page after page; filters as in the API."""
         offset: int | None = 0
         while offset is not None:
-            found = self._call("GET", "/consensus", query={"since": since, "offset": offset, **filters})
-            yield from found["items"]
-            offset = found["next"]
+            page = self._call("GET", "/consensus", query={"since": since, "offset": offset, **filters})
+            yield from page["items"]
+            offset = page["next"]
 
     def consensus_frame(self, table: str = "items", *, probabilities: bool = False) -> Any:
         """The consensus (``items``) or the reliability of ``annotators`` as a polars table."""
@@ -382,16 +382,16 @@ class RemoteCampaign:
 
     def reliability(self) -> list[dict[str, Any]]:
         """The reliability of each annotator, with intervals."""
-        found: list[dict[str, Any]] = self._call("GET", "/reliability")
-        return found
+        rows: list[dict[str, Any]] = self._call("GET", "/reliability")
+        return rows
 
     def votes(self) -> Iterator[dict[str, Any]]:
         """The votes that count, in their order."""
         after: int | None = 0
         while after is not None:
-            found = self._call("GET", "/votes", query={"after": after})
-            yield from found["votes"]
-            after = found["next"]
+            page = self._call("GET", "/votes", query={"after": after})
+            yield from page["votes"]
+            after = page["next"]
 
     def history(self) -> list[dict[str, Any]]:
         """What was changed since the campaign was made: ``time``, ``what``, ``detail`` and who did it (``actor``)."""
@@ -406,15 +406,15 @@ def _answer(reply: httpx.Response) -> Any:
     """What a call gave; an error in the words of the server."""
     status, kind = reply.status_code, reply.headers.get("Content-Type", "").partition(";")[0]
     is_json = kind in ("application/json", "application/problem+json")
-    found = json.loads(reply.content) if is_json and reply.content else reply.content
+    content = json.loads(reply.content) if is_json and reply.content else reply.content
     if status < 400:
-        return found
-    if not isinstance(found, dict):
+        return content
+    if not isinstance(content, dict):
         raise OutputError(f"The server answered {status}.")
-    detail = str(found.get("detail", status))
+    detail = str(content.get("detail", status))
     if status in (401, 403):
         raise AccessError(detail)
-    known = getattr(errors, str(found.get("title")), None)
+    known = getattr(errors, str(content.get("title")), None)
     if isinstance(known, type) and issubclass(known, CrowdwiseError):
         raise known(detail)
     raise (OutputError if status >= 500 or status in BUSY else InputError)(detail)

@@ -59,16 +59,16 @@ class Backend:
 
     def predict(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """``POST /predict``: a result for each task, in their order; without any where it has no annotations."""
-        given = body.get("tasks")
-        tasks = [task if isinstance(task, Mapping) else {} for task in (given if isinstance(given, list) else [])]
+        sent = body.get("tasks")
+        tasks = [task if isinstance(task, Mapping) else {} for task in (sent if isinstance(sent, list) else [])]
         with self._lock:
             self._configure(body.get("label_config"))
             for task in objects(tasks):
                 self._see(task)
             self._refit()
             none = {"result": [], "score": 0.0}
-            found = [self._predicted.get(task["id"], none) if objects([task]) else none for task in tasks]
-            return {"results": [{**result, "model_version": self.model_version} for result in found]}
+            results = [self._predicted.get(task["id"], none) if objects([task]) else none for task in tasks]
+            return {"results": [{**result, "model_version": self.model_version} for result in results]}
 
     def webhook(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """``POST /webhook``: annotations came, changed or went."""
@@ -137,11 +137,11 @@ class Backend:
         if not any(task["annotations"] for task in self.tasks.values()):
             return
         try:
-            found = fit(list(self.tasks.values()), find_control(self.config, self.question), self.method)
+            consensus = fit(list(self.tasks.values()), find_control(self.config, self.question), self.method)
         except InputError:  # there is no choice yet, or there is no question that consensus answers
             return
         self.version += 1
-        self._predicted = {row.pop("task"): {"score": 0.0, **row} for row in found.predictions()}
+        self._predicted = {row.pop("task"): {"score": 0.0, **row} for row in consensus.predictions()}
 
 
 def _annotations(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:

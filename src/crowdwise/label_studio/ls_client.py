@@ -47,8 +47,8 @@ class LabelStudioClient:
     ) -> None:  # fmt: skip
         self._connection = Connection(url, patience, timeout, pause=1.0, most=60.0, transport=transport, sleep=sleep)
         self.url = self._connection.url
-        given = os.environ.get(TOKEN, "") if token is None else token
-        self._token = checked_token(given, TOKEN, "an access token of Label Studio (Account & Settings there)")
+        secret = os.environ.get(TOKEN, "") if token is None else token
+        self._token = checked_token(secret, TOKEN, "an access token of Label Studio (Account & Settings there)")
         self._access: str | None = None
         self.clock: float | None = None
         """The time of the server at its first answer (since this was set to ``None``), in seconds, where it said it."""
@@ -68,13 +68,13 @@ class LabelStudioClient:
             asked["query"] = json.dumps(query)
         page, seen = 1, 0
         while True:
-            found = self.get("/api/tasks", **asked, page=page)
-            tasks = found.get("tasks") if isinstance(found, dict) else None
+            answer = self.get("/api/tasks", **asked, page=page)
+            tasks = answer.get("tasks") if isinstance(answer, dict) else None
             if not isinstance(tasks, list):
                 raise ServiceError(f"{self.url} did not answer with tasks: is it Label Studio 1.4 or newer?")
             yield from (task for task in tasks if isinstance(task, dict))
             page, seen = page + 1, seen + len(tasks)
-            if not tasks or seen >= int(found.get("total", 0)):
+            if not tasks or seen >= int(answer.get("total", 0)):
                 return
 
     def _json(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
@@ -130,10 +130,10 @@ def _time_of(reply: httpx.Response) -> float | None:
 def _refusal(reply: httpx.Response) -> str:
     """Why a server refused, in words."""
     try:
-        said = json.loads(reply.content)
+        answer = json.loads(reply.content)
     except (ValueError, RecursionError):
-        said = None
-    detail = said.get("validation_errors") or said.get("detail") if isinstance(said, dict) else said
+        answer = None
+    detail = answer.get("validation_errors") or answer.get("detail") if isinstance(answer, dict) else answer
     detail = f" It says: {str(detail)[:300]}" if detail else ""
     match reply.status_code:
         case 401:

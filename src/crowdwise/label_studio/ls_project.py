@@ -85,10 +85,10 @@ class Project:
 
     def about(self) -> dict[str, Any]:
         """Title, labelling configuration and counts."""
-        found = self.client.get(f"{self.path}/")
-        if not isinstance(found, dict) or "title" not in found:
+        about = self.client.get(f"{self.path}/")
+        if not isinstance(about, dict) or "title" not in about:
             raise ServiceError(f"{self.client.url}{self.path}/ did not answer with a project.")
-        return found
+        return about
 
     def control(self, question: str | None = None) -> Control:
         """The question that consensus answers."""
@@ -97,17 +97,17 @@ class Project:
     def annotators(self) -> dict[int, dict[str, Any]]:
         """Number -> e-mail address and name of those who annotated; nothing where the token may not know."""
         try:
-            found = self.client.get(f"{self.path}/annotators/")
+            answer = self.client.get(f"{self.path}/annotators/")
         except ServiceError:
             return {}
         wanted = ("id", "email", "first_name", "last_name")
-        people = found if isinstance(found, list) else []
+        people = answer if isinstance(answer, list) else []
         return {who["id"]: {key: who.get(key) for key in wanted} for who in people if isinstance(who, dict)}
 
     def versions(self) -> dict[str, int]:
         """The versions of models with predictions, and how many."""
-        found = self.client.get(f"{self.path}/model-versions/")
-        return {str(name): int(count) for name, count in found.items()} if isinstance(found, dict) else {}
+        counts = self.client.get(f"{self.path}/model-versions/")
+        return {str(name): int(count) for name, count in counts.items()} if isinstance(counts, dict) else {}
 
     def add_predictions(self, rows: Sequence[Mapping[str, Any]], version: str) -> int:
         """Import predictions of a version that is new, all or none; then make it the version of the project."""
@@ -141,10 +141,10 @@ class Project:
         views = self.client.get("/api/dm/views/", project=self.number)
         ours = [v for v in views if isinstance(v, dict) and (v.get("data") or {}).get("title") == TAB]
         if ours:
-            made = self.client.send("PATCH", f"/api/dm/views/{ours[0]['id']}/", {"data": data, "project": self.number})
+            tab = self.client.send("PATCH", f"/api/dm/views/{ours[0]['id']}/", {"data": data, "project": self.number})
         else:
-            made = self.client.send("POST", "/api/dm/views/", {"data": data, "project": self.number})
-        return int(made["id"])
+            tab = self.client.send("POST", "/api/dm/views/", {"data": data, "project": self.number})
+        return int(tab["id"])
 
     def ask_for(self, annotations: int) -> None:
         """How many annotators each task is given to, at most."""
@@ -176,9 +176,9 @@ class Pulled:
         return bool(self.new or self.changed or self.removed)
 
 
-def objects(found: Any) -> list[Mapping[str, Any]]:
+def objects(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a JSON list that have a number or a name, or none."""
-    listed = found if isinstance(found, list) else []
+    listed = value if isinstance(value, list) else []
     return [one for one in listed if isinstance(one, Mapping) and isinstance(one.get("id"), (int, str))]
 
 
@@ -210,10 +210,10 @@ class Folder:
         if not file.exists():
             return {}
         with reading(file, "JSON", "Remove it and tasks.jsonl to pull everything again."):
-            found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not isinstance(found.get("since"), str):
+            state = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(state, dict) or not isinstance(state.get("since"), str):
             raise ReadError(f"{file} is not as it was written. Remove it and tasks.jsonl to pull everything again.")
-        return found
+        return state
 
     def check(self, url: str, project: int) -> None:
         """Before a pull: is this the folder of another project, or of something else?"""

@@ -40,10 +40,10 @@ def pull(client: LabelStudioClient, project: int, path: Path, *, whole: bool = F
     about = there.about()
     since = None if whole or not state else state["since"]
     began = client.clock
-    found = _pulled(client, there, folder, since, began)
-    if since is not None and found.known_tasks != about.get("task_number", found.known_tasks):
+    pulled = _pulled(client, there, folder, since, began)
+    if since is not None and pulled.known_tasks != about.get("task_number", pulled.known_tasks):
         return _pulled(client, there, folder, None, began)
-    return found
+    return pulled
 
 
 def _pulled(
@@ -110,8 +110,8 @@ def fit(
     table = _declared(export, control)
     if gold and getattr(table, "truth", None) is None:
         raise InputError("No annotation is marked as ground truth: there is no gold to use.")
-    found = api.fit(table, method, params, gold=table.truth if gold else None)
-    return ProjectConsensus(export, control, found.result)
+    fitted = api.fit(table, method, params, gold=table.truth if gold else None)
+    return ProjectConsensus(export, control, fitted.result)
 
 
 def _declared(export: Export, control: Control) -> Any:
@@ -123,8 +123,8 @@ def _declared(export: Export, control: Control) -> Any:
     classes = [*chosen, *(label for label in control.labels if label not in map(str, chosen))]
     frame = export.answers[control.name].select("item", "annotator", "label")
     truth = None if table.truth is None else {n: chosen[0] for n in table.items[table.truth >= 0].tolist()}
-    made = Votes.from_frame(frame, classes=classes)
-    return made if truth is None else made.with_truth(truth)
+    votes = Votes.from_frame(frame, classes=classes)
+    return votes if truth is None else votes.with_truth(truth)
 
 
 def new_version(taken: Mapping[str, int], method: str) -> str:
@@ -187,12 +187,12 @@ def next_tasks(consensus: ProjectConsensus, n: int, *, most: int | None = None) 
         zip(map(str, table.items.tolist()), np.bincount(table.item, minlength=len(table)).tolist(), strict=True)
     )
     bits = dict(zip(names, uncertain.tolist(), strict=True))
-    said = {item: (", ".join(map(str, labels)), score) for item, labels, score in consensus.answers()}
+    answers = {item: (", ".join(map(str, labels)), score) for item, labels, score in consensus.answers()}
     tasks = consensus.task_of
     open_ = [item for item in tasks if tasks[item] is not None and (most is None or counts.get(item, 0) < most)]
     ranked = sorted(open_, key=lambda item: (-round(bits.get(item, unseen), 9), counts.get(item, 0)))
     return [
-        Next(int(tasks[item]), item, counts.get(item, 0), *said.get(item, ("", None)), bits.get(item, unseen))
+        Next(int(tasks[item]), item, counts.get(item, 0), *answers.get(item, ("", None)), bits.get(item, unseen))
         for item in ranked[:n]
     ]
 

@@ -87,15 +87,15 @@ def webhook(project: Project, address: str, secret: str) -> Iterator[int]:
     for hook in known if isinstance(known, list) else []:
         if isinstance(hook, dict) and hook.get("url") == address:
             client.send("DELETE", f"/api/webhooks/{hook['id']}/")
-    made = client.send("POST", "/api/webhooks/", {
+    ours = client.send("POST", "/api/webhooks/", {
         "url": address, "project": project.number, "send_payload": False, "send_for_all_actions": False,
         "is_active": True, "headers": {SECRET: secret}, "actions": ACTIONS,
     })  # fmt: skip
     try:
-        yield int(made["id"])
+        yield int(ours["id"])
     finally:
         with suppress(ServiceError):
-            client.send("DELETE", f"/api/webhooks/{made['id']}/")
+            client.send("DELETE", f"/api/webhooks/{ours['id']}/")
 
 
 def watch(
@@ -144,9 +144,9 @@ def when_changed(pull: Callable[[], Pulled], work: Callable[[], None]) -> Callab
 
     def step() -> None:
         nonlocal pending
-        found = pull()
-        pending = pending or found.any
-        if pending and found.known_annotations:
+        pulled = pull()
+        pending = pending or pulled.any
+        if pending and pulled.known_annotations:
             work()
             pending = False
 

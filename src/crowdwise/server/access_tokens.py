@@ -73,12 +73,12 @@ def make_token(
         raise ParameterError(f"A token is for all questions of a campaign: make it for {main_of(campaign)}.")
     secret = PREFIX[kind] + secrets.token_urlsafe(32)
     now = steady_clock.now()
-    made = Token(
+    token = Token(
         uuid.uuid4().hex[:16], kind, role, name, campaign, annotator, now, None if days is None else now + 86400 * days,
         None,
     )  # fmt: skip
-    conn.execute(tokens.insert(), {**vars(made), "hash": digest(secret)})
-    return secret, made
+    conn.execute(tokens.insert(), {**vars(token), "hash": digest(secret)})
+    return secret, token
 
 
 def _token(row: Any) -> Token:
@@ -132,8 +132,8 @@ class Signer:
         self._key = key.encode()
 
     def sign(self, purpose: str, text: str) -> str:
-        found = hmac.new(self._key, f"{purpose}:{text}".encode(), hashlib.sha256).digest()
-        return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+        mac = hmac.new(self._key, f"{purpose}:{text}".encode(), hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(mac).rstrip(b"=").decode()
 
     def check(self, purpose: str, text: str, signature: str) -> bool:
         return hmac.compare_digest(self.sign(purpose, text).encode(), signature.encode())

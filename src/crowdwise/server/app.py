@@ -65,11 +65,11 @@ async def metrics(request: Request, service: ServiceOf) -> str:
     for (method, route, status), n in sorted(limits.counts.items()):
         lines.append(f'crowdwise_requests_total{{method="{method}",route="{_text(route)}",status="{status}"}} {n}')
     lines.append("# TYPE crowdwise_request_seconds histogram")
-    for route, found in sorted(limits.durations.items()):
-        for end, n in zip((*BUCKETS, "+Inf"), found[:-1], strict=True):
+    for route, counts in sorted(limits.durations.items()):
+        for end, n in zip((*BUCKETS, "+Inf"), counts[:-1], strict=True):
             lines.append(f'crowdwise_request_seconds_bucket{{route="{_text(route)}",le="{end}"}} {n:g}')
-        lines.append(f'crowdwise_request_seconds_count{{route="{_text(route)}"}} {found[-2]:g}')
-        lines.append(f'crowdwise_request_seconds_sum{{route="{_text(route)}"}} {found[-1]:.6f}')
+        lines.append(f'crowdwise_request_seconds_count{{route="{_text(route)}"}} {counts[-2]:g}')
+        lines.append(f'crowdwise_request_seconds_sum{{route="{_text(route)}"}} {counts[-1]:.6f}')
     gauges = {
         "crowdwise_requests_in_flight": limits.in_flight, "crowdwise_writes_waiting": service.commit.waiting,
         "crowdwise_models": len(service.follower), "crowdwise_started_seconds": service.started,
@@ -101,12 +101,12 @@ def create_app(configuration: Configuration, service: Service | None = None) -> 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = found = service or Service(configuration)
-        with _ending(found):
+        app.state.service = opened = service or Service(configuration)
+        with _ending(opened):
             try:
                 yield
             finally:
-                found.close()
+                opened.close()
 
     app = FastAPI(
         title="crowdwise", version=__version__, lifespan=lifespan, openapi_url="/api/v1/openapi.json", docs_url=None,

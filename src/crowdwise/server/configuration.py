@@ -101,31 +101,31 @@ class Configuration:
 
 
 def load_configuration(
-    given: Mapping[str, Any] | None = None, file: str | os.PathLike[str] | None = None,
+    options: Mapping[str, Any] | None = None, file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:  # fmt: skip
     """The settings, of which ``given`` counts most, then the environment, then the file."""
-    found = {} if file is None else _from_file(Path(file))
+    values = {} if file is None else _from_file(Path(file))
     variables = os.environ if environment is None else environment
     for f in fields(Configuration):
         if f"{PREFIX}{f.name.upper()}" in variables:
-            found[f.name] = variables[f"{PREFIX}{f.name.upper()}"]
-    found |= {name: value for name, value in (given or {}).items() if value is not None}
-    return Configuration(**{name: _converted(name, value) for name, value in found.items()})
+            values[f.name] = variables[f"{PREFIX}{f.name.upper()}"]
+    values |= {name: value for name, value in (options or {}).items() if value is not None}
+    return Configuration(**{name: _converted(name, value) for name, value in values.items()})
 
 
 def _from_file(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReadError(f"{path} could not be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ReadError(f"{path} is not TOML: {error}.") from error
     known = [f.name for f in fields(Configuration)]
-    for name in found:
+    for name in values:
         if name not in known:
             raise ParameterError(f"{path}: there is no setting {name!r}.{suggestion(name, known)}")
-    return found
+    return values
 
 
 def _converted(name: str, value: Any) -> Any:

@@ -80,11 +80,11 @@ async def http_problem(_: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = in_words(error.errors())
-    detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
-    if found[0]["where"] == "body" and "json" not in request.headers.get("content-type", ""):
+    places = in_words(error.errors())
+    detail = "; ".join(f"{one['where']}: {one['what']}" for one in places[:3])
+    if places[0]["where"] == "body" and "json" not in request.headers.get("content-type", ""):
         detail += ". Send JSON, with content-type: application/json"
-    return problem(422, "Invalid request", detail, errors=found)
+    return problem(422, "Invalid request", detail, errors=places)
 
 
 async def store_problem(request: Request, error: Exception) -> JSONResponse:
@@ -145,10 +145,10 @@ def in_words(errors: Iterable[Mapping[str, Any]], limit: int = 20) -> list[dict[
     >>> in_words([{"type": "missing", "loc": ("body", "Vote", "label"), "msg": "Field required", "input": {}}])
     [{'where': 'body.label', 'what': 'is missing'}]
     """
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    by_place: dict[str, list[Mapping[str, Any]]] = {}
     for error in _nearest(list(errors)):
-        found.setdefault(_where(error), []).append(error)
-    return [{"where": where, "what": _what(some)} for where, some in list(found.items())[:limit]]
+        by_place.setdefault(_where(error), []).append(error)
+    return [{"where": where, "what": _what(there)} for where, there in list(by_place.items())[:limit]]
 
 
 def _is_form(part: Any) -> bool:
@@ -189,9 +189,9 @@ def _what(errors: list[Mapping[str, Any]]) -> str:
     if kind in WORDS:
         return WORDS[kind]
     value = first.get("input")
-    said = [EXPECTED.get(error["type"]) or ("text" if value == "" else _expected(error["msg"])) for error in errors]
+    expected = [EXPECTED.get(error["type"]) or ("text" if value == "" else _expected(error["msg"])) for error in errors]
     shown = "null" if value is None else repr(value) if isinstance(value, (str, int, float)) else _article(value)
-    return f"expected {either(list(dict.fromkeys(said)))}, and found {shown[:SHOWN]}"
+    return f"expected {either(list(dict.fromkeys(expected)))}, and found {shown[:SHOWN]}"
 
 
 def _expected(message: str) -> str:

@@ -60,10 +60,10 @@ class RefitView:
     @cached_property
     def counts(self) -> Ints:
         """N: answers on each item, those that are awaited too."""
-        found = np.zeros(len(self.items), dtype=np.int64)
-        np.add.at(found, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
-        np.add.at(found, self.asked[0], 1)
-        return found
+        counts = np.zeros(len(self.items), dtype=np.int64)
+        np.add.at(counts, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
+        np.add.at(counts, self.asked[0], 1)
+        return counts
 
     @cached_property
     def to_ask(self) -> Any:
@@ -152,8 +152,8 @@ class RefitView:
     def _room(self) -> Floats:
         """M: how many more votes each annotator may give."""
         people = self.people
-        given = people.given + np.bincount(self.asked[1], minlength=len(people.price))
-        return np.where(np.isnan(people.max_votes), np.inf, people.max_votes - given)
+        n_votes = people.given + np.bincount(self.asked[1], minlength=len(people.price))
+        return np.where(np.isnan(people.max_votes), np.inf, people.max_votes - n_votes)
 
     def _can_ask(self) -> npt.NDArray[np.bool_]:
         """M: annotators who can be asked about one of the items that are short of answers."""
@@ -178,9 +178,9 @@ class RefitView:
         rng = np.random.default_rng([self.row.settings["seed"], annotator, draw])
         free = np.flatnonzero(self._free(annotator))
         order = np.lexsort((rng.random(len(free)), self.counts[free], -self.priority[free]))
-        found: list[int] = free[order][:n].tolist()
+        codes: list[int] = free[order][:n].tolist()
         done = {n for n, m in self.answers if m == annotator} if self.gold else set()
-        return mixed(self.row, found, self.gold, done, self.closed, rng)
+        return mixed(self.row, codes, self.gold, done, self.closed, rng)
 
 
 class LiveRefit:
@@ -201,13 +201,13 @@ class LiveRefit:
         if row.form == registry.PAIR or row.form in OF_PAYLOAD:
             self._read_payloads(conn, row, version)
         while self.read < row.last_vote:
-            found = read_votes(conn, row.id, self.read, row.last_vote)
-            for vote in found:
+            coded = read_votes(conn, row.id, self.read, row.last_vote)
+            for vote in coded:
                 if vote.retracts is None:
                     self.answers[vote.item, vote.annotator] = vote.answer, vote.shown
                 else:
                     self.answers.pop((vote.item, vote.annotator), None)
-            self.read = found[-1].seq
+            self.read = coded[-1].seq
         asked, skipped, cost = read_open(conn, row.id, steady_clock.now())
         return RefitView(
             row, list(names.items.names), list(names.annotators.names), names.people(conn, row.id), names.closed,

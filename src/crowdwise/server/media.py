@@ -67,9 +67,9 @@ class Media:
             return None
         for root in (self.uploads / campaign, self.folder):
             try:
-                found = None if root is None else (root / name).resolve()
-                if found is not None and root is not None and found.is_relative_to(root) and found.is_file():
-                    return found
+                path = None if root is None else (root / name).resolve()
+                if path is not None and root is not None and path.is_relative_to(root) and path.is_file():
+                    return path
             except (OSError, ValueError):
                 continue
         return None
@@ -104,8 +104,8 @@ class Media:
                 )
             return name
 
-        def copy(made: str) -> None:
-            with open(made, "wb") as file:
+        def copy(target: str) -> None:
+            with open(target, "wb") as file:
                 shutil.copyfileobj(content, file, CHUNK)
 
         write_whole(copy, path, private=True)

@@ -84,9 +84,9 @@ class Shown:
 
 def hand_out(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAsked]) -> list[list[Shown]]:
     """Lease questions for several requests, with what is shown of their items."""
-    found = lease_together(conn, campaign, asked)
-    payload = payload_of(conn, campaign, list({lease.item for some in found for lease in some}))
-    return [[Shown(lease, *payload[lease.item]) for lease in some] for some in found]
+    leased = lease_together(conn, campaign, asked)
+    payload = payload_of(conn, campaign, list({lease.item for leases in leased for lease in leases}))
+    return [[Shown(lease, *payload[lease.item]) for lease in leases] for leases in leased]
 
 
 @dataclass
@@ -117,12 +117,12 @@ class QuestionQueues:
             queue = await self.choosing.wait((key, n), choose)
         elif self._is_old(queue, campaign):
             self.choosing.start((key, n), choose)  # for the next request
-        found = await self._lease(key, queue, n)
-        if not found:  # others had all of it, or the model is behind
+        questions = await self._lease(key, queue, n)
+        if not questions:  # others had all of it, or the model is behind
             queue = await self.choosing.wait((key, n, "leases"), partial(choose, leases=True))
-            found = await self._lease(key, queue, n)
-        if found:
-            return Questions(questions=found, state="running")
+            questions = await self._lease(key, queue, n)
+        if questions:
+            return Questions(questions=questions, state="running")
         return await asyncio.to_thread(self._none, queue.view, annotator)
 
     def _is_old(self, queue: _Queue, campaign: str) -> bool:
@@ -132,11 +132,11 @@ class QuestionQueues:
         campaign, annotator = key
         view = self.look(campaign, exact=leases, leases=leases)
         self.draws += 1
-        found = [code + 1 for code in view.propose(annotator - 1, AHEAD + n, self.draws)]
+        numbers = [code + 1 for code in view.propose(annotator - 1, AHEAD + n, self.draws)]
         if len(self.queues) > 10_000:
             self.queues.clear()
         kept = KEPT * (1.0 + random.random())  # so that not all are made again at once
-        queue = self.queues[key] = _Queue(found, view, time.monotonic() + kept)
+        queue = self.queues[key] = _Queue(numbers, view, time.monotonic() + kept)
         return queue
 
     async def _lease(self, key: tuple[str, int], queue: _Queue, n: int) -> list[dict[str, Any]]:
@@ -147,11 +147,11 @@ class QuestionQueues:
         free = [item for item in queue.items if item - 1 in tests or self.taken.get((campaign, item), 0.0) < now]
         first = (free or queue.items)[: n + AT_ONCE]
         for wanted in (first, [item for item in queue.items if item not in first]):
-            found = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
-            out = {one.lease.item for one in found}
-            gone = out if len(found) >= n else {*out, *wanted}  # those in front were taken by others
+            leased = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
+            out = {one.lease.item for one in leased}
+            gone = out if len(leased) >= n else {*out, *wanted}  # those in front were taken by others
             queue.items = [item for item in queue.items if item not in gone]
-            if len(found) >= n or not queue.items:
+            if len(leased) >= n or not queue.items:
                 break
         if len(self.taken) > 100_000:
             self.taken.clear()
@@ -162,7 +162,7 @@ class QuestionQueues:
                 "expires": one.lease.expires, "first": one.lease.shown,
                 "ticket": self.ticket(campaign, one.item, annotator, one.lease.shown),
             }
-            for one in found
+            for one in leased
         ]  # fmt: skip
 
     def _none(self, view: Any, annotator: int) -> Questions:

@@ -210,11 +210,11 @@ class RequestLimits:
         route = getattr(scope.get("route"), "path", "other")
         method = scope["method"] if scope["method"] in METHODS else "other"  # callers can make up any number
         self.counts[method, route, status] += 1
-        found = self.durations[route]
+        histogram = self.durations[route]
         for i, end in enumerate(BUCKETS):
-            found[i] += seconds <= end
-        found[-2] += 1
-        found[-1] += seconds
+            histogram[i] += seconds <= end
+        histogram[-2] += 1
+        histogram[-1] += seconds
         log.info(
             "request",
             extra={

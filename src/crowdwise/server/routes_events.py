@@ -71,10 +71,10 @@ async def stream(
                 if await service.token_now(caller.shown) is None:  # revoked, or expired
                     return
                 read = partial(read_events, campaign=campaign, after=last)
-                found = await service.shared_now(("events", campaign, last), read)
+                new = await service.shared_now(("events", campaign, last), read)
             except (NotThere, sa.exc.SQLAlchemyError):
                 return
-            for one in found:
+            for one in new:
                 last = one["id"]
                 data = json.dumps({"time": one["time"], **one["data"]})
                 yield f"id: {last}\nevent: {one['kind']}\ndata: {data}\n\n"
@@ -103,12 +103,12 @@ async def webhooks_list(service: ServiceOf, caller: Lead, campaign: str) -> list
 
 
 @router.post("/webhooks", tags=["webhooks"], status_code=201)
-async def webhooks_make(service: ServiceOf, caller: Lead, campaign: str, given: WebhookMade) -> dict[str, Any]:
+async def webhooks_make(service: ServiceOf, caller: Lead, campaign: str, body: WebhookMade) -> dict[str, Any]:
     """Send events from now on to an address; the secret that signs them is shown once."""
 
-    said = given.model_dump()
+    facts = body.model_dump()
     return await caller.change(
-        service, campaign, "make webhook", lambda conn, _: add_webhook(conn, campaign, **said), **said
+        service, campaign, "make webhook", lambda conn, _: add_webhook(conn, campaign, **facts), **facts
     )
 
 

@@ -90,10 +90,10 @@ def _home(token: Token) -> str:
 
 def _page(request: Request, name: str, caller: Caller | None, status: int = 200, **facts: Any) -> HTMLResponse:
     texts = texts_of(request)
-    made = templates.TemplateResponse(request, name, {"caller": caller, **texts, **facts}, status)
+    response = templates.TemplateResponse(request, name, {"caller": caller, **texts, **facts}, status)
     if request.query_params.get("lang") == texts["lang"]:
-        made.set_cookie(LANGUAGE, texts["lang"], max_age=31_536_000, samesite="lax", httponly=True, path="/")
-    return made
+        response.set_cookie(LANGUAGE, texts["lang"], max_age=31_536_000, samesite="lax", httponly=True, path="/")
+    return response
 
 
 async def problem_page(request: Request, status: int, detail: str) -> Response:
@@ -130,8 +130,8 @@ async def home(request: Request, service: ServiceOf) -> Response:
         return RedirectResponse("/login", 303)
     if caller.role == "annotator":
         return RedirectResponse(_home(caller.token), 303)
-    found, counts = await service.read_now(lambda conn: (list_campaigns(conn), counted(conn)))
-    mine = [row for row in reversed(found) if caller.may_see(row.id) and not row.is_further]
+    rows, counts = await service.read_now(lambda conn: (list_campaigns(conn), counted(conn)))
+    mine = [row for row in reversed(rows) if caller.may_see(row.id) and not row.is_further]
     sample = service.configuration.sample and caller.role == "admin"
     return _page(request, "home.html", caller, campaigns=mine, counts=counts, sample=sample, kinds=KINDS)
 
@@ -167,12 +167,12 @@ async def login_with_token(
     next: Annotated[str, Form(max_length=500)] = "/",
 ) -> Response:  # fmt: skip
     """Begin a session with a token."""
-    found = await service.token_now(token.strip())
-    if found is None or found.kind == "signup":
+    known = await service.token_now(token.strip())
+    if known is None or known.kind == "signup":
         request.app.state.limits.failed(request)
         return _page(request, "login.html", None, 401, next=next, wrong=True)
     inside = next.startswith("/") and not next.startswith(("//", "/\\"))
-    return _begin(service, found, next if inside and next != "/" else _home(found))
+    return _begin(service, known, next if inside and next != "/" else _home(known))
 
 
 @router.post("/logout")
@@ -190,11 +190,11 @@ async def join(request: Request, service: ServiceOf, secret: str) -> Response:
     """Follow an invitation link: a session begins, and the labelling page opens."""
     if is_embedded(request):  # an image with this address would change the session of its viewer
         raise HTTPException(403, "Open the link in a window of its own.")
-    found = await service.token_now(secret)
-    if found is None or found.kind != "invitation":
+    token = await service.token_now(secret)
+    if token is None or token.kind != "invitation":
         request.app.state.limits.failed(request)
         return _page(request, "login.html", None, 401, next="/", wrong=True)
-    return _begin(service, found, _home(found))
+    return _begin(service, token, _home(token))
 
 
 WORKER = ("PROLIFIC_PID", "workerId", "worker", "name")
@@ -205,11 +205,11 @@ async def _signup(request: Request, service: Service, secret: str) -> CampaignRo
     """The campaign of a sign-up link that holds."""
     if is_embedded(request):
         raise HTTPException(403, "Open the link in a window of its own.")
-    found = await service.token_now(secret)
-    if found is None or found.kind != "signup" or found.campaign is None:
+    token = await service.token_now(secret)
+    if token is None or token.kind != "signup" or token.campaign is None:
         request.app.state.limits.failed(request)
         return None
-    return await service.read_now(lambda conn: find_campaign(conn, str(found.campaign)))
+    return await service.read_now(lambda conn: find_campaign(conn, str(token.campaign)))
 
 
 @router.get("/start/{secret}")
@@ -250,14 +250,14 @@ async def start_labelling(
         if now.settings["votes_each"]:
             change_annotator(conn, now, name, max_votes=now.settings["votes_each"])
         _, token = make_token(conn, "annotator", name, kind="joined", campaign=row.id, annotator=number, days=90)
-        said = json.dumps({"agreed": bool(now.settings["consent"])})
-        add_audit(conn, "sign up", said, campaign=row.id, token=token.id, actor=name, address="")
+        detail = json.dumps({"agreed": bool(now.settings["consent"])})
+        add_audit(conn, "sign up", detail, campaign=row.id, token=token.id, actor=name, address="")
         return token
 
-    made = await service.write_now(join, row.id)
-    if isinstance(made, str):
-        return _page(request, "start.html", None, 409, campaign=row, secret=secret, worker=name, wrong=made)
-    return _begin(service, made, f"/label/{row.id}")
+    joined = await service.write_now(join, row.id)
+    if isinstance(joined, str):
+        return _page(request, "start.html", None, 409, campaign=row, secret=secret, worker=name, wrong=joined)
+    return _begin(service, joined, f"/label/{row.id}")
 
 
 @router.get("/media/{campaign}/{until}/{signature}/{name:path}")
@@ -389,8 +389,8 @@ def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
         },
     )  # fmt: skip
     texts = json.loads((HERE / "templates" / "sample.json").read_text(encoding="utf-8"))
-    given = [ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(texts)]
-    add_items(conn, row, checked_items(conn, row, given))
+    reviews = [ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(texts)]
+    add_items(conn, row, checked_items(conn, row, reviews))
     add_annotators(conn, row, {annotator: None})
     return find_campaign(conn, row.id)
 
@@ -415,8 +415,8 @@ def language_of(request: Request) -> str:
     wanted = [request.query_params.get("lang", ""), request.cookies.get(LANGUAGE, "")]
     accepted = request.headers.get("accept-language", "").split(",")
     wanted += [part.partition(";")[0].strip() for part in accepted]
-    found = (tag.lower().split("-")[0] for tag in wanted)
-    return next((tag for tag in found if tag in catalogues()), DEFAULT)
+    tags = (tag.lower().split("-")[0] for tag in wanted)
+    return next((tag for tag in tags if tag in catalogues()), DEFAULT)
 
 
 def texts_of(request: Request) -> dict[str, Any]:
@@ -425,10 +425,10 @@ def texts_of(request: Request) -> dict[str, Any]:
     catalogue = catalogues()[language]
 
     def t(text: str, **values: Any) -> str:
-        said = catalogue.get(text, text)
+        translated = catalogue.get(text, text)
         for name, value in values.items():
-            said = said.replace(f"{{{name}}}", str(value))
-        return said
+            translated = translated.replace(f"{{{name}}}", str(value))
+        return translated
 
     names = {tag: one["_name"] for tag, one in catalogues().items()}
     return {"t": t, "lang": language, "dir": catalogue.get("_dir", "ltr"), "messages": catalogue, "languages": names}

@@ -71,9 +71,9 @@ def settled_rows(frame: Any, view: Any) -> Any:
     column = view.row.answer_column
     if not view.settled or column not in frame.columns:
         return frame
-    said = {item: "|".join(map(str, x)) if isinstance(x, list) else x for item, x in view.settled.items()}
-    there = pl.Series([item in said for item in frame["item"].to_list()])
-    new = [said.get(item, x) for item, x in zip(frame["item"].to_list(), frame[column].to_list(), strict=True)]
+    answers = {item: "|".join(map(str, x)) if isinstance(x, list) else x for item, x in view.settled.items()}
+    there = pl.Series([item in answers for item in frame["item"].to_list()])
+    new = [answers.get(item, x) for item, x in zip(frame["item"].to_list(), frame[column].to_list(), strict=True)]
     frame = frame.with_columns(pl.Series(column, new, dtype=frame[column].dtype), there.alias("settled"))
     sure = [name for name in UNSURE if name in frame.columns]
     return frame.with_columns(
@@ -88,12 +88,12 @@ async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str,
     these as patterns and what is put into them, for pages in other languages."""
 
     def make(view: Any) -> dict[str, Any]:
-        found = {**view.status, "campaign": campaign, "open": view.row.state}
+        facts = {**view.status, "campaign": campaign, "open": view.row.state}
         if view.row.is_further:  # its campaign asks, pays and ends
             first = service.view(main_of(campaign), leases=True).status
-            found |= {name: first[name] for name in ("asked", "finished", "state", "stop", "advice")}
-        texts = {name: found[name] for name in ("stop", "advice")} | {"proven": (found["proof"] or {}).get("proven")}
-        return found | {"sentences": {name: Sentence.parts(text) for name, text in texts.items() if text is not None}}
+            facts |= {name: first[name] for name in ("asked", "finished", "state", "stop", "advice")}
+        texts = {name: facts[name] for name in ("stop", "advice")} | {"proven": (facts["proof"] or {}).get("proven")}
+        return facts | {"sentences": {name: Sentence.parts(text) for name, text in texts.items() if text is not None}}
 
     return await service.compute_now(campaign, "status", make, leases=True)
 
@@ -216,16 +216,16 @@ async def review(
 
 
 @router.post("/reviews", status_code=201, tags=["results"])
-async def reviews_add(service: ServiceOf, caller: Lead, campaign: str, given: SecondLook) -> dict[str, Any]:
+async def reviews_add(service: ServiceOf, caller: Lead, campaign: str, look: SecondLook) -> dict[str, Any]:
     """Settle an item by a second look: accept its answer or correct it, or open it again (``null``). Annotators are not
     measured by it, as the items that are looked at are not a random sample; for that there is gold."""
 
     def run(conn: Any, row: Any) -> Any:
         if not row.answer_column:
             raise ParameterError(f"A campaign of {row.answer_type} gives items no answer of their own to settle.")
-        return settle(conn, row, given.item, given.answer, caller.token.name, given.note)
+        return settle(conn, row, look.item, look.answer, caller.token.name, look.note)
 
-    return await caller.change(service, campaign, "second look", run, **given.model_dump())
+    return await caller.change(service, campaign, "second look", run, **look.model_dump())
 
 
 @router.get("/reviews", tags=["results"])
@@ -268,8 +268,8 @@ async def report(service: ServiceOf, caller: Lead, campaign: str) -> HTMLRespons
             raise NotFittedError("A report on tags needs the tags of two annotators: there is one so far.")
         return page(build_report(view.table, view.consensus, title=view.row.name, all_items=True))
 
-    made = await service.compute_now(campaign, "report", make)
-    return HTMLResponse(made, headers={"Content-Security-Policy": SANDBOX})
+    html = await service.compute_now(campaign, "report", make)
+    return HTMLResponse(html, headers={"Content-Security-Policy": SANDBOX})
 
 
 TIMED = 300_000
@@ -314,8 +314,8 @@ def _flag(kind: str, words: str, title: str = "") -> dict[str, str]:
 def _flagged(conn: sa.Connection, view: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, str]]]]:
     """Annotators as rows, each with its flags: of classes by their votes, of other answers what the report finds."""
     if view.row.answer_type == registry.VOTES:
-        found = assess_annotators(_votes_with_times(conn, view), view.consensus)
-        for row, flags in zip(found.to_frame(kind="polars").to_dicts(), found.flags, strict=True):
+        assessed = assess_annotators(_votes_with_times(conn, view), view.consensus)
+        for row, flags in zip(assessed.to_frame(kind="polars").to_dicts(), assessed.flags, strict=True):
             yield row, [_flag(flag.kind.value, flag_words(flag)) for flag in flags]
         return
     rules, result = registry.ANSWER_TYPES[view.row.answer_type].rules, view.consensus
@@ -336,10 +336,10 @@ def median_seconds(conn: sa.Connection, campaign: str) -> dict[Any, float]:
         .order_by(votes.c.seq.desc())
         .limit(20_000)
     )
-    found: dict[str, list[float]] = {}
+    of_person: dict[str, list[float]] = {}
     for name, seconds in conn.execute(query):
-        found.setdefault(name, []).append(seconds)
-    return {json.loads(name): float(np.median(x)) for name, x in found.items() if len(x) >= MIN_TIMED}
+        of_person.setdefault(name, []).append(seconds)
+    return {json.loads(name): float(np.median(x)) for name, x in of_person.items() if len(x) >= MIN_TIMED}
 
 
 def items_to_review(conn: sa.Connection, view: Any, limit: int) -> list[dict[str, Any]]:

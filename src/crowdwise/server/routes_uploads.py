@@ -123,9 +123,9 @@ def named_columns(columns: Sequence[str]) -> dict[str, str]:
     of items are often called."""
     out = {}
     for part, role, others in (("item", "item", ("id", "name", "file", "filename")), ("gold", "truth", ())):
-        found = next((one for one in columns if one.lower() in others), None) or find(columns, role)
-        if part not in columns and found is not None:
-            out[found] = part
+        column = next((one for one in columns if one.lower() in others), None) or find(columns, role)
+        if part not in columns and column is not None:
+            out[column] = part
     return {column: out.get(column, column) for column in columns}
 
 
@@ -135,14 +135,14 @@ def _check_size(path: Path, most: int) -> None:
         return  # the reader counts cells before it takes them
     if path.suffix == ".parquet":
         try:
-            found = check_parquet(path.read_bytes())
+            claims = check_parquet(path.read_bytes())
         except (ValueError, IndexError, KeyError, TypeError):
             return  # the reader says what is wrong
     else:
-        found = _claims_of_text(path)
+        claims = _claims_of_text(path)
     for there, limit, what in (
-        (found.rows, MOST_ITEMS, "items"), (found.columns, MOST_COLUMNS, "columns"),
-        (found.values, MOST_CELLS, "cells"), (found.unpacked, most, "bytes"),
+        (claims.rows, MOST_ITEMS, "items"), (claims.columns, MOST_COLUMNS, "columns"),
+        (claims.values, MOST_CELLS, "cells"), (claims.unpacked, most, "bytes"),
     ):  # fmt: skip
         if there > limit:
             raise _too_large(f"{limit:,} {what}")
@@ -167,14 +167,14 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                found = from_json(line.removeprefix(b"\xef\xbb\xbf"))
+                row = from_json(line.removeprefix(b"\xef\xbb\xbf"))
             except ValueError as error:
                 raise ReadError(f"The upload could not be read as jsonl: line {i + 1} is no JSON: {error}.") from None
-            if not isinstance(found, dict):
+            if not isinstance(row, dict):
                 raise ReadError(f"The upload could not be read as jsonl: line {i + 1} is no JSON object.")
-            if i == 0 and "item" not in found:
-                raise ColumnError(f"The upload has no column item: it has {listing(found, 12)}.")
-            yield found
+            if i == 0 and "item" not in row:
+                raise ColumnError(f"The upload has no column item: it has {listing(row, 12)}.")
+            yield row
 
 
 def _number(value: Any, row: int) -> float:
@@ -191,9 +191,9 @@ def _payload(value: Any, row: int) -> dict[str, Any]:
     if value is None or isinstance(value, dict):
         return value or {}
     try:
-        found = from_json(value)
-        if isinstance(found, dict):
-            return found
+        payload = from_json(value)
+        if isinstance(payload, dict):
+            return payload
     except (TypeError, ValueError):
         pass
     raise InputError(f"Row {row} (counted from 0): payload is not a JSON object. Nothing was added.")
@@ -219,8 +219,8 @@ def _of_json(path: Path) -> Iterator[ItemGiven]:
         except ValidationError as error:
             at = i - len(before)
             first = in_words([
-                {**found, "loc": (at + int(found["loc"][0]), *found["loc"][1:]) if found["loc"] else (i,)}
-                for found in error.errors()
+                {**part, "loc": (at + int(part["loc"][0]), *part["loc"][1:]) if part["loc"] else (i,)}
+                for part in error.errors()
             ])[0]  # fmt: skip
             what = re.sub(r" at line \d+ column \d+", "", first["what"])  # which is that of the part alone
             raise _no_items(f"{first['where']}: {what}") from None
@@ -274,10 +274,10 @@ def preview_of(path: Path, check: Callable[[], list[Any]]) -> dict[str, Any]:
         first = list(islice(_rows(path, 2**30), 5)) if path.suffix != ".json" else []
         out["columns"] = list(first[0]) if first else ["item", "payload"]
         out["rows"] = [{name: str(value)[:200] for name, value in row.items() if value is not None} for row in first]
-        found = check()
-        out["items"] = len(found)
+        new = check()
+        out["items"] = len(new)
         if not first:
-            out["rows"] = [{"item": name, "payload": values["payload"][:200]} for name, values in found[:5]]
+            out["rows"] = [{"item": name, "payload": values["payload"][:200]} for name, values in new[:5]]
     except CrowdwiseError as error:
         out["problem"] = str(error)
         if isinstance(error, SizeError):
@@ -312,8 +312,8 @@ async def items_upload(
         path = await received(request, Path(folder))
 
         def check(conn: Any) -> Any:
-            given = read_upload(path, service.configuration.max_upload)
-            shown = (replace(one, payload=service.media.checked(campaign, one.item, one.payload)) for one in given)
+            sent = read_upload(path, service.configuration.max_upload)
+            shown = (replace(one, payload=service.media.checked(campaign, one.item, one.payload)) for one in sent)
             return list(checked_items(conn, find_campaign(conn, campaign), shown).items())
 
         def run() -> Any:
@@ -321,26 +321,23 @@ async def items_upload(
                 return preview_of(path, lambda: service.read(check)) if preview else service.read(check)
 
         async with service.uploading:
-            given = await service.heavy_now(run)
-    if preview:
-        found: dict[str, Any] = given
-        return found
-    return await _written(service, caller, campaign, given)
+            checked = await service.heavy_now(run)
+    return dict(checked) if preview else await _written(service, caller, campaign, checked)
 
 
-async def _written(service: Service, caller: Caller, campaign: str, given: list[Any]) -> dict[str, Any]:
+async def _written(service: Service, caller: Caller, campaign: str, rows: list[Any]) -> dict[str, Any]:
     """Write items in parts, between which others get their turn."""
     new = 0
-    for lo in range(0, max(len(given), 1), PART):
-        part = dict(given[lo : lo + PART])
+    for lo in range(0, max(len(rows), 1), PART):
+        part = dict(rows[lo : lo + PART])
 
         def add(conn: Any, part: Any = part) -> Any:
-            found = add_items(conn, find_campaign(conn, campaign), part)
-            caller.audit(conn, "add items", campaign, new=found, n=len(part))
-            return found
+            n_new = add_items(conn, find_campaign(conn, campaign), part)
+            caller.audit(conn, "add items", campaign, new=n_new, n=len(part))
+            return n_new
 
         new += await service.write_now(add, campaign)
-    return {"new": new, "changed": len(given) - new}
+    return {"new": new, "changed": len(rows) - new}
 
 
 @router.get("/media", tags=["items"])
@@ -377,10 +374,10 @@ async def media_items(service: ServiceOf, caller: WholeLead, campaign: str, chos
     def check(conn: Any) -> Any:
         row = find_campaign(conn, campaign)
         names = service.media.names(campaign, chosen.under)
-        given = (ItemGiven(name, {kind_of(name) or "image": f"media:{name}"}) for name in names)
-        return list(checked_items(conn, row, given).items())
+        new = (ItemGiven(name, {kind_of(name) or "image": f"media:{name}"}) for name in names)
+        return list(checked_items(conn, row, new).items())
 
-    given = await service.heavy_now(lambda: service.read(check))
-    if not given:
+    rows = await service.heavy_now(lambda: service.read(check))
+    if not rows:
         raise InputError("There is no such file: start the server with --media FOLDER, or upload some.")
-    return await _written(service, caller, campaign, given)
+    return await _written(service, caller, campaign, rows)

@@ -94,9 +94,9 @@ class Service:
         """Add a point to the curve of a campaign, and an event where its status changed; before that, look at the
         gold labels of a proof, where that is due."""
         view = self.look(view)
-        made = point_of(view, self.read(lambda conn: skills_noted(conn, view.row.id)))
+        point = point_of(view, self.read(lambda conn: skills_noted(conn, view.row.id)))
         standing = {"state": view.standing.state, "stop": view.standing.why, "advice": view.standing.advice}
-        self.write(lambda conn: add_point(conn, made, standing), view.row.id)
+        self.write(lambda conn: add_point(conn, point, standing), view.row.id)
 
     def look(self, view: Any) -> Any:
         """The view, or the one after a look at gold labels where that was due; of two workers one notes its look."""
@@ -127,8 +127,8 @@ class Service:
 
     async def shared_now(self, what: Hashable, run: Run[T]) -> T:
         """Read something once for all who ask for the same (``what``) meanwhile."""
-        found: T = await self._computing.wait(what, partial(self.read_now, run))
-        return found
+        shared: T = await self._computing.wait(what, partial(self.read_now, run))
+        return shared
 
     def write(self, run: Run[T], campaign: str | None = None) -> T:
         """Write something; it is on the disk when this returns. Not on the event loop."""
@@ -151,8 +151,8 @@ class Service:
 
     async def lease_now(self, campaign: str, asked: LeaseAsked) -> list[Shown]:
         """Lease questions."""
-        found: list[Shown] = await self.together_now(campaign, hand_out, asked)
-        return found
+        leased: list[Shown] = await self.together_now(campaign, hand_out, asked)
+        return leased
 
     async def number_now(self, campaign: str, name: Any) -> int:
         """The number of an annotator, which never changes; unknown ones are added where the campaign says so."""

@@ -56,9 +56,9 @@ def option_names(payload: dict[str, Any]) -> list[str]:
 
 def tokens_of(payload: dict[str, Any]) -> list[str]:
     """The tokens of an item."""
-    found = payload.get("tokens")
-    if isinstance(found, list):
-        return [str(token) for token in found]
+    tokens = payload.get("tokens")
+    if isinstance(tokens, list):
+        return [str(token) for token in tokens]
     return str(payload.get("text") or "").split()
 
 
@@ -127,14 +127,14 @@ def checked_answer(row: Any, answer: Any, item: Any, about: str = VOTE) -> Any:
         return list(answer)
     if len(answer) > MOST_STRETCHES:
         raise wrong(f"at most {MOST_STRETCHES:,} stretches")
-    found = []
+    stretches = []
     for one in answer:
         start, end = (one.get(name) if isinstance(one, dict) else None for name in ("start", "end"))
         if start is None or end is None or not (is_count(start) and is_count(end) and 0 <= start < end):
             raise wrong("stretches with start, end and label, where start is before end")
         label = classes[class_code(one.get("label"), item, classes, about)]
-        found.append({"start": start, "end": end, "label": label})
-    return sorted(found, key=lambda one: (one["start"], one["end"], str(one["label"])))
+        stretches.append({"start": start, "end": end, "label": label})
+    return sorted(stretches, key=lambda one: (one["start"], one["end"], str(one["label"])))
 
 
 def check_with_payload(form: str, item: Any, answer: Any, payload: dict[str, Any]) -> None:
@@ -146,8 +146,8 @@ def check_with_payload(form: str, item: Any, answer: Any, payload: dict[str, Any
         ):
             raise LabelError(f"The order of {item!r} needs each of {listing(names, 12)} once. Nothing was added.")
     elif form == registry.TOKENS and len(answer) != len(tokens_of(payload)):
-        found = f"has {len(tokens_of(payload))} tokens, and there are {len(answer)} tags"
-        raise LabelError(f"The item {item!r} {found}: give one for each. Nothing was added.")
+        counts = f"has {len(tokens_of(payload))} tokens, and there are {len(answer)} tags"
+        raise LabelError(f"The item {item!r} {counts}: give one for each. Nothing was added.")
     elif form == registry.STRETCHES and any(one["end"] > len(payload["text"]) for one in answer):
         raise LabelError(f"A stretch ends after the text of {item!r}. Nothing was added.")
 
@@ -161,12 +161,12 @@ Said = tuple[Any, Any, Any, dict[str, Any], str | None]
 """An item, an annotator, the answer, what is shown of the item (of forms that need it) and which side came first."""
 
 
-def table_of(row: Any, said: Iterable[Said]) -> Any:
+def table_of(row: Any, rows_said: Iterable[Said]) -> Any:
     """The answers as the library has them. The side of a pair that was shown first is the left one."""
     kind, form = registry.ANSWER_TYPES[row.answer_type].load(), row.form
     if form == registry.PAIR:
         records: list[Any] = []
-        for _, who, answer, payload, first in said:
+        for _, who, answer, payload, first in rows_said:
             left, right = (side_name(payload.get(side)) for side in SIDES)
             if first == "right":
                 left, right = right, left
@@ -176,24 +176,24 @@ def table_of(row: Any, said: Iterable[Said]) -> Any:
     if form == registry.ORDER:
         ranked = [
             (who, item, [option_names(payload)[one] if is_count(one) else one for one in answer])
-            for item, who, answer, payload, _ in said
+            for item, who, answer, payload, _ in rows_said
         ]
         return kind.from_records(ranked)
     if form == registry.TOKENS:
         rows = [
             {"sequence": item, "position": i, "annotator": who, "tag": tag, "word": word}
-            for item, who, answer, payload, _ in said
+            for item, who, answer, payload, _ in rows_said
             for i, (tag, word) in enumerate(zip(answer, tokens_of(payload), strict=True))
         ]
         return kind.from_records(rows, classes=row.classes, on_invalid="repair")
     if form == registry.STRETCHES:
         marks = [
             (item, who, one["label"], one["start"], one["end"])
-            for item, who, answer, _, _ in said
+            for item, who, answer, _, _ in rows_said
             for one in answer or [{"label": None, "start": None, "end": None}]
         ]
         return kind.from_records(marks)
-    records = [(item, who, answer) for item, who, answer, _, _ in said]
+    records = [(item, who, answer) for item, who, answer, _, _ in rows_said]
     return kind.from_records(records, **({"classes": row.classes} if row.classes else {}))
 
 

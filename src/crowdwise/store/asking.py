@@ -51,15 +51,15 @@ class Asking:
             asked, skipped = self._pairs("asked"), self._pairs("skipped")
             if any((item >= N).any() or (who >= M).any() for item, who in (asked, skipped)):
                 raise ValueError("a question is of an item or an annotator that is not there")
-            given = np.zeros(M)
+            votes_of = np.zeros(M)
             if not np.isnan(max_votes).all():
                 counts = dict(self.journal.read("SELECT annotator - 1, count(*) FROM votes GROUP BY annotator"))
-                given = np.array([counts.get(m, 0) for m in range(M)], dtype=np.float64)
+                votes_of = np.array([counts.get(m, 0) for m in range(M)], dtype=np.float64)
             shut, gold = np.zeros(N, dtype=bool), np.zeros(N, dtype=bool)
             shut[list(self.roster.items_with("closed"))] = True
             gold[list(self.roster.items_with("gold"))] = True
             proof = Proof.of(self.journal.facts().get("proof"))
-        people_now = People(price, available.astype(bool), max_votes, given)
+        people_now = People(price, available.astype(bool), max_votes, votes_of)
         money = self.spent(), self.spent("asked")
         at = self.journal.count("votes")
         return find_situation(online, settings.rule, people_now, shut, gold, asked, skipped, money, proof, at)
@@ -121,8 +121,8 @@ class Asking:
     def _rows(self, annotator: int | None = None) -> tuple[Ints, Ints, Floats]:
         """Items, annotators and prices of open questions, of all or of one annotator (a code), the oldest first."""
         query = "SELECT item - 1, annotator - 1, price FROM asked WHERE annotator = coalesce(?, annotator)"
-        found = self.journal.read(f"{query} ORDER BY time, item", (None if annotator is None else annotator + 1,))
-        item, who, price = np.array(found, dtype=np.float64).reshape(-1, 3).T
+        rows = self.journal.read(f"{query} ORDER BY time, item", (None if annotator is None else annotator + 1,))
+        item, who, price = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         return item.astype(np.int64), who.astype(np.int64), price
 
     def expire(self, patience: float) -> None:

@@ -39,8 +39,8 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
     counts: dict[str, int] = {}
     columns: dict[str, list[str]] = {}
 
-    def write(made: str) -> None:
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive, database.reading() as conn:
+    def write(target: str) -> None:
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive, database.reading() as conn:
             for table in metadata.sorted_tables:
                 columns[table.name] = [column.name for column in table.columns]
                 with archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as file:
@@ -54,8 +54,8 @@ def back_up(database: Database, path: Path) -> dict[str, int]:
 
 def _write(conn: sa.Connection, table: sa.Table, file: Any) -> int:
     count = 0
-    found = conn.execution_options(yield_per=CHUNK).execute(sa.select(table).order_by(*table.primary_key.columns))
-    for part in found.partitions():
+    rows = conn.execution_options(yield_per=CHUNK).execute(sa.select(table).order_by(*table.primary_key.columns))
+    for part in rows.partitions():
         file.write("".join(json.dumps(list(row)) + "\n" for row in part).encode())
         count += len(part)
     return count
@@ -83,7 +83,7 @@ def restore(database: Database, path: Path) -> dict[str, int]:
         for table in reversed(metadata.sorted_tables):
             conn.execute(table.delete())
         for table in metadata.sorted_tables:
-            found = 0
+            n_rows = 0
             for rows in _read(archive, table.name, columns[table.name], path):
                 _check_rows(table, rows, path)
                 try:
@@ -91,9 +91,9 @@ def restore(database: Database, path: Path) -> dict[str, int]:
                 except sa.exc.SQLAlchemyError as error:
                     reason = str(error.orig if isinstance(error, sa.exc.DBAPIError) else error)
                     raise ReadError(f"{path} is damaged: {table.name}: {reason}.") from error
-                found += len(rows)
-            if found != counts.get(table.name):
-                raise ReadError(f"{path} is damaged: {table.name} has {found} rows of {counts.get(table.name)}.")
+                n_rows += len(rows)
+            if n_rows != counts.get(table.name):
+                raise ReadError(f"{path} is damaged: {table.name} has {n_rows} rows of {counts.get(table.name)}.")
         _check_campaigns(conn, path)
         if not database.is_sqlite:
             for name in SERIAL:
@@ -186,15 +186,15 @@ def _check_answers(conn: sa.Connection, row: CampaignRow) -> None:
     """An error where answers are missing, or are none that the campaign takes."""
     read = 0
     while read < row.last_vote:
-        found = read_votes(conn, row.id, read, row.last_vote)
-        payloads = payload_of(conn, row.id, list({vote.item + 1 for vote in found})) if row.form in OF_PAYLOAD else {}
-        for vote in found:
+        coded = read_votes(conn, row.id, read, row.last_vote)
+        payloads = payload_of(conn, row.id, list({vote.item + 1 for vote in coded})) if row.form in OF_PAYLOAD else {}
+        for vote in coded:
             answer = json.loads(vote.answer)
             if answer_text(row, answer, vote.item) != vote.answer:
                 raise InputError(f"vote {vote.seq} is not written as answers are")
             if payloads:
                 check_with_payload(row.form, vote.item, answer, payloads[vote.item + 1][1])
-        read = found[-1].seq
+        read = coded[-1].seq
 
 
 def _read(archive: zipfile.ZipFile, name: str, columns: list[str], path: Path) -> Iterator[list[dict[str, Any]]]:

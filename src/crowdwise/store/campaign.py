@@ -51,9 +51,9 @@ def one_at_a_time(method: F) -> F:
     """A method of something with a ``lock`` that one thread at a time is in."""
 
     @wraps(method)
-    def locked(self: Any, *given: Any, **named: Any) -> Any:
+    def locked(self: Any, *args: Any, **options: Any) -> Any:
         with self.lock:
-            return method(self, *given, **named)
+            return method(self, *args, **options)
 
     return locked  # type: ignore[return-value]
 
@@ -166,7 +166,7 @@ class Campaign:
         }  # fmt: skip
         items = several_names(items, "items")
         people = _with_prices(annotators, price)
-        made = not folder.exists()
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
 
         def fill(journal: Journal) -> None:
@@ -178,7 +178,7 @@ class Campaign:
         try:
             journal = Journal.create(folder / "campaign.db", facts, fill)
         except BaseException:
-            if made:
+            if is_new:
                 with suppress(OSError):  # what a killed process left is in it
                     folder.rmdir()
             raise
@@ -251,13 +251,13 @@ class Campaign:
     ) -> None:
         """Say whether an annotator is available, how many votes the annotator may give in all, and what a vote costs
         from now on."""
-        given: dict[str, Any] = {"available": available, "max_votes": max_votes}
-        given = {key: int(value) for key, value in given.items() if value is not None}
-        given |= {} if price is None else {"price": float(price)}
+        changes: dict[str, Any] = {"available": available, "max_votes": max_votes}
+        changes = {key: int(value) for key, value in changes.items() if value is not None}
+        changes |= {} if price is None else {"price": float(price)}
         with self.journal.writing():
-            for column, value in given.items():
+            for column, value in changes.items():
                 self.roster.update("annotators", column, {name: value})
-            self.journal.log("annotators", {str(name): given})
+            self.journal.log("annotators", {str(name): changes})
 
     @one_at_a_time
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
@@ -346,11 +346,11 @@ class Campaign:
         with self._deciding():
             settings, online = self.settings, self.stream.follow()
             now = self._looked(settings, online)
-            found = find_standing(settings.rule, now, online)
-            if found.ended or annotator is None:
-                return found
+            standing = find_standing(settings.rule, now, online)
+            if standing.ended or annotator is None:
+                return standing
             who = self.roster.find("annotators", [annotator])[0]
-            return replace(found, why=now.why_not(who, settings.rule, found.why))
+            return replace(standing, why=now.why_not(who, settings.rule, standing.why))
 
     def why_none(self, annotator: Any = None) -> str | None:
         """Why there is no question now, for anybody or for one annotator; ``None`` where there is one."""

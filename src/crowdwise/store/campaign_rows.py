@@ -118,22 +118,22 @@ class CampaignRow:
 
     def model(self) -> EMModel:
         """The model that follows the votes."""
-        made: EMModel = registry.create(self.settings["method"], **self.settings["params"])
-        return made
+        model: EMModel = registry.create(self.settings["method"], **self.settings["params"])
+        return model
 
     def shown(self) -> dict[str, Any]:
         """What the API says about it, to those who may see all."""
-        said = {name: value for name, value in self.settings.items() if name not in ("strategy", "seed", "proof")}
+        settings = {name: value for name, value in self.settings.items() if name not in ("strategy", "seed", "proof")}
         return {
             "id": self.id, "name": self.name, "answer_type": self.answer_type, "classes": self.classes,
             "state": self.state, "votes": self.n_answers, "spent": self.spent, "created": self.created,
-            "settings": said,
+            "settings": settings,
         }  # fmt: skip
 
 
-def _row(found: Any) -> CampaignRow:
-    facts = dict(zip(campaigns.c.keys(), found, strict=False))  # a query may ask for more
-    return CampaignRow(**facts | {"classes": _parsed(found.classes), "settings": OWN | _parsed(found.settings)})
+def _row(row: Any) -> CampaignRow:
+    facts = dict(zip(campaigns.c.keys(), row, strict=False))  # a query may ask for more
+    return CampaignRow(**facts | {"classes": _parsed(row.classes), "settings": OWN | _parsed(row.settings)})
 
 
 @lru_cache(maxsize=256)
@@ -153,17 +153,17 @@ def find_campaign(conn: sa.Connection, id_: str) -> CampaignRow:
 
 def find_more(conn: sa.Connection, id_: str, query: Any) -> tuple[CampaignRow, Sequence[Any]]:
     """A campaign, and what else a query begun by ``BY_ID`` asks for."""
-    found = conn.execute(query, {"id": id_}).first()
-    if found is None:
+    row = conn.execute(query, {"id": id_}).first()
+    if row is None:
         raise NotThere(f"There is no campaign {id_!r}.")
-    return _row(found), found[len(campaigns.c) :]
+    return _row(row), row[len(campaigns.c) :]
 
 
 BY_ID = sa.select(campaigns).where(campaigns.c.id == sa.bindparam("id"))
 
 
 def list_campaigns(conn: sa.Connection) -> list[CampaignRow]:
-    return [_row(found) for found in conn.execute(sa.select(campaigns).order_by(campaigns.c.created, campaigns.c.id))]
+    return [_row(row) for row in conn.execute(sa.select(campaigns).order_by(campaigns.c.created, campaigns.c.id))]
 
 
 def read_marks(conn: sa.Connection) -> dict[str, tuple[int, int]]:
@@ -172,28 +172,28 @@ def read_marks(conn: sa.Connection) -> dict[str, tuple[int, int]]:
     return {row.id: (row.last_vote, row.version) for row in conn.execute(query)}
 
 
-def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | None = None) -> CampaignRow:
+def create_campaign(conn: sa.Connection, wanted: Mapping[str, Any], id_: str | None = None) -> CampaignRow:
     """Make a campaign; settings that are not given have their defaults. Each further question about its items
     (``questions``) is a campaign, too, with the same items and annotators."""
-    given = {name: value for name, value in given.items() if value is not None}
-    id_, further = id_ or uuid.uuid4().hex[:12], given.pop("questions", [])
-    asked = [given.get("question", ""), *(one["question"] for one in further)] if further else []
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    id_, further = id_ or uuid.uuid4().hex[:12], wanted.pop("questions", [])
+    asked = [wanted.get("question", ""), *(one["question"] for one in further)] if further else []
     for question in asked:
         if not QUESTION.fullmatch(question) or [one.lower() for one in asked].count(question.lower()) > 1:
             raise ParameterError(
                 f"question={question!r}: expected a name of its own for each of several questions, of up to 19 "
                 "letters of a to z, digits, - and _, and neither item nor annotator."
             )
-    name, kind = given.pop("name"), registry.answer_type(given.pop("answer_type", registry.VOTES))
+    name, kind = wanted.pop("name"), registry.answer_type(wanted.pop("answer_type", registry.VOTES))
     if not registry.ANSWER_TYPES[kind].form:
         served = ", ".join(name for name, other in registry.ANSWER_TYPES.items() if other.form)
         raise ParameterError(f"Campaigns of {kind} cannot be served yet: there are {served}.")
-    classes = given.pop("classes", [])
+    classes = wanted.pop("classes", [])
     _check_classes(kind, classes)
     form = registry.ANSWER_TYPES[kind].form
     if (asked or main_of(id_) != id_) and form not in TOGETHER:
         raise ParameterError(f"A question of {kind} is asked alone: give it a campaign without questions.")
-    settings = _settings(kind, classes, {**given, "questions": asked[1:]})
+    settings = _settings(kind, classes, {**wanted, "questions": asked[1:]})
     row = {
         "id": id_, "name": name, "answer_type": kind, "state": "open",
         "created": steady_clock.now(),
@@ -202,7 +202,7 @@ def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | No
     }  # fmt: skip
     conn.execute(campaigns.insert(), row)
     for one in further:
-        also = {key: given.get(key) for key in ("max_votes", "seed")}
+        also = {key: wanted.get(key) for key in ("max_votes", "seed")}
         create_campaign(conn, {**also, "name": f"{name}: {one['question']}", **one}, f"{id_}.{one['question']}")
     return find_campaign(conn, id_)
 
@@ -219,17 +219,17 @@ def _check_classes(kind: str, classes: list[Any]) -> None:
         raise ParameterError(f"A campaign of {kind} has no classes: leave them out.")
 
 
-def _settings(kind: str, classes: list[Any], given: dict[str, Any]) -> dict[str, Any]:
+def _settings(kind: str, classes: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
     known = [*RULE, *OWN, "method", "params", "strategy"]
-    for name in given:
+    for name in wanted:
         if name not in known:
             raise ParameterError(f"There is no setting {name!r}.{suggestion(name, known)}")
-    out = {**RULE, **OWN, **{name: given[name] for name in given if name in (*RULE, *OWN)}}
+    out = {**RULE, **OWN, **{name: wanted[name] for name in wanted if name in (*RULE, *OWN)}}
     _check(kind, out)
-    strategy = find_strategy(given.get("strategy", DEFAULT))
+    strategy = find_strategy(wanted.get("strategy", DEFAULT))
     default = DEFAULT_METHOD if kind == registry.VOTES else registry.default_method(kind)
-    entry = registry.find(given.get("method", default), kind)
-    model = entry.create(**given.get("params", {}))
+    entry = registry.find(wanted.get("method", default), kind)
+    model = entry.create(**wanted.get("params", {}))
     if kind == registry.VOTES:
         Online(model, classes=classes)  # raises an error where the model cannot follow a stream
     else:
@@ -271,19 +271,19 @@ def check_campaign(row: CampaignRow) -> None:
         raise ParameterError(f"state={row.state!r}: expected one of {', '.join(STATES)}.")
 
 
-def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def change_campaign(conn: sa.Connection, row: CampaignRow, wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Change settings: name -> (before, now) of those that differ."""
-    if "name" in given and given["name"] is None:
+    if "name" in wanted and wanted["name"] is None:
         raise ParameterError("name: a campaign has one. Leave it out to keep it.")
     before = {**RULE, **row.settings}
     changeable = ("name", "instructions") if row.is_further else LATER  # the rest is that of its campaign
-    changed = changed_settings({**before, "name": row.name}, given, changeable)
+    changed = changed_settings({**before, "name": row.name}, wanted, changeable)
     if changed:
-        settings = {**before, **{name: value for name, value in given.items() if name != "name"}}
+        settings = {**before, **{name: value for name, value in wanted.items() if name != "name"}}
         if row.answer_type != registry.VOTES and settings["max_votes"] is None:
             raise ParameterError(f"max_votes: a campaign of {row.answer_type} needs a number, which finishes an item.")
         _check(row.answer_type, settings)
-        name = given.get("name", row.name)
+        name = wanted.get("name", row.name)
         values = {"settings": json.dumps(settings), "name": name}
         conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(**values))
         bump(conn, row.id)
@@ -383,20 +383,20 @@ def _skills(view: Any) -> str | None:
     )
 
 
-def add_point(conn: sa.Connection, made: dict[str, Any], standing: dict[str, Any]) -> None:
+def add_point(conn: sa.Connection, point: dict[str, Any], standing: dict[str, Any]) -> None:
     """Write a point; another worker may have written it already. ``NotThere`` where the campaign is gone."""
-    find_campaign(conn, made["campaign"])
+    find_campaign(conn, point["campaign"])
     last = conn.execute(
         sa.select(points.c.state, points.c.seq)
-        .where(points.c.campaign == made["campaign"])
+        .where(points.c.campaign == point["campaign"])
         .order_by(points.c.seq.desc())
     ).first()
-    if last is not None and last.seq >= made["seq"]:
+    if last is not None and last.seq >= point["seq"]:
         return
-    insert_new(conn, points, [made])
-    _thin(conn, made["campaign"])
-    if (last.state if last is not None else "running") != made["state"]:
-        add_event(conn, made["campaign"], "standing", standing)
+    insert_new(conn, points, [point])
+    _thin(conn, point["campaign"])
+    if (last.state if last is not None else "running") != point["state"]:
+        add_event(conn, point["campaign"], "standing", standing)
 
 
 def _thin(conn: sa.Connection, campaign: str) -> None:
@@ -420,10 +420,10 @@ def skills_noted(conn: sa.Connection, campaign: str) -> int:
 def list_points(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
     """The curve, of which at most ``MOST`` points, the first and the last among them."""
     columns = [column for column in points.c if column.name not in ("campaign", "skills")]
-    found = conn.execute(sa.select(*columns).where(points.c.campaign == campaign).order_by(points.c.seq)).all()
-    step = max(1, math.ceil(len(found) / MOST))
-    rows = found[::step]
-    return [dict(row._mapping) for row in [*rows, *([] if not found or rows[-1] is found[-1] else [found[-1]])]]
+    curve = conn.execute(sa.select(*columns).where(points.c.campaign == campaign).order_by(points.c.seq)).all()
+    step = max(1, math.ceil(len(curve) / MOST))
+    rows = curve[::step]
+    return [dict(row._mapping) for row in [*rows, *([] if not curve or rows[-1] is curve[-1] else [curve[-1]])]]
 
 
 def skill_history(conn: sa.Connection, campaign: str, annotator: Any) -> list[dict[str, Any]]:

@@ -252,8 +252,8 @@ def insert_new(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
 def _unnested(columns: Sequence[sa.Column[Any]]) -> Any:
     """Rows whose columns are arrays, each a parameter."""
     arrays = [_array(f"each_{one.name}", one) for one in columns]
-    made = sa.func.unnest(*arrays).table_valued(*(sa.column(one.name, one.type) for one in columns))
-    return made.render_derived()
+    rows = sa.func.unnest(*arrays).table_valued(*(sa.column(one.name, one.type) for one in columns))
+    return rows.render_derived()
 
 
 def texts_given(dialect: str, *names: str) -> Any:
@@ -274,10 +274,10 @@ def as_parameter(dialect: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, A
 @cache
 def _of_arrays(statement: Literal["insert", "delete"], table: sa.Table, names: tuple[str, ...]) -> Any:
     """What inserts or deletes rows that come as one array for each column."""
-    given = _unnested([table.c[name] for name in names])
+    rows = _unnested([table.c[name] for name in names])
     if statement == "insert":
-        return table.insert().from_select(list(names), sa.select(*given.c), include_defaults=False)
-    return table.delete().where(*(table.c[name] == given.c[name] for name in names))
+        return table.insert().from_select(list(names), sa.select(*rows.c), include_defaults=False)
+    return table.delete().where(*(table.c[name] == rows.c[name] for name in names))
 
 
 @cache

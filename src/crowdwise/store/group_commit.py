@@ -86,13 +86,13 @@ class GroupCommit:
     def _loop(self) -> None:
         more, waiting, large = True, list[Work](), list[Work]()
         while more or waiting or large:
-            found = list[Work | None]()
+            taken = list[Work | None]()
             with contextlib.suppress(queue.Empty):
-                found.append(self._queue.get(timeout=0.0 if large else 0.1 * PAUSE if waiting else None))
-                while len(found) < AT_ONCE:
-                    found.append(self._queue.get_nowait())
-            more &= None not in found
-            new = [work for work in found if work is not None and work.future.set_running_or_notify_cancel()]
+                taken.append(self._queue.get(timeout=0.0 if large else 0.1 * PAUSE if waiting else None))
+                while len(taken) < AT_ONCE:
+                    taken.append(self._queue.get_nowait())
+            more &= None not in taken
+            new = [work for work in taken if work is not None and work.future.set_running_or_notify_cancel()]
             for work in new:
                 if self._held.get(work.campaign, 0.0) > time.monotonic():
                     work.future.set_exception(OutputError(BUSY))

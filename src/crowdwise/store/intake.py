@@ -48,12 +48,12 @@ def add_votes(
     if isinstance(votes, Votes):
         items, people, labels = _of_table(votes, classes)
     else:
-        rows, found = read_rows(votes)
+        rows, own_ids = read_rows(votes)
         items, people, labels = _of_rows(rows, classes)
-        ids = found if ids is None else ids
-    given: list[str | None] = [None] * len(items) if ids is None else [id_text(name) for name in ids]
-    if len(given) != len(items):
-        raise InputError(f"There are {len(items)} votes and {len(given)} ids: give one for each. Nothing was added.")
+        ids = own_ids if ids is None else ids
+    vote_ids: list[str | None] = [None] * len(items) if ids is None else [id_text(name) for name in ids]
+    if len(vote_ids) != len(items):
+        raise InputError(f"There are {len(items)} votes and {len(vote_ids)} ids: give one for each. Nothing was added.")
     with journal.writing():
         for table, texts in (("items", items), ("annotators", people)):
             written = roster.as_written(table, texts)
@@ -62,7 +62,7 @@ def add_votes(
         person_code = roster.codes("annotators", people, price, UNKNOWN)
         incoming = [
             Incoming(f"[{n}, {m}]" if id_ is None else id_, id_, n, m, k, (item_code[n], person_code[m]))
-            for n, m, k, id_ in zip(items, people, labels, given, strict=True)
+            for n, m, k, id_ in zip(items, people, labels, vote_ids, strict=True)
         ]
         new = new_among(incoming, *_there(roster, incoming), roster.items_with("closed"), classes.__getitem__)
         prices = dict(journal.read("SELECT id - 1, price FROM annotators"))
@@ -111,13 +111,13 @@ def read_rows(votes: Any) -> Rows:
             if keys not in where:
                 where[keys] = _parts(keys)
             parts = where[keys]
-            given = tuple(row.get(parts[part]) for part in PARTS)
+            parts_of_row = tuple(row.get(parts[part]) for part in PARTS)
             ids += [row[parts["id"]]] if parts["id"] is not None else []
         else:
-            given = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes)) else ()
-        if len(given) != 3 or any(x is None for x in given):
+            parts_of_row = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes)) else ()
+        if len(parts_of_row) != 3 or any(x is None for x in parts_of_row):
             raise _no_vote(row)
-        rows.append(given)
+        rows.append(parts_of_row)
     if ids and len(ids) != len(rows):
         raise InputError(f"{len(ids)} of {len(rows)} votes have an id: give one for each. Nothing was added.")
     return rows, ids or None
@@ -147,8 +147,8 @@ def _of_frame(frame: Any) -> Rows:
     return list(zip(*columns, strict=True)), ids
 
 
-def _no_vote(found: Any) -> InputError:
-    return InputError(f"Expected (item, annotator, class) for each vote and found {found!r}. Nothing was added.")
+def _no_vote(value: Any) -> InputError:
+    return InputError(f"Expected (item, annotator, class) for each vote and found {value!r}. Nothing was added.")
 
 
 def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Columns:
@@ -201,7 +201,7 @@ class Incoming(NamedTuple):
     answer: Any
     pair: tuple[int, int] = (0, 0)
     """The numbers of its item and annotator."""
-    given: Any = None
+    sent: Any = None
     """The vote as it was handed over."""
 
 
@@ -251,11 +251,11 @@ def _there(roster: Roster, votes: list[Incoming]) -> tuple[dict[str, tuple[int, 
     by_id, pairs = dict[str, tuple[int, int, int]](), dict[tuple[int, int], int]()
     columns = "SELECT vote_id, item - 1, annotator - 1, label FROM votes WHERE"
     for lo in range(0, len(votes), AT_ONCE):
-        some = votes[lo : lo + AT_ONCE]
-        marks, values = ",".join("?" * len(some)), ",".join(["(?, ?)"] * len(some))
-        found = roster.journal.read(f"{columns} vote_id IN ({marks})", [vote.id for vote in some])
-        numbers = [x + 1 for vote in some for x in vote.pair]
-        found += roster.journal.read(f"{columns} (item, annotator) IN (VALUES {values})", numbers)
-        by_id |= {id_: (item, who, label) for id_, item, who, label in found}
-        pairs |= {(item, who): 1 for _, item, who, _ in found}
+        part = votes[lo : lo + AT_ONCE]
+        marks, values = ",".join("?" * len(part)), ",".join(["(?, ?)"] * len(part))
+        rows = roster.journal.read(f"{columns} vote_id IN ({marks})", [vote.id for vote in part])
+        numbers = [x + 1 for vote in part for x in vote.pair]
+        rows += roster.journal.read(f"{columns} (item, annotator) IN (VALUES {values})", numbers)
+        by_id |= {id_: (item, who, label) for id_, item, who, label in rows}
+        pairs |= {(item, who): 1 for _, item, who, _ in rows}
     return by_id, pairs

@@ -321,13 +321,13 @@ class Journal:
 
     def _last(self, table: str) -> str:
         """The digest of all rows of a table; empty where there is none."""
-        found = self.read(f"SELECT chain FROM {table} ORDER BY id DESC LIMIT 1")
-        return found[0][0] if found else ""
+        rows = self.read(f"SELECT chain FROM {table} ORDER BY id DESC LIMIT 1")
+        return rows[0][0] if rows else ""
 
     def chain(self, number: int) -> str | None:
         """The digest of all votes up to one; ``None`` where there is no such vote."""
-        found = self.read("SELECT chain FROM votes WHERE id = ?", (number,))
-        return str(found[0][0]) if found else None
+        rows = self.read("SELECT chain FROM votes WHERE id = ?", (number,))
+        return str(rows[0][0]) if rows else None
 
 
 def _name(new: Path, path: Path) -> None:
@@ -384,7 +384,7 @@ def salvage(path: Path) -> tuple[list[tuple[str, str, str, str]], int]:
 def _connect(path: Path) -> sqlite3.Connection:
     """The journal, for reading; without the log beside it where the disk does not allow that."""
     where = path.resolve().as_uri()  # ? and % in the names of folders are not options
-    found: Exception | None = None
+    broken: Exception | None = None
     for options in ("mode=ro", "mode=ro&immutable=1"):
         db = None
         try:
@@ -392,10 +392,10 @@ def _connect(path: Path) -> sqlite3.Connection:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             return db
         except BROKEN as error:
-            found = error
+            broken = error
             if db is not None:
                 db.close()
-    raise ReadError(f"Nothing of {path} can be read: {found}.") from found
+    raise ReadError(f"Nothing of {path} can be read: {broken}.") from broken
 
 
 def _is_name(text: Any) -> bool:
@@ -407,11 +407,11 @@ def _is_name(text: Any) -> bool:
 
 def _last(db: sqlite3.Connection, table: str, most: int) -> int:
     """The number of the last row, as far as the file can hold so many."""
-    found = []
+    numbers = []
     for query in (f"SELECT max(id) FROM {table}", f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"):
         with suppress(*BROKEN):
-            found += [row[0] for row in db.execute(query).fetchall() if isinstance(row[0], int)]
-    return max((number for number in found if 0 <= number <= most), default=most if found else 0)
+            numbers += [row[0] for row in db.execute(query).fetchall() if isinstance(row[0], int)]
+    return max((number for number in numbers if 0 <= number <= most), default=most if numbers else 0)
 
 
 def _classes(db: sqlite3.Connection) -> list[Any]:

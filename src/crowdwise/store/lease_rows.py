@@ -48,17 +48,17 @@ def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAske
     expires = now + row.settings["patience"]
     conn.execute(_EXPIRED, {"c": campaign, "now": now})
     people = list({one.annotator for one in asked})
-    some = {"campaign": campaign, "people": people}
+    names = {"campaign": campaign, "people": people}
     held: dict[int, dict[int, Lease]] = {who: {} for who in people}
-    for lease in conn.execute(_OPEN, some):
+    for lease in conn.execute(_OPEN, names):
         held[lease.annotator][lease.item] = Lease(lease.item, expires, lease.shown)
-    who = {person.number: person for person in conn.execute(_WHO, some)}
+    who = {person.number: person for person in conn.execute(_WHO, names)}
     wanted = list({item for one in asked for item in one.wanted})
-    some["items"] = wanted
-    free = set(conn.execute(_FREE, some).scalars()) if wanted and row.state == "open" else set()
+    names["items"] = wanted
+    free = set(conn.execute(_FREE, names).scalars()) if wanted and row.state == "open" else set()
     if free and row.rule.max_votes is not None:  # questions are chosen ahead: an item may have got its votes since
         free -= set(conn.execute(_FULL, {"campaign": campaign, "items": wanted, "most": row.rule.max_votes}).scalars())
-    done = {tuple(pair) for pair in conn.execute(_DONE, some)} if free else set()
+    done = {tuple(pair) for pair in conn.execute(_DONE, names)} if free else set()
     left = money_left(conn, row)
     out, new = list[list[Lease]](), list[dict[str, Any]]()
     for one in asked:

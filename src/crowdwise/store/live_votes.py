@@ -75,12 +75,12 @@ class LiveNames:
         """Codes and facts of what changed since; names that are new are added."""
         columns = [table.c[name] for name in ("number", "name", *facts)]
         query = sa.select(*columns).where(table.c.campaign == row.id, table.c.version > self.version)
-        for number, name, *found in conn.execute(query.order_by(table.c.number)):
+        for number, name, *values in conn.execute(query.order_by(table.c.number)):
             if number > len(names) + 1:
                 raise ReadError(f"The {table.name} of campaign {row.id} are not numbered one after the other.")
             if number > len(names):
                 names.extend([json.loads(name)])
-            yield number - 1, *found
+            yield number - 1, *values
 
     def _read_items(self, conn: sa.Connection, row: CampaignRow) -> bool:
         golden, facts = False, ("gold", "closed", "priority", "settled")
@@ -119,19 +119,19 @@ class LiveNames:
     def people(self, conn: sa.Connection, campaign: str) -> People:
         """The annotators, with how many votes each has given where some may not give any number."""
         price, available, most = self._people[: len(self.annotators)].T.copy()
-        given = np.zeros(len(price))
+        n_votes = np.zeros(len(price))
         if not np.isnan(most).all():
             query = sa.select(answers.c.annotator, sa.func.count()).where(answers.c.campaign == campaign)
             for number, count in conn.execute(query.group_by(answers.c.annotator)):
-                given[number - 1] = count
-        return People(price, available.astype(bool), most, given)
+                n_votes[number - 1] = count
+        return People(price, available.astype(bool), most, n_votes)
 
 
 def read_pairs(conn: sa.Connection, table: sa.Table, campaign: str, *where: Any) -> tuple[Ints, Ints]:
     """Codes of items and annotators in a table of pairs."""
     query = sa.select(table.c.item, table.c.annotator).where(table.c.campaign == campaign, *where)
-    found = np.array([tuple(pair) for pair in conn.execute(query)], dtype=np.int64).reshape(-1, 2) - 1
-    return found[:, 0], found[:, 1]
+    pairs = np.array([tuple(pair) for pair in conn.execute(query)], dtype=np.int64).reshape(-1, 2) - 1
+    return pairs[:, 0], pairs[:, 1]
 
 
 def read_open(conn: sa.Connection, campaign: str, now: float) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints], float]:
@@ -146,10 +146,10 @@ def read_votes(conn: sa.Connection, campaign: str, after: int, upto: int) -> lis
     """The next votes in their order; a number that is missing is an error, since followers must not skip a vote."""
     columns = (votes.c.seq, votes.c.item - 1, votes.c.annotator - 1, votes.c.answer, votes.c.retracts, votes.c.shown)
     query = sa.select(*columns).where(votes.c.campaign == campaign, votes.c.seq > after, votes.c.seq <= upto)
-    found = [CodedVote(*row) for row in conn.execute(query.order_by(votes.c.seq).limit(CHUNK))]
-    if not found or found[0].seq != after + 1 or found[-1].seq != after + len(found):
+    coded = [CodedVote(*row) for row in conn.execute(query.order_by(votes.c.seq).limit(CHUNK))]
+    if not coded or coded[0].seq != after + 1 or coded[-1].seq != after + len(coded):
         raise ReadError(f"Votes of campaign {campaign} after number {after} are missing from the store.")
-    return found
+    return coded
 
 
 NO_VOTES = "No votes have come in yet."
@@ -182,8 +182,8 @@ class VotesView:
     @cached_property
     def status(self) -> dict[str, Any]:
         """Counts, money, the estimated accuracy, and its status."""
-        found = {"votes": self.row.n_answers, "method": self.row.settings["method"], "seq": self.seq}
-        return found | status_of(self.row.rule, self.situation, self.online)
+        counts = {"votes": self.row.n_answers, "method": self.row.settings["method"], "seq": self.seq}
+        return counts | status_of(self.row.rule, self.situation, self.online)
 
     @cached_property
     def consensus(self) -> Consensus:
@@ -217,26 +217,26 @@ class VotesView:
         rng = np.random.default_rng([self.row.settings["seed"], annotator, draw])
         only = np.arange(len(state.available)) == annotator
         weight = self.priority if (self.priority != 1.0).any() else None
-        found = self.strategy.propose(state.replace(available=only, weight=weight), n, rng).item.tolist()
+        codes = self.strategy.propose(state.replace(available=only, weight=weight), n, rng).item.tolist()
         voted = self.situation.state.voted
         done = set(voted.item[voted.annotator == annotator].tolist()) if self.gold else set()
-        return mixed(self.row, found, self.gold, done, self.situation.shut, rng)
+        return mixed(self.row, codes, self.gold, done, self.situation.shut, rng)
 
 
 def mixed(
-    row: CampaignRow, found: list[int], gold: Mapping[int, str], done: Container[int], shut: Any,
+    row: CampaignRow, codes: list[int], gold: Mapping[int, str], done: Container[int], shut: Any,
     rng: np.random.Generator,
 ) -> list[int]:  # fmt: skip
     """Questions with tests (items with a known answer that were not ``done``) among them: those of practice come first,
     then each place is a test with probability ``gold_rate``."""
     rate, practice = row.settings["gold_rate"], row.settings["practice"]
     if not gold or not (rate or practice):
-        return found
+        return codes
     tests = [code for code in gold if code not in done and not shut[code]]
     rng.shuffle(tests)
     first = max(0, practice - sum(code in done for code in gold))
     out, tests = tests[:first], tests[first:]
-    for code in found:
+    for code in codes:
         while tests and rng.random() < rate:
             out.append(tests.pop())
         out.append(code)
@@ -273,8 +273,8 @@ class LiveVotes:
             self.stale, from_start = False, True
         gone = self._retracted(conn, row.id, row.last_vote) if from_start else None
         while stream.read < row.last_vote:
-            found = read_votes(conn, row.id, stream.read, row.last_vote)
-            self._take(found, code, gold, gone)
+            coded = read_votes(conn, row.id, stream.read, row.last_vote)
+            self._take(coded, code, gold, gone)
         if from_start:
             self._rebuilt = (time.monotonic(), time.perf_counter() - began)
         online = stream.now(gold)
@@ -288,15 +288,15 @@ class LiveVotes:
         return VotesView(row, online, situation, names.priority, dict(names.gold), names.settled_answers())
 
     def _take(
-        self, found: list[CodedVote], code: dict[str, int], gold: dict[int, int], gone: frozenset[int] | None
+        self, coded: list[CodedVote], code: dict[str, int], gold: dict[int, int], gone: frozenset[int] | None
     ) -> None:
         """Learn from votes; ``gone``: the numbers of all that were taken back, where none was learned before."""
         assert self.stream is not None
         if gone is None:
-            gone = frozenset(vote.retracts for vote in found if vote.retracts is not None)
+            gone = frozenset(vote.retracts for vote in coded if vote.retracts is not None)
             self.stale |= any(number <= self.stream.learned for number in gone)
-        rows = [(vote.seq, vote.item, vote.annotator, code[vote.answer]) for vote in found if vote.retracts is None]
-        self.stream.take(np.array(rows, dtype=np.int64).reshape(-1, 4), found[-1].seq, gold, gone)
+        rows = [(vote.seq, vote.item, vote.annotator, code[vote.answer]) for vote in coded if vote.retracts is None]
+        self.stream.take(np.array(rows, dtype=np.int64).reshape(-1, 4), coded[-1].seq, gold, gone)
 
     @property
     def snapshot_is_due(self) -> bool:

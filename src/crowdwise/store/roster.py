@@ -34,27 +34,27 @@ class Roster:
         for table, names in (("items", self.items), ("annotators", self.annotators)):
             rows = self.journal.read(f"SELECT id, name FROM {table} WHERE id > ? ORDER BY id", (len(names),))
             with self.journal.decoding():
-                found = [json.loads(name) for _, name in rows]
+                new = [json.loads(name) for _, name in rows]
                 if [number for number, _ in rows] != list(range(len(names) + 1, len(names) + len(rows) + 1)):
                     raise ValueError(f"the {table} are not numbered one after the other")
-                if any(name_text(name, table) != text for name, (_, text) in zip(found, rows, strict=True)):
+                if any(name_text(name, table) != text for name, (_, text) in zip(new, rows, strict=True)):
                     raise ValueError(f"a name of {table} is not as it was written")
-                names.extend(found)
+                names.extend(new)
                 self._texts[table].extend(text for _, text in rows)
 
     def votes_after(self, last: int, chain: str, most: int = -1) -> tuple[Ints, Floats, str]:
         """Rows (number, item, annotator, class) of the next votes in codes, in the order in which they were written,
         their times, and the digest after them; a vote that is not as it was written is an error."""
         columns = "id, vote_id, item, annotator, label, price, time, chain"
-        found = self.journal.read(f"SELECT {columns} FROM votes WHERE id > ? ORDER BY id LIMIT ?", (last, most))
+        votes = self.journal.read(f"SELECT {columns} FROM votes WHERE id > ? ORDER BY id LIMIT ?", (last, most))
         items, people = self._texts["items"], self._texts["annotators"]
         with self.journal.decoding():
-            for number, *vote, digest in found:
+            for number, *vote, digest in votes:
                 chain = link(chain, tuple(vote), items[vote[1] - 1], people[vote[2] - 1])
                 if chain != digest:
                     raise ValueError(f"vote {number} is not as it was written")
-            rows = np.array([(number, item - 1, who - 1, k) for number, _, item, who, k, *_ in found], dtype=np.int64)
-            return rows.reshape(-1, 4), np.array([row[6] for row in found], dtype=np.float64), chain
+            rows = np.array([(number, item - 1, who - 1, k) for number, _, item, who, k, *_ in votes], dtype=np.int64)
+            return rows.reshape(-1, 4), np.array([row[6] for row in votes], dtype=np.float64), chain
 
     def votes_table(self, classes: list[Any]) -> Votes | None:
         """All votes, as a table; ``None`` where there are none."""
@@ -74,17 +74,17 @@ class Roster:
         return {text: as_kind(text, first) for text in texts}
 
     def _first(self, table: str) -> str | None:
-        found = self.journal.read(f"SELECT name FROM {table} LIMIT 1")
-        return found[0][0] if found else None
+        rows = self.journal.read(f"SELECT name FROM {table} LIMIT 1")
+        return rows[0][0] if rows else None
 
     def _known(self, table: str, texts: list[str]) -> dict[str, int]:
         """JSON text of a name -> its code, for those that are there."""
-        found = dict[str, int]()
+        codes = dict[str, int]()
         for lo in range(0, len(texts), AT_ONCE):
-            some = texts[lo : lo + AT_ONCE]
-            marks = ",".join("?" * len(some))
-            found |= dict(self.journal.read(f"SELECT name, id - 1 FROM {table} WHERE name IN ({marks})", some))
-        return found
+            part = texts[lo : lo + AT_ONCE]
+            marks = ",".join("?" * len(part))
+            codes |= dict(self.journal.read(f"SELECT name, id - 1 FROM {table} WHERE name IN ({marks})", part))
+        return codes
 
     def find(self, table: str, names: Iterable[Any]) -> list[int]:
         """The codes of names that must be there."""
@@ -98,18 +98,18 @@ class Roster:
     ) -> dict[str, int]:
         """JSON text of a name -> its code. Unknown names are an error, or with a price are added."""
         distinct = list(dict.fromkeys(texts))
-        found = self._known(table, distinct)
-        missing = [text for text in distinct if text not in found]
+        known = self._known(table, distinct)
+        missing = [text for text in distinct if text not in known]
         if missing and price is None:
             names = listing([json.loads(text) for text in missing])
             raise InputError(f"Unknown {table}: {names}. Nothing was added. {remedy}".rstrip())
         if not missing:
-            return found
+            return known
         column, value = ("price", price) if table == "annotators" else ("closed", 0)
         rows = [(text, value) for text in missing]
         self._one_kind(table, missing)
         self.journal.write(f"INSERT INTO {table} (name, {column}) VALUES (?, ?)", rows)
-        return found | self.codes(table, missing)
+        return known | self.codes(table, missing)
 
     def add_items(self, items: Iterable[Any], gold: Mapping[Any, int], groups: Mapping[Any, Any]) -> int:
         """Add items that are new, then the known classes (codes) and groups of items; how many are new."""

@@ -31,8 +31,8 @@ CHUNK = 10_000
 
 def first_name(conn: sa.Connection, table: sa.Table, campaign: str) -> str | None:
     """The JSON text of a name that is there: all are of its kind; nothing where there is none."""
-    found: str | None = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
-    return found
+    name: str | None = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
+    return name
 
 
 def written_texts(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[str]:
@@ -122,12 +122,12 @@ def change_annotator(
     price = None if price is None else checked_price(name, price)
     if max_votes is not None and not (is_count(max_votes) and 0 <= max_votes < 2**31):
         raise ParameterError(f"max_votes={max_votes!r}: expected a whole number from 0.")
-    given = {"available": available, "max_votes": max_votes, "price": price}
-    given = {key: value for key, value in given.items() if value is not None}
-    if not given:
+    changes = {"available": available, "max_votes": max_votes, "price": price}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if not changes:
         raise ParameterError("Say what is changed: available, max_votes or price.")
-    update_annotator(conn, row.id, number, bump(conn, row.id), given)
-    add_event(conn, row.id, "annotators", {"new": 0, "changed": name, **given})
+    update_annotator(conn, row.id, number, bump(conn, row.id), changes)
+    add_event(conn, row.id, "annotators", {"new": 0, "changed": name, **changes})
 
 
 def update_annotator(conn: sa.Connection, campaign: str, number: int, version: int, values: Mapping[str, Any]) -> None:
@@ -155,10 +155,10 @@ def count_annotators(conn: sa.Connection, campaign: str) -> int:
 def list_annotators(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
     """All annotators with the number of their votes."""
     counted = sa.select(answers.c.annotator, sa.func.count().label("votes")).where(answers.c.campaign == campaign)
-    found = counted.group_by(answers.c.annotator).subquery()
+    n_votes = counted.group_by(answers.c.annotator).subquery()
     query = (
-        sa.select(annotators, sa.func.coalesce(found.c.votes, 0).label("votes"))
-        .outerjoin(found, found.c.annotator == annotators.c.number)
+        sa.select(annotators, sa.func.coalesce(n_votes.c.votes, 0).label("votes"))
+        .outerjoin(n_votes, n_votes.c.annotator == annotators.c.number)
         .where(annotators.c.campaign == campaign)
         .order_by(annotators.c.number)
     )
@@ -188,10 +188,10 @@ class ItemGiven:
     priority: float = 1.0
 
 
-def checked_items(conn: sa.Connection, row: CampaignRow, given: Iterable[ItemGiven]) -> dict[str, dict[str, Any]]:
+def checked_items(conn: sa.Connection, row: CampaignRow, wanted: Iterable[ItemGiven]) -> dict[str, dict[str, Any]]:
     """The text of each name -> what is written of the item; an error where one is wrong, or given twice."""
     first, values = first_name(conn, items, row.id), dict[str, dict[str, Any]]()
-    for one in given:
+    for one in wanted:
         (text,) = texts_of_kind(first, items, [one.item])
         if text in values:
             raise InputError(f"The item {one.item!r} is given twice. Nothing was added.")
@@ -295,14 +295,14 @@ def settle(conn: sa.Connection, row: CampaignRow, item: Any, answer: Any, actor:
     it counts for no annotator's accuracy: doubtful items are not a random sample."""
     (number,) = find_numbers(conn, items, row.id, [item])
     where = (items.c.campaign == row.id) & (items.c.number == number)
-    found = conn.execute(sa.select(items.c.gold, items.c.settled, items.c.payload).where(where)).one()
-    if found.gold is not None:
+    before = conn.execute(sa.select(items.c.gold, items.c.settled, items.c.payload).where(where)).one()
+    if before.gold is not None:
         raise InputError(f"The answer on {item!r} is known (gold): change that. Nothing was changed.")
     text = None if answer is None else answer_text(row, answer, item, "The second look at item {!r} says")
     if text is not None and row.form in OF_PAYLOAD:
-        check_with_payload(row.form, item, json.loads(text), json.loads(found.payload))
+        check_with_payload(row.form, item, json.loads(text), json.loads(before.payload))
     conn.execute(items.update().where(where).values(settled=text, version=bump(conn, row.id)))
-    entry = {"time": steady_clock.now(), "actor": actor, "answer": text, "before": found.settled, "note": note}
+    entry = {"time": steady_clock.now(), "actor": actor, "answer": text, "before": before.settled, "note": note}
     conn.execute(reviews.insert(), {"campaign": row.id, "item": number, **entry})
     add_event(conn, row.id, "items", {"new": 0, "changed": 1})
     return {"item": item, **_decoded(entry)}
@@ -321,8 +321,8 @@ def list_reviews(conn: sa.Connection, campaign: str, item: Any = None, limit: in
     query = query.where(reviews.c.campaign == campaign)
     if item is not None:
         query = query.where(reviews.c.item == find_numbers(conn, items, campaign, [item])[0])
-    found = conn.execute(query.order_by(reviews.c.id.desc()).limit(limit))
-    return [{"item": json.loads(row.name), **_decoded(row._asdict())} for row in found]
+    rows = conn.execute(query.order_by(reviews.c.id.desc()).limit(limit))
+    return [{"item": json.loads(row.name), **_decoded(row._asdict())} for row in rows]
 
 
 def list_items(conn: sa.Connection, campaign: str, after: int, limit: int, search: str = "") -> list[dict[str, Any]]:
@@ -338,7 +338,7 @@ def list_items(conn: sa.Connection, campaign: str, after: int, limit: int, searc
         query = query.where(
             items.c.name.icontains(text, autoescape=True) | items.c.payload.icontains(text, autoescape=True)
         )
-    found = conn.execute(query.order_by(items.c.number).limit(limit))
+    rows = conn.execute(query.order_by(items.c.number).limit(limit))
     return [
         {
             "number": row.number, "item": json.loads(row.name), "payload": json.loads(row.payload),
@@ -347,14 +347,14 @@ def list_items(conn: sa.Connection, campaign: str, after: int, limit: int, searc
             "group": None if row.grp is None else json.loads(row.grp), "closed": row.closed,
             "priority": row.priority, "votes": row.votes,
         }
-        for row in found
+        for row in rows
     ]  # fmt: skip
 
 
 def payload_of(conn: sa.Connection, campaign: str, numbers: Sequence[int]) -> dict[int, tuple[Any, dict[str, Any]]]:
     """Number of an item -> its name and what is shown of it."""
-    found = conn.execute(_PAYLOADS, {"campaign": campaign, "numbers": list(numbers)}) if numbers else ()
-    return {row.number: (json.loads(row.name), json.loads(row.payload)) for row in found}
+    rows = conn.execute(_PAYLOADS, {"campaign": campaign, "numbers": list(numbers)}) if numbers else ()
+    return {row.number: (json.loads(row.name), json.loads(row.payload)) for row in rows}
 
 
 _PAYLOADS = sa.select(items.c.number, items.c.name, items.c.payload).where(
@@ -376,13 +376,13 @@ def draw_for_gold(conn: sa.Connection, row: CampaignRow, n: int) -> list[Any]:
     """Draw items at random whose gold labels the model will not see (:class:`~crowdwise.active.stopping.Proof`)."""
     if row.answer_type != registry.VOTES:
         raise ParameterError(f"Labels of {row.answer_type} are not proven by a server: use crowdwise certify.")
-    found = conn.execute(
+    rows = conn.execute(
         sa.select(items.c.name, items.c.gold).where(items.c.campaign == row.id).order_by(items.c.number)
     ).all()
-    taught = np.array([one.gold is not None for one in found], dtype=bool)
+    taught = np.array([one.gold is not None for one in rows], dtype=bool)
     proof = Proof.of(row.settings.get("proof")).drawn_anew(n, taught, np.random.default_rng())
     set_proof(conn, row, proof)
-    return [json.loads(found[code].name) for code in proof.drawn]
+    return [json.loads(rows[code].name) for code in proof.drawn]
 
 
 def add_gold_of_draw(conn: sa.Connection, row: CampaignRow, gold: Mapping[Any, Any]) -> None:

@@ -108,26 +108,25 @@ def _add_all(conn: sa.Connection, row: CampaignRow, votes: Sequence[VoteGiven]) 
         with conn.begin_nested():
             receipt = _add_one(conn, row.id, votes)
             for question, further in row.questions.items():
-                given = [(vote, vote.others or {}) for vote in votes]
-                some = [replace(vote, label=said[question], others={}) for vote, said in given if question in said]
-                _add_one(conn, further, some)
+                answered = [(vote, vote.others[question]) for vote in votes if vote.others and question in vote.others]
+                _add_one(conn, further, [replace(vote, label=label, others={}) for vote, label in answered])
             return receipt
     except CrowdwiseError as error:
         return error
 
 
 def _add_one(conn: sa.Connection, campaign: str, votes: Sequence[VoteGiven]) -> dict[str, Any]:
-    (found,) = _add(conn, *find_more(conn, campaign, _WITH_KINDS), [votes])
-    if isinstance(found, Exception):
-        raise found
-    return found
+    (outcome,) = _add(conn, *find_more(conn, campaign, _WITH_KINDS), [votes])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _check_questions(row: CampaignRow, vote: VoteGiven) -> None:
     """An error about answers to questions that are not there, or that an annotator left out."""
-    given, there = set(vote.others or ()), set(row.questions)
-    missing = there - given if vote.own else set()
-    for names, what in ((given - there, "no question"), (missing, "a question without an answer,")):
+    answered, there = set(vote.others or ()), set(row.questions)
+    missing = there - answered if vote.own else set()
+    for names, what in ((answered - there, "no question"), (missing, "a question without an answer,")):
         if names:
             raise InputError(f"The vote on {vote.item!r}: there is {what} {listing(sorted(names))}. Nothing was added.")
 
@@ -158,20 +157,20 @@ def _add(
 
 
 def _read(
-    row: CampaignRow, given: Sequence[VoteGiven], item_kind: str | None, kind: str | None
+    row: CampaignRow, sent: Sequence[VoteGiven], item_kind: str | None, kind: str | None
 ) -> list[Incoming] | Exception:
     try:
-        for vote in given:
+        for vote in sent:
             _check_questions(row, vote)
-        texts = [answer_text(row, vote.label, vote.item) for vote in given]
-        names = texts_of_kind(item_kind, items, [vote.item for vote in given])
-        people = texts_of_kind(kind, annotators, [vote.annotator for vote in given])
+        texts = [answer_text(row, vote.label, vote.item) for vote in sent]
+        names = texts_of_kind(item_kind, items, [vote.item for vote in sent])
+        people = texts_of_kind(kind, annotators, [vote.annotator for vote in sent])
         return [
             Incoming(
                 f"[{n}, {m}]" if vote.id is None else f"{m if vote.own else ''}:{id_text(vote.id)}",
-                vote.id, n, m, text, given=vote,
+                vote.id, n, m, text, sent=vote,
             )
-            for vote, n, m, text in zip(given, names, people, texts, strict=True)
+            for vote, n, m, text in zip(sent, names, people, texts, strict=True)
         ]  # fmt: skip
     except CrowdwiseError as error:
         return error
@@ -196,7 +195,7 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Kn
             known.pairs[one.number, one.who] = one.seq
         if one.answer is not None:
             known.by_id[one.id] = (one.voted_item, one.voter, one.answer)
-    own = {known.annotator[vote.annotator] for vote in read if vote.given.own and vote.annotator in known.annotator}
+    own = {known.annotator[vote.annotator] for vote in read if vote.sent.own and vote.annotator in known.annotator}
     if own:
         known.left = money_left(conn, row)
         known.ended = conn.execute(_STATE, {"campaign": row.id}).scalar() in ENDS
@@ -275,7 +274,7 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
             check_with_payload(known.row.form, name, json.loads(vote.answer), payload)
     before = set[tuple[int, int]]()
     for _, vote in new:
-        if vote.given.own and not known.row.is_further:  # asked, paid and measured with the first question
+        if vote.sent.own and not known.row.is_further:  # asked, paid and measured with the first question
             late += _late(conn, known, *vote.pair, late, before)
             before.add(vote.pair)
     judged = read if known.row.settings["feedback"] else _practice_of(conn, known, [vote for _, vote in new])
@@ -286,7 +285,7 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
             "campaign": known.row.id, "vote_id": id_, "item": vote.pair[0], "annotator": vote.pair[1],
             "answer": vote.answer, "time": now,
             "price": 0.0 if known.row.is_further else known.people[vote.pair[1]].price,
-            "seconds": vote.given.seconds, "shown": vote.given.shown, "retracts": None,
+            "seconds": vote.sent.seconds, "shown": vote.sent.shown, "retracts": None,
         }
         for id_, vote in new
     ]  # fmt: skip
@@ -373,9 +372,9 @@ def _late(
         out = {there for there, other in known.leased | before if other == who} | known.waiting_of(who)
         full |= votes_given(conn, known.row.id, who) + len(out) >= person.max_votes
     if most is not None and item not in known.gold:
-        given = sum(conn.execute(query, {"campaign": known.row.id, "item": item}).scalar_one() for query in _ON_ITEM)
+        n_there = sum(conn.execute(query, {"campaign": known.row.id, "item": item}).scalar_one() for query in _ON_ITEM)
         waiting = sum(there == item and not seq for (there, _), seq in known.pairs.items())
-        full |= given + waiting >= most
+        full |= n_there + waiting >= most
     if full or late + person.price > known.left:
         raise CampaignClosed("The question was given back, or its time is over. Nothing was added.")
     return float(person.price)

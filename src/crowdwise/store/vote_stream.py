@@ -62,9 +62,9 @@ class VoteStream:
 
     def load(self, notes: Callable[[int], dict[str, Any]], *, remove: bool = True) -> None:
         """Begin with the latest snapshot, where there is one of votes that still are what they were."""
-        found = None if self.snapshots is None else self.snapshots.latest(notes, remove=remove)
-        if found is not None:
-            self.restart(*found)
+        snapshot = None if self.snapshots is None else self.snapshots.latest(notes, remove=remove)
+        if snapshot is not None:
+            self.restart(*snapshot)
 
     def knows(self, gold: dict[int, int]) -> bool:
         """Whether whole blocks were learned with the gold that is known now (item -> class, in codes)."""

@@ -91,13 +91,13 @@ def list_deliveries(
     """What was sent, or is to be, the latest first; ``dead`` ones were given up."""
     _find(conn, campaign, hook)
     query = sa.select(deliveries).where(deliveries.c.webhook == hook).order_by(deliveries.c.event.desc()).limit(limit)
-    found = conn.execute(query if state is None else query.where(deliveries.c.state == state))
+    rows = conn.execute(query if state is None else query.where(deliveries.c.state == state))
     return [
         {
             "id": row.id, "event": row.event, "state": row.state, "tries": row.tries, "due": row.due,
             "error": row.error, "body": json.loads(row.body),
         }
-        for row in found
+        for row in rows
     ]  # fmt: skip
 
 
@@ -124,29 +124,31 @@ def take_events(conn: sa.Connection, hook: str) -> int:
     if row is None:
         return 0
     query = sa.select(events).where(events.c.campaign == row.campaign, events.c.id > row.last_event)
-    found = conn.execute(query.order_by(events.c.id).limit(1000)).all()
-    kinds, made = json.loads(row.kinds), list[dict[str, Any]]()
-    for event in found:
+    new = conn.execute(query.order_by(events.c.id).limit(1000)).all()
+    kinds, bodies = json.loads(row.kinds), list[dict[str, Any]]()
+    for event in new:
         if kinds and event.kind not in kinds:
             continue
         data = json.loads(event.data)
-        if made and event.kind == made[-1]["kind"] == "votes":
-            data["added"] += made.pop()["data"]["added"]
-        made.append({"event": event.id, "campaign": row.campaign, "kind": event.kind, "time": event.time, "data": data})
+        if bodies and event.kind == bodies[-1]["kind"] == "votes":
+            data["added"] += bodies.pop()["data"]["added"]
+        bodies.append(
+            {"event": event.id, "campaign": row.campaign, "kind": event.kind, "time": event.time, "data": data}
+        )
     now = steady_clock.now()
-    if made:
+    if bodies:
         rows = [
             {
                 "id": uuid.uuid4().hex[:16], "webhook": hook, "event": one["event"], "body": json.dumps(one),
                 "state": "waiting", "tries": 0, "due": now, "error": None, "created": now,
             }
-            for one in made
+            for one in bodies
         ]  # fmt: skip
         conn.execute(deliveries.insert(), rows)
         _drop_oldest(conn, hook)
-    if found:
-        conn.execute(webhooks.update().where(webhooks.c.id == hook).values(last_event=found[-1].id))
-    return len(made)
+    if new:
+        conn.execute(webhooks.update().where(webhooks.c.id == hook).values(last_event=new[-1].id))
+    return len(bodies)
 
 
 def _drop_oldest(conn: sa.Connection, hook: str) -> None:
@@ -184,11 +186,11 @@ def claim_due(conn: sa.Connection, busy: Sequence[str] = (), limit: int = 100) -
         .limit(limit)
         .with_for_update(of=deliveries, skip_locked=True)  # in PostgreSQL; SQLite has one writer
     )
-    found = [dict(row._mapping) for row in conn.execute(query)]
-    if found:
-        some = deliveries.c.id.in_([row["id"] for row in found])
-        conn.execute(deliveries.update().where(some).values(due=now + CLAIMED))
-    return found
+    claimed = [dict(row._mapping) for row in conn.execute(query)]
+    if claimed:
+        ids = deliveries.c.id.in_([row["id"] for row in claimed])
+        conn.execute(deliveries.update().where(ids).values(due=now + CLAIMED))
+    return claimed
 
 
 def note_result(conn: sa.Connection, id_: str, tries: int, error: str | None) -> None:
@@ -204,8 +206,8 @@ def drop_old(conn: sa.Connection) -> int:
     """Forget some events and deliveries whose time is over; how many. A few at a time: others write meanwhile."""
     now = steady_clock.now()
     old_events = (events.c.time < now - WEEK) | ((events.c.kind == "votes") & (events.c.time < now - HOUR))
-    sent, made = deliveries.c.state, deliveries.c.created
-    old_deliveries = ((sent == "delivered") & (made < now - DAY)) | ((sent == "dead") & (made < now - WEEK))
+    sent, created = deliveries.c.state, deliveries.c.created
+    old_deliveries = ((sent == "delivered") & (created < now - DAY)) | ((sent == "dead") & (created < now - WEEK))
     dropped = 0
     for table, old in ((events, old_events), (deliveries, old_deliveries)):
         ids = conn.execute(sa.select(table.c.id).where(old).limit(PART)).scalars().all()
