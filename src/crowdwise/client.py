@@ -177,7 +177,7 @@ class Client:
         repeated only where the server said that nothing was done."""
         repeatable = method != "POST" if repeatable is None else repeatable
         params = {name: value for name, value in (query or {}).items() if value is not None}
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body, default=_plain).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         headers |= {} if data is None else {"Content-Type": media}
         try:
@@ -303,6 +303,7 @@ class RemoteCampaign:
     def add(self, votes: Any, ids: Sequence[Any] | None = None) -> Receipt:
         """Add votes, as :meth:`crowdwise.Campaign.add` takes them; up to 5,000 are added all or none. Without ids they
         are identified by item and annotator."""
+        from crowdwise.store.canonical import id_text
         from crowdwise.store.intake import Receipt, read_rows
 
         rows, own_ids = read_rows(votes)
@@ -312,7 +313,7 @@ class RemoteCampaign:
         added = repeated = 0
         for lo in range(0, len(rows), BULK):
             part = [
-                {"item": n, "annotator": m, "label": k, "id": None if ids is None else str(ids[lo + i])}
+                {"item": n, "annotator": m, "label": k, "id": None if ids is None else id_text(ids[lo + i])}
                 for i, (n, m, k) in enumerate(rows[lo : lo + BULK])
             ]
             receipt = self._call("POST", "/votes", {"votes": part}, repeatable=True)
@@ -400,6 +401,13 @@ class RemoteCampaign:
             {"time": row["time"], "what": row["action"], "detail": row["detail"], "actor": row["actor"]}
             for row in reversed(rows)
         ]
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as JSON can say it."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise InputError(f"{value!r} cannot be sent to a server: expected text or a number. Nothing was sent.")
 
 
 def _answer(reply: httpx.Response) -> Any:

@@ -45,12 +45,9 @@ def add_votes(
 ) -> Receipt:
     """Write votes into the journal, all or none. Unknown items and annotators are added where a price is given."""
     journal = roster.journal
-    if isinstance(votes, Votes):
-        items, people, labels = _of_table(votes, classes)
-    else:
-        rows, own_ids = read_rows(votes)
-        items, people, labels = _of_rows(rows, classes)
-        ids = own_ids if ids is None else ids
+    sent, own_ids = read_rows(votes)
+    items, people, labels = _of_rows(sent, classes)
+    ids = own_ids if ids is None else ids
     vote_ids: list[str | None] = [None] * len(items) if ids is None else [id_text(name) for name in ids]
     if len(vote_ids) != len(items):
         raise InputError(f"There are {len(items)} votes and {len(vote_ids)} ids: give one for each. Nothing was added.")
@@ -77,23 +74,11 @@ def add_votes(
     return Receipt(len(new), len(items) - len(new))
 
 
-def _of_table(votes: Votes, classes: list[Any]) -> Columns:
-    """Each name of a table becomes a text once."""
-    items, people = (
-        [name_text(name, what) for name in names.tolist()]
-        for names, what in ((votes.items, "item"), (votes.annotators, "annotator"))
-    )
-    used, first = np.unique(votes.label, return_index=True)
-    code = {
-        k: class_code(votes.classes[k], votes.items[votes.item[i]], classes)
-        for k, i in zip(used.tolist(), first, strict=True)
-    }
-    item, annotator, label = (column.tolist() for column in (votes.item, votes.annotator, votes.label))
-    return [items[n] for n in item], [people[m] for m in annotator], [code[k] for k in label]
-
-
 def read_rows(votes: Any) -> Rows:
-    """Votes from a dataframe, a dict of columns, a dict, or an iterable of dicts or of (item, annotator, class)."""
+    """Votes from a table, a dataframe, a dict of columns, a dict, or an iterable of dicts or of (item, annotator, class).
+    """
+    if isinstance(votes, Votes):
+        return _of_frame(votes.to_frame(kind="polars"))
     if type(votes).__module__.partition(".")[0] in FRAMES:
         return _of_frame(votes)
     if isinstance(votes, Mapping):
@@ -152,15 +137,16 @@ def _no_vote(value: Any) -> InputError:
 
 
 def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Columns:
-    code = dict[tuple[type, str], int]()
-    items, people, labels = [], [], []
-    for item, who, label in rows:
-        items.append(name_text(item, "item"))
-        people.append(name_text(who, "annotator"))
-        key = (type(label), str(label))
-        if key not in code:
-            code[key] = class_code(label, item, classes)
-        labels.append(code[key])
+    """Each name becomes a text, and each class a code, once."""
+    known = dict[tuple[str, type, str], Any]()
+
+    def written(part: str, value: Any, item: Any) -> Any:
+        key = part, type(value), str(value)
+        if key not in known:
+            known[key] = class_code(value, item, classes) if part == "label" else name_text(value, part)
+        return known[key]
+
+    items, people, labels = ([written(part, row[i], row[0]) for row in rows] for i, part in enumerate(PARTS))
     return items, people, labels
 
 
