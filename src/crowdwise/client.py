@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     from crowdwise.store.intake import Receipt
 
-BUSY = (429, 502, 503, 504)
-"""Answers after which a request is repeated: nothing was done."""
+REFUSED = (429, 503)
+"""Answers after which any request is repeated: nothing was done."""
+BUSY = (*REFUSED, 502, 504)
+"""Answers after which one that may be made twice is repeated: a proxy that waited in vain does not know what was done."""
 BULK = 5_000
 """Votes that are sent at once."""
 TOKEN = "CROWDWISE_TOKEN"
@@ -107,7 +109,7 @@ class Connection:
                     tried = f" ({attempt + 1} attempts)" if attempt else ""
                     raise ConnectionError(f"{str(error) or type(error).__name__}{tried}") from error
             else:
-                if reply.status_code not in BUSY or attempt == self.retries:
+                if attempt == self.retries or reply.status_code not in (BUSY if repeatable else REFUSED):
                     return reply
                 wait = reply.headers.get("Retry-After", "")
             drawn = min(self.most, self.pause * 2.0**attempt) * (0.5 + random.random())

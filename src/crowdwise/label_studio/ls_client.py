@@ -1,7 +1,7 @@
 """Requests to a Label Studio server.
 
 Requests that got no answer, or were answered by "not now" (429, 502, 503, 504), are repeated after 1, 2, 4... seconds.
-A request that changes something is repeated only where it cannot have been carried out.
+A request that changes something is repeated only where it cannot have been carried out (429, 503, no connection).
 """
 
 from __future__ import annotations
