@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 REFUSED = (429, 503)
 """Answers after which any request is repeated: nothing was done."""
 BUSY = (*REFUSED, 502, 504)
-"""Answers after which one that may be made twice is repeated: a proxy that waited in vain does not know what was done."""
+"""Answers after which one that may be made twice is repeated: a proxy that waited in vain cannot say what was done."""
 BULK = 5_000
 """Votes that are sent at once."""
 TOKEN = "CROWDWISE_TOKEN"

@@ -7,7 +7,7 @@ predictions do not. Where tasks were removed from the project, all of it is pull
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,9 @@ def pull(client: LabelStudioClient, project: int, path: Path, *, whole: bool = F
     began = client.clock
     pulled = _pulled(client, there, folder, since, began)
     if since is not None and pulled.known_tasks != about.get("task_number", pulled.known_tasks):
-        return _pulled(client, there, folder, None, began)
+        again = _pulled(client, there, folder, None, began)
+        both = {name: getattr(pulled, name) + getattr(again, name) for name in ("new", "changed", "removed")}
+        return replace(again, **both)
     return pulled
 
 
