@@ -395,19 +395,20 @@ def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:
     the questions that are out."""
     now = steady_clock.now()
     spans = {"minute": 60.0, "hour": 3600.0, "day": 86400.0}
-    counted = sa.select(sa.func.count()).where(votes.c.campaign == campaign, votes.c.retracts.is_(None))
+    mine = (votes.c.campaign == campaign) & votes.c.retracts.is_(None)
+    counted = sa.select(sa.func.count()).where(mine)
     out: dict[str, Any] = {
         name: conn.execute(counted.where(votes.c.time > now - span)).scalar_one() for name, span in spans.items()
     }
     rounds = 0.0 if conn.dialect.name == "sqlite" else 0.5  # SQLite cuts to an integer, PostgreSQL rounds
     minute = sa.cast((now - votes.c.time) / 60.0 - rounds, sa.Integer)
-    query = sa.select(minute, sa.func.count()).where(votes.c.campaign == campaign, votes.c.time > now - 3600.0)
+    query = sa.select(minute, sa.func.count()).where(mine, votes.c.time > now - 3600.0)
     ago = {row[0]: row[1] for row in conn.execute(query.group_by(minute))}
     out["minutes"] = [int(ago.get(59 - i, 0)) for i in range(60)]
     person = sa.select(annotators.c.name, sa.func.count()).join(
         votes, (votes.c.campaign == annotators.c.campaign) & (votes.c.annotator == annotators.c.number)
     )
-    recent = person.where(votes.c.campaign == campaign, votes.c.time > now - 3600.0, votes.c.retracts.is_(None))
+    recent = person.where(mine, votes.c.time > now - 3600.0)
     out["annotators"] = {str(json.loads(name)): n for name, n in conn.execute(recent.group_by(annotators.c.name))}
     open_ = sa.select(sa.func.count()).where(leases.c.campaign == campaign, leases.c.expires > now)
     return {**out, "out": conn.execute(open_).scalar_one()}
