@@ -59,6 +59,14 @@ def test_the_rate_of_a_token_is_limited(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("frozen_rates")
+def test_a_short_wait_is_a_second(tmp_path: Path) -> None:
+    """Clients wait as long as they are asked to: for 0 seconds they would try again at once, until they give up."""
+    with running(load_configuration({"data": str(tmp_path), "rate_limit": 2.5}, environment={})) as made:
+        answers = [made.client.get("/api/v1/campaigns", headers=made.admin) for _ in range(12)]
+        assert {answer.headers["retry-after"] for answer in answers if answer.status_code == 429} == {"1"}
+
+
+@pytest.mark.usefixtures("frozen_rates")
 def test_failed_logins_are_slowed_down(small: Site) -> None:
     codes = [small.client.post("/login", data={"token": "cw_guess"}).status_code for _ in range(6)]
     assert codes[:3] == [401, 401, 401] and codes[-1] == 429
@@ -196,6 +204,7 @@ def test_settings_come_from_options_variables_and_a_file(tmp_path: Path) -> None
     [
         ({"port": "many"}, "expected a whole number"), ({"workers": 0}, "at least 1"),
         ({"tls_key": "x"}, "needs both files"), ({"database": "mysql://x"}, "postgresql://"),
+        ({"workers": 2.5}, "a whole number"), ({"port": True}, "a whole number"), ({"rate_limit": True}, "a number"),
         ({"sample": "perhaps"}, "true or false"), ({"log_format": "xml"}, "json or text"),
     ],
 )  # fmt: skip

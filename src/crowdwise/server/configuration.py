@@ -131,14 +131,14 @@ def _from_file(path: Path) -> dict[str, Any]:
 def _converted(name: str, value: Any) -> Any:
     """A value as the setting has it: text of the environment becomes a number or a boolean."""
     kind: Any = type(next(f.default for f in fields(Configuration) if f.name == name))
-    if isinstance(value, kind) and not (kind is not bool and isinstance(value, bool)):
+    if type(value) is kind:
         return value
     try:
         if kind is bool:
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}[
                 str(value).strip().lower()
             ]
-        if kind is str and not isinstance(value, str):
+        if not isinstance(value, str) and not (kind is float and type(value) is int):
             raise ValueError
         return kind(value)
     except (KeyError, ValueError, TypeError):

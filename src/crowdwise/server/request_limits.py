@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections import Counter, defaultdict
@@ -163,11 +164,11 @@ class RequestLimits:
                     return await store_problem(request, error)
             wait = self.rates.take(caller.token.id) if caller is not None else 0.0
         if wait:
-            return problem(429, "Too Many Requests", "Slow down, and try again.", {"Retry-After": f"{wait:.0f}"})
+            return problem(429, "Too Many Requests", "Slow down, and try again.", {"Retry-After": f"{math.ceil(wait)}"})
         if scope["path"].startswith(("/login", "/join", "/start")):
             wait = self.failures.wait(_address(scope))
             if wait:
-                return problem(429, "Too Many Requests", "Too many failed logins.", {"Retry-After": f"{wait:.0f}"})
+                return problem(429, "Too Many Requests", "Too many failed logins.", {"Retry-After": f"{math.ceil(wait)}"})
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._most(scope):
             text = f"The body is larger than {self._most(scope)} bytes."
