@@ -244,13 +244,11 @@ class RemoteCampaign:
         self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None,
         payloads: Mapping[Any, Mapping[str, Any]] | None = None,
     ) -> int:  # fmt: skip
-        """Declare items, with known answers, groups and what is shown of them (name -> payload); how many are new."""
-        items = several_names(items, "items")
-        gold, groups, payloads = gold or {}, groups or {}, payloads or {}
-        rows = [
-            {"item": one, "gold": gold.get(one), "group": groups.get(one), "payload": dict(payloads.get(one, {}))}
-            for one in dict.fromkeys([*items, *gold, *groups, *payloads])
-        ]
+        """Declare items, with known answers, groups and what is shown of them (name -> payload), or change these; how
+        many are new."""
+        facts = {"gold": gold or {}, "group": groups or {}, "payload": payloads or {}}
+        names = dict.fromkeys([*several_names(items, "items"), *(name for of in facts.values() for name in of)])
+        rows = [{"item": name, **{part: of[name] for part, of in facts.items() if name in of}} for name in names]
         return int(self._call("POST", "/items", rows, repeatable=True)["new"]) if rows else 0
 
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:

@@ -40,6 +40,7 @@ def client(server: tuple[str, str]) -> Iterator[cw.Client]:
 def test_a_campaign_from_python(client: cw.Client) -> None:
     birds = client.create_campaign("birds", classes=["wren", "robin"], budget=20)
     assert birds.add_items(["a", "b"], payloads={"a": {"text": "brown"}}, gold={"b": "robin"}) == 2
+    assert birds.add_items(["a"], groups={"b": "x"}) == 0  # what is shown of it stays
     assert birds.add_annotators({"ann": 1.0, "bob": 2.0}) == 2 and birds.add_annotators(["ann"]) == 0
     with pytest.raises(NotFittedError, match="No votes"):
         list(birds.labels())

@@ -121,6 +121,38 @@ def test_items_come_in_as_tables(site: Site, kind: str, form: bool) -> None:
     assert (two["item"], two["gold"]) == ("b", None)
 
 
+def test_an_item_that_is_declared_again_keeps_what_is_left_out(site: Site, tmp_path: Path) -> None:
+    campaign = site.campaign(n_items=0)
+    path = f"/campaigns/{campaign}/items"
+    first = {"item": "a", "payload": {"text": "brown"}, "gold": "wren", "group": "x", "priority": 2.0}
+    site.call("POST", path, 201, json=[first, {"item": "b"}])
+    assert site.call("POST", path, 201, json=[{"item": "a"}, {"item": "c"}]) == {"new": 1, "changed": 1}
+    assert (
+        site.call("POST", path, 201, json=[{"item": "b", "gold": "robin"}, {"item": "a", "priority": 3.0}])["new"] == 0
+    )
+    table = {**site.admin, "content-type": "text/csv"}
+    site.call("POST", path, 201, headers=table, content=b"item,text\na,grey\n")
+    one, two, _ = site.call("GET", path)["items"]
+    assert {name: one[name] for name in first} == {**first, "payload": {"text": "grey"}, "priority": 3.0}
+    assert (two["gold"], two["payload"], two["priority"]) == ("robin", {}, 1.0)
+    site.call("POST", path, 201, json=[{"item": "a", "gold": None}])
+    assert site.call("GET", path)["items"][0]["gold"] is None
+
+
+def test_images_that_come_later_leave_known_answers_of_the_first(site: Site) -> None:
+    campaign = site.campaign(n_items=0)
+
+    def drop(name: str) -> dict[str, int]:
+        path = f"/api/v1/campaigns/{campaign}/media"
+        site.client.post(path, files=[("file", (name, b"x"))], headers=site.admin)
+        return dict(site.call("POST", f"/campaigns/{campaign}/media/items", 201, json={}))
+
+    assert drop("1.png")["new"] == 1
+    site.call("PATCH", f"/campaigns/{campaign}/items", json={"items": ["1.png"], "gold": "wren"})
+    assert drop("2.png") == {"new": 1, "changed": 1}
+    assert [row["gold"] for row in site.call("GET", f"/campaigns/{campaign}/items")["items"]] == ["wren", None]
+
+
 @pytest.mark.parametrize(
     ("media", "body", "why"),
     [

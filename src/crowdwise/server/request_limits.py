@@ -168,7 +168,9 @@ class RequestLimits:
         if scope["path"].startswith(("/login", "/join", "/start")):
             wait = self.failures.wait(_address(scope))
             if wait:
-                return problem(429, "Too Many Requests", "Too many failed logins.", {"Retry-After": f"{math.ceil(wait)}"})
+                return problem(
+                    429, "Too Many Requests", "Too many failed logins.", {"Retry-After": f"{math.ceil(wait)}"}
+                )
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._most(scope):
             text = f"The body is larger than {self._most(scope)} bytes."

@@ -95,7 +95,8 @@ def read_upload(path: Path, most: int = 2**30) -> Iterator[ItemGiven]:
         if i >= MOST_ITEMS or seen > most:
             raise _too_large(f"{MOST_ITEMS:,} items" if i >= MOST_ITEMS else f"{most:,} bytes of text")
         priority = _number(row.get("priority"), i)
-        yield ItemGiven(row["item"], json.loads(text), row.get("gold"), row.get("group"), priority)
+        fields = {*row} | ({"payload"} if shown else set())
+        yield ItemGiven(row["item"], json.loads(text), row.get("gold"), row.get("group"), priority, fields)
 
 
 def _too_large(most: str) -> SizeError:
@@ -224,7 +225,7 @@ def _of_json(path: Path) -> Iterator[ItemGiven]:
             ])[0]  # fmt: skip
             what = re.sub(r" at line \d+ column \d+", "", first["what"])  # which is that of the part alone
             raise _no_items(f"{first['where']}: {what}") from None
-        yield ItemGiven(one.item, one.payload, one.gold, one.group, one.priority)
+        yield ItemGiven(one.item, one.payload, one.gold, one.group, one.priority, one.model_fields_set)
 
 
 def _elements(content: bytes) -> Iterator[bytes]:
@@ -277,7 +278,7 @@ def preview_of(path: Path, check: Callable[[], list[Any]]) -> dict[str, Any]:
         new = check()
         out["items"] = len(new)
         if not first:
-            out["rows"] = [{"item": name, "payload": values["payload"][:200]} for name, values in new[:5]]
+            out["rows"] = [{"item": name, "payload": values.get("payload", "")[:200]} for name, values in new[:5]]
     except CrowdwiseError as error:
         out["problem"] = str(error)
         if isinstance(error, SizeError):
@@ -305,8 +306,8 @@ async def items_upload(
 ) -> dict[str, Any]:  # fmt: skip
     """Declare items: a JSON list, or a table (CSV, Parquet, JSON lines) with a column ``item`` and, where they are
     known, ``gold``, ``group`` and ``priority``. All other columns are what annotators are shown; an item that is there
-    gets the new values. Where one is wrong, none is added. Large uploads are written in parts, between which others
-    get their turn: where the store fails meanwhile, send it again."""
+    gets the new values, and keeps what is left out. Where one is wrong, none is added. Large uploads are written in
+    parts, between which others get their turn: where the store fails meanwhile, send it again."""
     await service.read_now(lambda conn: find_campaign(conn, campaign))
     with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
         path = await received(request, Path(folder))
@@ -374,7 +375,7 @@ async def media_items(service: ServiceOf, caller: WholeLead, campaign: str, chos
     def check(conn: Any) -> Any:
         row = find_campaign(conn, campaign)
         names = service.media.names(campaign, chosen.under)
-        new = (ItemGiven(name, {kind_of(name) or "image": f"media:{name}"}) for name in names)
+        new = (ItemGiven(name, {kind_of(name) or "image": f"media:{name}"}, fields=["payload"]) for name in names)
         return list(checked_items(conn, row, new).items())
 
     rows = await service.heavy_now(lambda: service.read(check))

@@ -75,8 +75,7 @@ def add_votes(
 
 
 def read_rows(votes: Any) -> Rows:
-    """Votes from a table, a dataframe, a dict of columns, a dict, or an iterable of dicts or of (item, annotator, class).
-    """
+    """Votes from a table, a dataframe, a dict of columns, or dicts or (item, annotator, class) of each vote."""
     if isinstance(votes, Votes):
         return _of_frame(votes.to_frame(kind="polars"))
     if type(votes).__module__.partition(".")[0] in FRAMES:

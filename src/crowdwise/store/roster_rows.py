@@ -5,7 +5,7 @@ is shown of items, who labels at what price.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,13 +179,14 @@ MEDIA = {"image": ("https", "data", "media"), "audio": ("https", "media"), "file
 
 @dataclass(frozen=True)
 class ItemGiven:
-    """An item as it is handed over."""
+    """An item as it is handed over. Of one that is there only the named ``fields`` change."""
 
     item: Any
     payload: dict[str, Any] = field(default_factory=dict)
     gold: Any = None
     group: Any = None
     priority: float = 1.0
+    fields: Collection[str] = ("payload", "gold", "group", "priority")
 
 
 def checked_items(conn: sa.Connection, row: CampaignRow, wanted: Iterable[ItemGiven]) -> dict[str, dict[str, Any]]:
@@ -206,19 +207,20 @@ def add_items(conn: sa.Connection, row: CampaignRow, values: Mapping[str, Mappin
     known = known_numbers(conn, items, row.id, texts)
     version = bump(conn, row.id)
     fresh = [text for text in texts if text not in known]
-    new = add_names(conn, items, row.id, fresh, {"version": version}, values)
-    if known:
-        update = items.update().where(items.c.campaign == row.id, items.c.number == sa.bindparam("at"))
-        names = next(iter(values.values()))
-        columns: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*names, "version")}
-        rows = [
-            {"at": number, "new_version": version, **{f"new_{name}": x for name, x in values[text].items()}}
-            for text, number in known.items()
-        ]
-        conn.execute(update.values(**columns), rows)
-        if further := _questions(conn, row.id):
-            shown = items.update().where(items.c.campaign.in_(further), items.c.number == sa.bindparam("at"))
-            conn.execute(shown.values(payload=columns["payload"], version=columns["version"]), rows)
+    unsaid = {"payload": "{}", "gold": None, "grp": None, "priority": 1.0}
+    new = add_names(conn, items, row.id, fresh, {"version": version, **unsaid}, values)
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for text, number in known.items():
+        changes = {f"new_{name}": x for name, x in values[text].items()}
+        alike.setdefault(tuple(values[text]), []).append({"at": number, **changes})
+    further = _questions(conn, row.id) if known else []
+    for names, rows in alike.items():
+        update = items.update().where(items.c.number == sa.bindparam("at"))
+        columns: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in names}
+        conn.execute(update.where(items.c.campaign == row.id).values(version=version, **columns), rows)
+        if further and "payload" in columns:
+            shown = {"payload": columns["payload"], "version": version}
+            conn.execute(update.where(items.c.campaign.in_(further)).values(shown), rows)
     add_event(conn, row.id, "items", {"new": len(new), "changed": len(texts) - len(new)})
     return len(new)
 
@@ -242,12 +244,9 @@ def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
     gold = None if one.gold is None else answer_text(row, one.gold, one.item, GOLD)
     if gold is not None and row.form in OF_PAYLOAD:
         check_with_payload(row.form, one.item, json.loads(gold), one.payload)
-    return {
-        "payload": payload,
-        "gold": gold,
-        "grp": None if one.group is None else name_text(one.group, "group", booleans=True),
-        "priority": _checked_priority(one.priority),
-    }
+    group = None if one.group is None else name_text(one.group, "group", booleans=True)
+    columns = {"payload": payload, "gold": gold, "grp": group, "priority": _checked_priority(one.priority)}
+    return {name: x for name, x in columns.items() if name.replace("grp", "group") in one.fields}
 
 
 def _check_addresses(item: Any, payload: Any) -> None:
