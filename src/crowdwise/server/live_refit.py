@@ -82,13 +82,16 @@ class RefitView:
         price = self.people.price[self.people.available]
         if not len(price):
             return Standing("waiting", "no annotator is available", "Add annotators, or make some available.")
-        spent = rule.why_spent(self.row.spent, float(price.min()))
+        cheapest = float(price.min())
+        spent = rule.why_spent(self.row.spent, cheapest)
         if spent is not None:
             return Standing("budget-spent", spent, "To go on, raise the budget.")
-        if self.to_ask.any() and self._can_ask().any():
+        affordable = rule.why_spent(self.row.spent + self.awaited, cheapest) is None
+        if affordable and self.to_ask.any() and self._can_ask().any():
             return Standing("running")
         if len(self.asked[0]):
-            why = Sentence(NO_OTHER, questions=counted(len(self.asked[0]), *QUESTIONS))
+            pattern = NO_OTHER if affordable else "{questions} out and may take the rest of the budget"
+            why = Sentence(pattern, questions=counted(len(self.asked[0]), *QUESTIONS))
             return Standing("waiting", why, "Add the answers, or release the questions.")
         if self.to_ask.any():
             return all_asked(int(self.to_ask.sum()), self.people.available, self._room)
