@@ -55,8 +55,8 @@ async def stream(
     seconds: Annotated[float, Query(gt=0, le=86400, description="End the stream after this time.")] = 3600.0,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> StreamingResponse:  # fmt: skip
-    """Server-sent events: votes, undo, settings, items, annotators, state and standing. Each has an id; a browser that
-    connects again goes on after the last it saw."""
+    """Server-sent events: votes, undo, settings, items, annotators, state, standing and proof. Each has an id; a browser
+    that connects again goes on after the last it saw."""
     token, streams = caller.token.id, service.streams
     if streams[token] >= MOST:
         raise HTTPException(429, f"A token has at most {MOST} event streams at a time.", {"Retry-After": "60"})

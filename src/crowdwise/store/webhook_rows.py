@@ -16,7 +16,7 @@ from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import NotThere
 from crowdwise.store.store_tables import deliveries, events, webhooks
 
-KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing")
+KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing", "proof")
 """Kinds of events."""
 MOST = 20
 """Webhooks of a campaign."""

@@ -238,7 +238,7 @@ function listen() {
     connection(t("live"));
     refresh();
   });
-  for (const kind of ["votes", "undo", "items", "annotators", "state", "standing", "settings"]) stream.addEventListener(kind, () => refresh());
+  for (const kind of ["votes", "undo", "items", "annotators", "state", "standing", "settings", "proof"]) stream.addEventListener(kind, () => refresh());
   stream.addEventListener("standing", (event) => say(t("The status changed: {state}.", { state: t(JSON.parse(event.data).state.replaceAll("-", " ")) })));
   stream.addEventListener("settings", () => call(api).then((found) => Object.assign(settings, found.settings)).then(fillSettings).catch(() => {}));
   stream.addEventListener("error", () => {
