@@ -75,11 +75,7 @@ class Connection:
         if parts.scheme not in ("http", "https") or not parts.host or odd:
             raise ParameterError(f"{url!r} is not a server URL: expected http://host:port or https://host.")
         self.url, self.retries, self.pause, self.most, self.sleep = url.strip().rstrip("/"), retries, pause, most, sleep
-        self._options: dict[str, Any] = {
-            "timeout": timeout,
-            "transport": transport,
-            "verify": ssl.create_default_context(),
-        }
+        self._options: Any = {"timeout": timeout, "transport": transport, "verify": ssl.create_default_context()}
         self._http = httpx.Client(**self._options)
 
     def close(self) -> None:
@@ -96,9 +92,8 @@ class Connection:
 
         if self._http.is_closed:
             self._http = httpx.Client(**self._options)
-        request = self._http.build_request(
-            method, self.url + path, headers=dict(headers), content=content, params=query or None
-        )
+        address = self.url + path
+        request = self._http.build_request(method, address, headers=headers, content=content, params=query or None)
         for attempt in range(self.retries + 1):
             wait = None
             try:
@@ -157,9 +152,8 @@ class Client:
     def __init__(self, url: str, token: str | None = None, *, retries: int = 5, timeout: float = 60.0) -> None:
         self._connection = Connection(url, retries, timeout, pause=0.1, most=10.0)
         self.url = self._connection.url
-        self._token = checked_token(
-            os.environ.get(TOKEN, "") if token is None else token, TOKEN, "a token of the server"
-        )
+        secret = os.environ.get(TOKEN, "") if token is None else token
+        self._token = checked_token(secret, TOKEN, "a token of the server")
 
     def __enter__(self) -> Self:
         return self
@@ -183,16 +177,14 @@ class Client:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         headers |= {} if data is None else {"Content-Type": media}
         try:
-            return _answer(
-                self._connection.send(method, f"/api/v1{path}", headers, data, repeatable=repeatable, query=params)
-            )
+            reply = self._connection.send(method, f"/api/v1{path}", headers, data, repeatable=repeatable, query=params)
         except ConnectionError as error:
             raise OutputError(f"{self.url} could not be reached: {error}.") from error
+        return _answer(reply)
 
     def campaigns(self) -> list[dict[str, Any]]:
         """All campaigns that the token may see."""
-        rows: list[dict[str, Any]] = self.call("GET", "/campaigns")
-        return rows
+        return list(self.call("GET", "/campaigns"))
 
     def campaign(self, name: str) -> RemoteCampaign:
         """A campaign by its id or its name."""
@@ -237,8 +229,7 @@ class RemoteCampaign:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as the server has them now."""
-        settings: dict[str, Any] = self._call("GET", "")["settings"]
-        return settings
+        return dict(self._call("GET", "")["settings"])
 
     def add_items(
         self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None,
@@ -261,8 +252,7 @@ class RemoteCampaign:
 
     def draw_for_gold(self, n: int = 100) -> list[Any]:
         """Draw items at random whose gold labels (:meth:`prove`) prove how many labels are wrong (``max_error``)."""
-        items: list[Any] = self._call("POST", "/proof/draw", {"n": n})["items"]
-        return items
+        return list(self._call("POST", "/proof/draw", {"n": n})["items"])
 
     def prove(self, gold: Mapping[Any, Any]) -> dict[str, Any] | None:
         """Hand in gold labels of items that were drawn; what is then known, as in :meth:`status`."""
@@ -271,8 +261,8 @@ class RemoteCampaign:
 
     def add_annotators(self, annotators: Mapping[Any, float] | Iterable[Any]) -> int:
         """Declare annotators (names, or names with the price of a vote), or change prices; how many are new."""
-        own = isinstance(annotators, Mapping)
-        prices = dict(annotators) if own else dict.fromkeys(several_names(annotators, "annotators"))
+        named = isinstance(annotators, Mapping)
+        prices = dict(annotators) if named else dict.fromkeys(several_names(annotators, "annotators"))
         rows = [{"annotator": name, "price": price} for name, price in prices.items()]
         return int(self._call("POST", "/annotators", rows, repeatable=True)["new"]) if rows else 0
 
@@ -289,8 +279,7 @@ class RemoteCampaign:
 
     def change(self, **settings: Any) -> dict[str, tuple[Any, Any]]:
         """Change settings: name -> (before, now) of what is different. ``None`` takes a limit away."""
-        changed = self._call("PATCH", "", settings)
-        return {name: (before, now) for name, (before, now) in changed.items()}
+        return {name: (before, now) for name, (before, now) in self._call("PATCH", "", settings).items()}
 
     def set_state(self, state: str) -> None:
         """``open``, ``paused`` (nothing is handed out) or ``closed`` (votes are not taken either)."""
@@ -326,10 +315,9 @@ class RemoteCampaign:
     ) -> dict[str, Any]:  # fmt: skip
         """Answer a question, and further ones about its item (``others``); with ``feedback`` where the campaign gives
         it."""
-        vote = {"item": question.item, "label": answer, "id": uuid.uuid4().hex, "ticket": question.ticket}
-        vote |= {"annotator": question.annotator, "seconds": seconds, "others": others}
-        receipt: dict[str, Any] = self._call("POST", "/votes", vote, repeatable=True)
-        return receipt
+        asked = {"item": question.item, "annotator": question.annotator, "ticket": question.ticket}
+        vote = {**asked, "label": answer, "id": uuid.uuid4().hex, "seconds": seconds, "others": others}
+        return dict(self._call("POST", "/votes", vote, repeatable=True))
 
     def next_for(self, annotator: Any = None, n: int = 1) -> list[RemoteQuestion]:
         """What an annotator should do now; with the token of an annotator, what its owner should."""
@@ -354,13 +342,11 @@ class RemoteCampaign:
 
     def undo(self, annotator: Any = None, item: Any = None) -> dict[str, Any]:
         """Take back a vote: that on an item, or the last of the annotator."""
-        vote: dict[str, Any] = self._call("POST", "/undo", {"annotator": annotator, "item": item})
-        return vote
+        return dict(self._call("POST", "/undo", {"annotator": annotator, "item": item}))
 
     def status(self) -> dict[str, Any]:
         """Counts, money, the estimated accuracy, and its status."""
-        status: dict[str, Any] = self._call("GET", "/status")
-        return status
+        return dict(self._call("GET", "/status"))
 
     def labels(self, since: int | None = None, **filters: Any) -> Iterator[dict[str, Any]]:
         """The consensus of each item, page after page; filters as in the API."""
@@ -383,8 +369,7 @@ class RemoteCampaign:
 
     def reliability(self) -> list[dict[str, Any]]:
         """The reliability of each annotator, with intervals."""
-        rows: list[dict[str, Any]] = self._call("GET", "/reliability")
-        return rows
+        return list(self._call("GET", "/reliability"))
 
     def votes(self) -> Iterator[dict[str, Any]]:
         """The votes that count, in their order."""
@@ -396,11 +381,9 @@ class RemoteCampaign:
 
     def history(self) -> list[dict[str, Any]]:
         """What was changed since the campaign was made: ``time``, ``what``, ``detail`` and who did it (``actor``)."""
-        rows = self._call("GET", "/audit", query={"limit": 1000})
-        return [
-            {"time": row["time"], "what": row["action"], "detail": row["detail"], "actor": row["actor"]}
-            for row in reversed(rows)
-        ]
+        shown = {"time": "time", "what": "action", "detail": "detail", "actor": "actor"}
+        rows = reversed(self._call("GET", "/audit", query={"limit": 1000}))
+        return [{name: row[own] for name, own in shown.items()} for row in rows]
 
 
 def _plain(value: Any) -> Any:

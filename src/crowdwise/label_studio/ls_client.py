@@ -1,6 +1,6 @@
 """Requests to a Label Studio server.
 
-Requests that got no answer, or were answered by "not now" (429, 502, 503, 504), are repeated after 1, 2, 4... seconds.
+Those that got no answer, or were answered by "not now" (429, 502, 503, 504), are repeated after 1, 2, 4... seconds.
 A request that changes something is repeated only where it cannot have been carried out (429, 503, no connection).
 """
 
@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -129,23 +130,19 @@ def _time_of(reply: httpx.Response) -> float | None:
 
 def _refusal(reply: httpx.Response) -> str:
     """Why a server refused, in words."""
-    try:
+    answer = None
+    with suppress(ValueError, RecursionError):
         answer = json.loads(reply.content)
-    except (ValueError, RecursionError):
-        answer = None
     detail = answer.get("validation_errors") or answer.get("detail") if isinstance(answer, dict) else answer
     detail = f" It says: {str(detail)[:300]}" if detail else ""
-    match reply.status_code:
-        case 401:
-            return f"the token in {TOKEN} was refused (401).{detail}"
-        case 403:
-            return f"the user of the token in {TOKEN} may not do this (403).{detail}"
-        case 404:
-            return f"not found (404).{detail}"
-        case status if 300 <= status < 400:
-            to = reply.headers.get("Location", "elsewhere")
-            return f"the server redirects to {to[:200]} ({status}). Give the address that it redirects to."
-        case status if status >= 500:
-            return f"an error of the server ({status})."
-        case status:
-            return f"refused ({status}).{detail}"
+    status = reply.status_code
+    if 300 <= status < 400:
+        to = reply.headers.get("Location", "elsewhere")
+        return f"the server redirects to {to[:200]} ({status}). Give the address that it redirects to."
+    if status >= 500:
+        return f"an error of the server ({status})."
+    refused = {
+        401: f"the token in {TOKEN} was refused", 403: f"the user of the token in {TOKEN} may not do this",
+        404: "not found",
+    }  # fmt: skip
+    return f"{refused.get(status, 'refused')} ({status}).{detail}"

@@ -1,15 +1,15 @@
 """A project of Label Studio: what it asks, who annotates, its predictions, and the tab of what to label next.
 
-What was pulled from a project: ``tasks.jsonl`` (an export that every command reads) and ``pulled.json``.
-
-Tasks are written first, then ``pulled.json`` with the time up to which they are known: a process killed in between
-pulls some tasks once more.
+What was pulled: ``tasks.jsonl`` (an export that every command reads), then ``pulled.json`` with the time up to which
+they are known. A process killed in between pulls some tasks once more.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,15 +42,11 @@ class Control:
         """Some labels, or one number, as a result; nothing where there are none."""
         if not labels:
             return []
-        match self.kind:
-            case "choices":
-                value: Any = [str(label) for label in labels]
-            case "taxonomy":
-                value = [str(label).split(" > ") for label in labels]
-            case "rating":
-                value = round(float(labels[0]))
-            case _:
-                value = float(labels[0])
+        value: Any = [str(label) for label in labels]
+        if self.kind == "taxonomy":
+            value = [label.split(" > ") for label in value]
+        elif self.kind != "choices":
+            value = round(float(labels[0])) if self.kind == "rating" else float(labels[0])
         return [{"from_name": self.name, "to_name": self.to_name, "type": self.kind, "value": {self.kind: value}}]
 
 
@@ -96,13 +92,10 @@ class Project:
 
     def annotators(self) -> dict[int, dict[str, Any]]:
         """Number -> e-mail address and name of those who annotated; nothing where the token may not know."""
-        try:
-            answer = self.client.get(f"{self.path}/annotators/")
-        except ServiceError:
-            return {}
-        wanted = ("id", "email", "first_name", "last_name")
-        people = answer if isinstance(answer, list) else []
-        return {who["id"]: {key: who.get(key) for key in wanted} for who in people if isinstance(who, dict)}
+        people = None
+        with suppress(ServiceError):
+            people = self.client.get(f"{self.path}/annotators/")
+        return {who["id"]: {key: who.get(key) for key in OF_PERSON} for who in objects(people)}
 
     def versions(self) -> dict[str, int]:
         """The versions of models with predictions, and how many."""
@@ -140,11 +133,8 @@ class Project:
         }  # fmt: skip
         views = self.client.get("/api/dm/views/", project=self.number)
         ours = [v for v in views if isinstance(v, dict) and (v.get("data") or {}).get("title") == TAB]
-        if ours:
-            tab = self.client.send("PATCH", f"/api/dm/views/{ours[0]['id']}/", {"data": data, "project": self.number})
-        else:
-            tab = self.client.send("POST", "/api/dm/views/", {"data": data, "project": self.number})
-        return int(tab["id"])
+        how = ("PATCH", f"/api/dm/views/{ours[0]['id']}/") if ours else ("POST", "/api/dm/views/")
+        return int(self.client.send(*how, {"data": data, "project": self.number})["id"])
 
     def ask_for(self, annotations: int) -> None:
         """How many annotators each task is given to, at most."""
@@ -156,6 +146,7 @@ OF_TASK = ("id", "inner_id", "project", "data", "created_at", "updated_at", "is_
 OF_ANNOTATION = (
     "id", "result", "completed_by", "was_cancelled", "ground_truth", "created_at", "updated_at", "lead_time",
 )  # fmt: skip
+OF_PERSON = ("id", "email", "first_name", "last_name")
 OF_PREDICTION = ("id", "result", "model_version", "score", "created_at")
 
 
@@ -238,31 +229,32 @@ class Folder:
 
     def merge(self, tasks: Iterable[Mapping[str, Any]], state: Mapping[str, Any], *, whole: bool = False) -> Pulled:
         """Put newer tasks in the place of older ones. ``whole``: these are all tasks there are."""
-        newer = {task["id"]: task for task in tasks}
-        looked_at = len(newer)
-        counts = {"new": 0, "changed": 0, "removed": 0, "known_tasks": 0, "known_annotations": 0}
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_whole(lambda file: self._write(Path(file), dict(newer), whole, counts), self.path / TASKS)
-        write_text(json.dumps({**state, "tasks": counts["known_tasks"]}, indent=1) + "\n", self.path / PULLED)
-        return Pulled(looked_at, **counts)
+        newer: dict[Any, Any] = {task["id"]: task for task in tasks}
+        counts = Counter(tasks=len(newer))
 
-    def _write(self, file: Path, newer: dict[Any, Any], whole: bool, counts: dict[str, int]) -> None:
-        with file.open("w", encoding="utf-8") as out:
+        def before_and_now() -> Iterator[tuple[Any, Any]]:
             for old in self.tasks():
-                new = newer.pop(old["id"], None if whole else old)
-                _count(old, new, counts)
-                if new is not None:
-                    out.write(json.dumps(new, ensure_ascii=False) + "\n")
-            for new in newer.values():
-                _count(None, new, counts)
-                out.write(json.dumps(new, ensure_ascii=False) + "\n")
+                yield old, newer.pop(old["id"], None if whole else old)
+            yield from ((None, new) for new in newer.values())
+
+        def write(file: str) -> None:
+            with open(file, "w", encoding="utf-8") as out:
+                for old, new in before_and_now():
+                    counts.update(_counts(old, new))
+                    if new is not None:
+                        out.write(json.dumps(new, ensure_ascii=False) + "\n")
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(write, self.path / TASKS)
+        write_text(json.dumps({**state, "tasks": counts["known_tasks"]}, indent=1) + "\n", self.path / PULLED)
+        return Pulled(**counts)
 
 
-def _count(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, counts: dict[str, int]) -> None:
-    """Count the annotations that are new, other than before, or gone."""
+def _counts(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> dict[str, int]:
+    """How many annotations of a task are new, other than before, or gone."""
     before, now = ({a["id"]: a.get("updated_at") for a in (task or {}).get("annotations", [])} for task in (old, new))
-    counts["new"] += len(now.keys() - before.keys())
-    counts["removed"] += len(before.keys() - now.keys())
-    counts["changed"] += sum(before[key] != now[key] for key in now.keys() & before.keys())
-    counts["known_annotations"] += len(now)
-    counts["known_tasks"] += new is not None
+    return {
+        "new": len(now.keys() - before.keys()), "removed": len(before.keys() - now.keys()),
+        "changed": sum(before[key] != now[key] for key in now.keys() & before.keys()),
+        "known_annotations": len(now), "known_tasks": int(new is not None),
+    }  # fmt: skip

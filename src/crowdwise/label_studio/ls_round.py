@@ -173,21 +173,12 @@ class Next:
 
 
 def next_tasks(consensus: ProjectConsensus, n: int, *, most: int | None = None) -> list[Next]:
-    """The tasks whose label is the least certain, most uncertain first.
-
-    Parameters
-    ----------
-    n
-        How many.
-    most
-        Tasks with so many annotations need no more.
-    """
+    """The n tasks whose label is the least certain, most uncertain first; with ``most`` annotations none needs more."""
     result, table = consensus.result, consensus.export.table(consensus.control.name)
     uncertain, unseen = _uncertainty(result)
     names = list(map(str, result.items.tolist()))
-    counts = dict(
-        zip(map(str, table.items.tolist()), np.bincount(table.item, minlength=len(table)).tolist(), strict=True)
-    )
+    answers_on = np.bincount(table.item, minlength=len(table)).tolist()
+    counts = dict(zip(map(str, table.items.tolist()), answers_on, strict=True))
     bits = dict(zip(names, uncertain.tolist(), strict=True))
     answers = {item: (", ".join(map(str, labels)), score) for item, labels, score in consensus.answers()}
     tasks = consensus.task_of

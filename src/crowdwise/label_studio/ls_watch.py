@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any
 
 from crowdwise.errors import CrowdwiseError, InternalError, OutputError, ParameterError, ServiceError
@@ -102,26 +103,10 @@ def watch(
     step: Callable[[], None], complain: Callable[[str], None], *, every: float, quiet: float = 2.0,
     called: threading.Event | None = None, rounds: int | None = None,
 ) -> None:  # fmt: skip
-    """Take a step at once, then after each call, and every so many seconds without one. Errors do not end it.
-
-    Parameters
-    ----------
-    step
-        A round.
-    complain
-        What to do with the words of an error.
-    every
-        Seconds between rounds without a webhook call.
-    quiet
-        Seconds to wait after a call, for those that come with it.
-    called
-        Set by a webhook call.
-    rounds
-        How many rounds; ``None``: for ever.
-    """
+    """Take a step at once, then after each webhook call (``called``) once there was none for ``quiet`` seconds, and
+    ``every`` so many seconds without one; ``rounds`` times, or for ever. Errors go to ``complain``, and end nothing."""
     called = called or threading.Event()
-    done = 0
-    while True:
+    for done in count(1):
         called.clear()
         try:
             step()
@@ -129,7 +114,6 @@ def watch(
             raise
         except CrowdwiseError as error:
             complain(f"{error} The next attempt follows.")
-        done += 1
         if rounds is not None and done >= rounds:
             return
         if called.wait(every):

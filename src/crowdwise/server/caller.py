@@ -73,11 +73,7 @@ class Caller:
         )  # fmt: skip
 
     async def change(
-        self,
-        service: Service,
-        campaign: str,
-        action: str,
-        run: Callable[[sa.Connection, CampaignRow], T],
+        self, service: Service, campaign: str, action: str, run: Callable[[sa.Connection, CampaignRow], T],
         **detail: Any,
     ) -> T:  # fmt: skip
         """What ``run`` gives of a campaign that it changes, which is noted in the same transaction."""

@@ -1,7 +1,7 @@
 """The model of a campaign of other answers than classes: fitted again to all answers, in the background.
 
 Items with the fewest answers come first (those of higher priority before others), until each has ``max_votes`` or the
-budget is spent. The accuracy of such answers is not estimated without truth.
+budget is spent.
 """
 
 from __future__ import annotations
@@ -58,12 +58,14 @@ class RefitView:
         return int(self.row.rule.max_votes or 0)
 
     @cached_property
+    def answered(self) -> Ints:
+        """N: answers on each item."""
+        return np.bincount(np.array([n for n, _ in self.answers], dtype=np.int64), minlength=len(self.items))
+
+    @cached_property
     def counts(self) -> Ints:
         """N: answers on each item, those that are awaited too."""
-        counts = np.zeros(len(self.items), dtype=np.int64)
-        np.add.at(counts, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
-        np.add.at(counts, self.asked[0], 1)
-        return counts
+        return self.answered + np.bincount(self.asked[0], minlength=len(self.items))
 
     @cached_property
     def to_ask(self) -> Any:
@@ -101,8 +103,7 @@ class RefitView:
     @cached_property
     def status(self) -> dict[str, Any]:
         """Counts, money, and its status."""
-        rule, answered = self.row.rule, np.zeros(len(self.items), dtype=np.int64)
-        np.add.at(answered, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
+        rule, answered = self.row.rule, self.answered
         return {
             "votes": self.row.n_answers, "method": self.row.settings["method"], "seq": self.seq,
             "items": len(self.items), "closed": int(self.closed.sum()), "annotators": len(self.annotators),
@@ -119,13 +120,10 @@ class RefitView:
         """The answers, as the library has them."""
         if not self.answers:
             raise NotFittedError(NO_VOTES)
-        return table_of(
-            self.row,
-            (
-                (self.items[n], self.annotators[m], json.loads(text), self.payloads.get(n, {}), first)
-                for (n, m), (text, first) in self.answers.items()
-            ),
-        )
+        return table_of(self.row, [
+            (self.items[n], self.annotators[m], json.loads(text), self.payloads.get(n, {}), first)
+            for (n, m), (text, first) in self.answers.items()
+        ])  # fmt: skip
 
     @cached_property
     def single(self) -> bool:
@@ -146,9 +144,8 @@ class RefitView:
         if not self.people.available[annotator]:
             return f"{self.annotators[annotator]!r} is not available"
         if self.standing.state == "running" and not self._free(annotator).any():
-            return (
-                f"{self.annotators[annotator]!r} has answered, skipped or been asked everything that is open to others"
-            )
+            name = self.annotators[annotator]
+            return f"{name!r} has answered, skipped or been asked everything that is open to others"
         return self.standing.why
 
     @cached_property
@@ -174,9 +171,8 @@ class RefitView:
 
     def propose(self, annotator: int, n: int, draw: int) -> list[int]:
         """Codes of items to ask an annotator about, with gold ones among them at the set rate."""
-        if self.standing.state != "running" or annotator >= len(self.annotators):
-            return []
-        if not self.people.available[annotator]:
+        running = self.standing.state == "running" and annotator < len(self.annotators)
+        if not running or not self.people.available[annotator]:
             return []
         rng = np.random.default_rng([self.row.settings["seed"], annotator, draw])
         free = np.flatnonzero(self._free(annotator))
@@ -202,7 +198,9 @@ class LiveRefit:
         names, version = self.names, self.names.version
         names.follow(conn, row)
         if row.form == registry.PAIR or row.form in OF_PAYLOAD:
-            self._read_payloads(conn, row, version)
+            query = sa.select(items.c.number, items.c.payload).where(items.c.campaign == row.id)
+            for number, payload in conn.execute(query.where(items.c.version > version)):
+                self.payloads[number - 1] = json.loads(payload)
         while self.read < row.last_vote:
             coded = read_votes(conn, row.id, self.read, row.last_vote)
             for vote in coded:
@@ -217,8 +215,3 @@ class LiveRefit:
             dict(names.gold), names.priority, names.settled_answers(), dict(self.answers), dict(self.payloads), asked,
             skipped, cost,
         )  # fmt: skip
-
-    def _read_payloads(self, conn: sa.Connection, row: CampaignRow, version: int) -> None:
-        query = sa.select(items.c.number, items.c.payload).where(items.c.campaign == row.id, items.c.version > version)
-        for number, payload in conn.execute(query):
-            self.payloads[number - 1] = json.loads(payload)

@@ -31,16 +31,17 @@ from crowdwise.store.campaign_rows import (
     list_campaigns,
     set_state,
 )  # fmt: skip
+from crowdwise.store.database import count
 from crowdwise.store.roster_rows import (
     add_annotators,
     add_gold_of_draw,
     change_annotator,
     change_items,
-    count_annotators,
     draw_for_gold,
     list_annotators,
     list_items,
 )  # fmt: skip
+from crowdwise.store.store_tables import annotators
 
 router = APIRouter(prefix="/api/v1", responses=responses(409))
 
@@ -168,9 +169,9 @@ async def annotators_add(
     """Declare annotators, or change prices; how many are new."""
 
     def add(conn: Any, row: Any) -> int:
-        before = count_annotators(conn, campaign)
-        add_annotators(conn, row, {one.annotator: one.price for one in people})
-        return count_annotators(conn, campaign) - before
+        before = count(conn, annotators, annotators.c.campaign == campaign)
+        numbers = add_annotators(conn, row, {one.annotator: one.price for one in people}).values()
+        return len({number for number in numbers if number > before})
 
     noted = {"annotators": [one.annotator for one in people[:20]], "n": len(people)}
     return {"new": await caller.change(service, campaign, "add annotators", add, **noted)}

@@ -20,7 +20,14 @@ from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.store.campaign_rows import NotThere
 from crowdwise.store.store_tables import events
-from crowdwise.store.webhook_rows import add_webhook, list_deliveries, list_webhooks, remove_webhook, retry_delivery
+from crowdwise.store.webhook_rows import (
+    add_webhook,
+    last_event,
+    list_deliveries,
+    list_webhooks,
+    remove_webhook,
+    retry_delivery,
+)
 
 PAUSE = 0.5
 """Seconds between looks."""
@@ -41,10 +48,6 @@ def read_events(conn: sa.Connection, campaign: str, after: int, limit: int = 500
     ]
 
 
-def last_event(conn: sa.Connection, campaign: str) -> int:
-    return int(conn.execute(sa.select(sa.func.max(events.c.id)).where(events.c.campaign == campaign)).scalar() or 0)
-
-
 @router.get(
     "/events", tags=["events"], response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
@@ -55,8 +58,8 @@ async def stream(
     seconds: Annotated[float, Query(gt=0, le=86400, description="End the stream after this time.")] = 3600.0,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> StreamingResponse:  # fmt: skip
-    """Server-sent events: votes, undo, settings, items, annotators, state, standing and proof. Each has an id; a browser
-    that connects again goes on after the last it saw."""
+    """Server-sent events: votes, undo, settings, items, annotators, state, standing and proof. Each has an id;
+    a browser that connects again goes on after the last it saw."""
     token, streams = caller.token.id, service.streams
     if streams[token] >= MOST:
         raise HTTPException(429, f"A token has at most {MOST} event streams at a time.", {"Retry-After": "60"})

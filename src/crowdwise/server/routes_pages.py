@@ -30,7 +30,7 @@ from crowdwise.server.media import TYPES
 from crowdwise.server.routes_votes import progress
 from crowdwise.server.service import Service, add_audit
 from crowdwise.store.campaign_rows import CampaignRow, create_campaign, find_campaign, list_campaigns
-from crowdwise.store.database import main_of
+from crowdwise.store.database import count, main_of
 from crowdwise.store.roster_rows import (
     ItemGiven,
     add_annotators,
@@ -239,12 +239,12 @@ async def start_labelling(
     def join(conn: sa.Connection) -> Token | str:
         now = find_campaign(conn, row.id)
         quota = now.settings["quota"]
-        joined = sa.select(sa.func.count()).where(tokens.c.campaign == row.id, tokens.c.kind == "joined")
+        joined = count(conn, tokens, tokens.c.campaign == row.id, tokens.c.kind == "joined")
         if not name or (now.settings["consent"] and not agreed):
             return "Give a name and agree, to begin."
         if known_numbers(conn, annotators, row.id, written_texts(conn, annotators, row.id, [name])):
             return "This name is taken, or you began in another browser: go on there, or ask for a link of your own."
-        if now.state != "open" or (quota is not None and conn.execute(joined).scalar_one() >= quota):
+        if now.state != "open" or (quota is not None and joined >= quota):
             return "There is no place left. Thank you for your interest."
         number = add_annotators(conn, now, {name: None})[name]
         if now.settings["votes_each"]:

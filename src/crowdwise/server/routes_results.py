@@ -27,7 +27,7 @@ from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import list_points, skill_history
-from crowdwise.store.database import main_of
+from crowdwise.store.database import count, main_of, named_by
 from crowdwise.store.live_votes import NO_VOTES
 from crowdwise.store.roster_rows import find_numbers, items_since, list_reviews, payload_of, settle
 from crowdwise.store.store_tables import annotators, items, leases, skips, votes
@@ -331,7 +331,7 @@ def median_seconds(conn: sa.Connection, campaign: str) -> dict[Any, float]:
     """Annotator -> the median of the seconds of the latest answers, of those with enough that have a time."""
     query = (
         sa.select(annotators.c.name, votes.c.seconds)
-        .join(annotators, (annotators.c.campaign == votes.c.campaign) & (annotators.c.number == votes.c.annotator))
+        .join(annotators, named_by(annotators, votes))
         .where(votes.c.campaign == campaign, votes.c.seconds.is_not(None))
         .order_by(votes.c.seq.desc())
         .limit(20_000)
@@ -380,10 +380,9 @@ def _doubtful(view: Any) -> Any:
 
 def _not_known(conn: sa.Connection, campaign: str, numbers: list[int]) -> dict[int, int]:
     """Item -> how many annotators answered that they do not know."""
-    query = sa.select(skips.c.item, sa.func.count()).where(
-        skips.c.campaign == campaign, skips.c.item.in_(numbers), skips.c.reason == DONT_KNOW
-    )
-    return {row[0]: row[1] for row in conn.execute(query.group_by(skips.c.item))}
+    said_so = (skips.c.campaign == campaign) & skips.c.item.in_(numbers) & (skips.c.reason == DONT_KNOW)
+    query = sa.select(skips.c.item, sa.func.count()).where(said_so).group_by(skips.c.item)
+    return dict(conn.execute(query).tuples().all())
 
 
 DONT_KNOW = "I don't know"
@@ -396,19 +395,13 @@ def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:
     now = steady_clock.now()
     spans = {"minute": 60.0, "hour": 3600.0, "day": 86400.0}
     mine = (votes.c.campaign == campaign) & votes.c.retracts.is_(None)
-    counted = sa.select(sa.func.count()).where(mine)
-    out: dict[str, Any] = {
-        name: conn.execute(counted.where(votes.c.time > now - span)).scalar_one() for name, span in spans.items()
-    }
+    out: dict[str, Any] = {name: count(conn, votes, mine, votes.c.time > now - span) for name, span in spans.items()}
     rounds = 0.0 if conn.dialect.name == "sqlite" else 0.5  # SQLite cuts to an integer, PostgreSQL rounds
     minute = sa.cast((now - votes.c.time) / 60.0 - rounds, sa.Integer)
     query = sa.select(minute, sa.func.count()).where(mine, votes.c.time > now - 3600.0)
-    ago = {row[0]: row[1] for row in conn.execute(query.group_by(minute))}
+    ago = dict(conn.execute(query.group_by(minute)).tuples().all())
     out["minutes"] = [int(ago.get(59 - i, 0)) for i in range(60)]
-    person = sa.select(annotators.c.name, sa.func.count()).join(
-        votes, (votes.c.campaign == annotators.c.campaign) & (votes.c.annotator == annotators.c.number)
-    )
+    person = sa.select(annotators.c.name, sa.func.count()).join(votes, named_by(annotators, votes))
     recent = person.where(mine, votes.c.time > now - 3600.0)
     out["annotators"] = {str(json.loads(name)): n for name, n in conn.execute(recent.group_by(annotators.c.name))}
-    open_ = sa.select(sa.func.count()).where(leases.c.campaign == campaign, leases.c.expires > now)
-    return {**out, "out": conn.execute(open_).scalar_one()}
+    return {**out, "out": count(conn, leases, leases.c.campaign == campaign, leases.c.expires > now)}

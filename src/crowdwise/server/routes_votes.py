@@ -16,9 +16,10 @@ from crowdwise.server.http_problems import responses
 from crowdwise.server.routes_results import DOWNLOADS, FILES, Format, attached, download
 from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
-from crowdwise.store.lease_rows import ask_again, release, skip
+from crowdwise.store.database import count
+from crowdwise.store.lease_rows import ask_again, release, skip, votes_given
 from crowdwise.store.roster_rows import find_numbers
-from crowdwise.store.store_tables import annotators, answers, items
+from crowdwise.store.store_tables import annotators, items
 from crowdwise.store.vote_rows import VoteGiven, add_together, list_votes, undo, votes_of_item
 
 For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
@@ -172,9 +173,8 @@ async def questions_progress(service: ServiceOf, caller: Voter, campaign: str, a
 
 def progress(conn: sa.Connection, campaign: str, annotator: int) -> dict[str, Any]:
     """How much an annotator has done, and of how many items."""
-    done = sa.select(sa.func.count()).where(answers.c.campaign == campaign, answers.c.annotator == annotator)
-    there = sa.select(sa.func.count()).where(items.c.campaign == campaign, items.c.closed.is_(False))
-    return {"done": conn.execute(done).scalar_one(), "items": conn.execute(there).scalar_one()}
+    there = count(conn, items, items.c.campaign == campaign, items.c.closed.is_(False))
+    return {"done": votes_given(conn, campaign, annotator), "items": there}
 
 
 @router.get("/votes", tags=["votes"], responses={200: {"content": DOWNLOADS}})

@@ -151,8 +151,7 @@ class Service:
 
     async def lease_now(self, campaign: str, asked: LeaseAsked) -> list[Shown]:
         """Lease questions."""
-        leased: list[Shown] = await self.together_now(campaign, hand_out, asked)
-        return leased
+        return list(await self.together_now(campaign, hand_out, asked))
 
     async def number_now(self, campaign: str, name: Any) -> int:
         """The number of an annotator, which never changes; unknown ones are added where the campaign says so."""

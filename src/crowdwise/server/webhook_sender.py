@@ -81,8 +81,9 @@ class WebhookSender:
             except Exception:
                 log.exception("Webhooks could not be sent.")
             else:
-                for hook, deliveries in _by_hook(due).items():
-                    sending[hook] = asyncio.create_task(self.send_some(deliveries))
+                for hook in dict.fromkeys(one["webhook"] for one in due):
+                    mine = [one for one in due if one["webhook"] == hook]
+                    sending[hook] = asyncio.create_task(self.send_some(mine))
         await asyncio.gather(*sending.values(), return_exceptions=True)
 
     def claim(self, busy: list[str]) -> list[dict[str, Any]]:
@@ -95,8 +96,7 @@ class WebhookSender:
             self.clean()
         if not self.read(is_due):
             return []
-        claimed: list[dict[str, Any]] = self.write(lambda conn: claim_due(conn, busy))
-        return claimed
+        return list(self.write(lambda conn: claim_due(conn, busy)))
 
     def clean(self) -> None:
         """Forget old events and deliveries, a few at a time."""
@@ -155,13 +155,6 @@ class WebhookSender:
         if not self.private and any(is_inside(one) for one in addresses):
             raise ValueError("The address is inside the network of the server (private_webhooks allows that).")
         return addresses[0]
-
-
-def _by_hook(due: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    hooks: dict[str, list[dict[str, Any]]] = {}
-    for one in due:
-        hooks.setdefault(one["webhook"], []).append(one)
-    return hooks
 
 
 def is_inside(address: str) -> bool:

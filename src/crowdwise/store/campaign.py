@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
@@ -40,7 +40,7 @@ from crowdwise.store.asking import Asking, Question
 from crowdwise.store.canonical import name_text
 from crowdwise.store.intake import UNKNOWN, Receipt, add_votes, class_codes
 from crowdwise.store.journal import Journal
-from crowdwise.store.roster import Roster
+from crowdwise.store.roster import NO_VOTES, Roster
 from crowdwise.store.settings import Classes, Settings, are_classes, change_settings, kept_params
 from crowdwise.store.vote_stream import JournalStream, Snapshots
 
@@ -57,8 +57,6 @@ def one_at_a_time(method: F) -> F:
 
     return locked  # type: ignore[return-value]
 
-
-NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 
 __all__ = ["Campaign", "Question", "Receipt"]
 
@@ -251,9 +249,8 @@ class Campaign:
     ) -> None:
         """Say whether an annotator is available, how many votes the annotator may give in all, and what a vote costs
         from now on."""
-        changes: dict[str, Any] = {"available": available, "max_votes": max_votes}
-        changes = {key: int(value) for key, value in changes.items() if value is not None}
-        changes |= {} if price is None else {"price": float(price)}
+        columns = {"available": (int, available), "max_votes": (int, max_votes), "price": (float, price)}
+        changes: dict[str, Any] = {name: kind(value) for name, (kind, value) in columns.items() if value is not None}
         with self.journal.writing():
             for column, value in changes.items():
                 self.roster.update("annotators", column, {name: value})
@@ -343,9 +340,7 @@ class Campaign:
     def standing(self, annotator: Any = None) -> Standing:
         """The status: its ``state``, ``why`` there is no question now (for anybody, or for one annotator)
         and ``advice``. It is quicker than :meth:`status`."""
-        with self._deciding():
-            settings, online = self.settings, self.stream.follow()
-            now = self._looked(settings, online)
+        with self._deciding() as (settings, online, now):
             standing = find_standing(settings.rule, now, online)
             if standing.ended or annotator is None:
                 return standing
@@ -406,10 +401,13 @@ class Campaign:
         self.journal.log("look at gold", {"look": len(proof.looks), **asdict(proof.looks[-1])})
         return replace(now, proof=proof)
 
-    def _deciding(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _deciding(self) -> Iterator[tuple[Settings, Online, Situation]]:
         """A transaction in which a look at gold labels can be noted, where the campaign may stop by one."""
         looks = self.settings.rule.max_error is not None and not self.journal.read_only
-        return self.journal.writing() if looks else self.journal.reading()
+        with self.journal.writing() if looks else self.journal.reading():
+            settings, online = self.settings, self.stream.follow()
+            yield settings, online, self._looked(settings, online)
 
     @one_at_a_time
     @checked
@@ -449,9 +447,7 @@ class Campaign:
     def status(self) -> dict[str, Any]:
         """Counts, money, the accuracy as it is estimated without truth, and its status: its ``state``
         (:mod:`crowdwise.active.end_state`), why it stops (``stop``), and what would let it go on (``advice``)."""
-        with self._deciding():
-            settings, online = self.settings, self.stream.follow()
-            now = self._looked(settings, online)
+        with self._deciding() as (settings, online, now):
             counts = {"votes": self.journal.count("votes"), "method": self.model.key}
             return counts | status_of(settings.rule, now, online)
 
@@ -459,10 +455,7 @@ class Campaign:
     def votes(self) -> Votes:
         """All votes of the journal, as a table."""
         with self.journal.reading():
-            table = self.roster.votes_table(self.classes)
-        if table is None:
-            raise NotFittedError(NO_VOTES)
-        return table
+            return self.roster.votes_table(self.classes)
 
 
 def _with_prices(annotators: Mapping[Any, float] | Iterable[Any], price: float) -> dict[Any, float]:

@@ -25,7 +25,7 @@ from crowdwise.online.stream import Online
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import WITH_CLASSES
 from crowdwise.store.canonical import name_text
-from crowdwise.store.database import family, insert_new, main_of
+from crowdwise.store.database import count, family, insert_new, largest, main_of
 from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, check_settings, kept_params
 from crowdwise.store.store_tables import campaigns, events, points
 
@@ -386,11 +386,8 @@ def _skills(view: Any) -> str | None:
 def add_point(conn: sa.Connection, point: dict[str, Any], standing: dict[str, Any]) -> None:
     """Write a point; another worker may have written it already. ``NotThere`` where the campaign is gone."""
     find_campaign(conn, point["campaign"])
-    last = conn.execute(
-        sa.select(points.c.state, points.c.seq)
-        .where(points.c.campaign == point["campaign"])
-        .order_by(points.c.seq.desc())
-    ).first()
+    query = sa.select(points.c.state, points.c.seq).where(points.c.campaign == point["campaign"])
+    last = conn.execute(query.order_by(points.c.seq.desc())).first()
     if last is not None and last.seq >= point["seq"]:
         return
     insert_new(conn, points, [point])
@@ -403,7 +400,7 @@ def _thin(conn: sa.Connection, campaign: str) -> None:
     """Where there are too many points, keep half of them, evenly over the votes, and those with skills: a curve of a
     year has no more points than one of a day."""
     plain = (points.c.campaign == campaign, points.c.skills.is_(None))
-    if conn.execute(sa.select(sa.func.count()).where(*plain)).scalar_one() < 4 * MOST:
+    if count(conn, points, *plain) < 4 * MOST:
         return
     there = np.array(conn.execute(sa.select(points.c.seq).where(*plain).order_by(points.c.seq)).scalars().all())
     kept = np.searchsorted(there, np.linspace(there[0], there[-1], 2 * MOST))
@@ -413,8 +410,7 @@ def _thin(conn: sa.Connection, campaign: str) -> None:
 
 def skills_noted(conn: sa.Connection, campaign: str) -> int:
     """How many votes there were when skills were last noted."""
-    query = sa.select(sa.func.max(points.c.votes)).where(points.c.campaign == campaign, points.c.skills.is_not(None))
-    return int(conn.execute(query).scalar() or 0)
+    return largest(conn, points.c.votes, points.c.campaign == campaign, points.c.skills.is_not(None))
 
 
 def list_points(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:

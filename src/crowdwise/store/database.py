@@ -242,6 +242,26 @@ def _begin_sqlite(conn: sa.Connection) -> None:
     conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.get_execution_options().get("write") else "BEGIN")
 
 
+def of_campaign(table: sa.Table) -> Any:
+    """Whether a row is of the campaign that is the parameter ``campaign``."""
+    return table.c.campaign == sa.bindparam("campaign")
+
+
+def named_by(names: sa.Table, of: sa.Table) -> Any:
+    """Whether a row of items or annotators is the one that a row of another table is of."""
+    return (names.c.campaign == of.c.campaign) & (names.c.number == of.c[names.name.removesuffix("s")])
+
+
+def count(conn: sa.Connection, table: sa.Table, *where: Any) -> int:
+    """How many rows of a table there are."""
+    return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*where)).scalar_one())
+
+
+def largest(conn: sa.Connection, column: sa.Column[Any], *where: Any) -> int:
+    """The largest number in a column; 0 where there is none."""
+    return int(conn.execute(sa.select(sa.func.max(column)).where(*where)).scalar() or 0)
+
+
 def insert_new(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows; those whose key is there already are left out."""
     if rows:

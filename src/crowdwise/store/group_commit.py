@@ -119,8 +119,10 @@ class GroupCommit:
         except Exception as error:
             if len(works) > 1:  # one of them spoiled the transaction: each by itself
                 return self._one_by_one(works)
-            known = isinstance(error, CrowdwiseError)
-            works[0].future.set_exception(error if known else _failed(error))
+            if isinstance(error, NO_STORE):
+                busy = OutputError(BUSY)
+                busy.__cause__, error = error, busy
+            works[0].future.set_exception(error)
             return []
         self.written(touched)
         for work, result in done:
@@ -182,12 +184,3 @@ def _groups(works: list[Work]) -> list[list[Work]]:
         key = id(work) if work.together is None else (work.together, work.campaign)
         groups.setdefault(key, []).append(work)
     return list(groups.values())
-
-
-def _failed(error: Exception) -> Exception:
-    """An error of the store in words; a mistake of ours as it is."""
-    if isinstance(error, NO_STORE):
-        out = OutputError(BUSY)
-        out.__cause__ = error
-        return out
-    return error

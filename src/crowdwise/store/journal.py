@@ -3,19 +3,10 @@
 It is one SQLite file in write-ahead mode with full synchronisation: a vote that was acknowledged is on the disk, a
 process that dies half-way leaves nothing behind, and two processes may write at once (one waits for the other).
 
-==============  ======================================================================================
-``votes``       a row per vote, never changed; ``vote_id`` is unique, so that adding a vote twice counts
-                once, and so is (item, annotator); ``chain`` is a digest of this vote and all before it
-``items``       name, group, known class, whether it is closed
-``annotators``  name, price of a vote, whether available, most votes
-``asked``       pairs that were handed out and are not answered yet, with the time
-``skipped``     pairs that the annotator will not answer
-``facts``       what the campaign was made with, and its settings now
-``changes``     a row per change of settings, items or annotators, never changed; ``chain`` as that of votes
-==============  ======================================================================================
-
-Rows are numbered from 1; everywhere else the code of an item or annotator is its number less one. Names are kept as
-JSON (:mod:`crowdwise.store.canonical`).
+Rows of ``votes`` and ``changes`` (of settings, items, annotators) are never changed; ``chain`` is a digest of a row and
+all before it. ``asked`` holds the pairs that are out, ``skipped`` those that the annotator will not answer, ``facts``
+what the campaign was made with and its settings now. Rows are numbered from 1; everywhere else the code of an item or
+annotator is its number less one. Names are kept as JSON (:mod:`crowdwise.store.canonical`).
 
 A journal on a full or read-only disk is opened for reading alone. Several threads may share one: a transaction belongs
 to the thread that began it, and the others wait.
@@ -76,18 +67,8 @@ CREATE TABLE asked (
 Vote = tuple[str, int, int, int, float, float]
 """Its id, the numbers of its item and annotator, its class, price and time."""
 NEEDED = (
-    "format",
-    "identity",
-    "classes",
-    "rule",
-    "strategy",
-    "unknown",
-    "patience",
-    "price",
-    "seed",
-    "proposals",
-    "method",
-)
+    "format", "identity", "classes", "rule", "strategy", "unknown", "patience", "price", "seed", "proposals", "method",
+)  # fmt: skip
 """The facts that every campaign has."""
 
 
@@ -187,14 +168,14 @@ class Journal:
         there = {name for (name,) in self.read("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if {"skipped", "changes"} <= there:
             return
-        with suppress(OutputError):
+        try:
             with self.writing():
                 self._make(LATER.replace("{}", ""))
-            return
-        self.read_only = True
-        with self._errors("read"):
-            self._db.execute("PRAGMA temp_store = MEMORY")
-            self._make(LATER.replace("{}", "TEMP"))
+        except OutputError:
+            self.read_only = True
+            with self._errors("read"):
+                self._db.execute("PRAGMA temp_store = MEMORY")
+                self._make(LATER.replace("{}", "TEMP"))
 
     def close(self) -> None:
         with self._lock:
@@ -371,30 +352,25 @@ def salvage(path: Path) -> tuple[list[tuple[str, str, str, str]], int]:
         rows, lost = _readable(db, columns, _last(db, "votes", most))
     finally:
         db.close()
-    out = []
-    for _, vote_id, item, annotator, label in rows:
-        whole = isinstance(vote_id, str) and item in names["items"] and annotator in names["annotators"]
-        if whole and isinstance(label, int) and 0 <= label < len(classes):
-            out.append((vote_id, names["items"][item], names["annotators"][annotator], classes[label]))
-        else:
-            lost += 1
-    return out, lost
+    votes = [
+        (vote_id, names["items"][item], names["annotators"][annotator], classes[label])
+        for _, vote_id, item, annotator, label in rows
+        if isinstance(vote_id, str) and item in names["items"] and annotator in names["annotators"]
+        if isinstance(label, int) and 0 <= label < len(classes)
+    ]
+    return votes, lost + len(rows) - len(votes)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     """The journal, for reading; without the log beside it where the disk does not allow that."""
     where = path.resolve().as_uri()  # ? and % in the names of folders are not options
-    broken: Exception | None = None
     for options in ("mode=ro", "mode=ro&immutable=1"):
-        db = None
         try:
             db = sqlite3.connect(f"{where}?{options}", uri=True)
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             return db
         except BROKEN as error:
             broken = error
-            if db is not None:
-                db.close()
     raise ReadError(f"Nothing of {path} can be read: {broken}.") from broken
 
 
@@ -426,10 +402,7 @@ def _readable(db: sqlite3.Connection, query: str, last: int) -> tuple[list[Any],
     rows, lost = [], 0
     for number in range(1, last + 1):
         try:
-            row = db.execute(query, (number,)).fetchone()
+            rows += db.execute(query, (number,)).fetchall()
         except BROKEN:
             lost += 1
-            continue
-        if row is not None:
-            rows.append(row)
     return rows, lost

@@ -1,9 +1,6 @@
-"""The model of a campaign of classes in memory: a stream that follows the votes in the store.
-
-It is that of a campaign folder (:mod:`crowdwise.store.vote_stream`). A vote that is taken back after its block was
-learned makes the stream start again from the first vote, in the background.
-
-Items, annotators and votes are held in codes and kept up with the store: only what is new is read.
+"""The model of a campaign of classes in memory: a stream that follows the votes in the store, as in a campaign folder
+(:mod:`crowdwise.store.vote_stream`). A vote that is taken back after its block was learned makes it start again from
+the first vote, in the background. Of items, annotators and votes only what is new is read.
 """
 
 from __future__ import annotations
@@ -46,6 +43,9 @@ class CodedVote(NamedTuple):
     shown: str | None = None
 
 
+OF_ITEM, OF_PERSON = ("gold", "closed", "priority", "settled"), ("price", "available", "max_votes")
+
+
 class LiveNames:
     """The items and annotators of a campaign. The code of an item or annotator is its number less one."""
 
@@ -65,7 +65,9 @@ class LiveNames:
         if row.version == self.version:
             return False
         golden = self._read_items(conn, row)
-        self._read_annotators(conn, row)
+        for code, price, available, most in self._changed(conn, row, annotators, self.annotators, *OF_PERSON):
+            self._people = grown(self._people, code + 1)
+            self._people[code] = price, available, np.nan if most is None else most
         self.version = row.version
         return golden
 
@@ -83,8 +85,8 @@ class LiveNames:
             yield number - 1, *values
 
     def _read_items(self, conn: sa.Connection, row: CampaignRow) -> bool:
-        golden, facts = False, ("gold", "closed", "priority", "settled")
-        for code, gold, closed, priority, settled in self._changed(conn, row, items, self.items, *facts):
+        golden = False
+        for code, gold, closed, priority, settled in self._changed(conn, row, items, self.items, *OF_ITEM):
             golden |= self.gold.get(code) != gold
             for known, text in ((self.gold, gold), (self.settled, settled)):
                 if text is None:
@@ -94,12 +96,6 @@ class LiveNames:
             self._closed, self._priority = grown(self._closed, code + 1), grown(self._priority, code + 1)
             self._closed[code], self._priority[code] = closed, priority
         return golden
-
-    def _read_annotators(self, conn: sa.Connection, row: CampaignRow) -> None:
-        facts = ("price", "available", "max_votes")
-        for code, price, available, most in self._changed(conn, row, annotators, self.annotators, *facts):
-            self._people = grown(self._people, code + 1)
-            self._people[code] = price, available, np.nan if most is None else most
 
     @property
     def closed(self) -> npt.NDArray[np.bool_]:
@@ -261,20 +257,18 @@ class LiveVotes:
         golden = names.follow(conn, row)
         code = {json.dumps(c): k for k, c in enumerate(row.classes)}
         gold = {n: code[text] for n, text in names.gold.items()}
-        from_start = self.stream is None
-        if self.stream is None:
+        stream, from_start = self.stream, self.stream is None
+        if stream is None:
             snapshots = None if self.folder is None else Snapshots(self.folder, row.model())
             make = partial(row.strategy.stream, row.model(), row.classes)
-            self.stream = VoteStream(make, names.items, names.annotators, snapshots)
-            self.stream.load(lambda number: self._notes(conn, row, number, row.last_vote))
-        stream = self.stream
+            stream = self.stream = VoteStream(make, names.items, names.annotators, snapshots)
+            stream.load(lambda number: self._notes(conn, row, number, row.last_vote))
         if ((golden or from_start) and not stream.knows(gold)) or self._rebuild_is_due():
             stream.restart()
             self.stale, from_start = False, True
         gone = self._retracted(conn, row.id, row.last_vote) if from_start else None
         while stream.read < row.last_vote:
-            coded = read_votes(conn, row.id, stream.read, row.last_vote)
-            self._take(coded, code, gold, gone)
+            self._take(stream, read_votes(conn, row.id, stream.read, row.last_vote), code, gold, gone)
         if from_start:
             self._rebuilt = (time.monotonic(), time.perf_counter() - began)
         online = stream.now(gold)
@@ -288,15 +282,15 @@ class LiveVotes:
         return VotesView(row, online, situation, names.priority, dict(names.gold), names.settled_answers())
 
     def _take(
-        self, coded: list[CodedVote], code: dict[str, int], gold: dict[int, int], gone: frozenset[int] | None
-    ) -> None:
+        self, stream: VoteStream, coded: list[CodedVote], code: dict[str, int], gold: dict[int, int],
+        gone: frozenset[int] | None,
+    ) -> None:  # fmt: skip
         """Learn from votes; ``gone``: the numbers of all that were taken back, where none was learned before."""
-        assert self.stream is not None
         if gone is None:
             gone = frozenset(vote.retracts for vote in coded if vote.retracts is not None)
-            self.stale |= any(number <= self.stream.learned for number in gone)
+            self.stale |= any(number <= stream.learned for number in gone)
         rows = [(vote.seq, vote.item, vote.annotator, code[vote.answer]) for vote in coded if vote.retracts is None]
-        self.stream.take(np.array(rows, dtype=np.int64).reshape(-1, 4), coded[-1].seq, gold, gone)
+        stream.take(np.array(rows, dtype=np.int64).reshape(-1, 4), coded[-1].seq, gold, gone)
 
     @property
     def snapshot_is_due(self) -> bool:
@@ -317,9 +311,8 @@ class LiveVotes:
     def _notes(self, conn: sa.Connection, row: CampaignRow, number: int, until: int) -> dict[str, Any]:
         """What a snapshot says of the votes up to a number: which model has seen them, which was the last, and which of
         them were taken back by votes up to another number."""
-        last = conn.execute(
-            sa.select(votes.c.vote_id, votes.c.time).where(votes.c.campaign == row.id, votes.c.seq == number)
-        ).first()
+        query = sa.select(votes.c.vote_id, votes.c.time).where(votes.c.campaign == row.id, votes.c.seq == number)
+        last = conn.execute(query).first()
         gone = sorted(seq for seq in self._retracted(conn, row.id, until) if seq <= number)
         settings = {name: row.settings[name] for name in ("method", "params", "strategy")}
         digest = hashlib.sha256(json.dumps([settings, row.classes, gone], sort_keys=True).encode()).hexdigest()
@@ -332,7 +325,5 @@ class LiveVotes:
     @staticmethod
     def _retracted(conn: sa.Connection, campaign: str, until: int) -> frozenset[int]:
         """The numbers of votes that were taken back by votes up to a number."""
-        query = sa.select(votes.c.retracts).where(
-            votes.c.campaign == campaign, votes.c.retracts.is_not(None), votes.c.seq <= until
-        )
-        return frozenset(conn.execute(query).scalars())
+        mine = (votes.c.campaign == campaign) & (votes.c.seq <= until)
+        return frozenset(conn.execute(sa.select(votes.c.retracts).where(mine, votes.c.retracts.is_not(None))).scalars())

@@ -10,13 +10,14 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, listing
+from crowdwise.errors import InputError, NotFittedError, listing
 from crowdwise.online.vote_store import Names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
 from crowdwise.store.journal import Journal, link
 
 AT_ONCE = 500
 """How many names SQLite is asked about at once."""
+NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 
 
 class Roster:
@@ -56,12 +57,12 @@ class Roster:
             rows = np.array([(number, item - 1, who - 1, k) for number, _, item, who, k, *_ in votes], dtype=np.int64)
             return rows.reshape(-1, 4), np.array([row[6] for row in votes], dtype=np.float64), chain
 
-    def votes_table(self, classes: list[Any]) -> Votes | None:
-        """All votes, as a table; ``None`` where there are none."""
+    def votes_table(self, classes: list[Any]) -> Votes:
+        """All votes, as a table."""
         self.refresh()
         rows, when, _ = self.votes_after(0, "")
         if not len(rows):
-            return None
+            raise NotFittedError(NO_VOTES)
         _, item, annotator, label = rows.T
         items, annotators = self.items.array()[item], self.annotators.array()[annotator]
         columns = {"item": items.tolist(), "annotator": annotators.tolist(), "timestamp": when}

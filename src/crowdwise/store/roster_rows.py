@@ -20,7 +20,7 @@ from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, SIDES, answer_text, check_payload, check_with_payload
 from crowdwise.store.campaign_rows import CampaignRow, add_event, bump, set_proof, unknown_names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
-from crowdwise.store.database import among, family, insert_rows, main_of
+from crowdwise.store.database import among, family, insert_rows, largest, main_of, named_by, of_campaign
 from crowdwise.store.intake import GOLD, class_codes
 from crowdwise.store.lease_rows import release
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, reviews, votes
@@ -45,16 +45,11 @@ def texts_of_kind(first: str | None, table: sa.Table, names: Iterable[Any]) -> l
     return [as_kind(name_text(name, table.name.removesuffix("s")), first) for name in names]
 
 
-def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str]) -> dict[str, int]:
+def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Iterable[str]) -> dict[str, int]:
     """JSON text of a name -> its number, for those that are there."""
-    return {row.name: row.number for row in find_rows(conn, table, campaign, texts, "number")}
-
-
-def find_rows(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str], *facts: str) -> list[Any]:
-    """Names that are there, of some, with facts about them."""
+    query = sa.select(table.c.name, table.c.number).where(table.c.campaign == campaign, among(table.c.name, "names"))
     distinct = list(dict.fromkeys(texts))
-    query = sa.select(*(table.c[name] for name in ("name", *facts))).where(table.c.campaign == campaign)
-    return list(conn.execute(query.where(among(table.c.name, "names")), {"names": distinct})) if distinct else []
+    return {row.name: row.number for row in conn.execute(query, {"names": distinct})} if distinct else {}
 
 
 def find_numbers(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[int]:
@@ -73,8 +68,7 @@ def add_names(
 ) -> dict[str, int]:  # fmt: skip
     """Add names that are new with some facts, and those of each; the numbers of these."""
     one_kind(filter(None, [first_name(conn, table, campaign), *texts]), table.name)
-    query = sa.select(sa.func.coalesce(sa.func.max(table.c.number), 0)).where(table.c.campaign == campaign)
-    last = int(conn.execute(query).scalar_one())
+    last = largest(conn, table.c.number, table.c.campaign == campaign)
     numbers = {text: last + 1 + i for i, text in enumerate(texts)}
     further = _questions(conn, campaign) if texts else []
     for lo in range(0, len(texts), CHUNK):
@@ -147,28 +141,16 @@ def annotator_of(conn: sa.Connection, row: CampaignRow, name: Any) -> int:
     return known[texts[0]] if known else find_numbers(conn, annotators, row.id, [name])[0]
 
 
-def count_annotators(conn: sa.Connection, campaign: str) -> int:
-    query = sa.select(sa.func.count()).where(annotators.c.campaign == campaign)
-    return int(conn.execute(query).scalar_one())
-
-
 def list_annotators(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
     """All annotators with the number of their votes."""
-    counted = sa.select(answers.c.annotator, sa.func.count().label("votes")).where(answers.c.campaign == campaign)
-    n_votes = counted.group_by(answers.c.annotator).subquery()
-    query = (
-        sa.select(annotators, sa.func.coalesce(n_votes.c.votes, 0).label("votes"))
-        .outerjoin(n_votes, n_votes.c.annotator == annotators.c.number)
-        .where(annotators.c.campaign == campaign)
-        .order_by(annotators.c.number)
-    )
+    counted = sa.select(sa.func.count()).where(named_by(annotators, answers)).scalar_subquery()
+    query = sa.select(annotators, counted.label("votes")).where(annotators.c.campaign == campaign)
+    query = query.order_by(annotators.c.number)
+    shown = ("number", "price", "available", "max_votes", "votes")
     return [
-        {
-            "number": row.number, "annotator": json.loads(row.name), "price": row.price, "available": row.available,
-            "max_votes": row.max_votes, "votes": row.votes,
-        }
+        {"annotator": json.loads(row.name), **{name: row._mapping[name] for name in shown}}
         for row in conn.execute(query)
-    ]  # fmt: skip
+    ]
 
 
 MOST_PAYLOAD = 1_000_000
@@ -314,10 +296,7 @@ def _decoded(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def list_reviews(conn: sa.Connection, campaign: str, item: Any = None, limit: int = 200) -> list[dict[str, Any]]:
     """Second looks, the latest first: at all items, or at one."""
-    query = sa.select(reviews, items.c.name).join(
-        items, (items.c.campaign == reviews.c.campaign) & (items.c.number == reviews.c.item)
-    )
-    query = query.where(reviews.c.campaign == campaign)
+    query = sa.select(reviews, items.c.name).join(items, named_by(items, reviews)).where(reviews.c.campaign == campaign)
     if item is not None:
         query = query.where(reviews.c.item == find_numbers(conn, items, campaign, [item])[0])
     rows = conn.execute(query.order_by(reviews.c.id.desc()).limit(limit))
@@ -326,11 +305,7 @@ def list_reviews(conn: sa.Connection, campaign: str, item: Any = None, limit: in
 
 def list_items(conn: sa.Connection, campaign: str, after: int, limit: int, search: str = "") -> list[dict[str, Any]]:
     """A page of items with the number of their votes; ``search``: part of a name or of what is shown."""
-    counted = (
-        sa.select(sa.func.count())
-        .where(answers.c.campaign == items.c.campaign, answers.c.item == items.c.number)
-        .scalar_subquery()
-    )
+    counted = sa.select(sa.func.count()).where(named_by(items, answers)).scalar_subquery()
     query = sa.select(items, counted.label("votes")).where(items.c.campaign == campaign, items.c.number > after)
     if search:
         text = json.dumps(search)[1:-1]  # as names and payloads are written
@@ -356,28 +331,23 @@ def payload_of(conn: sa.Connection, campaign: str, numbers: Sequence[int]) -> di
     return {row.number: (json.loads(row.name), json.loads(row.payload)) for row in rows}
 
 
-_PAYLOADS = sa.select(items.c.number, items.c.name, items.c.payload).where(
-    items.c.campaign == sa.bindparam("campaign"), among(items.c.number, "numbers")
-)
+_PAYLOADS = sa.select(items.c.number, items.c.name, items.c.payload)
+_PAYLOADS = _PAYLOADS.where(of_campaign(items), among(items.c.number, "numbers"))
 
 
 def items_since(conn: sa.Connection, campaign: str, seq: int) -> list[Any]:
     """The names of items that were voted on, or whose votes were taken back, after a vote."""
-    query = (
-        sa.select(items.c.name)
-        .where(items.c.campaign == campaign)
-        .where(sa.exists().where(votes.c.campaign == campaign, votes.c.item == items.c.number, votes.c.seq > seq))
-    )
-    return [json.loads(name) for name in conn.execute(query).scalars()]
+    query = sa.select(items.c.name).where(items.c.campaign == campaign)
+    newer = sa.exists().where(named_by(items, votes), votes.c.seq > seq)
+    return [json.loads(name) for name in conn.execute(query.where(newer)).scalars()]
 
 
 def draw_for_gold(conn: sa.Connection, row: CampaignRow, n: int) -> list[Any]:
     """Draw items at random whose gold labels the model will not see (:class:`~crowdwise.active.stopping.Proof`)."""
     if row.answer_type != registry.VOTES:
         raise ParameterError(f"Labels of {row.answer_type} are not proven by a server: use crowdwise certify.")
-    rows = conn.execute(
-        sa.select(items.c.name, items.c.gold).where(items.c.campaign == row.id).order_by(items.c.number)
-    ).all()
+    query = sa.select(items.c.name, items.c.gold).where(items.c.campaign == row.id)
+    rows = conn.execute(query.order_by(items.c.number)).all()
     taught = np.array([one.gold is not None for one in rows], dtype=bool)
     proof = Proof.of(row.settings.get("proof")).drawn_anew(n, taught, np.random.default_rng())
     set_proof(conn, row, proof)

@@ -34,7 +34,7 @@ from crowdwise.store.campaign_rows import (
     unknown_names,
 )
 from crowdwise.store.canonical import id_text
-from crowdwise.store.database import among, as_parameter, texts_given, write_rows
+from crowdwise.store.database import among, as_parameter, count, named_by, of_campaign, texts_given, write_rows
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
 from crowdwise.store.roster_rows import add_names, payload_of, texts_of_kind, update_annotator
@@ -220,7 +220,7 @@ def _there(dialect: str) -> sa.Select[Any]:
         votes.c.annotator.label("voter"), votes.c.answer,
     ).select_from(come)  # fmt: skip
     for table, joined in same:
-        query = query.outerjoin(table, (table.c.campaign == sa.bindparam("campaign")) & joined)
+        query = query.outerjoin(table, of_campaign(table) & joined)
     return query
 
 
@@ -231,19 +231,8 @@ _WITH_KINDS = BY_ID.add_columns(
     )
 )
 """A campaign with a name of an item and one of an annotator: all names are of their kinds."""
-_STATE = (
-    sa.select(points.c.state)
-    .where(points.c.campaign == sa.bindparam("campaign"))
-    .order_by(points.c.seq.desc())
-    .limit(1)
-)
-_ON_ITEM = [
-    sa.select(sa.func.count()).where(table.c.campaign == sa.bindparam("campaign"), table.c.item == sa.bindparam("item"))
-    for table in (answers, leases)
-]
-_LEASED = sa.select(leases.c.item, leases.c.annotator).where(
-    leases.c.campaign == sa.bindparam("campaign"), among(leases.c.annotator, "people")
-)
+_STATE = sa.select(points.c.state).where(of_campaign(points)).order_by(points.c.seq.desc()).limit(1)
+_LEASED = sa.select(leases.c.item, leases.c.annotator).where(of_campaign(leases), among(leases.c.annotator, "people"))
 
 
 def _sort_out_whole(
@@ -301,16 +290,13 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
 
 def votes_that_count(campaign: str) -> sa.Select[Any]:
     """The votes that were not taken back, in their order, with the names of their items and annotators, and gold."""
-
-    def same(table: sa.Table, **columns: str) -> Any:
-        return sa.and_(*(table.c[own] == votes.c[of] for own, of in {"campaign": "campaign", **columns}.items()))
-
+    counts = sa.and_(*(answers.c[name] == votes.c[name] for name in ("campaign", "item", "annotator", "seq")))
     columns = items.c.name.label("item_name"), items.c.gold, annotators.c.name.label("person")
     return (
         sa.select(votes, *columns)
-        .join(answers, same(answers, item="item", annotator="annotator", seq="seq"))
-        .join(items, same(items, number="item"))
-        .join(annotators, same(annotators, number="annotator"))
+        .join(answers, counts)
+        .join(items, named_by(items, votes))
+        .join(annotators, named_by(annotators, votes))
         .where(votes.c.campaign == campaign)
         .order_by(votes.c.seq)
     )
@@ -372,7 +358,7 @@ def _late(
         out = {there for there, other in known.leased | before if other == who} | known.waiting_of(who)
         full |= votes_given(conn, known.row.id, who) + len(out) >= person.max_votes
     if most is not None and item not in known.gold:
-        n_there = sum(conn.execute(query, {"campaign": known.row.id, "item": item}).scalar_one() for query in _ON_ITEM)
+        n_there = sum(count(conn, x, x.c.campaign == known.row.id, x.c.item == item) for x in (answers, leases))
         waiting = sum(there == item and not seq for (there, _), seq in known.pairs.items())
         full |= n_there + waiting >= most
     if full or late + person.price > known.left:
@@ -425,12 +411,10 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     back, and the annotator may be asked again."""
     row = find_campaign(conn, campaign)
     check_open(row)
-    last = sa.select(sa.func.max(answers.c.seq)).where(
-        answers.c.campaign == campaign,
-        answers.c.annotator == annotator,
-        *([] if item is None else [answers.c.item == item]),
-    )
-    vote = conn.execute(votes_that_count(campaign).where(votes.c.seq == last.scalar_subquery())).first()
+    mine = (answers.c.campaign == campaign) & (answers.c.annotator == annotator)
+    wanted = mine if item is None else mine & (answers.c.item == item)
+    last = sa.select(sa.func.max(answers.c.seq)).where(wanted).scalar_subquery()
+    vote = conn.execute(votes_that_count(campaign).where(votes.c.seq == last)).first()
     if vote is None:
         raise NotThere("There is no vote of yours to take back.")
     if steady_clock.now() - vote.time > UNDO_SECONDS:
@@ -443,11 +427,7 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
         "answer": vote.answer, "price": -vote.price, "time": steady_clock.now(), "retracts": vote.seq,
     }  # fmt: skip
     conn.execute(votes.insert(), taken)
-    conn.execute(
-        answers.delete().where(
-            answers.c.campaign == campaign, answers.c.item == vote.item, answers.c.annotator == annotator
-        )
-    )
+    conn.execute(answers.delete().where(mine, answers.c.item == vote.item))
     counts = {"last_vote": seq, "n_answers": row.n_answers - 1, "spent": row.spent - vote.price}
     conn.execute(campaigns.update().where(campaigns.c.id == campaign).values(**counts))
     add_event(conn, campaign, "undo", {"votes": row.n_answers - 1, "seq": seq})

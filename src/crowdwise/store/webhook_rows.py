@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from crowdwise.errors import InputError, ParameterError, suggestion
 from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import NotThere
+from crowdwise.store.database import count, largest
 from crowdwise.store.store_tables import deliveries, events, webhooks
 
 KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing", "proof")
@@ -47,16 +48,20 @@ def add_webhook(conn: sa.Connection, campaign: str, url: str, kinds: Sequence[st
         good = False
     if not good or "@" in url.partition("//")[2].partition("/")[0]:
         raise InputError(f"{url!r} is not a URL for a webhook: expected https://host/path.")
-    there = sa.select(sa.func.count()).where(webhooks.c.campaign == campaign)
-    if conn.execute(there).scalar_one() >= MOST:
+    if count(conn, webhooks, webhooks.c.campaign == campaign) >= MOST:
         raise InputError(f"A campaign has at most {MOST} webhooks: remove one first.")
-    last = conn.execute(sa.select(sa.func.max(events.c.id)).where(events.c.campaign == campaign)).scalar() or 0
     row = {
         "id": uuid.uuid4().hex[:16], "campaign": campaign, "url": url, "secret": secrets.token_urlsafe(32),
-        "kinds": json.dumps(list(kinds)), "active": True, "last_event": last, "created": steady_clock.now(),
+        "kinds": json.dumps(list(kinds)), "active": True, "last_event": last_event(conn, campaign),
+        "created": steady_clock.now(),
     }  # fmt: skip
     conn.execute(webhooks.insert(), row)
     return {"id": row["id"], "url": url, "kinds": list(kinds), "secret": row["secret"]}
+
+
+def last_event(conn: sa.Connection, campaign: str) -> int:
+    """The number of the last event of a campaign."""
+    return largest(conn, events.c.id, events.c.campaign == campaign)
 
 
 def list_webhooks(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
@@ -92,22 +97,16 @@ def list_deliveries(
     _find(conn, campaign, hook)
     query = sa.select(deliveries).where(deliveries.c.webhook == hook).order_by(deliveries.c.event.desc()).limit(limit)
     rows = conn.execute(query if state is None else query.where(deliveries.c.state == state))
-    return [
-        {
-            "id": row.id, "event": row.event, "state": row.state, "tries": row.tries, "due": row.due,
-            "error": row.error, "body": json.loads(row.body),
-        }
-        for row in rows
-    ]  # fmt: skip
+    shown = ("id", "event", "state", "tries", "due", "error")
+    return [{name: row._mapping[name] for name in shown} | {"body": json.loads(row.body)} for row in rows]
 
 
 def retry_delivery(conn: sa.Connection, campaign: str, hook: str, delivery: str) -> None:
     """Send a delivery that was given up again."""
     _find(conn, campaign, hook)
     where = (deliveries.c.id == delivery, deliveries.c.webhook == hook, deliveries.c.state == "dead")
-    if not conn.execute(
-        deliveries.update().where(*where).values(state="waiting", tries=0, due=steady_clock.now())
-    ).rowcount:
+    again = deliveries.update().where(*where).values(state="waiting", tries=0, due=steady_clock.now())
+    if not conn.execute(again).rowcount:
         raise NotThere(f"There is no delivery {delivery!r} that was given up.")
 
 
@@ -132,31 +131,19 @@ def take_events(conn: sa.Connection, hook: str) -> int:
         data = json.loads(event.data)
         if bodies and event.kind == bodies[-1]["kind"] == "votes":
             data["added"] += bodies.pop()["data"]["added"]
-        bodies.append(
-            {"event": event.id, "campaign": row.campaign, "kind": event.kind, "time": event.time, "data": data}
-        )
-    now = steady_clock.now()
+        facts = {"event": event.id, "campaign": row.campaign, "kind": event.kind}
+        bodies.append({**facts, "time": event.time, "data": data})
     if bodies:
-        rows = [
-            {
-                "id": uuid.uuid4().hex[:16], "webhook": hook, "event": one["event"], "body": json.dumps(one),
-                "state": "waiting", "tries": 0, "due": now, "error": None, "created": now,
-            }
-            for one in bodies
-        ]  # fmt: skip
+        now = steady_clock.now()
+        waits = {"webhook": hook, "state": "waiting", "tries": 0, "due": now, "error": None, "created": now}
+        rows = [{"id": uuid.uuid4().hex[:16], "event": one["event"], "body": json.dumps(one)} | waits for one in bodies]
         conn.execute(deliveries.insert(), rows)
-        _drop_oldest(conn, hook)
+        waiting = sa.select(deliveries.c.id).where(deliveries.c.webhook == hook, deliveries.c.state == "waiting")
+        late = waiting.order_by(deliveries.c.event.desc()).offset(MOST_WAITING)  # a receiver that is away
+        conn.execute(deliveries.delete().where(deliveries.c.id.in_(late)))
     if new:
         conn.execute(webhooks.update().where(webhooks.c.id == hook).values(last_event=new[-1].id))
     return len(bodies)
-
-
-def _drop_oldest(conn: sa.Connection, hook: str) -> None:
-    """A receiver that is away does not fill the store."""
-    waiting = sa.select(deliveries.c.id).where(deliveries.c.webhook == hook, deliveries.c.state == "waiting")
-    late = conn.execute(waiting.order_by(deliveries.c.event.desc()).offset(MOST_WAITING)).scalars().all()
-    if late:
-        conn.execute(deliveries.delete().where(deliveries.c.id.in_(late)))
 
 
 def is_due(conn: sa.Connection) -> bool:
@@ -169,9 +156,8 @@ def claim_due(conn: sa.Connection, busy: Sequence[str] = (), limit: int = 100) -
     """Deliveries whose time has come, a few of each webhook that is not ``busy``; no other process sends them for a
     while."""
     now = steady_clock.now()
-    place = sa.func.row_number().over(
-        partition_by=deliveries.c.webhook, order_by=(deliveries.c.due, deliveries.c.event)
-    )
+    order = deliveries.c.due, deliveries.c.event
+    place = sa.func.row_number().over(partition_by=deliveries.c.webhook, order_by=order)
     due = (
         sa.select(deliveries.c.id, place.label("place"))
         .where(deliveries.c.state == "waiting", deliveries.c.due <= now, deliveries.c.webhook.not_in(busy))
@@ -208,10 +194,6 @@ def drop_old(conn: sa.Connection) -> int:
     old_events = (events.c.time < now - WEEK) | ((events.c.kind == "votes") & (events.c.time < now - HOUR))
     sent, created = deliveries.c.state, deliveries.c.created
     old_deliveries = ((sent == "delivered") & (created < now - DAY)) | ((sent == "dead") & (created < now - WEEK))
-    dropped = 0
-    for table, old in ((events, old_events), (deliveries, old_deliveries)):
-        ids = conn.execute(sa.select(table.c.id).where(old).limit(PART)).scalars().all()
-        if ids:
-            conn.execute(table.delete().where(table.c.id.in_(ids)))
-        dropped += len(ids)
-    return dropped
+    each = ((events, old_events), (deliveries, old_deliveries))
+    parts = [table.delete().where(table.c.id.in_(sa.select(table.c.id).where(old).limit(PART))) for table, old in each]
+    return sum(conn.execute(part).rowcount for part in parts)
