@@ -98,9 +98,7 @@ async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str,
     return await service.compute_now(campaign, "status", make, leases=True)
 
 
-FILES = {
-    "csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson",
-}  # fmt: skip
+FILES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson"}
 DOWNLOADS: dict[str, Any] = {media.partition(";")[0]: {} for media in FILES.values()}
 """Media types of downloads, for OpenAPI."""
 Format = Annotated[Literal["json", "csv", "parquet", "jsonl"], Query(description="json: pages; else all as a file.")]
@@ -382,7 +380,7 @@ def _not_known(conn: sa.Connection, campaign: str, numbers: list[int]) -> dict[i
     """Item -> how many annotators answered that they do not know."""
     said_so = (skips.c.campaign == campaign) & skips.c.item.in_(numbers) & (skips.c.reason == DONT_KNOW)
     query = sa.select(skips.c.item, sa.func.count()).where(said_so).group_by(skips.c.item)
-    return dict(conn.execute(query).tuples().all())
+    return {number: n for number, n in conn.execute(query)}
 
 
 DONT_KNOW = "I don't know"
@@ -399,7 +397,7 @@ def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:
     rounds = 0.0 if conn.dialect.name == "sqlite" else 0.5  # SQLite cuts to an integer, PostgreSQL rounds
     minute = sa.cast((now - votes.c.time) / 60.0 - rounds, sa.Integer)
     query = sa.select(minute, sa.func.count()).where(mine, votes.c.time > now - 3600.0)
-    ago = dict(conn.execute(query.group_by(minute)).tuples().all())
+    ago = {minutes: n for minutes, n in conn.execute(query.group_by(minute))}
     out["minutes"] = [int(ago.get(59 - i, 0)) for i in range(60)]
     person = sa.select(annotators.c.name, sa.func.count()).join(votes, named_by(annotators, votes))
     recent = person.where(mine, votes.c.time > now - 3600.0)

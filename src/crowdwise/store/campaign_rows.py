@@ -1,5 +1,4 @@
-"""Campaigns in the store: made, read, changed, closed, deleted; answers as they are written, checked against them;
-its curve: votes, money, accuracy and the skills of annotators over time."""
+"""Campaigns in the store: made, read, changed, closed, deleted; their curves of votes, money and accuracy over time."""
 
 from __future__ import annotations
 
@@ -195,8 +194,7 @@ def create_campaign(conn: sa.Connection, wanted: Mapping[str, Any], id_: str | N
         raise ParameterError(f"A question of {kind} is asked alone: give it a campaign without questions.")
     settings = _settings(kind, classes, {**wanted, "questions": asked[1:]})
     row = {
-        "id": id_, "name": name, "answer_type": kind, "state": "open",
-        "created": steady_clock.now(),
+        "id": id_, "name": name, "answer_type": kind, "state": "open", "created": steady_clock.now(),
         "classes": json.dumps([json.loads(name_text(c, "class", booleans=True)) for c in classes]),
         "settings": json.dumps(settings), "version": 1, "last_vote": 0, "n_answers": 0, "spent": 0.0,
     }  # fmt: skip
@@ -348,9 +346,6 @@ def unknown_names(what: str, names: list[Any]) -> NotThere:
     return NotThere(f"Unknown {what}: {listing(names)}. Nothing was changed. Declare them first: POST .../{what}.")
 
 
-# -------------------------------------------------------------------- the curve of a campaign
-
-
 MOST = 500
 """Points that are handed over; where there are more, every so many."""
 SHOWN = ("annotator", "votes", "accuracy", "accuracy_low", "accuracy_high")
@@ -361,11 +356,11 @@ SKILLS = 1.1
 def point_of(view: Any, noted: int) -> dict[str, Any]:
     """The point of a view; skills are in it where the votes have grown by ``SKILLS`` since they were last."""
     status = view.status
-    known = status["accuracy_known"]
+    shown = {"accuracy": "accuracy", "low": "accuracy_low", "high": "accuracy_high"}
     return {
-        "campaign": view.row.id, "seq": view.seq, "time": steady_clock.now(), "votes": status["votes"],
-        "spent": status["spent"], "state": status["state"], "accuracy": status["accuracy"] if known else None,
-        "low": status["accuracy_low"] if known else None, "high": status["accuracy_high"] if known else None,
+        "campaign": view.row.id, "seq": view.seq, "time": steady_clock.now(),
+        **{name: status[name] for name in ("votes", "spent", "state")},
+        **{name: status[own] if status["accuracy_known"] else None for name, own in shown.items()},
         "skills": _skills(view) if status["votes"] >= SKILLS * noted else None,
     }  # fmt: skip
 
@@ -377,10 +372,9 @@ def _skills(view: Any) -> str | None:
     frame = view.consensus.to_frame("annotators", kind="polars")
     if not set(SHOWN) <= set(frame.columns):
         return None
-    rows = zip(*(frame[name].to_list() for name in SHOWN), strict=True)
-    return json.dumps(
-        [[name, votes, *(None if math.isnan(x) else round(x, 4) for x in rest)] for name, votes, *rest in rows]
-    )
+    rows = frame.select(SHOWN).iter_rows()
+    skills = [[name, votes, *(None if math.isnan(x) else round(x, 4) for x in rest)] for name, votes, *rest in rows]
+    return json.dumps(skills)
 
 
 def add_point(conn: sa.Connection, point: dict[str, Any], standing: dict[str, Any]) -> None:
@@ -418,8 +412,7 @@ def list_points(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
     columns = [column for column in points.c if column.name not in ("campaign", "skills")]
     curve = conn.execute(sa.select(*columns).where(points.c.campaign == campaign).order_by(points.c.seq)).all()
     step = max(1, math.ceil(len(curve) / MOST))
-    rows = curve[::step]
-    return [dict(row._mapping) for row in [*rows, *([] if not curve or rows[-1] is curve[-1] else [curve[-1]])]]
+    return [dict(row._mapping) for row in dict.fromkeys([*curve[::step], *curve[-1:]])]
 
 
 def skill_history(conn: sa.Connection, campaign: str, annotator: Any) -> list[dict[str, Any]]:

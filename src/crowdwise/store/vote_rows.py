@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -98,28 +98,32 @@ def add_together(
     row, kinds = find_more(conn, campaign, _WITH_KINDS)
     check_open(row)
     if row.questions:
-        return [_add_all(conn, row, votes) for votes in requests]
+        return [_tried(_add_all, conn, row, votes) for votes in requests]
     return _add(conn, row, kinds, requests)
 
 
-def _add_all(conn: sa.Connection, row: CampaignRow, votes: Sequence[VoteGiven]) -> dict[str, Any] | Exception:
-    """Write the answers to all questions of a request, or none."""
+def _tried(run: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function gives, or its error."""
     try:
-        with conn.begin_nested():
-            receipt = _add_one(conn, row.id, votes)
-            for question, further in row.questions.items():
-                answered = [(vote, vote.others[question]) for vote in votes if vote.others and question in vote.others]
-                _add_one(conn, further, [replace(vote, label=label, others={}) for vote, label in answered])
-            return receipt
+        return run(*arguments)
     except CrowdwiseError as error:
         return error
 
 
-def _add_one(conn: sa.Connection, campaign: str, votes: Sequence[VoteGiven]) -> dict[str, Any]:
-    (outcome,) = _add(conn, *find_more(conn, campaign, _WITH_KINDS), [votes])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+def _add_all(conn: sa.Connection, row: CampaignRow, votes: Sequence[VoteGiven]) -> dict[str, Any]:
+    """Write the answers to all questions of a request, or none."""
+    parts = {row.id: votes}
+    for question, further in row.questions.items():
+        answered = [(vote, vote.others[question]) for vote in votes if vote.others and question in vote.others]
+        parts[further] = [replace(vote, label=label, others={}) for vote, label in answered]
+    receipts: list[dict[str, Any]] = []
+    with conn.begin_nested():
+        for campaign, part in parts.items():
+            (outcome,) = _add(conn, *find_more(conn, campaign, _WITH_KINDS), [part])
+            if isinstance(outcome, Exception):
+                raise outcome
+            receipts.append(outcome)
+    return receipts[0]
 
 
 def _check_questions(row: CampaignRow, vote: VoteGiven) -> None:
@@ -135,45 +139,33 @@ def _add(
     conn: sa.Connection, row: CampaignRow, kinds: Sequence[str | None], requests: Sequence[Sequence[VoteGiven]]
 ) -> list[dict[str, Any] | Exception]:
     """As :func:`add_together`, of one question."""
-    read = [_read(row, votes, *kinds) for votes in requests]
-    good = [one for one in read if not isinstance(one, Exception)]
-    known = _look_up(conn, row, [vote for one in good for vote in one])
-    out: list[dict[str, Any] | Exception] = []
-    rows: list[dict[str, Any]] = []
+    read = [_tried(_read, row, votes, *kinds) for votes in requests]
+    known = _look_up(conn, row, [vote for one in read if not isinstance(one, Exception) for vote in one])
+    out, rows = list[dict[str, Any] | Exception](), list[dict[str, Any]]()
     for one in read:
-        if isinstance(one, Exception):
-            out.append(one)
-            continue
-        try:
-            new, receipt = _sort_out_whole(conn, known, one)
-        except CrowdwiseError as error:
-            out.append(error)
-            continue
-        rows += new
-        out.append(receipt)
+        outcome = one if isinstance(one, Exception) else _tried(_sort_out_whole, conn, known, one)
+        if not isinstance(outcome, Exception):
+            new, outcome = outcome
+            rows += new
+        out.append(outcome)
     _write(conn, row, rows)
     _screen(conn, row, {vote["annotator"] for vote in rows})
     return out
 
 
-def _read(
-    row: CampaignRow, sent: Sequence[VoteGiven], item_kind: str | None, kind: str | None
-) -> list[Incoming] | Exception:
-    try:
-        for vote in sent:
-            _check_questions(row, vote)
-        texts = [answer_text(row, vote.label, vote.item) for vote in sent]
-        names = texts_of_kind(item_kind, items, [vote.item for vote in sent])
-        people = texts_of_kind(kind, annotators, [vote.annotator for vote in sent])
-        return [
-            Incoming(
-                f"[{n}, {m}]" if vote.id is None else f"{m if vote.own else ''}:{id_text(vote.id)}",
-                vote.id, n, m, text, sent=vote,
-            )
-            for vote, n, m, text in zip(sent, names, people, texts, strict=True)
-        ]  # fmt: skip
-    except CrowdwiseError as error:
-        return error
+def _read(row: CampaignRow, sent: Sequence[VoteGiven], item_kind: str | None, kind: str | None) -> list[Incoming]:
+    for vote in sent:
+        _check_questions(row, vote)
+    texts = [answer_text(row, vote.label, vote.item) for vote in sent]
+    names = texts_of_kind(item_kind, items, [vote.item for vote in sent])
+    people = texts_of_kind(kind, annotators, [vote.annotator for vote in sent])
+    return [
+        Incoming(
+            f"[{n}, {m}]" if vote.id is None else f"{m if vote.own else ''}:{id_text(vote.id)}",
+            vote.id, n, m, text, sent=vote,
+        )
+        for vote, n, m, text in zip(sent, names, people, texts, strict=True)
+    ]  # fmt: skip
 
 
 def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Known:
@@ -224,12 +216,10 @@ def _there(dialect: str) -> sa.Select[Any]:
     return query
 
 
-_WITH_KINDS = BY_ID.add_columns(
-    *(
-        sa.select(table.c.name).where(table.c.campaign == sa.bindparam("id")).limit(1).scalar_subquery()
-        for table in (items, annotators)
-    )
-)
+_WITH_KINDS = BY_ID.add_columns(*(
+    sa.select(table.c.name).where(table.c.campaign == sa.bindparam("id")).limit(1).scalar_subquery()
+    for table in (items, annotators)
+))  # fmt: skip
 """A campaign with a name of an item and one of an annotator: all names are of their kinds."""
 _STATE = sa.select(points.c.state).where(of_campaign(points)).order_by(points.c.seq.desc()).limit(1)
 _LEASED = sa.select(leases.c.item, leases.c.annotator).where(of_campaign(leases), among(leases.c.annotator, "people"))
@@ -280,10 +270,10 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
     ]  # fmt: skip
     receipt: dict[str, Any] = {"added": len(new), "repeated": len(read) - len(new)}
     if judged is not None:
-        tested = [(vote, known.gold[vote.pair[0]]) for vote in judged if vote.pair[0] in known.gold]
         receipt["feedback"] = [
             {"item": json.loads(vote.item), "correct": vote.answer == gold, "expected": json.loads(gold)}
-            for vote, gold in tested
+            for vote in judged
+            if (gold := known.gold.get(vote.pair[0])) is not None
         ]
     return rows, receipt
 
@@ -325,12 +315,6 @@ def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) ->
     return judged
 
 
-def _practised(conn: sa.Connection, row: CampaignRow, vote: Any) -> bool:
-    """Whether a vote on an item with a known answer was one of practice, whose answer was shown."""
-    practice = row.settings["practice"]
-    return bool(practice > 0 and len(_on_gold(conn, row.id, vote.annotator, vote.seq)) <= practice)
-
-
 def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
     """Pause annotators whose practice ended with the votes that were just written, and who got too little of it
     right."""
@@ -342,9 +326,7 @@ def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
             update_annotator(conn, row.id, who, bump(conn, row.id), {"available": False})
 
 
-def _late(
-    conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: set[tuple[int, int]]
-) -> float:  # fmt: skip
+def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: set[tuple[int, int]]) -> float:
     """What an answer costs whose question is no longer out: it came late, or the question was given back. It is taken
     as long as the annotator could be asked about the item; else tickets that were kept would go beyond the end, the
     budget and limits. ``before``: the votes of the same request that came before it."""
@@ -419,7 +401,8 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
         raise NotThere("There is no vote of yours to take back.")
     if steady_clock.now() - vote.time > UNDO_SECONDS:
         raise InputError(f"A vote can be taken back within {UNDO_SECONDS / 60:g} minutes. Nothing was changed.")
-    if vote.gold is not None and (row.settings["feedback"] or _practised(conn, row, vote)):
+    practised = vote.gold is not None and len(_on_gold(conn, campaign, annotator, vote.seq)) <= row.settings["practice"]
+    if practised or (vote.gold is not None and row.settings["feedback"]):
         raise InputError("The known answer to this question was shown: the vote cannot be taken back.")
     seq = row.last_vote + 1
     taken = {
@@ -448,10 +431,8 @@ def list_votes(conn: sa.Connection, campaign: str, after: int, limit: int) -> li
 
 
 def _shown(row: Any) -> dict[str, Any]:
-    return {
-        "annotator": json.loads(row.person), "label": json.loads(row.answer), "price": row.price, "time": row.time,
-        "seconds": row.seconds,
-    }  # fmt: skip
+    facts = {name: row._mapping[name] for name in ("price", "time", "seconds")}
+    return {"annotator": json.loads(row.person), "label": json.loads(row.answer), **facts}
 
 
 def given_id(vote_id: str, annotator: str) -> str:
