@@ -51,6 +51,10 @@ class Caller:
         """The CSRF token of the session, where it is one."""
         return self.shown.csrf if isinstance(self.shown, Session) else None
 
+    def showed(self, csrf: str) -> bool:
+        """Whether a request shows the CSRF token of the session: a page of ours sent it."""
+        return self.csrf is not None and hmac.compare_digest(csrf.encode(), self.csrf.encode())
+
     @property
     def role(self) -> Role:
         return self.token.role
@@ -129,10 +133,9 @@ async def caller_of(request: Request) -> Caller:
             raise HTTPException(401, words, {"WWW-Authenticate": 'Basic realm="crowdwise"'})
         words = "A valid token is needed: Authorization: Bearer cw_..., or an invitation link."
         raise HTTPException(401, words, {"WWW-Authenticate": "Bearer"})
-    if caller.csrf is not None and request.method not in SAFE:
-        csrf = request.headers.get(CSRF_HEADER, "")
-        if not hmac.compare_digest(csrf.encode(), caller.csrf.encode()):
-            raise HTTPException(403, f"The header {CSRF_HEADER} of the page is missing or wrong: load the page again.")
+    checked = caller.csrf is not None and request.method not in SAFE
+    if checked and not caller.showed(request.headers.get(CSRF_HEADER, "")):
+        raise HTTPException(403, f"The header {CSRF_HEADER} of the page is missing or wrong: load the page again.")
     return caller
 
 

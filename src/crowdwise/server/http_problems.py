@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -15,22 +16,15 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from crowdwise.errors import (
-    CrowdwiseError,
-    DuplicateError,
-    InternalError,
-    NotFittedError,
-    OutputError,
-    SizeError,
-    either,
-)
+from crowdwise import errors
+from crowdwise.errors import CrowdwiseError, either
 from crowdwise.server.api_messages import example
 from crowdwise.store.campaign_rows import CampaignClosed, NotThere
 from crowdwise.store.database import NO_STORE
 
 STATUS: tuple[tuple[type[CrowdwiseError], int], ...] = (
-    (NotThere, 404), (DuplicateError, 409), (CampaignClosed, 409), (NotFittedError, 409), (SizeError, 413),
-    (InternalError, 500), (OutputError, 503), (CrowdwiseError, 422),
+    (NotThere, 404), (errors.DuplicateError, 409), (CampaignClosed, 409), (errors.NotFittedError, 409),
+    (errors.SizeError, 413), (errors.InternalError, 500), (errors.OutputError, 503), (CrowdwiseError, 422),
 )  # fmt: skip
 """The first that an error is an instance of decides."""
 MEDIA = "application/problem+json"
@@ -47,11 +41,7 @@ class Problem(BaseModel):
     detail: str
     errors: list[dict[str, Any]] | None = None
 
-    model_config = example(
-        title="DuplicateError",
-        status=409,
-        detail="'ann' has voted on 'photo3' before, in another vote. Nothing was added.",
-    )
+    model_config = example(title="DuplicateError", status=409, detail="'ann' has voted on 'photo3' before.")
 
 
 def responses(*codes: int) -> dict[int | str, dict[str, Any]]:
@@ -73,9 +63,8 @@ async def _ours(_: Request, error: Exception) -> JSONResponse:
 
 async def http_problem(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return problem(
-        error.status_code, HTTPStatus(error.status_code).phrase, str(error.detail), dict(error.headers or {})
-    )
+    status = error.status_code
+    return problem(status, HTTPStatus(status).phrase, str(error.detail), dict(error.headers or {}))
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
@@ -190,17 +179,12 @@ def _what(errors: list[Mapping[str, Any]]) -> str:
         return WORDS[kind]
     value = first.get("input")
     expected = [EXPECTED.get(error["type"]) or ("text" if value == "" else _expected(error["msg"])) for error in errors]
-    shown = "null" if value is None else repr(value) if isinstance(value, (str, int, float)) else _article(value)
+    kind = "a list" if isinstance(value, (list, tuple)) else "an object" if isinstance(value, dict) else "other content"
+    shown = "null" if value is None else repr(value) if isinstance(value, (str, int, float)) else kind
     return f"expected {either(list(dict.fromkeys(expected)))}, and found {shown[:SHOWN]}"
 
 
 def _expected(message: str) -> str:
     """What a message of pydantic asks for."""
-    for opening in ("Input should be ", "String should have ", "Value should have ", "List should have "):
-        if message.startswith(opening):
-            return message.removeprefix(opening)
-    return message[:1].lower() + message[1:]
-
-
-def _article(value: Any) -> str:
-    return "a list" if isinstance(value, (list, tuple)) else "an object" if isinstance(value, dict) else "other content"
+    plain = re.sub("^(Input should be|(String|Value|List) should have) ", "", message)
+    return plain if plain != message else message[:1].lower() + message[1:]

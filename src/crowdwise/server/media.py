@@ -7,7 +7,6 @@ when items are uploaded: of a file that is not there, or of an origin that is no
 
 from __future__ import annotations
 
-import hmac
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -97,11 +96,9 @@ class Media:
             raise InputError(f"The name {name!r:.50} is longer than {MOST_LETTERS} bytes. The file was not kept.")
         path = self.uploads / campaign / name
         private_folder(path.parent)
+        if path.exists() and not _same(path, content):
+            raise InputError(f"There is another file {name!r} already: give this one another name. It was not kept.")
         if path.exists():
-            if not _same(path, content):
-                raise InputError(
-                    f"There is another file {name!r} already: give this one another name. It was not kept."
-                )
             return name
 
         def copy(target: str) -> None:
@@ -119,14 +116,12 @@ class Media:
         """An address of a file that holds for a while. It stays the same for some time, so that browsers keep it."""
         step = self.seconds / 2.0
         until = int((steady_clock.now() // step + 3.0) * step)
-        return f"/media/{campaign}/{until}/{self._signature(campaign, until, name)}/{quote(name)}"
-
-    def _signature(self, campaign: str, until: int, name: str) -> str:
-        return self.signer.sign("media", f"{campaign}/{until}/{name}")
+        signature = self.signer.sign("media", f"{campaign}/{until}/{name}")
+        return f"/media/{campaign}/{until}/{signature}/{quote(name)}"
 
     def opened(self, campaign: str, until: int, signature: str, name: str) -> Path | None:
         """The file that a link leads to; nothing where the link is not ours, or no longer."""
-        good = hmac.compare_digest(signature.encode(), self._signature(campaign, until, name).encode())
+        good = self.signer.check("media", f"{campaign}/{until}/{name}", signature)
         return self.find(campaign, name) if good and until > steady_clock.now() else None
 
     def signed(self, campaign: str, payload: dict[str, Any]) -> dict[str, Any]:

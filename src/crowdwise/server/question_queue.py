@@ -115,7 +115,7 @@ class QuestionQueues:
         choose = partial(asyncio.to_thread, self._choose, key, n)
         if queue is None or not queue.items or time.monotonic() > queue.until + AGED:
             queue = await self.choosing.wait((key, n), choose)
-        elif self._is_old(queue, campaign):
+        elif time.monotonic() > queue.until and self.seen(campaign) is not queue.view:
             self.choosing.start((key, n), choose)  # for the next request
         questions = await self._lease(key, queue, n)
         if not questions:  # others had all of it, or the model is behind
@@ -124,9 +124,6 @@ class QuestionQueues:
         if questions:
             return Questions(questions=questions, state="running")
         return await asyncio.to_thread(self._none, queue.view, annotator)
-
-    def _is_old(self, queue: _Queue, campaign: str) -> bool:
-        return time.monotonic() > queue.until and self.seen(campaign) is not queue.view
 
     def _choose(self, key: tuple[str, int], n: int, *, leases: bool = False) -> _Queue:
         campaign, annotator = key

@@ -8,7 +8,6 @@ to left. A text that a file lacks stays English; a test says which.
 
 from __future__ import annotations
 
-import hmac
 import json
 from functools import cache
 from http import HTTPStatus
@@ -96,6 +95,12 @@ def _page(request: Request, name: str, caller: Caller | None, status: int = 200,
     return response
 
 
+def _refused(request: Request, next: str = "/") -> HTMLResponse:
+    """The page to sign in, after a login that failed."""
+    request.app.state.limits.failed(request)
+    return _page(request, "login.html", None, 401, next=next, wrong=True)
+
+
 async def problem_page(request: Request, status: int, detail: str) -> Response:
     """An error as a page."""
     caller = await find_caller(request)
@@ -169,8 +174,7 @@ async def login_with_token(
     """Begin a session with a token."""
     known = await service.token_now(token.strip())
     if known is None or known.kind == "signup":
-        request.app.state.limits.failed(request)
-        return _page(request, "login.html", None, 401, next=next, wrong=True)
+        return _refused(request, next)
     inside = next.startswith("/") and not next.startswith(("//", "/\\"))
     return _begin(service, known, next if inside and next != "/" else _home(known))
 
@@ -192,8 +196,7 @@ async def join(request: Request, service: ServiceOf, secret: str) -> Response:
         raise HTTPException(403, "Open the link in a window of its own.")
     token = await service.token_now(secret)
     if token is None or token.kind != "invitation":
-        request.app.state.limits.failed(request)
-        return _page(request, "login.html", None, 401, next="/", wrong=True)
+        return _refused(request)
     return _begin(service, token, _home(token))
 
 
@@ -207,7 +210,6 @@ async def _signup(request: Request, service: Service, secret: str) -> CampaignRo
         raise HTTPException(403, "Open the link in a window of its own.")
     token = await service.token_now(secret)
     if token is None or token.kind != "signup" or token.campaign is None:
-        request.app.state.limits.failed(request)
         return None
     return await service.read_now(lambda conn: find_campaign(conn, str(token.campaign)))
 
@@ -217,7 +219,7 @@ async def start(request: Request, service: ServiceOf, secret: str) -> Response:
     """The first page of who comes by a sign-up link: what the campaign is about, and what is agreed to."""
     row = await _signup(request, service, secret)
     if row is None:
-        return _page(request, "login.html", None, 401, next="/", wrong=True)
+        return _refused(request)
     name = next((value for key in WORKER if (value := request.query_params.get(key, "").strip()[:200])), "")
     return _page(request, "start.html", None, campaign=row, secret=secret, worker=name, wrong="")
 
@@ -231,7 +233,7 @@ async def start_labelling(
     secret."""
     row = await _signup(request, service, secret)
     if row is None:
-        return _page(request, "login.html", None, 401, next="/", wrong=True)
+        return _refused(request)
     name, caller = name.strip(), await find_caller(request)
     if caller is not None and caller.token.campaign == row.id and caller.token.name == name:
         return RedirectResponse(f"/label/{row.id}", 303)
@@ -347,7 +349,7 @@ async def label_yourself(
 
 
 def _check_csrf(caller: Caller, csrf: str) -> None:
-    if caller.csrf is None or not hmac.compare_digest(csrf.encode(), caller.csrf.encode()):
+    if not caller.showed(csrf):
         raise HTTPException(403, "Load the page again: it is of another session.")
 
 

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -43,10 +44,11 @@ router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(40
 
 def plain_rows(frame: Any) -> list[dict[str, Any]]:
     """The rows of a table as JSON can say them: numbers that are not finite are null."""
-    return [
-        {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
-        for row in frame.to_dicts()
-    ]
+    return [_finite(row) for row in frame.to_dicts()]
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
 
 
 def consensus_rows(view: Any, probabilities: bool = False) -> Any:
@@ -193,9 +195,7 @@ async def annotator_history(service: ServiceOf, caller: Lead, campaign: str, nam
 async def flags(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
     """Annotators with accuracy, skill, speed and flags (no better than guessing, drifting, too fast, ...), the most
     suspect first."""
-    return await service.compute_now(
-        campaign, "flags", lambda view: service.read(lambda conn: annotator_flags(conn, view))
-    )
+    return await service.compute_now(campaign, "flags", lambda view: service.read(partial(annotator_flags, view=view)))
 
 
 @router.get("/review", tags=["results"])
@@ -203,14 +203,12 @@ async def review(
     service: ServiceOf, caller: Lead, campaign: str, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[dict[str, Any]]:
     """The items whose label is most in doubt, why, and their votes."""
-    return await service.compute_now(
-        campaign,
-        ("review", limit),
-        lambda view: [
-            row | {"payload": service.media.signed(campaign, row["payload"])}
-            for row in service.read(lambda conn: items_to_review(conn, view, limit))
-        ],
-    )
+
+    def make(view: Any) -> list[dict[str, Any]]:
+        rows = service.read(lambda conn: items_to_review(conn, view, limit))
+        return [row | {"payload": service.media.signed(campaign, row["payload"])} for row in rows]
+
+    return await service.compute_now(campaign, ("review", limit), make)
 
 
 @router.post("/reviews", status_code=201, tags=["results"])
@@ -300,7 +298,7 @@ def annotator_flags(conn: sa.Connection, view: Any) -> list[dict[str, Any]]:
         if pace_ is not None and len(seconds) > 2 and pace_ * FAST < usual:
             words.append(_flag("too-fast", f"answers in {pace_:.1f} s, others in {usual:.1f} s"))
         row |= {"seconds": pace_, "flags": words}
-        out.append({name: None if isinstance(x, float) and not np.isfinite(x) else x for name, x in row.items()})
+        out.append(_finite(row))
     return sorted(out, key=lambda row: -(row["suspicion"] or 0.0))
 
 
@@ -350,7 +348,9 @@ def items_to_review(conn: sa.Connection, view: Any, limit: int) -> list[dict[str
     rows = [row for row in rows if row["item"] not in known][:limit]
     numbers = find_numbers(conn, items, view.row.id, [row["item"] for row in rows])
     kept = ("item", "label", "probability", "low", "high", "votes", "against", "review", "suggested", "why")
-    unknown = _not_known(conn, view.row.id, numbers)
+    unsure = (skips.c.campaign == view.row.id) & skips.c.item.in_(numbers) & (skips.c.reason == DONT_KNOW)
+    query = sa.select(skips.c.item, sa.func.count()).where(unsure).group_by(skips.c.item)
+    unknown = {number: n for number, n in conn.execute(query)}
     shown = payload_of(conn, view.row.id, numbers)
     return [
         {
@@ -374,13 +374,6 @@ def _doubtful(view: Any) -> Any:
     if "probability" in frame.columns:
         return frame.sort("probability", nulls_last=True)
     return frame.sort(pl.col("high") - pl.col("low"), descending=True, nulls_last=True) if "low" in frame else frame
-
-
-def _not_known(conn: sa.Connection, campaign: str, numbers: list[int]) -> dict[int, int]:
-    """Item -> how many annotators answered that they do not know."""
-    said_so = (skips.c.campaign == campaign) & skips.c.item.in_(numbers) & (skips.c.reason == DONT_KNOW)
-    query = sa.select(skips.c.item, sa.func.count()).where(said_so).group_by(skips.c.item)
-    return {number: n for number, n in conn.execute(query)}
 
 
 DONT_KNOW = "I don't know"

@@ -41,10 +41,8 @@ def import_folder(conn: sa.Connection, folder: Path, name: str | None = None) ->
             set_proof(conn, row, Proof.of(facts["proof"]))
         texts = [json.dumps(c) for c in source.classes]
         for table, columns, query in COPIED:
-            rows = (
-                {"campaign": row.id, **_written(dict(zip(columns.split(), values, strict=True)), texts)}
-                for values in journal.read(query)
-            )
+            read = (dict(zip(columns.split(), values, strict=True)) for values in journal.read(query))
+            rows = ({"campaign": row.id, **_written(values, texts)} for values in read)
             while part := list(islice(rows, CHUNK)):
                 conn.execute(table.insert(), part)
         n_votes, spent = journal.count("votes"), source.asking.spent()
@@ -86,8 +84,10 @@ def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:
     if row.answer_type != registry.VOTES:
         raise ParameterError(f"Folders hold campaigns of classes; {row.name!r} is of {row.answer_type}.")
     settings, code = row.settings, {json.dumps(c): k for k, c in enumerate(row.classes)}
-    things = conn.execute(sa.select(items).where(items.c.campaign == id_).order_by(items.c.number)).all()
-    people = conn.execute(sa.select(annotators).where(annotators.c.campaign == id_).order_by(annotators.c.number)).all()
+    things, people = (
+        conn.execute(sa.select(table).where(table.c.campaign == id_).order_by(table.c.number)).all()
+        for table in (items, annotators)
+    )
     with Campaign.create(
         folder, row.model(), classes=row.classes, items=[json.loads(one.name) for one in things],
         annotators={json.loads(one.name): one.price for one in people}, price=settings["price"],

@@ -4,11 +4,9 @@
 it is committed; in SQLite there is one writer. So votes become visible in the order of their numbers, on every worker
 and every machine, and a follower skips none.
 
-Files that other users of the machine may not read: the store, its backups and exports, the key of sessions.
-
-Folders are 0700 and files 0600, whatever the umask says. What is open to others is closed at the start, and the log
-says so; where that cannot be done, the server does not start. The key lies beside the store, not in it: neither a copy
-of the store nor a backup is enough to sign a session.
+Folders are 0700 and files (the store, backups, exports, the key of sessions) 0600, whatever the umask says. What is
+open to others is closed at the start, and the log says so; where that cannot be done, the server does not start. The
+key lies beside the store, not in it: neither a copy of the store nor a backup is enough to sign a session.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import stat
 import threading
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -389,9 +387,8 @@ def load_key(path: Path) -> str:
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(new, path)  # whole, and only where no other process was first
-        except FileExistsError:
-            pass
+            with suppress(FileExistsError):
+                os.link(new, path)  # whole, and only where no other process was first
         finally:
             new.unlink()
     key = path.read_text(encoding="ascii").strip()

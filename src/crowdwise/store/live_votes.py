@@ -250,6 +250,7 @@ class LiveVotes:
         self.stale = False
         """Whether a vote that was learned for good was taken back since."""
         self._rebuilt = (0.0, 0.0)
+        """When it last began again, and how long that took."""
 
     def follow(self, conn: sa.Connection, row: CampaignRow) -> VotesView:
         """The campaign as it is now."""
@@ -263,7 +264,8 @@ class LiveVotes:
             make = partial(row.strategy.stream, row.model(), row.classes)
             stream = self.stream = VoteStream(make, names.items, names.annotators, snapshots)
             stream.load(lambda number: self._notes(conn, row, number, row.last_vote))
-        if ((golden or from_start) and not stream.knows(gold)) or self._rebuild_is_due():
+        rested = time.monotonic() - self._rebuilt[0] > REBUILD_SHARE * self._rebuilt[1]
+        if ((golden or from_start) and not stream.knows(gold)) or (self.stale and rested):
             stream.restart()
             self.stale, from_start = False, True
         gone = self._retracted(conn, row.id, row.last_vote) if from_start else None
@@ -317,10 +319,6 @@ class LiveVotes:
         settings = {name: row.settings[name] for name in ("method", "params", "strategy")}
         digest = hashlib.sha256(json.dumps([settings, row.classes, gone], sort_keys=True).encode()).hexdigest()
         return {"campaign": row.id, "last": None if last is None else [*last], "digest": digest, "block": BLOCK}
-
-    def _rebuild_is_due(self) -> bool:
-        when, took = self._rebuilt
-        return self.stale and time.monotonic() - when > REBUILD_SHARE * took
 
     @staticmethod
     def _retracted(conn: sa.Connection, campaign: str, until: int) -> frozenset[int]:

@@ -116,8 +116,8 @@ def change_annotator(
     price = None if price is None else checked_price(name, price)
     if max_votes is not None and not (is_count(max_votes) and 0 <= max_votes < 2**31):
         raise ParameterError(f"max_votes={max_votes!r}: expected a whole number from 0.")
-    changes = {"available": available, "max_votes": max_votes, "price": price}
-    changes = {key: value for key, value in changes.items() if value is not None}
+    values = {"available": available, "max_votes": max_votes, "price": price}
+    changes = {key: value for key, value in values.items() if value is not None}
     if not changes:
         raise ParameterError("Say what is changed: available, max_votes or price.")
     update_annotator(conn, row.id, number, bump(conn, row.id), changes)
@@ -249,13 +249,10 @@ def change_items(
     """Close or reopen items, change their priority (in all questions of a campaign), or set their known answer; how
     many were named."""
     numbers = find_numbers(conn, items, row.id, names)
-    values: dict[str, Any] = {}
-    if row.is_further and (closed is not None or priority is not None):
+    shared = {"closed": closed, "priority": None if priority is None else _checked_priority(priority)}
+    values = {name: value for name, value in shared.items() if value is not None}
+    if row.is_further and values:
         raise ParameterError(f"Items are closed, and have a priority, at {main_of(row.id)}: for all its questions.")
-    if closed is not None:
-        values["closed"] = closed
-    if priority is not None:
-        values["priority"] = _checked_priority(priority)
     own = {} if gold is None else {"gold": answer_text(row, gold, names[0] if names else "", GOLD)}
     if gold is not None and row.form in OF_PAYLOAD:
         for name, payload in payload_of(conn, row.id, numbers).values():
@@ -290,7 +287,7 @@ def settle(conn: sa.Connection, row: CampaignRow, item: Any, answer: Any, actor:
 
 
 def _decoded(entry: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {name: None if entry[name] is None else json.loads(entry[name]) for name in ("answer", "before")}
+    texts = {name: json.loads(entry[name] or "null") for name in ("answer", "before")}
     return {name: entry[name] for name in ("time", "actor", "note")} | texts
 
 
@@ -309,20 +306,15 @@ def list_items(conn: sa.Connection, campaign: str, after: int, limit: int, searc
     query = sa.select(items, counted.label("votes")).where(items.c.campaign == campaign, items.c.number > after)
     if search:
         text = json.dumps(search)[1:-1]  # as names and payloads are written
-        query = query.where(
-            items.c.name.icontains(text, autoescape=True) | items.c.payload.icontains(text, autoescape=True)
-        )
+        name, payload = (column.icontains(text, autoescape=True) for column in (items.c.name, items.c.payload))
+        query = query.where(name | payload)
     rows = conn.execute(query.order_by(items.c.number).limit(limit))
+    parsed = {"item": "name", "payload": "payload", "gold": "gold", "settled": "settled", "group": "grp"}
     return [
-        {
-            "number": row.number, "item": json.loads(row.name), "payload": json.loads(row.payload),
-            "gold": None if row.gold is None else json.loads(row.gold),
-            "settled": None if row.settled is None else json.loads(row.settled),
-            "group": None if row.grp is None else json.loads(row.grp), "closed": row.closed,
-            "priority": row.priority, "votes": row.votes,
-        }
+        {name: row._mapping[name] for name in ("number", "closed", "priority", "votes")}
+        | {name: json.loads(row._mapping[column] or "null") for name, column in parsed.items()}
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def payload_of(conn: sa.Connection, campaign: str, numbers: Sequence[int]) -> dict[int, tuple[Any, dict[str, Any]]]:

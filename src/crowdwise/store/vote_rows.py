@@ -424,20 +424,15 @@ def list_votes(conn: sa.Connection, campaign: str, after: int, limit: int) -> li
     """The next votes that count, with the names of their items and annotators."""
     query = votes_that_count(campaign).where(votes.c.seq > after).limit(limit)
     return [
-        {"seq": row.seq, "id": given_id(row.vote_id, row.person), "item": json.loads(row.item_name)}
-        | _shown(row) | {"first": row.shown}
+        {"seq": row.seq, "id": row.vote_id.removeprefix(":" if row.vote_id[0] == ":" else f"{row.person}:")}
+        | {"item": json.loads(row.item_name), **_shown(row), "first": row.shown}
         for row in conn.execute(query)
-    ]  # fmt: skip
+    ]
 
 
 def _shown(row: Any) -> dict[str, Any]:
     facts = {name: row._mapping[name] for name in ("price", "time", "seconds")}
     return {"annotator": json.loads(row.person), "label": json.loads(row.answer), **facts}
-
-
-def given_id(vote_id: str, annotator: str) -> str:
-    """The id of a vote as it was given; ``annotator`` is the text of the name."""
-    return vote_id.removeprefix(":") if vote_id.startswith(":") else vote_id.removeprefix(f"{annotator}:")
 
 
 def votes_of_item(conn: sa.Connection, campaign: str, item: int) -> list[dict[str, Any]]:
