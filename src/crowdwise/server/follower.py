@@ -183,15 +183,11 @@ class Follower:
     def __len__(self) -> int:
         return len(self._live)
 
-    def _tidy(self) -> None:
-        """Remove snapshots of campaigns that are gone."""
+    def _loop(self) -> None:
         there = self._marks()
         for folder in self.snapshots.glob("*") if there else ():
-            if folder.name not in there:
+            if folder.name not in there:  # the campaign is gone
                 self.forget(folder.name)
-
-    def _loop(self) -> None:
-        self._tidy()
         while not self._stop.is_set():
             self._wake.wait(PAUSE)
             self._wake.clear()

@@ -25,18 +25,14 @@ from crowdwise.store.vote_rows import VoteGiven, add_together, list_votes, undo,
 For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
 
 FOR_ANNOTATORS = {
-    "waiting": "there is no question for you right now",
-    "ended": "all questions are answered",
-    "paused": "the campaign is paused",
-    "closed": "the campaign is closed",
-}
+    "waiting": "there is no question for you right now", "ended": "all questions are answered",
+    "paused": "the campaign is paused", "closed": "the campaign is closed",
+}  # fmt: skip
 """What annotators are told where there is no question: nothing of money, or of others."""
 ALL = 2**62
 """More votes than any campaign has."""
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
-
-__all__ = ["Voter", "progress", "router", "who_asks"]
 
 
 async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -> int:
@@ -54,13 +50,9 @@ async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -
 
 @router.get("/next", tags=["questions"])
 async def questions_next(
-    request: Request,
-    service: ServiceOf,
-    caller: WholeVoter,
-    campaign: str,
-    n: Annotated[int, Query(ge=1, le=50)] = 1,
-    annotator: For = None,
-) -> Questions:
+    request: Request, service: ServiceOf, caller: WholeVoter, campaign: str,
+    n: Annotated[int, Query(ge=1, le=50)] = 1, annotator: For = None,
+) -> Questions:  # fmt: skip
     """What an annotator should do now: what is out already, then new questions. They are leased for ``patience``
     seconds; asking again gives the same. An image, a text or whatever the item holds is in ``payload``; ``first``
     says which side of a pair is shown first."""
@@ -87,7 +79,7 @@ def completion_code(conn: sa.Connection, campaign: str, who: int, state: str) ->
     if not code:
         return None
     where = (annotators.c.campaign == campaign) & (annotators.c.number == who)
-    person = conn.execute(sa.select(annotators.c.max_votes, annotators.c.available).where(where)).one()
+    person = conn.execute(sa.select(annotators).where(where)).one()
     done = progress(conn, campaign, who)["done"]
     full = person.max_votes is not None and done >= person.max_votes
     return code if person.available and done and (full or state == "ended") else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,6 @@ UNKNOWN = (
 )
 PARTS = ("item", "annotator", "label")
 FRAMES = ("pandas", "polars", "pyarrow", "narwhals")
-Columns = tuple[list[str], list[str], list[int]]
-"""Items and annotators as JSON texts, and class codes, of each vote."""
 Rows = tuple[list[tuple[Any, ...]], list[Any] | None]
 """(item, annotator, class) of each vote, and the ids of the votes where there are some."""
 
@@ -63,14 +62,12 @@ def add_votes(
         ]
         new = new_among(incoming, *_there(roster, incoming), roster.items_with("closed"), classes.__getitem__)
         prices = dict(journal.read("SELECT id - 1, price FROM annotators"))
-        now, rows = time.time(), [(id_, incoming[i]) for i, id_ in new]
-        journal.add_votes(
-            [(id_, v.pair[0] + 1, v.pair[1] + 1, v.answer, prices[v.pair[1]], now) for id_, v in rows],
-            [(v.item, v.annotator) for _, v in rows],
-        )
-        answered = [(v.pair[0] + 1, v.pair[1] + 1) for _, v in rows]
+        now, added = time.time(), [incoming[i] for i, _ in new]
+        pairs = [(vote.pair[0] + 1, vote.pair[1] + 1) for vote in added]
+        rows = [(new[i][1], *pairs[i], v.answer, prices[v.pair[1]], now) for i, v in enumerate(added)]
+        journal.add_votes(rows, [(vote.item, vote.annotator) for vote in added])
         for table in ("asked", "skipped"):
-            journal.write(f"DELETE FROM {table} WHERE item = ? AND annotator = ?", answered)
+            journal.write(f"DELETE FROM {table} WHERE item = ? AND annotator = ?", pairs)
     return Receipt(len(new), len(items) - len(new))
 
 
@@ -87,21 +84,17 @@ def read_rows(votes: Any) -> Rows:
         return _of_frame(dict(votes)) if columns else read_rows([votes])
     if not isinstance(votes, Iterable) or isinstance(votes, (str, bytes)):
         raise _no_vote(votes)
-    rows, ids = list[tuple[Any, ...]](), list[Any]()
-    where: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows, ids, parts_of = list[tuple[Any, ...]](), list[Any](), cache(_parts)
     for row in votes:
         if isinstance(row, Mapping):
-            keys = tuple(row)
-            if keys not in where:
-                where[keys] = _parts(keys)
-            parts = where[keys]
-            parts_of_row = tuple(row.get(parts[part]) for part in PARTS)
+            parts = parts_of(tuple(row))
+            values = tuple(row.get(parts[part]) for part in PARTS)
             ids += [row[parts["id"]]] if parts["id"] is not None else []
         else:
-            parts_of_row = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes)) else ()
-        if len(parts_of_row) != 3 or any(x is None for x in parts_of_row):
+            values = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes)) else ()
+        if len(values) != 3 or any(x is None for x in values):
             raise _no_vote(row)
-        rows.append(parts_of_row)
+        rows.append(values)
     if ids and len(ids) != len(rows):
         raise InputError(f"{len(ids)} of {len(rows)} votes have an id: give one for each. Nothing was added.")
     return rows, ids or None
@@ -135,18 +128,15 @@ def _no_vote(value: Any) -> InputError:
     return InputError(f"Expected (item, annotator, class) for each vote and found {value!r}. Nothing was added.")
 
 
-def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Columns:
-    """Each name becomes a text, and each class a code, once."""
-    known = dict[tuple[str, type, str], Any]()
-
-    def written(part: str, value: Any, item: Any) -> Any:
-        key = part, type(value), str(value)
-        if key not in known:
-            known[key] = class_code(value, item, classes) if part == "label" else name_text(value, part)
-        return known[key]
-
-    items, people, labels = ([written(part, row[i], row[0]) for row in rows] for i, part in enumerate(PARTS))
-    return items, people, labels
+def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Iterator[list[Any]]:
+    """Items and annotators as JSON texts, and class codes, of each vote: each value is looked at once."""
+    for i, part in enumerate(PARTS):
+        known = dict[tuple[type, str], Any]()
+        for row in rows:
+            key = type(row[i]), str(row[i])
+            if key not in known:
+                known[key] = class_code(row[i], row[0], classes) if part == "label" else name_text(row[i], part)
+        yield [known[type(row[i]), str(row[i])] for row in rows]
 
 
 VOTE, GOLD = "A vote on {!r} says", "The known answer (gold) of {!r} is"

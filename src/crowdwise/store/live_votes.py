@@ -270,7 +270,7 @@ class LiveVotes:
             self.stale, from_start = False, True
         gone = self._retracted(conn, row.id, row.last_vote) if from_start else None
         while stream.read < row.last_vote:
-            self._take(stream, read_votes(conn, row.id, stream.read, row.last_vote), code, gold, gone)
+            self._take(read_votes(conn, row.id, stream.read, row.last_vote), stream, code, gold, gone)
         if from_start:
             self._rebuilt = (time.monotonic(), time.perf_counter() - began)
         online = stream.now(gold)
@@ -284,7 +284,7 @@ class LiveVotes:
         return VotesView(row, online, situation, names.priority, dict(names.gold), names.settled_answers())
 
     def _take(
-        self, stream: VoteStream, coded: list[CodedVote], code: dict[str, int], gold: dict[int, int],
+        self, coded: list[CodedVote], stream: VoteStream, code: dict[str, int], gold: dict[int, int],
         gone: frozenset[int] | None,
     ) -> None:  # fmt: skip
         """Learn from votes; ``gone``: the numbers of all that were taken back, where none was learned before."""
