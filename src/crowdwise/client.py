@@ -19,6 +19,7 @@ import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -47,19 +48,9 @@ class AccessError(CrowdwiseError):
 
 
 class Connection:
-    """Requests to a server, repeated with pauses while it cannot be reached or is busy.
-
-    Parameters
-    ----------
-    url
-        Its address, with the path below which it lives, where there is one.
-    retries, timeout
-        How often a request is repeated, and the seconds to wait for an answer.
-    pause, most
-        The first pause in seconds, and the longest: each is about twice the one before, or what the server asks for.
-    transport, sleep
-        What sends requests, and what waits: others in tests.
-    """
+    """Requests to a server (its address may have a path), repeated while it cannot be reached or is busy: so many
+    ``retries``, each after a pause about twice as long as the one before, from ``pause`` to ``most`` seconds, or as the
+    server asks for. ``transport`` sends requests, ``sleep`` waits: others in tests."""
 
     def __init__(
         self, url: str, retries: int, timeout: float, *, pause: float, most: float,
@@ -67,10 +58,9 @@ class Connection:
     ) -> None:  # fmt: skip
         import httpx
 
-        try:
+        parts = httpx.URL("")
+        with suppress(httpx.InvalidURL):
             parts = httpx.URL(url.strip())
-        except httpx.InvalidURL:
-            parts = httpx.URL("")
         odd = parts.userinfo or parts.query or parts.fragment or (parts.port or 0) >= 2**16
         if parts.scheme not in ("http", "https") or not parts.host or odd:
             raise ParameterError(f"{url!r} is not a server URL: expected http://host:port or https://host.")

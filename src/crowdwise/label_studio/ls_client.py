@@ -26,21 +26,9 @@ PAGE = 100
 
 
 class LabelStudioClient:
-    """A Label Studio server.
-
-    Parameters
-    ----------
-    url
-        Its address, with the path below which it lives, where there is one.
-    token
-        An access token: a personal one or one of the old kind. By default that of ``LABEL_STUDIO_API_KEY``.
-    patience
-        How many times a request without an answer is repeated.
-    timeout
-        Seconds to wait for an answer.
-    transport, sleep
-        What sends requests, and what waits: others in tests.
-    """
+    """A Label Studio server at an address, which may have a path, with an access token: a personal one or one of the
+    old kind, by default that of ``LABEL_STUDIO_API_KEY``. A request without an answer within ``timeout`` seconds is
+    repeated ``patience`` times (:class:`~crowdwise.client.Connection`)."""
 
     def __init__(
         self, url: str, token: str | None = None, *, patience: int = 4, timeout: float = 60.0,

@@ -23,6 +23,7 @@ from crowdwise.server.api_messages import (
 )  # fmt: skip
 from crowdwise.server.caller import Admin, Lead, Reader, ServiceOf, WholeAdmin, WholeLead
 from crowdwise.server.http_problems import responses
+from crowdwise.store import roster_rows
 from crowdwise.store.campaign_rows import (
     change_campaign,
     create_campaign,
@@ -32,15 +33,6 @@ from crowdwise.store.campaign_rows import (
     set_state,
 )  # fmt: skip
 from crowdwise.store.database import count
-from crowdwise.store.roster_rows import (
-    add_annotators,
-    add_gold_of_draw,
-    change_annotator,
-    change_items,
-    draw_for_gold,
-    list_annotators,
-    list_items,
-)  # fmt: skip
 from crowdwise.store.store_tables import annotators
 
 router = APIRouter(prefix="/api/v1", responses=responses(409))
@@ -121,16 +113,15 @@ async def items_list(
     search: Annotated[str, Query(max_length=200, description="Part of a name or of what is shown.")] = "",
 ) -> dict[str, Any]:  # fmt: skip
     """A page of items; the next begins after ``next``."""
-    page = await service.read_now(lambda conn: list_items(conn, campaign, after, limit, search), campaign)
+    page = await service.read_now(lambda conn: roster_rows.list_items(conn, campaign, after, limit, search), campaign)
     return {"items": page, "next": page[-1]["number"] if len(page) == limit else None}
 
 
 @router.patch("/campaigns/{campaign}/items", tags=["items"])
 async def items_change(service: ServiceOf, caller: Lead, campaign: str, body: ItemsChanged) -> dict[str, int]:
     """Close or reopen items, change their priority, or set their known answer (gold)."""
-
     changes = body.model_dump(exclude={"items"}, exclude_none=True)
-    change = partial(change_items, names=body.items, **changes)
+    change = partial(roster_rows.change_items, names=body.items, **changes)
     noted = {"items": body.items[:20], "n": len(body.items), **changes}
     return {"changed": await caller.change(service, campaign, "change items", change, **noted)}
 
@@ -139,18 +130,15 @@ async def items_change(service: ServiceOf, caller: Lead, campaign: str, body: It
 async def proof_draw(service: ServiceOf, caller: Lead, campaign: str, body: GoldDraw) -> dict[str, Any]:
     """Draw items at random whose gold labels prove how many labels are wrong (``max_error``). A new draw takes the
     place of the last."""
-
-    return {
-        "items": await caller.change(service, campaign, "draw for gold", partial(draw_for_gold, n=body.n), n=body.n)
-    }
+    draw = partial(roster_rows.draw_for_gold, n=body.n)
+    return {"items": await caller.change(service, campaign, "draw for gold", draw, n=body.n)}
 
 
 @router.post("/campaigns/{campaign}/proof", tags=["items"])
 async def proof_gold(service: ServiceOf, caller: Lead, campaign: str, body: GoldOfDraw) -> dict[str, Any]:
     """Hand in gold labels of items that were drawn. The model never sees them; when all are there, the labels are
     compared with them, and again as votes come in."""
-
-    add = partial(add_gold_of_draw, gold=dict(body.gold))
+    add = partial(roster_rows.add_gold_of_draw, gold=dict(body.gold))
     await caller.change(service, campaign, "gold of a draw", add, n=len(body.gold))
     view = await service.heavy_now(lambda: service.look(service.view(campaign)))
     return {"proof": view.status["proof"], "state": view.status["state"]}
@@ -159,7 +147,7 @@ async def proof_gold(service: ServiceOf, caller: Lead, campaign: str, body: Gold
 @router.get("/campaigns/{campaign}/annotators", tags=["annotators"])
 async def annotators_list(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
     """All annotators with prices and counts."""
-    return await service.read_now(lambda conn: list_annotators(conn, campaign), campaign)
+    return await service.read_now(lambda conn: roster_rows.list_annotators(conn, campaign), campaign)
 
 
 @router.post("/campaigns/{campaign}/annotators", status_code=201, tags=["annotators"])
@@ -170,7 +158,7 @@ async def annotators_add(
 
     def add(conn: Any, row: Any) -> int:
         before = count(conn, annotators, annotators.c.campaign == campaign)
-        numbers = add_annotators(conn, row, {one.annotator: one.price for one in people}).values()
+        numbers = roster_rows.add_annotators(conn, row, {one.annotator: one.price for one in people}).values()
         return len({number for number in numbers if number > before})
 
     noted = {"annotators": [one.annotator for one in people[:20]], "n": len(people)}
@@ -184,9 +172,8 @@ async def annotators_change(
 ) -> dict[str, Any]:
     """Suspend an annotator, limit the votes, change the price. A name with a slash, or of dots alone, is given as the
     parameter ``name``."""
-
     changes = body.model_dump(exclude_none=True)
-    change = partial(change_annotator, name=name, **changes)
+    change = partial(roster_rows.change_annotator, name=name, **changes)
     await caller.change(service, campaign, "change annotator", change, annotator=name, **changes)
     return {"annotator": name, **changes}
 
@@ -214,7 +201,7 @@ async def invitations_make(service: ServiceOf, caller: WholeLead, campaign: str,
 
     def invite(conn: Any) -> Any:
         row = find_campaign(conn, campaign)
-        (number,) = add_annotators(conn, row, {body.annotator: body.price}).values()
+        (number,) = roster_rows.add_annotators(conn, row, {body.annotator: body.price}).values()
         secret, token = make_token(
             conn, "annotator", str(body.annotator), kind="invitation", campaign=campaign, annotator=number,
             days=body.days,

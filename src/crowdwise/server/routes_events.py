@@ -68,35 +68,28 @@ async def stream(
 
     async def lines() -> AsyncIterator[str]:
         last, beat, until = seen, time.monotonic(), time.monotonic() + seconds
-        yield "retry: 2000\n\n"
-        while time.monotonic() < until and not service.closing and not await request.is_disconnected():
-            try:
-                if await service.token_now(caller.shown) is None:  # revoked, or expired
-                    return
-                read = partial(read_events, campaign=campaign, after=last)
-                new = await service.shared_now(("events", campaign, last), read)
-            except (NotThere, sa.exc.SQLAlchemyError):
-                return
-            for one in new:
-                last = one["id"]
-                data = json.dumps({"time": one["time"], **one["data"]})
-                yield f"id: {last}\nevent: {one['kind']}\ndata: {data}\n\n"
-            if time.monotonic() - beat > BEAT:
-                beat = time.monotonic()
-                yield ": alive\n\n"
-            await asyncio.sleep(PAUSE - asyncio.get_running_loop().time() % PAUSE)  # all look at once, and share it
-
-    async def counted() -> AsyncIterator[str]:
         streams[token] += 1
         try:
-            async for part in lines():
-                yield part
-                if streams[token] > MOST:
+            yield "retry: 2000\n\n"
+            while time.monotonic() < until and streams[token] <= MOST:
+                if service.closing or await request.is_disconnected() or await service.token_now(caller.shown) is None:
                     return
+                read = partial(read_events, campaign=campaign, after=last)
+                for one in await service.shared_now(("events", campaign, last), read):
+                    last = one["id"]
+                    data = json.dumps({"time": one["time"], **one["data"]})
+                    yield f"id: {last}\nevent: {one['kind']}\ndata: {data}\n\n"
+                if time.monotonic() - beat > BEAT:
+                    beat = time.monotonic()
+                    yield ": alive\n\n"
+                now = asyncio.get_running_loop().time()
+                await asyncio.sleep(PAUSE - now % PAUSE)  # all look at once, and share it
+        except (NotThere, sa.exc.SQLAlchemyError):
+            return
         finally:
             streams[token] -= 1
 
-    return StreamingResponse(counted(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 @router.get("/webhooks", tags=["webhooks"])
@@ -108,7 +101,6 @@ async def webhooks_list(service: ServiceOf, caller: Lead, campaign: str) -> list
 @router.post("/webhooks", tags=["webhooks"], status_code=201)
 async def webhooks_make(service: ServiceOf, caller: Lead, campaign: str, body: WebhookMade) -> dict[str, Any]:
     """Send events from now on to an address; the secret that signs them is shown once."""
-
     facts = body.model_dump()
     return await caller.change(
         service, campaign, "make webhook", lambda conn, _: add_webhook(conn, campaign, **facts), **facts
@@ -118,7 +110,6 @@ async def webhooks_make(service: ServiceOf, caller: Lead, campaign: str, body: W
 @router.delete("/webhooks/{hook}", tags=["webhooks"])
 async def webhooks_remove(service: ServiceOf, caller: Lead, campaign: str, hook: str) -> dict[str, str]:
     """Send nothing more to a webhook."""
-
     await caller.change(
         service, campaign, "remove webhook", lambda conn, _: remove_webhook(conn, campaign, hook), hook=hook
     )

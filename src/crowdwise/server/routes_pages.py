@@ -28,18 +28,9 @@ from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
 from crowdwise.server.media import TYPES
 from crowdwise.server.routes_votes import progress
 from crowdwise.server.service import Service, add_audit
+from crowdwise.store import roster_rows
 from crowdwise.store.campaign_rows import CampaignRow, create_campaign, find_campaign, list_campaigns
 from crowdwise.store.database import count, main_of
-from crowdwise.store.roster_rows import (
-    ItemGiven,
-    add_annotators,
-    add_items,
-    change_annotator,
-    checked_items,
-    find_numbers,
-    known_numbers,
-    written_texts,
-)
 from crowdwise.store.store_tables import annotators, items, points, tokens
 
 HERE = Path(__file__).parent
@@ -244,13 +235,14 @@ async def start_labelling(
         joined = count(conn, tokens, tokens.c.campaign == row.id, tokens.c.kind == "joined")
         if not name or (now.settings["consent"] and not agreed):
             return "Give a name and agree, to begin."
-        if known_numbers(conn, annotators, row.id, written_texts(conn, annotators, row.id, [name])):
+        texts = roster_rows.written_texts(conn, annotators, row.id, [name])
+        if roster_rows.known_numbers(conn, annotators, row.id, texts):
             return "This name is taken, or you began in another browser: go on there, or ask for a link of your own."
         if now.state != "open" or (quota is not None and joined >= quota):
             return "There is no place left. Thank you for your interest."
-        number = add_annotators(conn, now, {name: None})[name]
+        number = roster_rows.add_annotators(conn, now, {name: None})[name]
         if now.settings["votes_each"]:
-            change_annotator(conn, now, name, max_votes=now.settings["votes_each"])
+            roster_rows.change_annotator(conn, now, name, max_votes=now.settings["votes_each"])
         _, token = make_token(conn, "annotator", name, kind="joined", campaign=row.id, annotator=number, days=90)
         detail = json.dumps({"agreed": bool(now.settings["consent"])})
         add_audit(conn, "sign up", detail, campaign=row.id, token=token.id, actor=name, address="")
@@ -313,7 +305,7 @@ async def label(
         raise HTTPException(403, "Annotators label for themselves." if own else "Say who labels: annotator=NAME.")
 
     def read(conn: Any) -> Any:
-        who = caller.annotator or 0 if own else find_numbers(conn, annotators, campaign, [annotator])[0]
+        who = caller.annotator or 0 if own else roster_rows.find_numbers(conn, annotators, campaign, [annotator])[0]
         return who, progress(conn, campaign, who), asked_together(conn, row)
 
     who, done, asked = await service.read_now(read)
@@ -344,7 +336,7 @@ async def label_yourself(
     """Become an annotator of a campaign, as a lead, and go to its labelling page."""
     caller, row = await _allowed(request, service, main_of(campaign), "lead", "admin")
     _check_csrf(caller, csrf)
-    await service.write_now(lambda conn: add_annotators(conn, row, {caller.token.name: None}), row.id)
+    await service.write_now(lambda conn: roster_rows.add_annotators(conn, row, {caller.token.name: None}), row.id)
     return RedirectResponse(_labelling(row, caller), 303)
 
 
@@ -391,9 +383,9 @@ def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
         },
     )  # fmt: skip
     texts = json.loads((HERE / "templates" / "sample.json").read_text(encoding="utf-8"))
-    reviews = [ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(texts)]
-    add_items(conn, row, checked_items(conn, row, reviews))
-    add_annotators(conn, row, {annotator: None})
+    reviews = [roster_rows.ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(texts)]
+    roster_rows.add_items(conn, row, roster_rows.checked_items(conn, row, reviews))
+    roster_rows.add_annotators(conn, row, {annotator: None})
     return find_campaign(conn, row.id)
 
 

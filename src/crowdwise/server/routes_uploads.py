@@ -10,6 +10,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -120,8 +121,8 @@ def _rows(path: Path, most: int) -> Iterator[dict[str, Any]]:
 
 
 def named_columns(columns: Sequence[str]) -> dict[str, str]:
-    """Column -> what it is called here, as the readers of answers know columns (task, unit, truth...), else as names
-    of items are often called."""
+    """Column -> what it is called here: items by names that they often have (id, file...), else as the readers of
+    answers know columns (task, unit, truth...)."""
     out = {}
     for part, role, others in (("item", "item", ("id", "name", "file", "filename")), ("gold", "truth", ())):
         column = next((one for one in columns if one.lower() in others), None) or find(columns, role)
@@ -183,20 +184,16 @@ def _number(value: Any, row: int) -> float:
     try:
         return 1.0 if value is None else float(value)
     except (TypeError, ValueError):
-        raise InputError(
-            f"Row {row} (counted from 0): priority {value!r} is not a number. Nothing was added."
-        ) from None
+        why = f"Row {row} (counted from 0): priority {value!r} is not a number."
+        raise InputError(f"{why} Nothing was added.") from None
 
 
 def _payload(value: Any, row: int) -> dict[str, Any]:
     if value is None or isinstance(value, dict):
         return value or {}
-    try:
-        payload = from_json(value)
-        if isinstance(payload, dict):
+    with suppress(TypeError, ValueError):
+        if isinstance(payload := from_json(value), dict):
             return payload
-    except (TypeError, ValueError):
-        pass
     raise InputError(f"Row {row} (counted from 0): payload is not a JSON object. Nothing was added.")
 
 

@@ -22,6 +22,7 @@ from crowdwise.data.folders import write_whole
 from crowdwise.errors import InputError, OutputError, ReadError
 from crowdwise.store.answer_forms import OF_PAYLOAD, answer_text, check_with_payload
 from crowdwise.store.campaign_rows import CampaignRow, check_campaign, find_campaign
+from crowdwise.store.canonical import is_unicode
 from crowdwise.store.database import Database, count, main_of
 from crowdwise.store.live_votes import LiveVotes, read_votes
 from crowdwise.store.roster_rows import payload_of
@@ -117,7 +118,7 @@ def _check_rows(table: sa.Table, rows: list[dict[str, Any]], path: Path) -> None
             elif type(value) is kind:
                 right = kind is not int or abs(value) < 2**62
             if right and isinstance(value, str):
-                right = "\0" not in value and value.encode(errors="replace").decode() == value
+                right = "\0" not in value and is_unicode(value)
             try:
                 if right and value is not None and (column.name in JSON or (column.name == "name" and "number" in row)):
                     right = isinstance(json.loads(value), OBJECTS.get(column.name, object))

@@ -326,7 +326,7 @@ class Campaign:
         """
         self.stream.follow()
         with self.journal.writing():  # a transaction of its own: the names below are those that are there
-            text = self.roster.as_written("annotators", [name_text(annotator, "annotator")]).popitem()[1]
+            (text,) = self.roster.written("annotators", [annotator])
             who = self.roster.codes("annotators", [text], self.settings.price_of_unknown, UNKNOWN)[text]
         with self.journal.writing():
             settings, now = self._now()

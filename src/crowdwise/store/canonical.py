@@ -38,11 +38,7 @@ def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
 
 def is_unicode(text: str) -> bool:
     """Whether a text can be written: it has no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(errors="replace").decode() == text
 
 
 def one_kind(texts: Iterable[str], what: str) -> None:

@@ -51,9 +51,7 @@ def add_votes(
     if len(vote_ids) != len(items):
         raise InputError(f"There are {len(items)} votes and {len(vote_ids)} ids: give one for each. Nothing was added.")
     with journal.writing():
-        for table, texts in (("items", items), ("annotators", people)):
-            written = roster.as_written(table, texts)
-            texts[:] = [written[text] for text in texts]
+        items, people = roster.of_kind("items", items), roster.of_kind("annotators", people)
         item_code = roster.codes("items", items, price, UNKNOWN)
         person_code = roster.codes("annotators", people, price, UNKNOWN)
         incoming = [

@@ -69,10 +69,14 @@ class Roster:
         columns["label"] = [classes[k] for k in label.tolist()]
         return Votes.from_frame(columns, classes=classes)
 
-    def as_written(self, table: str, texts: Iterable[str]) -> dict[str, str]:
-        """JSON text of a name -> the same name in the kind of those that are there."""
+    def written(self, table: str, names: Iterable[Any]) -> list[str]:
+        """The JSON text of each name, in the kind of those that are there."""
+        return self.of_kind(table, [name_text(name, table.removesuffix("s")) for name in names])
+
+    def of_kind(self, table: str, texts: Iterable[str]) -> list[str]:
+        """JSON texts of names, in the kind of those that are there."""
         first = self._first(table)
-        return {text: as_kind(text, first) for text in texts}
+        return [as_kind(text, first) for text in texts]
 
     def _first(self, table: str) -> str | None:
         rows = self.journal.read(f"SELECT name FROM {table} LIMIT 1")
@@ -89,10 +93,9 @@ class Roster:
 
     def find(self, table: str, names: Iterable[Any]) -> list[int]:
         """The codes of names that must be there."""
-        texts = [name_text(name, table.removesuffix("s")) for name in names]
-        written = self.as_written(table, texts)
-        codes = self.codes(table, written.values(), remedy="")
-        return [codes[written[text]] for text in texts]
+        texts = self.written(table, names)
+        codes = self.codes(table, texts, remedy="")
+        return [codes[text] for text in texts]
 
     def codes(
         self, table: str, texts: Iterable[str], price: float | None = None, remedy: str = "Declare them first."
@@ -114,8 +117,7 @@ class Roster:
 
     def add_items(self, items: Iterable[Any], gold: Mapping[Any, int], groups: Mapping[Any, Any]) -> int:
         """Add items that are new, then the known classes (codes) and groups of items; how many are new."""
-        before, texts = self.journal.count("items"), [name_text(item, "item") for item in items]
-        texts = list(self.as_written("items", texts).values())
+        before, texts = self.journal.count("items"), self.written("items", items)
         self._one_kind("items", texts)
         self.journal.write("INSERT OR IGNORE INTO items (name) VALUES (?)", [(text,) for text in texts])
         named = {item: name_text(group, "group", booleans=True) for item, group in groups.items()}
@@ -125,15 +127,11 @@ class Roster:
 
     def set_prices(self, prices: Mapping[Any, float]) -> None:
         """Add annotators with their prices, or change prices."""
-        texts = {name_text(name, "annotator"): checked_price(name, price) for name, price in prices.items()}
-        written = self.as_written("annotators", texts)
-        rows = [(written[text], price) for text, price in texts.items()]
-        self._one_kind("annotators", [text for text, _ in rows])
-        self.journal.write(
-            "INSERT INTO annotators (name, price) VALUES (?, ?) "
-            "ON CONFLICT (name) DO UPDATE SET price = excluded.price",
-            rows,
-        )
+        checked = [checked_price(name, price) for name, price in prices.items()]
+        texts = self.written("annotators", prices)
+        self._one_kind("annotators", texts)
+        query = "INSERT INTO annotators (name, price) VALUES (?, ?) ON CONFLICT (name)"
+        self.journal.write(f"{query} DO UPDATE SET price = excluded.price", list(zip(texts, checked, strict=True)))
 
     def _one_kind(self, table: str, texts: list[str]) -> None:
         """Raise an error where new names are not of the kind of those there are."""
@@ -141,10 +139,9 @@ class Roster:
 
     def update(self, table: str, column: str, facts: Mapping[Any, Any]) -> None:
         """Set a column of the named rows."""
-        texts = {name_text(name, table.removesuffix("s")): value for name, value in facts.items()}
-        written = self.as_written(table, texts)
-        codes = self.codes(table, written.values())
-        rows = [(value, codes[written[text]] + 1) for text, value in texts.items()]
+        texts = self.written(table, facts)
+        codes = self.codes(table, texts)
+        rows = [(value, codes[text] + 1) for text, value in zip(texts, facts.values(), strict=True)]
         self.journal.write(f"UPDATE {table} SET {column} = ? WHERE id = ?", rows)
 
     def items_with(self, column: str) -> dict[int, Any]:
