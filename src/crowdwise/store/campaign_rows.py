@@ -32,34 +32,27 @@ STATES = ("open", "paused", "closed")
 DEFAULT_METHOD = "one-coin"
 RULE = StopRule().get_params()
 """Settings of the rule, and their defaults."""
-OWN: dict[str, Any] = {
-    "price": 1.0, "patience": 600.0, "gap": None, "gold_rate": 0.0, "feedback": False, "instructions": "",
-    "unknown": "error", "seed": 0, "scale": None, "ties": False, "unsure": False, "consent": "", "practice": 0,
-    "screen": None, "quota": None, "votes_each": None, "completion_code": "", "question": "", "questions": [],
+GOLD_RATE = Annotated[float, Bounds(minimum=0, below=1)]
+SETTINGS: dict[str, tuple[Any, Any]] = {
+    "price": (1.0, Positive), "patience": (600.0, Positive), "gap": (None, None), "gold_rate": (0.0, GOLD_RATE),
+    "feedback": (False, bool), "instructions": ("", str), "unknown": ("error", Literal["error", "add"]),
+    "seed": (0, CountFromZero), "scale": (None, None), "ties": (False, bool), "unsure": (False, bool),
+    "consent": ("", str), "practice": (0, CountFromZero), "screen": (None, Share | None), "quota": (None, Count | None),
+    "votes_each": (None, Count | None), "completion_code": ("", str), "question": ("", str), "questions": ([], None),
 }  # fmt: skip
-"""Settings that are not those of the rule, and their defaults."""
-KINDS: dict[str, Any] = {
-    "price": Positive, "patience": Positive, "unknown": Literal["error", "add"],
-    "gold_rate": Annotated[float, Bounds(minimum=0, below=1)], "feedback": bool, "instructions": str,
-    "seed": CountFromZero, "ties": bool, "unsure": bool, "consent": str, "practice": CountFromZero,
-    "screen": Share | None, "quota": Count | None, "votes_each": Count | None, "completion_code": str, "question": str,
-}  # fmt: skip
-"""What these may be."""
+"""Settings that are not those of the rule: their defaults, and what they may be."""
+OWN = {name: default for name, (default, _) in SETTINGS.items()}
+KINDS = {name: kind for name, (_, kind) in SETTINGS.items() if kind is not None}
 PEOPLE = ("unsure", "consent", "practice", "screen", "quota", "votes_each", "completion_code")
 """Settings of who labels: "I don't know" as an answer, what is agreed to, practice questions and the share of them that
 must be right, the most people who sign up, votes of each of them, and the code that they get at the end."""
 LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback", "instructions", "name", *PEOPLE)
 """What may be changed while a campaign runs."""
-
-
 QUESTION = re.compile(r"(?!(?i:items?|annotators?)$)[A-Za-z0-9_-]{1,19}")
-TOGETHER = (registry.ONE_CLASS, registry.CLASSES, registry.NUMBER, registry.TEXT)
-"""Forms that can be asked together about one item."""
-
 ANSWER_COLUMNS = {
     registry.ONE_CLASS: "label", registry.CLASSES: "labels", registry.NUMBER: "value", registry.TEXT: "text",
 }  # fmt: skip
-"""Form -> the column of results with the answer."""
+"""Form -> the column of results with the answer, where items have one: these can be asked together about an item."""
 
 
 class NotThere(InputError):
@@ -123,11 +116,8 @@ class CampaignRow:
     def shown(self) -> dict[str, Any]:
         """What the API says about it, to those who may see all."""
         settings = {name: value for name, value in self.settings.items() if name not in ("strategy", "seed", "proof")}
-        return {
-            "id": self.id, "name": self.name, "answer_type": self.answer_type, "classes": self.classes,
-            "state": self.state, "votes": self.n_answers, "spent": self.spent, "created": self.created,
-            "settings": settings,
-        }  # fmt: skip
+        facts = {name: getattr(self, name) for name in ("id", "name", "answer_type", "classes", "state")}
+        return {**facts, "votes": self.n_answers, "spent": self.spent, "created": self.created, "settings": settings}
 
 
 def _row(row: Any) -> CampaignRow:
@@ -190,7 +180,7 @@ def create_campaign(conn: sa.Connection, wanted: Mapping[str, Any], id_: str | N
     classes = wanted.pop("classes", [])
     _check_classes(kind, classes)
     form = registry.ANSWER_TYPES[kind].form
-    if (asked or main_of(id_) != id_) and form not in TOGETHER:
+    if (asked or main_of(id_) != id_) and form not in ANSWER_COLUMNS:
         raise ParameterError(f"A question of {kind} is asked alone: give it a campaign without questions.")
     settings = _settings(kind, classes, {**wanted, "questions": asked[1:]})
     row = {

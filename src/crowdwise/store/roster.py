@@ -128,7 +128,7 @@ class Roster:
     def set_prices(self, prices: Mapping[Any, float]) -> None:
         """Add annotators with their prices, or change prices."""
         checked = [checked_price(name, price) for name, price in prices.items()]
-        texts = self.written("annotators", prices)
+        texts = self.written("annotators", [name for name, _ in prices.items()])
         self._one_kind("annotators", texts)
         query = "INSERT INTO annotators (name, price) VALUES (?, ?) ON CONFLICT (name)"
         self.journal.write(f"{query} DO UPDATE SET price = excluded.price", list(zip(texts, checked, strict=True)))
