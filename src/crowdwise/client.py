@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 
     from crowdwise.store.intake import Receipt
 
-REFUSED = (429, 503)
-"""Answers after which any request is repeated: nothing was done."""
+REFUSED = (429, 503)  # answers after which any request is repeated: nothing was done
 BUSY = (*REFUSED, 502, 504)
 """Answers after which one that may be made twice is repeated: a proxy that waited in vain cannot say what was done."""
-BULK = 5_000
-"""Votes that are sent at once."""
+BULK = 5_000  # votes that are sent at once
 TOKEN = "CROWDWISE_TOKEN"
 """The variable of the token, where none is given."""
 

@@ -16,8 +16,7 @@ from crowdwise.label_studio.ls_project import PREFIX, find_control, kept, object
 from crowdwise.label_studio.ls_round import fit
 
 REMOVED = ("ANNOTATIONS_DELETED", "TASKS_DELETED")
-MOST_BYTES = 128_000_000
-"""The most that is kept of a project, as JSON."""
+MOST_BYTES = 128_000_000  # the most that is kept of a project, as JSON
 
 
 class Backend:

@@ -26,8 +26,7 @@ from crowdwise.importers.label_studio import TASKS
 from crowdwise.label_studio.ls_client import LabelStudioClient
 from crowdwise.label_studio.ls_project import PREFIX, Control, Folder, Project, Pulled, kept
 
-OVERLAP = 5.0
-"""Seconds that are pulled twice: what was being written while the last pull looked."""
+OVERLAP = 5.0  # seconds that are pulled twice: what was being written while the last pull looked
 MARK = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 

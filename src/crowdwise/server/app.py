@@ -92,8 +92,7 @@ ROUTERS = (
 SWITCH = 0.0005
 """Seconds that a thread waits for another to let go of the interpreter. The writer needs it after every statement."""
 
-GARBAGE = 10_000
-"""Objects that are made before Python looks for cycles among the new ones."""
+GARBAGE = 10_000  # objects that are made before Python looks for cycles among the new ones
 
 
 def create_app(configuration: Configuration, service: Service | None = None) -> FastAPI:

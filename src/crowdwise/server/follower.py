@@ -19,18 +19,13 @@ from crowdwise.store.campaign_rows import CampaignRow, NotThere, find_campaign, 
 from crowdwise.store.database import Database, main_of
 from crowdwise.store.live_votes import LiveVotes
 
-PAUSE = 0.5
-"""Seconds between looks at what other workers wrote."""
+PAUSE = 0.5  # seconds between looks at what other workers wrote
 REST, SHARE = 1.0, 10.0
 """In the background a model is refreshed once in so many seconds, and rests so many times as long as it worked."""
-UNUSED = 1800.0
-"""Seconds after which an unused model is dropped."""
-NOTED = 5.0
-"""The fewest seconds between points of the curve of a campaign."""
-PATIENCE = 20.0
-"""The longest that a request waits for the newest model before it gets an older one."""
-MANY, SOON = 5_000, 0.15
-"""Votes from which on an annotator waits only so many seconds for a newer model."""
+UNUSED = 1800.0  # seconds after which an unused model is dropped
+NOTED = 5.0  # the fewest seconds between points of the curve of a campaign
+PATIENCE = 20.0  # the longest that a request waits for the newest model before it gets an older one
+MANY, SOON = 5_000, 0.15  # votes from which on an annotator waits only so many seconds for a newer model
 
 log = logging.getLogger("crowdwise.server")
 

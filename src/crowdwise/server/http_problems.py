@@ -124,8 +124,7 @@ EXPECTED = {
 }  # fmt: skip
 """Kinds of errors of pydantic -> what the interface expects."""
 WORDS = {"missing": "is missing", "extra_forbidden": "is not known here"}
-SHOWN = 60
-"""Letters of a value that are shown."""
+SHOWN = 60  # letters of a value that are shown
 
 
 def in_words(errors: Iterable[Mapping[str, Any]], limit: int = 20) -> list[dict[str, str]]:

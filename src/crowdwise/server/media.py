@@ -36,11 +36,9 @@ KINDS = {
 """Part of a payload -> endings of its files, and their media types. SVG is not among them: it may hold scripts."""
 MEDIA = "media:"
 TYPES = {ending: media for kinds in KINDS.values() for ending, media in kinds.items()}
-MOST_LETTERS = 200
-"""Bytes of the name of a file."""
+MOST_LETTERS = 200  # bytes of the name of a file
 CHUNK = 2**20
-MOST_NAMES = 200_000
-"""Files of the folder that are listed."""
+MOST_NAMES = 200_000  # files of the folder that are listed
 
 
 def kind_of(name: str) -> str | None:

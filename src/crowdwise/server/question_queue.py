@@ -53,16 +53,12 @@ class InFlight(Generic[T]):
         self._tasks.clear()
 
 
-AHEAD = 60
-"""Questions in a queue."""
-AT_ONCE = 6
-"""Questions of a queue that are looked at beyond those that are asked for."""
-KEPT = 3.0
-"""Seconds, or up to twice as many, after which a queue gives way to one of a newer model."""
+AHEAD = 60  # questions in a queue
+AT_ONCE = 6  # questions of a queue that are looked at beyond those that are asked for
+KEPT = 3.0  # seconds, or up to twice as many, after which a queue gives way to one of a newer model
 AGED = 6.0
 """Seconds after that in which it is still used while the next is made: who comes back later waits for a new one."""
-TAKEN = 10.0
-"""Seconds for which an item that was just leased is tried last."""
+TAKEN = 10.0  # seconds for which an item that was just leased is tried last
 
 
 @dataclass

@@ -29,12 +29,9 @@ from crowdwise.store.webhook_rows import (
     retry_delivery,
 )
 
-PAUSE = 0.5
-"""Seconds between looks."""
-BEAT = 15.0
-"""Seconds after which a comment shows that the stream lives."""
-MOST = 50
-"""Streams of one token in a process."""
+PAUSE = 0.5  # seconds between looks
+BEAT = 15.0  # seconds after which a comment shows that the stream lives
+MOST = 50  # streams of one token in a process
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses())
 

@@ -268,8 +268,7 @@ async def report(service: ServiceOf, caller: Lead, campaign: str) -> HTMLRespons
     return HTMLResponse(html, headers={"Content-Security-Policy": SANDBOX})
 
 
-TIMED = 300_000
-"""Up to so many votes the order of votes is looked at (drift)."""
+TIMED = 300_000  # up to so many votes the order of votes is looked at (drift)
 FAST, MIN_TIMED = 3.0, 10
 """Too fast: the median seconds of an answer are less than this part of the crowd's; with so many answers at least."""
 

@@ -46,8 +46,7 @@ OWN = ("item", "gold", "group", "priority", "payload")
 
 MOST_ITEMS = 1_000_000
 MOST_COLUMNS = 1_000
-MOST_CELLS = 30_000_000
-"""The most of an upload; a cell takes 16 bytes of memory even where it is empty."""
+MOST_CELLS = 30_000_000  # the most of an upload; a cell takes 16 bytes of memory even where it is empty
 MOST_MEMORY, MOST_LOOKED = 2**30, 2**26
 """Bytes that a table may take while it is read, and while its answers are looked at for a preview."""
 MOST_VALUES = 10_000_000
@@ -200,8 +199,7 @@ def _payload(value: Any, row: int) -> dict[str, Any]:
 _ITEMS = TypeAdapter(list[Item])
 _MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """A text, closed or not, or a bracket."""
-MOST_ITEM = 8_000_000
-"""Bytes of an item in JSON; its payload may have fewer."""
+MOST_ITEM = 8_000_000  # bytes of an item in JSON; its payload may have fewer
 
 
 def _of_json(path: Path) -> Iterator[ItemGiven]:
@@ -288,8 +286,7 @@ def preview_of(path: Path, check: Callable[[], list[Any]]) -> dict[str, Any]:
     return out
 
 
-PART = 500
-"""Items that are written in one transaction."""
+PART = 500  # items that are written in one transaction
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
 

@@ -29,8 +29,7 @@ FOR_ANNOTATORS = {
     "paused": "the campaign is paused", "closed": "the campaign is closed",
 }  # fmt: skip
 """What annotators are told where there is no question: nothing of money, or of others."""
-ALL = 2**62
-"""More votes than any campaign has."""
+ALL = 2**62  # more votes than any campaign has
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
 

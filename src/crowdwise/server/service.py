@@ -45,12 +45,9 @@ T = TypeVar("T")
 Run = Callable[[sa.Connection], T]
 """What reads or writes, with a connection."""
 DAY = 86_400.0
-HEAVY = 4
-"""Threads for results and reports; those of one campaign are computed one after the other."""
-READY_SECONDS = 5.0
-"""A store that takes longer to write nothing is not ready."""
-TOKEN_SECONDS = 1.0
-"""How long another worker may take a revoked token for valid."""
+HEAVY = 4  # threads for results and reports; those of one campaign are computed one after the other
+READY_SECONDS = 5.0  # a store that takes longer to write nothing is not ready
+TOKEN_SECONDS = 1.0  # how long another worker may take a revoked token for valid
 
 
 class Service:

@@ -30,8 +30,7 @@ from crowdwise.store import steady_clock
 from crowdwise.store.webhook_rows import CLAIMED, claim_due, drop_old, hooks_behind, is_due, note_result, take_events
 
 PAUSE = 1.0
-SECONDS = 10.0
-"""How long a receiver may take."""
+SECONDS = 10.0  # how long a receiver may take
 LOOKUPS = 100
 """Names that are looked up at a time: one whose server does not answer holds its thread for longer than it is waited
 for, and all others share those of asyncio."""

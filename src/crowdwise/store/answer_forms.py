@@ -31,8 +31,7 @@ from crowdwise.store.intake import VOTE, class_code
 
 SIDES = ("left", "right")
 TIE = "tie"
-MOST_TEXT = 20_000
-"""Letters of a text that is an answer."""
+MOST_TEXT = 20_000  # letters of a text that is an answer
 MOST_STRETCHES = 1_000
 OF_PAYLOAD = (registry.ORDER, registry.TOKENS, registry.STRETCHES)
 """Forms whose answers are checked against what is shown of the item."""

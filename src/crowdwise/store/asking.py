@@ -20,8 +20,7 @@ from crowdwise.store.journal import Journal
 from crowdwise.store.roster import Roster
 from crowdwise.store.settings import Settings
 
-TICK = 1e-6
-"""Seconds between the questions of one batch, so that they keep their order."""
+TICK = 1e-6  # seconds between the questions of one batch, so that they keep their order
 
 
 @dataclass(frozen=True)

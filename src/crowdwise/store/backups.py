@@ -30,8 +30,7 @@ from crowdwise.store.store_tables import campaigns, metadata
 
 FORMAT = 1
 CHUNK = 5_000
-MOST = 2**28
-"""Characters of a line: a small file may unpack to more than the machine holds."""
+MOST = 2**28  # characters of a line: a small file may unpack to more than the machine holds
 COLUMNS = {table.name: [column.name for column in table.columns] for table in metadata.sorted_tables}
 SERIAL = ("audit", "events", "reviews")
 """Tables whose ids the store counts."""

@@ -336,11 +336,9 @@ def unknown_names(what: str, names: list[Any]) -> NotThere:
     return NotThere(f"Unknown {what}: {listing(names)}. Nothing was changed. Declare them first: POST .../{what}.")
 
 
-MOST = 500
-"""Points that are handed over; where there are more, every so many."""
+MOST = 500  # points that are handed over; where there are more, every so many
 SHOWN = ("annotator", "votes", "accuracy", "accuracy_low", "accuracy_high")
-SKILLS = 1.1
-"""Skills are noted when the votes have grown by this factor."""
+SKILLS = 1.1  # skills are noted when the votes have grown by this factor
 
 
 def point_of(view: Any, noted: int) -> dict[str, Any]:

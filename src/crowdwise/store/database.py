@@ -38,8 +38,7 @@ from crowdwise.errors import OutputError, ReadError, listing
 from crowdwise.store.store_tables import metadata
 
 MIGRATION_LOCK = 0x63726F77
-WAIT = 30.0
-"""Seconds to wait for another process that writes (SQLite), or for a connection."""
+WAIT = 30.0  # seconds to wait for another process that writes (SQLite), or for a connection
 LOCK_WAIT = 0.5
 LIMITS = f"-c lock_timeout={LOCK_WAIT}s -c idle_in_transaction_session_timeout=5min"
 """Of PostgreSQL: what hangs elsewhere must not hang here."""

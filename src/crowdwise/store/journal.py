@@ -43,8 +43,7 @@ CREATE {} TABLE IF NOT EXISTS changes (
 );
 """
 """Tables that the first journals of this format lack: they get them when they are opened."""
-WAIT = 60.0
-"""Seconds to wait for another process that is writing."""
+WAIT = 60.0  # seconds to wait for another process that is writing
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE items (
@@ -331,8 +330,7 @@ def _digest(*parts: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-SMALLEST = 8
-"""No row takes fewer bytes: a file holds so many rows at most, whatever its damaged numbers say."""
+SMALLEST = 8  # no row takes fewer bytes: a file holds so many rows at most, whatever its damaged numbers say
 BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises about damaged pages; a damaged text may stand in its message, too."""
 

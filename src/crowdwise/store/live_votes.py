@@ -149,10 +149,8 @@ def read_votes(conn: sa.Connection, campaign: str, after: int, upto: int) -> lis
 
 
 NO_VOTES = "No votes have come in yet."
-SNAPSHOT = 20_000
-"""After so many votes, and a quarter more than in the last one, a snapshot of the stream is saved."""
-REBUILD_SHARE = 10.0
-"""After a rebuild that took t seconds the next one waits this many times t."""
+SNAPSHOT = 20_000  # after so many votes, and a quarter more than in the last one, a snapshot of the stream is saved
+REBUILD_SHARE = 10.0  # after a rebuild that took t seconds the next one waits this many times t
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,7 @@ from crowdwise.online.vote_store import Names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
 from crowdwise.store.journal import Journal, link
 
-AT_ONCE = 500
-"""How many names SQLite is asked about at once."""
+AT_ONCE = 500  # how many names SQLite is asked about at once
 NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 
 

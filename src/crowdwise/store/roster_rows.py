@@ -25,8 +25,7 @@ from crowdwise.store.intake import GOLD, class_codes
 from crowdwise.store.lease_rows import release
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, reviews, votes
 
-CHUNK = 10_000
-"""Rows that are written at once."""
+CHUNK = 10_000  # rows that are written at once
 
 
 def first_name(conn: sa.Connection, table: sa.Table, campaign: str) -> str | None:
@@ -153,8 +152,7 @@ def list_annotators(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
     ]
 
 
-MOST_PAYLOAD = 1_000_000
-"""Bytes of what is shown of an item: it goes to every annotator who is asked about it."""
+MOST_PAYLOAD = 1_000_000  # bytes of what is shown of an item: it goes to every annotator who is asked about it
 MEDIA = {"image": ("https", "data", "media"), "audio": ("https", "media"), "file": ("https", "media")}
 """Parts of a payload that are loaded by their address, and its schemes; an address without one is of the server."""
 

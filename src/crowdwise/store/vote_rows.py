@@ -40,8 +40,7 @@ from crowdwise.store.lease_rows import money_left, votes_given
 from crowdwise.store.roster_rows import add_names, payload_of, texts_of_kind, update_annotator
 from crowdwise.store.store_tables import annotators, answers, campaigns, events, items, leases, points, skips, votes
 
-UNDO_SECONDS = 3600.0
-"""How long an annotator may take a vote back."""
+UNDO_SECONDS = 3600.0  # how long an annotator may take a vote back
 
 
 @dataclass(frozen=True)

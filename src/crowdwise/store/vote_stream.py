@@ -31,12 +31,9 @@ from crowdwise.online.vote_store import CodedBatch, Names
 from crowdwise.store.journal import Journal
 from crowdwise.store.roster import Roster
 
-BLOCK = 1_000
-"""The votes that the model learns from at once."""
-CHUNK = 20_000
-"""The votes that are read at once."""
-SNAPSHOT = 20_000
-"""After so many votes a new snapshot of the model is saved."""
+BLOCK = 1_000  # the votes that the model learns from at once
+CHUNK = 20_000  # the votes that are read at once
+SNAPSHOT = 20_000  # after so many votes a new snapshot of the model is saved
 
 
 class VoteStream:
@@ -148,8 +145,7 @@ class JournalStream(VoteStream):
         return gold
 
 
-KEPT = 2
-"""How many of the latest are left on the disk."""
+KEPT = 2  # how many of the latest are left on the disk
 
 
 class Snapshots:

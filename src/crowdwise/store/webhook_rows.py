@@ -19,21 +19,15 @@ from crowdwise.store.store_tables import deliveries, events, webhooks
 
 KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing", "proof")
 """Kinds of events."""
-MOST = 20
-"""Webhooks of a campaign."""
+MOST = 20  # webhooks of a campaign
 TRIES = 8
-FIRST, LONGEST = 5.0, 3600.0
-"""Seconds before the second try, doubled for each further one, and the most."""
-MOST_WAITING = 1_000
-"""Deliveries of a webhook that wait; beyond them the oldest are dropped."""
+FIRST, LONGEST = 5.0, 3600.0  # seconds before the second try, doubled for each further one, and the most
+MOST_WAITING = 1_000  # deliveries of a webhook that wait; beyond them the oldest are dropped
 HOUR, DAY, WEEK = 3_600.0, 86_400.0, 7 * 86_400.0
 """Seconds for which events of votes (they say how many there are) and what arrived are kept, and all else."""
-PART = 1_000
-"""Events and deliveries that are forgotten at a time."""
-EACH = 5
-"""Deliveries of one webhook that are claimed at a time: those of others do not wait behind them."""
-CLAIMED = 60.0
-"""Seconds for which a delivery belongs to the process that sends it."""
+PART = 1_000  # events and deliveries that are forgotten at a time
+EACH = 5  # deliveries of one webhook that are claimed at a time: those of others do not wait behind them
+CLAIMED = 60.0  # seconds for which a delivery belongs to the process that sends it
 
 
 def add_webhook(conn: sa.Connection, campaign: str, url: str, kinds: Sequence[str]) -> dict[str, Any]:
