@@ -1,6 +1,5 @@
 """Watch a project: a round whenever Label Studio says that annotations changed, and from time to time in any case.
-
-A webhook only says *that* something changed; what did is pulled. So calls that are lost, doubled or forged do no harm.
+What changed is pulled, so calls that are lost, doubled or forged do no harm.
 """
 
 from __future__ import annotations

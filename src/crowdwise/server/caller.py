@@ -80,11 +80,12 @@ class Caller:
         self, service: Service, campaign: str, action: str, run: Callable[[sa.Connection, CampaignRow], T],
         **detail: Any,
     ) -> T:  # fmt: skip
-        """What ``run`` gives of a campaign that it changes, which is noted in the same transaction."""
+        """What ``run`` gives of a campaign that it changes, which is noted in the same transaction; a function among
+        the details says what of the result is noted."""
 
         def write(conn: sa.Connection) -> T:
             done = run(conn, find_campaign(conn, campaign))
-            self.audit(conn, action, campaign, **detail)
+            self.audit(conn, action, campaign, **{k: x(done) if callable(x) else x for k, x in detail.items()})
             return done
 
         return await service.write_now(write, campaign)

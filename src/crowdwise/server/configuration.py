@@ -135,9 +135,7 @@ def _converted(name: str, value: Any) -> Any:
         return value
     try:
         if kind is bool:
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}[
-                str(value).strip().lower()
-            ]
+            return _BOOLEANS[str(value).strip().lower()]
         if not isinstance(value, str) and not (kind is float and type(value) is int):
             raise ValueError
         return kind(value)
@@ -145,4 +143,5 @@ def _converted(name: str, value: Any) -> Any:
         raise ParameterError(f"{name}={value!r}: expected {_WORDS[kind]}.") from None
 
 
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

@@ -95,12 +95,12 @@ async def campaigns_delete(
 ) -> dict[str, str]:  # fmt: skip
     """Delete a campaign with all its votes; ``confirm`` is its name."""
 
-    def delete(conn: Any) -> Any:
-        row = find_campaign(conn, campaign)
+    def delete(conn: Any, row: Any) -> Any:
         delete_campaign(conn, row, confirm)
-        caller.audit(conn, "delete campaign", campaign, name=row.name, votes=row.n_answers)
+        return row
 
-    await service.write_now(delete, campaign)
+    noted = {"name": lambda row: row.name, "votes": lambda row: row.n_answers}
+    await caller.change(service, campaign, "delete campaign", delete, **noted)
     service.follower.forget(campaign)
     service.media.forget(campaign)
     return {"deleted": campaign}
@@ -183,13 +183,10 @@ async def signup_make(service: ServiceOf, caller: WholeLead, campaign: str, body
     """Make one link for many: who opens it agrees to ``consent``, becomes an annotator and labels. A worker id in the
     query (``PROLIFIC_PID``, ``workerId``) is the name of the annotator. The link is shown once."""
 
-    def make(conn: Any) -> Any:
-        find_campaign(conn, campaign)
-        secret, token = make_token(conn, "annotator", "sign-up", kind="signup", campaign=campaign, days=body.days)
-        caller.audit(conn, "make sign-up link", campaign, token=token.id)
-        return secret, token
+    def make(conn: Any, _: Any) -> Any:
+        return make_token(conn, "annotator", "sign-up", kind="signup", campaign=campaign, days=body.days)
 
-    secret, token = await service.write_now(make, campaign)
+    secret, token = await caller.change(service, campaign, "make sign-up link", make, token=lambda pair: pair[1].id)
     address = f"{service.configuration.address}/start/{secret}"
     prolific = f"{address}?PROLIFIC_PID={{{{%PROLIFIC_PID%}}}}"
     return {"link": address, "prolific": prolific, "token": token.id, "expires": token.expires}
@@ -199,16 +196,12 @@ async def signup_make(service: ServiceOf, caller: WholeLead, campaign: str, body
 async def invitations_make(service: ServiceOf, caller: WholeLead, campaign: str, body: Invitation) -> dict[str, Any]:
     """Invite an annotator: the link is shown once, and lets its holder label as this annotator."""
 
-    def invite(conn: Any) -> Any:
-        row = find_campaign(conn, campaign)
+    def invite(conn: Any, row: Any) -> Any:
         (number,) = roster_rows.add_annotators(conn, row, {body.annotator: body.price}).values()
-        secret, token = make_token(
-            conn, "annotator", str(body.annotator), kind="invitation", campaign=campaign, annotator=number,
-            days=body.days,
-        )  # fmt: skip
-        caller.audit(conn, "invite", campaign, annotator=body.annotator, token=token.id)
-        return secret, token
+        invited: dict[str, Any] = {"kind": "invitation", "campaign": campaign, "annotator": number, "days": body.days}
+        return make_token(conn, "annotator", str(body.annotator), **invited)
 
-    secret, token = await service.write_now(invite, campaign)
+    noted = {"annotator": body.annotator, "token": lambda pair: pair[1].id}
+    secret, token = await caller.change(service, campaign, "invite", invite, **noted)
     link = f"{service.configuration.address}/join/{secret}"
     return {"link": link, "token": token.id, "annotator": body.annotator, "expires": token.expires}

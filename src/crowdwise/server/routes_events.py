@@ -1,6 +1,4 @@
-"""Events of a campaign as they happen: server-sent events, from the store, so that every worker sees all of them; and
-webhooks, with what became of what was sent.
-"""
+"""Events of a campaign as they happen, from the store, so that every worker sees all of them; and webhooks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The pages: sign in, campaigns, labelling, watching. Scripts of a page call the API with the session's cookie.
 
-Languages of the pages: catalogues in ``static/messages``, one JSON file for each, from the English text to another.
-
-To add a language, add its file: ``_name`` is what the menu calls it, ``_dir`` is ``rtl`` where it is written from right
-to left. A text that a file lacks stays English; a test says which.
+``static/messages`` has a JSON file for each language, from the English text to another: ``_name`` is what the menu
+calls it, ``_dir`` is ``rtl`` where it is written from right to left. A text that a file lacks stays English.
 """
 
 from __future__ import annotations
@@ -387,9 +385,6 @@ def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
     roster_rows.add_items(conn, row, roster_rows.checked_items(conn, row, reviews))
     roster_rows.add_annotators(conn, row, {annotator: None})
     return find_campaign(conn, row.id)
-
-
-# -------------------------------------------------------------------- languages
 
 
 FOLDER = HERE / "static" / "messages"

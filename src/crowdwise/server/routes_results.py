@@ -74,9 +74,9 @@ def settled_rows(frame: Any, view: Any) -> Any:
     if not view.settled or column not in frame.columns:
         return frame
     answers = {item: "|".join(map(str, x)) if isinstance(x, list) else x for item, x in view.settled.items()}
-    there = pl.Series([item in answers for item in frame["item"].to_list()])
-    new = [answers.get(item, x) for item, x in zip(frame["item"].to_list(), frame[column].to_list(), strict=True)]
-    frame = frame.with_columns(pl.Series(column, new, dtype=frame[column].dtype), there.alias("settled"))
+    new = [answers.get(item, x) for item, x in zip(frame["item"], frame[column], strict=True)]
+    there = pl.Series("settled", [item in answers for item in frame["item"]])
+    frame = frame.with_columns(pl.Series(column, new, dtype=frame[column].dtype), there)
     sure = [name for name in UNSURE if name in frame.columns]
     return frame.with_columns(
         pl.when(pl.col("settled")).then(1.0 if name == "probability" else None).otherwise(pl.col(name)).alias(name)

@@ -324,14 +324,9 @@ async def _written(service: Service, caller: Caller, campaign: str, rows: list[A
     """Write items in parts, between which others get their turn."""
     new = 0
     for lo in range(0, max(len(rows), 1), PART):
-        part = dict(rows[lo : lo + PART])
-
-        def add(conn: Any, part: Any = part) -> Any:
-            n_new = add_items(conn, find_campaign(conn, campaign), part)
-            caller.audit(conn, "add items", campaign, new=n_new, n=len(part))
-            return n_new
-
-        new += await service.write_now(add, campaign)
+        add = partial(add_items, values=dict(rows[lo : lo + PART]))
+        n = len(rows[lo : lo + PART])
+        new += await caller.change(service, campaign, "add items", add, new=int, n=n)
     return {"new": new, "changed": len(rows) - new}
 
 

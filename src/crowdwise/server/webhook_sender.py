@@ -1,7 +1,6 @@
-"""Sends events to webhooks: signed, tried again with growing pauses, given up after some tries.
+"""Sends events to webhooks: tried again with growing pauses, given up after some tries, signed with the secret of the
+webhook: ``X-Crowdwise-Signature: t=TIME,v1=HMAC-SHA256(secret, "TIME.BODY")`` in hexadecimal digits.
 
-What is sent is signed with the secret of the webhook, so that the receiver knows who sent it and when:
-``X-Crowdwise-Signature: t=TIME,v1=HMAC-SHA256(secret, "TIME.BODY")`` in hexadecimal digits.
 Addresses inside the network of the server are refused unless the settings allow them; the address that was checked is
 the one that is connected to, and redirects are not followed.
 """

@@ -1,13 +1,8 @@
 """A campaign: questions go out, votes come in, until the labels are good enough or the budget is spent.
 
-A campaign is a folder with a journal (:mod:`crowdwise.store.journal`) and snapshots of the model. Names become codes
-where votes come in (:mod:`crowdwise.store.intake`); the journal, the vote store and the stream hold codes, and names
-are looked up again for what is shown. The model is a function of the journal (:mod:`crowdwise.store.vote_stream`).
-Threads and processes may share a campaign.
-
-``add`` is all or nothing and may be repeated: a vote is identified by its id, and counts once. ``propose`` and
-``next_for`` note what they hand out, so that two who ask at once are not sent the same question; a question that is not
-answered within ``patience`` is handed out again.
+A campaign is a folder with a journal (:mod:`crowdwise.store.journal`) and snapshots of the model, which is a function
+of the journal (:mod:`crowdwise.store.vote_stream`). Names become codes where votes come in, and are looked up again for
+what is shown. Threads and processes may share a campaign: two who ask at once are not sent the same question.
 """
 
 from __future__ import annotations

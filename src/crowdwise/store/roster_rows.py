@@ -1,6 +1,4 @@
-"""Items and annotators in the store: names and their numbers, which never change (codes of models are one less), what
-is shown of items, who labels at what price.
-"""
+"""Items and annotators in the store: names and their numbers, which never change (codes of models are one less)."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
 """The model of a campaign follows its votes, in a folder and on the server.
 
-**Its state is a function of the votes that count**, in their order, and of the gold that is known now. Who asked
-when, and whether the campaign was closed meanwhile, does not matter to the last bit. A stream depends on how votes are
-cut into batches, so the cuts are fixed: the model learns from whole blocks of ``BLOCK`` votes for good, and from the
-votes after the last whole block as one more batch, on a copy, which is thrown away when more votes come. Where gold
-comes for an item that was learned from without it, the model learns again from the first vote.
+**Its state is a function of the votes that count**, in their order, and of the gold that is known now, to the last bit.
+A stream depends on how votes are cut into batches, so the cuts are fixed: the model learns from whole blocks of
+``BLOCK`` votes for good, and from the votes after the last whole block as one more batch, on a copy, which is thrown
+away when more votes come. Where gold comes for an item that was learned from without it, the model learns again from
+the first vote.
 
 Snapshots are taken of whole blocks: folders ``model-N``, N the number of the last vote that the stream has seen. They
-only save time: a stream is the same without them, once it has learned from all votes of the campaign. They hold codes
-and no names, which are those of the campaign. A snapshot carries notes on the votes that it has seen (whose they
-are, and a digest): where those of the campaign are others now, it is thrown away.
+only save time, and hold codes without names. A snapshot carries notes on the votes that it has seen (whose they are,
+and a digest): where those of the campaign are others now, it is thrown away.
 """
 
 from __future__ import annotations
