@@ -35,8 +35,7 @@ REFUSED = (429, 503)  # answers after which any request is repeated: nothing was
 BUSY = (*REFUSED, 502, 504)
 """Answers after which one that may be made twice is repeated: a proxy that waited in vain cannot say what was done."""
 BULK = 5_000  # votes that are sent at once
-TOKEN = "CROWDWISE_TOKEN"
-"""The variable of the token, where none is given."""
+TOKEN = "CROWDWISE_TOKEN"  # the variable of the token, where none is given
 
 __all__ = ["AccessError", "Client", "RemoteCampaign", "RemoteQuestion"]
 

@@ -27,8 +27,7 @@ class Backend:
         self.method, self.question = method, question
         self.tasks: dict[Any, dict[str, Any]] = {}
         self._bytes: dict[Any, int] = {}
-        self.size = 0
-        """Bytes of what is kept, as JSON."""
+        self.size = 0  # bytes of what is kept, as JSON
         self.config: dict[str, Any] = {}
         self.version = 0
         self._stale = True

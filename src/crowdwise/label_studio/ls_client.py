@@ -20,8 +20,7 @@ from crowdwise.errors import ServiceError
 if TYPE_CHECKING:
     import httpx
 
-TOKEN = "LABEL_STUDIO_API_KEY"
-"""The environment variable with the token."""
+TOKEN = "LABEL_STUDIO_API_KEY"  # the environment variable with the token
 PAGE = 100
 
 

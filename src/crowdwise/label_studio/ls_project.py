@@ -23,8 +23,7 @@ from crowdwise.label_studio.ls_client import LabelStudioClient
 
 ANSWERED = {"Choices": "choices", "Taxonomy": "taxonomy", "Rating": "rating", "Number": "number"}
 """Controls whose consensus can be a prediction -> the type of their results."""
-PREFIX = "crowdwise"
-"""How the versions of our predictions begin."""
+PREFIX = "crowdwise"  # how the versions of our predictions begin
 TAB = "crowdwise: label next"
 BATCH = 500
 

@@ -21,8 +21,7 @@ from crowdwise.store.database import main_of
 
 T = TypeVar("T")
 SAFE = ("GET", "HEAD", "OPTIONS")
-CALLER = "crowdwise.caller"
-"""Where a request keeps who asks."""
+CALLER = "crowdwise.caller"  # where a request keeps who asks
 LABEL_STUDIO = "/label-studio/"
 
 

@@ -38,8 +38,7 @@ class LiveCampaign:
         self.model: LiveVotes | LiveRefit
         self.model = LiveVotes(snapshots / row.id) if row.answer_type == registry.VOTES else LiveRefit()
         self.view: Any = None
-        self.looked = 0.0
-        """When the reading of the latest view began: it may lack what was written after that."""
+        self.looked = 0.0  # when the reading of the latest view began: it may lack what was written after that
         self.lock, self.asked, self.lock_renewal = threading.Lock(), threading.Lock(), threading.Lock()
         self.renewal: threading.Thread | None = None
         """What refreshes a large model while annotators get questions of the older one."""
@@ -48,12 +47,9 @@ class LiveCampaign:
         """When the next refresh in the background may be, and how long the last took."""
         self.next_look = 0.0
         """When it is looked at in any case: requests may refresh it so often that the background has nothing to do."""
-        self.complaint = ""
-        """The error of the last refresh in the background."""
-        self.counted = 0
-        """How many items and votes there were when the store last looked at the size of its tables."""
-        self.noted = (0, 0.0)
-        """The last vote of the latest point of its curve, and when the next may be noted."""
+        self.complaint = ""  # the error of the last refresh in the background
+        self.counted = 0  # how many items and votes there were when the store last looked at the size of its tables
+        self.noted = (0, 0.0)  # the last vote of the latest point of its curve, and when the next may be noted
 
     def refresh(self) -> Any:
         """The view of now; one thread at a time makes it."""
@@ -129,8 +125,7 @@ class Follower:
         self.database, self.snapshots, self.note = database, snapshots, note
         self._live: dict[str, LiveCampaign] = {}
         self._lock = threading.Lock()
-        self._written: dict[str, float] = {}
-        """When something was last written to a campaign by this process."""
+        self._written: dict[str, float] = {}  # when something was last written to a campaign by this process
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name="follower", daemon=True)
         self._thread.start()

@@ -69,20 +69,15 @@ class _Queue:
     """When it gives way to one of a newer model."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What an annotator sees of a question: nothing that says whether the answer is known."""
-
-    lease: Lease
-    item: Any
-    payload: dict[str, Any]
+Shown = tuple[Lease, Any, dict[str, Any]]
+"""A question as an annotator sees it: with the name of its item and its payload, not whether the answer is known."""
 
 
 def hand_out(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAsked]) -> list[list[Shown]]:
     """Lease questions for several requests, with what is shown of their items."""
     leased = lease_together(conn, campaign, asked)
     payload = payload_of(conn, campaign, list({lease.item for leases in leased for lease in leases}))
-    return [[Shown(lease, *payload[lease.item]) for lease in leases] for leases in leased]
+    return [[(lease, *payload[lease.item]) for lease in leases] for leases in leased]
 
 
 @dataclass
@@ -141,7 +136,7 @@ class QuestionQueues:
         first = (free or queue.items)[: n + AT_ONCE]
         for wanted in (first, [item for item in queue.items if item not in first]):
             leased = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
-            out = {one.lease.item for one in leased}
+            out = {lease.item for lease, _, _ in leased}
             gone = out if len(leased) >= n else {*out, *wanted}  # those in front were taken by others
             queue.items = [item for item in queue.items if item not in gone]
             if len(leased) >= n or not queue.items:
@@ -151,11 +146,10 @@ class QuestionQueues:
         self.taken |= {(campaign, item): now + TAKEN for item in out}
         return [
             {
-                "item": one.item, "payload": self.show(campaign, blind(one.payload)),
-                "expires": one.lease.expires, "first": one.lease.shown,
-                "ticket": self.ticket(campaign, one.item, annotator, one.lease.shown),
+                "item": item, "payload": self.show(campaign, blind(payload)), "expires": lease.expires,
+                "first": lease.shown, "ticket": self.ticket(campaign, item, annotator, lease.shown),
             }
-            for one in leased
+            for lease, item, payload in leased
         ]  # fmt: skip
 
     def _none(self, view: Any, annotator: int) -> Questions:

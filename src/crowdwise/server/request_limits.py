@@ -33,8 +33,7 @@ HEADERS = {
 TOKENLESS_BYTES, TOKENLESS_SECONDS = 10_000, 5.0
 """The most bytes of a body without a valid token or session (a login), and the seconds to wait for its next part."""
 PACE = 20_000.0  # bytes a second that a body must come with, beyond the seconds that each part may take
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Methods that are counted by their name."""
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # methods that are counted by their name
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper ends of the histogram of durations, in seconds."""
 

@@ -141,11 +141,8 @@ def counted(conn: sa.Connection) -> dict[str, dict[str, Any]]:
         for id_, n in conn.execute(sa.select(table.c.campaign, sa.func.count()).group_by(table.c.campaign)):
             out.setdefault(id_, {})[table.name] = n
     last = sa.select(points.c.campaign, sa.func.max(points.c.seq).label("seq")).group_by(points.c.campaign).subquery()
-    for row in conn.execute(
-        sa.select(points.c.campaign, points.c.accuracy, points.c.state).join(
-            last, (last.c.campaign == points.c.campaign) & (last.c.seq == points.c.seq)
-        )
-    ):
+    same = (last.c.campaign == points.c.campaign) & (last.c.seq == points.c.seq)
+    for row in conn.execute(sa.select(points.c.campaign, points.c.accuracy, points.c.state).join(last, same)):
         out.setdefault(row.campaign, {}).update(accuracy=row.accuracy, standing=row.state)
     return out
 
@@ -189,8 +186,7 @@ async def join(request: Request, service: ServiceOf, secret: str) -> Response:
     return _begin(service, token, _home(token))
 
 
-WORKER = ("PROLIFIC_PID", "workerId", "worker", "name")
-"""Where Prolific, MTurk and others say who comes."""
+WORKER = ("PROLIFIC_PID", "workerId", "worker", "name")  # where Prolific, MTurk and others say who comes
 
 
 async def _signup(request: Request, service: Service, secret: str) -> CampaignRow | None:
@@ -388,8 +384,7 @@ def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
 
 
 FOLDER = HERE / "static" / "messages"
-LANGUAGE = "crowdwise-language"
-"""The cookie with the language that was chosen."""
+LANGUAGE = "crowdwise-language"  # the cookie with the language that was chosen
 DEFAULT = "en"
 
 

@@ -64,8 +64,7 @@ def consensus_rows(view: Any, probabilities: bool = False) -> Any:
     return settled_rows(frame, view)
 
 
-UNSURE = ("probability", "entropy", "deviation", "low", "high")
-"""Columns that say how sure an answer is."""
+UNSURE = ("probability", "entropy", "deviation", "low", "high")  # columns that say how sure an answer is
 
 
 def settled_rows(frame: Any, view: Any) -> Any:
@@ -324,15 +323,10 @@ def _flagged(conn: sa.Connection, view: Any) -> Iterator[tuple[dict[str, Any], l
 
 def median_seconds(conn: sa.Connection, campaign: str) -> dict[Any, float]:
     """Annotator -> the median of the seconds of the latest answers, of those with enough that have a time."""
-    query = (
-        sa.select(annotators.c.name, votes.c.seconds)
-        .join(annotators, named_by(annotators, votes))
-        .where(votes.c.campaign == campaign, votes.c.seconds.is_not(None))
-        .order_by(votes.c.seq.desc())
-        .limit(20_000)
-    )
+    query = sa.select(annotators.c.name, votes.c.seconds).join(annotators, named_by(annotators, votes))
+    query = query.where(votes.c.campaign == campaign, votes.c.seconds.is_not(None)).order_by(votes.c.seq.desc())
     of_person: dict[str, list[float]] = {}
-    for name, seconds in conn.execute(query):
+    for name, seconds in conn.execute(query.limit(20_000)):
         of_person.setdefault(name, []).append(seconds)
     return {json.loads(name): float(np.median(x)) for name, x in of_person.items() if len(x) >= MIN_TIMED}
 
@@ -375,8 +369,7 @@ def _doubtful(view: Any) -> Any:
     return frame.sort(pl.col("high") - pl.col("low"), descending=True, nulls_last=True) if "low" in frame else frame
 
 
-DONT_KNOW = "I don't know"
-"""The reason of a skip that is an answer."""
+DONT_KNOW = "I don't know"  # the reason of a skip that is an answer
 
 
 def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:

@@ -197,8 +197,7 @@ def _payload(value: Any, row: int) -> dict[str, Any]:
 
 
 _ITEMS = TypeAdapter(list[Item])
-_MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""A text, closed or not, or a bracket."""
+_MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)  # a text, closed or not, or a bracket
 MOST_ITEM = 8_000_000  # bytes of an item in JSON; its payload may have fewer
 
 

@@ -17,7 +17,7 @@ from crowdwise.server.routes_results import DOWNLOADS, FILES, Format, attached, 
 from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
 from crowdwise.store.database import count
-from crowdwise.store.lease_rows import ask_again, release, skip, votes_given
+from crowdwise.store.lease_rows import release, skip, votes_given
 from crowdwise.store.roster_rows import find_numbers
 from crowdwise.store.store_tables import annotators, items
 from crowdwise.store.vote_rows import VoteGiven, add_together, list_votes, undo, votes_of_item
@@ -146,10 +146,7 @@ async def questions_skip(service: ServiceOf, caller: WholeVoter, campaign: str, 
     def run(conn: Any) -> Any:
         find_campaign(conn, campaign)
         (number,) = find_numbers(conn, items, campaign, [body.item])
-        if body.skipped:
-            skip(conn, campaign, who, number, body.reason)
-        else:
-            ask_again(conn, campaign, who, number)
+        skip(conn, campaign, who, number, body.reason, body.skipped)
 
     await service.write_now(run, campaign)
     return {"skipped": body.item}

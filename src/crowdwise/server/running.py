@@ -31,8 +31,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._head: int | None = 0
-        """Bytes of the head that have come; nothing while a body comes."""
+        self._head: int | None = 0  # bytes of the head that have come; nothing while a body comes
         self._unread: asyncio.TimerHandle | None = None
 
     def on_message_begin(self) -> None:

@@ -42,8 +42,7 @@ from crowdwise.store.roster_rows import annotator_of
 from crowdwise.store.store_tables import audit, ended_sessions, tokens
 
 T = TypeVar("T")
-Run = Callable[[sa.Connection], T]
-"""What reads or writes, with a connection."""
+Run = Callable[[sa.Connection], T]  # what reads or writes, with a connection
 DAY = 86_400.0
 HEAVY = 4  # threads for results and reports; those of one campaign are computed one after the other
 READY_SECONDS = 5.0  # a store that takes longer to write nothing is not ready
@@ -72,10 +71,8 @@ class Service:
         self._computing: InFlight[Any] = InFlight()
         self._heavy = ThreadPoolExecutor(HEAVY, thread_name_prefix="heavy")
         self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.streams: Counter[str] = Counter()
-        """Open event streams of each token."""
-        self.uploading = asyncio.Lock()
-        """Held while an upload is read: one at a time takes its memory."""
+        self.streams: Counter[str] = Counter()  # open event streams of each token
+        self.uploading = asyncio.Lock()  # held while an upload is read: one at a time takes its memory
         self._numbers: dict[tuple[str, Any], int] = {}
 
     def close(self) -> None:

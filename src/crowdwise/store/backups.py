@@ -32,8 +32,7 @@ FORMAT = 1
 CHUNK = 5_000
 MOST = 2**28  # characters of a line: a small file may unpack to more than the machine holds
 COLUMNS = {table.name: [column.name for column in table.columns] for table in metadata.sorted_tables}
-SERIAL = ("audit", "events", "reviews")
-"""Tables whose ids the store counts."""
+SERIAL = ("audit", "events", "reviews")  # tables whose ids the store counts
 
 
 def back_up(database: Database, path: Path) -> dict[str, int]:
@@ -102,8 +101,7 @@ JSON = {
 """Columns that hold JSON, beside the names of items and annotators."""
 OBJECTS = {"settings": dict, "payload": dict, "data": dict, "body": dict, "classes": list, "kinds": list}
 """What that is, in some of them."""
-PAIRS = ("votes", "answers", "leases", "skips")
-"""Tables that name an item and an annotator by their numbers."""
+PAIRS = ("votes", "answers", "leases", "skips")  # tables that name an item and an annotator by their numbers
 
 
 def _check_rows(table: sa.Table, rows: list[dict[str, Any]], path: Path) -> None:

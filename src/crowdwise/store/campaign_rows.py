@@ -30,8 +30,7 @@ from crowdwise.store.store_tables import campaigns, events, points
 
 STATES = ("open", "paused", "closed")
 DEFAULT_METHOD = "one-coin"
-RULE = StopRule().get_params()
-"""Settings of the rule, and their defaults."""
+RULE = StopRule().get_params()  # settings of the rule, and their defaults
 GOLD_RATE = Annotated[float, Bounds(minimum=0, below=1)]
 SETTINGS: dict[str, tuple[Any, Any]] = {
     "price": (1.0, Positive), "patience": (600.0, Positive), "gap": (None, None), "gold_rate": (0.0, GOLD_RATE),

@@ -137,8 +137,7 @@ def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Iterator[list[A
         yield [known[type(row[i]), str(row[i])] for row in rows]
 
 
-VOTE, GOLD = "A vote on {!r} says", "The known answer (gold) of {!r} is"
-"""How an error about an answer begins."""
+VOTE, GOLD = "A vote on {!r} says", "The known answer (gold) of {!r} is"  # how an error about an answer begins
 
 
 def class_code(label: Any, item: Any, classes: list[Any], about: str = VOTE) -> int:

@@ -87,12 +87,8 @@ def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAske
 
 
 _EXPIRED = leases.delete().where(of_campaign(leases), leases.c.expires <= sa.bindparam("now"))
-_OPEN = (
-    sa.select(leases.c.item, leases.c.annotator, leases.c.shown)
-    .join(items, named_by(items, leases))
-    .where(of_campaign(leases), among(leases.c.annotator, "people"), items.c.closed.is_(False))
-    .order_by(leases.c.given, leases.c.item)
-)
+_OPEN = sa.select(leases).join(items, named_by(items, leases)).order_by(leases.c.given, leases.c.item)
+_OPEN = _OPEN.where(of_campaign(leases), among(leases.c.annotator, "people"), items.c.closed.is_(False))
 _WHO = sa.select(annotators).where(of_campaign(annotators), among(annotators.c.number, "people"))
 _RENEW = leases.update().where(leases.c.campaign == sa.bindparam("of"), among(leases.c.annotator, "people"))
 _RENEW = _RENEW.values(expires=sa.bindparam("until"))
@@ -100,13 +96,9 @@ _FREE = sa.select(items.c.number).where(
     of_campaign(items), among(items.c.number, "items"), items.c.closed.is_(False),
     ~sa.exists().where(leases.c.campaign == items.c.campaign, leases.c.item == items.c.number),
 )  # fmt: skip
-_FULL = (
-    sa.select(answers.c.item)
-    .join(items, named_by(items, answers))
-    .where(of_campaign(answers), among(answers.c.item, "items"), items.c.gold.is_(None))
-    .group_by(answers.c.item)
-    .having(sa.func.count() >= sa.bindparam("most"))
-)
+_FULL = sa.select(answers.c.item).join(items, named_by(items, answers)).group_by(answers.c.item)
+_FULL = _FULL.where(of_campaign(answers), among(answers.c.item, "items"), items.c.gold.is_(None))
+_FULL = _FULL.having(sa.func.count() >= sa.bindparam("most"))
 _DONE = sa.union_all(*(
     sa.select(table.c.item, table.c.annotator).where(
         of_campaign(table), among(table.c.item, "items"), among(table.c.annotator, "people")
@@ -136,14 +128,12 @@ def release(conn: sa.Connection, campaign: str, annotator: int | None, numbers: 
     return int(conn.execute(leases.delete().where(*where)).rowcount)
 
 
-def skip(conn: sa.Connection, campaign: str, annotator: int, item: int, reason: str) -> None:
-    """Never ask an annotator about an item again, and say why."""
+def skip(conn: sa.Connection, campaign: str, annotator: int, item: int, reason: str, skipped: bool) -> None:
+    """Never ask an annotator about an item again, and say why; or ask again."""
+    if not skipped:
+        where = (skips.c.campaign == campaign, skips.c.item == item, skips.c.annotator == annotator)
+        conn.execute(skips.delete().where(*where))
+        return
     row = {"campaign": campaign, "item": item, "annotator": annotator, "reason": reason, "time": steady_clock.now()}
     insert_new(conn, skips, [row])
     release(conn, campaign, annotator, [item])
-
-
-def ask_again(conn: sa.Connection, campaign: str, annotator: int, item: int) -> None:
-    """An annotator may be asked about an item that was skipped."""
-    where = (skips.c.campaign == campaign, skips.c.item == item, skips.c.annotator == annotator)
-    conn.execute(skips.delete().where(*where))

@@ -52,10 +52,8 @@ class LiveNames:
     def __init__(self) -> None:
         self.items, self.annotators = Names(), Names()
         self.version = 0
-        self.gold: dict[int, str] = {}
-        """Code of an item -> its known answer."""
-        self.settled: dict[int, str] = {}
-        """Code of an item -> what a second look says of it: no model learns from that."""
+        self.gold: dict[int, str] = {}  # code of an item -> its known answer
+        self.settled: dict[int, str] = {}  # code of an item -> what a second look says of it: no model learns from that
         self._closed = np.zeros(0, dtype=bool)
         self._priority = np.ones(0)
         self._people = np.zeros((0, 3))
@@ -245,10 +243,8 @@ class LiveVotes:
         self.folder = snapshots
         """Where snapshots of the stream are, so that it need not be learned from the first vote after a start."""
         self.stream: VoteStream | None = None
-        self.stale = False
-        """Whether a vote that was learned for good was taken back since."""
-        self._rebuilt = (0.0, 0.0)
-        """When it last began again, and how long that took."""
+        self.stale = False  # whether a vote that was learned for good was taken back since
+        self._rebuilt = (0.0, 0.0)  # when it last began again, and how long that took
 
     def follow(self, conn: sa.Connection, row: CampaignRow) -> VotesView:
         """The campaign as it is now."""

@@ -45,8 +45,7 @@ def are_classes(names: Any) -> bool:
 
 Classes = Annotated[Sequence[Any], Check(are_classes, "two or more different classes, all text, integers or booleans")]
 
-CHANGEABLE = (*StopRule.parameters(), *OWN)
-"""The names of all settings that may be changed."""
+CHANGEABLE = (*StopRule.parameters(), *OWN)  # the names of all settings that may be changed
 
 
 @dataclass(frozen=True)

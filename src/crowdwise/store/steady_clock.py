@@ -25,5 +25,4 @@ class SteadyClock:
             return self._wall
 
 
-now = SteadyClock().now
-"""The time of this process."""
+now = SteadyClock().now  # the time of this process

@@ -281,14 +281,9 @@ def votes_that_count(campaign: str) -> sa.Select[Any]:
     """The votes that were not taken back, in their order, with the names of their items and annotators, and gold."""
     counts = sa.and_(*(answers.c[name] == votes.c[name] for name in ("campaign", "item", "annotator", "seq")))
     columns = items.c.name.label("item_name"), items.c.gold, annotators.c.name.label("person")
-    return (
-        sa.select(votes, *columns)
-        .join(answers, counts)
-        .join(items, named_by(items, votes))
-        .join(annotators, named_by(annotators, votes))
-        .where(votes.c.campaign == campaign)
-        .order_by(votes.c.seq)
-    )
+    query = sa.select(votes, *columns).join(answers, counts).join(items, named_by(items, votes))
+    query = query.join(annotators, named_by(annotators, votes))
+    return query.where(votes.c.campaign == campaign).order_by(votes.c.seq)
 
 
 def _on_gold(conn: sa.Connection, campaign: str, who: int, upto: int = 2**62) -> dict[int, bool]:

@@ -46,15 +46,12 @@ class VoteStream:
 
     def restart(self, base: Online | None = None, last: int = 0) -> None:
         """Begin with a stream that has seen the votes up to a number; without one, with the first vote."""
-        self.base = self.make() if base is None else base
-        """What was learned from whole blocks."""
+        self.base = self.make() if base is None else base  # what was learned from whole blocks
         self.base.item_names, self.base.annotator_names = self.names
-        self.pending: Ints = np.empty((0, 4), dtype=np.int64)
-        """The votes that count after the last whole block."""
+        self.pending: Ints = np.empty((0, 4), dtype=np.int64)  # the votes that count after the last whole block
         self.read = self.learned = self.saved = last
         """The numbers of the last vote that was read, of the last in ``base``, and of the last in a snapshot."""
-        self.online, self.seen = self.base.copy(), last
-        """What was learned from all votes, and the number of the last."""
+        self.online, self.seen = self.base.copy(), last  # what was learned from all votes, and the number of the last
 
     def load(self, notes: Callable[[int], dict[str, Any]], *, remove: bool = True) -> None:
         """Begin with the latest snapshot, where there is one of votes that still are what they were."""

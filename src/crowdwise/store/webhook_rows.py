@@ -17,8 +17,7 @@ from crowdwise.store.campaign_rows import NotThere
 from crowdwise.store.database import count, largest
 from crowdwise.store.store_tables import deliveries, events, webhooks
 
-KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing", "proof")
-"""Kinds of events."""
+KINDS = ("votes", "undo", "settings", "items", "annotators", "state", "standing", "proof")  # kinds of events
 MOST = 20  # webhooks of a campaign
 TRIES = 8
 FIRST, LONGEST = 5.0, 3600.0  # seconds before the second try, doubled for each further one, and the most
@@ -60,14 +59,13 @@ def last_event(conn: sa.Connection, campaign: str) -> int:
 
 def list_webhooks(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
     """The webhooks of a campaign, with counts of their deliveries."""
-    query = sa.select(deliveries.c.webhook, deliveries.c.state, sa.func.count().label("n"))
-    counts: dict[str, dict[str, int]] = {}
-    for row in conn.execute(query.group_by(deliveries.c.webhook, deliveries.c.state)):
-        counts.setdefault(row.webhook, {})[row.state] = row.n
+    columns = deliveries.c.webhook, deliveries.c.state
+    query = sa.select(*columns, sa.func.count()).group_by(*columns)
+    counts = {(hook, state): n for hook, state, n in conn.execute(query)}
     return [
         {
             "id": row.id, "url": row.url, "kinds": json.loads(row.kinds), "created": row.created,
-            "deliveries": {state: counts.get(row.id, {}).get(state, 0) for state in ("waiting", "delivered", "dead")},
+            "deliveries": {state: counts.get((row.id, state), 0) for state in ("waiting", "delivered", "dead")},
         }
         for row in conn.execute(sa.select(webhooks).where(webhooks.c.campaign == campaign).order_by(webhooks.c.created))
     ]  # fmt: skip
@@ -152,11 +150,8 @@ def claim_due(conn: sa.Connection, busy: Sequence[str] = (), limit: int = 100) -
     now = steady_clock.now()
     order = deliveries.c.due, deliveries.c.event
     place = sa.func.row_number().over(partition_by=deliveries.c.webhook, order_by=order)
-    due = (
-        sa.select(deliveries.c.id, place.label("place"))
-        .where(deliveries.c.state == "waiting", deliveries.c.due <= now, deliveries.c.webhook.not_in(busy))
-        .subquery()
-    )
+    waits = (deliveries.c.state == "waiting") & (deliveries.c.due <= now) & deliveries.c.webhook.not_in(busy)
+    due = sa.select(deliveries.c.id, place.label("place")).where(waits).subquery()
     query = (
         sa.select(deliveries, webhooks.c.url, webhooks.c.secret)
         .join(webhooks, webhooks.c.id == deliveries.c.webhook)
