@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from command_line import run
 from crowdwise.errors import ParameterError, ReadError
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.configuration import Configuration, load_configuration
+from crowdwise.server.request_limits import BUCKETS
 from crowdwise.server.running import uvicorn_options
 from server_site import Site, bearer, listening, running
 
@@ -199,6 +201,14 @@ def test_an_annotator_learns_nothing_of_money(site: Site) -> None:
     none = other.get(f"/api/v1/campaigns/{campaign}/next").json()
     why = "there is no question for you right now"
     assert none == {"questions": [], "state": "waiting", "why_none": why, "code": None}
+
+
+def test_counts_of_many_requests_keep_their_digits(site: Site) -> None:
+    durations = site.client.app.state.limits.durations  # type: ignore[attr-defined]
+    durations["/busy"] = [1_234_567.0] * (len(BUCKETS) + 2)
+    counts = re.findall(r'_(?:count|bucket){route="/busy".*} (.*)', site.client.get("/metrics").text)
+    assert set(counts) == {"1234567"} and len(counts) == len(BUCKETS) + 2
+    del durations["/busy"]
 
 
 def test_the_process_says_how_it_is(site: Site) -> None:

@@ -67,8 +67,8 @@ async def metrics(request: Request, service: ServiceOf) -> str:
     lines.append("# TYPE crowdwise_request_seconds histogram")
     for route, counts in sorted(limits.durations.items()):
         for end, n in zip((*BUCKETS, "+Inf"), counts[:-1], strict=True):
-            lines.append(f'crowdwise_request_seconds_bucket{{route="{_text(route)}",le="{end}"}} {n:g}')
-        lines.append(f'crowdwise_request_seconds_count{{route="{_text(route)}"}} {counts[-2]:g}')
+            lines.append(f'crowdwise_request_seconds_bucket{{route="{_text(route)}",le="{end}"}} {n:.0f}')
+        lines.append(f'crowdwise_request_seconds_count{{route="{_text(route)}"}} {counts[-2]:.0f}')
         lines.append(f'crowdwise_request_seconds_sum{{route="{_text(route)}"}} {counts[-1]:.6f}')
     gauges = {
         "crowdwise_requests_in_flight": limits.in_flight, "crowdwise_writes_waiting": service.commit.waiting,
