@@ -185,13 +185,11 @@ class Client:
     def create_campaign(self, name: str, *, classes: Sequence[Any] | None = None, **settings: Any) -> RemoteCampaign:
         """Make a campaign; settings as in the API: ``budget``, ``target``, ``answer_type``, ``instructions``, ..."""
         body = {"name": name, "classes": None if classes is None else several_names(classes, "classes"), **settings}
-        row = self.call("POST", "/campaigns", body)
-        return RemoteCampaign(self, row["id"], name)
+        return RemoteCampaign(self, self.call("POST", "/campaigns", body)["id"], name)
 
     def create_token(self, role: str, name: str, campaign: str | None = None, **more: Any) -> str:
         """A new token: its secret, which is shown once."""
-        body = {"role": role, "name": name, "campaign": campaign, **more}
-        return str(self.call("POST", "/tokens", body)["secret"])
+        return str(self.call("POST", "/tokens", {"role": role, "name": name, "campaign": campaign, **more})["secret"])
 
 
 class RemoteCampaign:

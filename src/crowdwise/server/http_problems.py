@@ -57,8 +57,7 @@ def problem(status: int, title: str, detail: str, headers: dict[str, str] | None
 
 async def _ours(_: Request, error: Exception) -> JSONResponse:
     status = next(code for kind, code in STATUS if isinstance(error, kind))
-    headers = {"Retry-After": "1"} if status == 503 else None
-    return problem(status, type(error).__name__, str(error), headers)
+    return problem(status, type(error).__name__, str(error), {"Retry-After": "1"} if status == 503 else None)
 
 
 async def http_problem(_: Request, error: Exception) -> JSONResponse:

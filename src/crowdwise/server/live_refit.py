@@ -38,12 +38,10 @@ class RefitView:
     closed: Any
     gold: dict[int, str]
     priority: Floats
-    settled: dict[Any, Any]
-    """Item -> what a second look says of it."""
+    settled: dict[Any, Any]  # item -> what a second look says of it
     answers: dict[tuple[int, int], tuple[str, str | None]]
     """The text of each answer, and which side of a pair came first."""
-    payloads: dict[int, dict[str, Any]]
-    """What is shown of items, of forms whose answers need it."""
+    payloads: dict[int, dict[str, Any]]  # what is shown of items, of forms whose answers need it
     asked: tuple[Ints, Ints]
     skipped: tuple[Ints, Ints]
     awaited: float

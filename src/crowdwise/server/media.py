@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
@@ -62,23 +63,21 @@ class Media:
         """The file with a name, of the uploads of the campaign or of the folder; nothing where it may not be shown."""
         if PurePosixPath(name).suffix.lower() not in TYPES or "\0" in name:
             return None
-        for root in (self.uploads / campaign, self.folder):
-            try:
-                path = None if root is None else (root / name).resolve()
-                if path is not None and root is not None and path.is_relative_to(root) and path.is_file():
+        for root in filter(None, (self.uploads / campaign, self.folder)):
+            with suppress(OSError, ValueError):
+                path = (root / name).resolve()
+                if path.is_relative_to(root) and path.is_file():
                     return path
-            except (OSError, ValueError):
-                continue
         return None
 
     def names(self, campaign: str, under: str = "") -> Iterator[str]:
         """The names of files that items can show, in order."""
         seen = set()
-        for root in (self.uploads / campaign, self.folder):
-            for folder, folders, files in os.walk(root or ""):
+        for root in filter(None, (self.uploads / campaign, self.folder)):
+            for folder, folders, files in os.walk(root):
                 folders.sort()
                 for file in sorted(files):
-                    name = (Path(folder) / file).relative_to(root or "").as_posix()
+                    name = (Path(folder) / file).relative_to(root).as_posix()
                     if name.startswith(under) and name not in seen and self.find(campaign, name) is not None:
                         seen.add(name)
                         yield name

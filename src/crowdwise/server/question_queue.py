@@ -65,8 +65,7 @@ TAKEN = 10.0  # seconds for which an item that was just leased is tried last
 class _Queue:
     items: list[int]
     view: Any
-    until: float
-    """When it gives way to one of a newer model."""
+    until: float  # when it gives way to one of a newer model
 
 
 Shown = tuple[Lease, Any, dict[str, Any]]
@@ -84,10 +83,8 @@ def hand_out(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAsked]) ->
 class QuestionQueues:
     """The queues of a process."""
 
-    look: Callable[..., Any]
-    """``look(campaign, exact=...)``: the view of a campaign; it may take a while."""
-    seen: Callable[[str], Any]
-    """The latest view that there is."""
+    look: Callable[..., Any]  # ``look(campaign, exact=...)``: the view of a campaign; it may take a while
+    seen: Callable[[str], Any]  # the latest view that there is
     lease_now: Callable[[str, LeaseAsked], Awaitable[list[Shown]]]
     ticket: Callable[..., str]
     show: Callable[[str, dict[str, Any]], dict[str, Any]]

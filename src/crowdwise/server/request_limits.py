@@ -133,8 +133,7 @@ class RequestLimits:
         odd = any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in scope["path"])
         if odd or b"%00" in scope["query_string"]:
             return problem(400, "Bad Request", "The address holds characters that no name has.")
-        service = service_of(request)
-        wait = 0.0 if service.has_seen(shown_by(request)) else self.unknown.take(_address(scope))
+        wait = 0.0 if service_of(request).has_seen(shown_by(request)) else self.unknown.take(_address(scope))
         caller = None
         if not wait:
             try:
@@ -156,8 +155,7 @@ class RequestLimits:
         return None if length.isdigit() and int(length) <= self._most(scope) else self._too_large(scope)
 
     def _too_large(self, scope: Scope) -> Any:
-        text = f"The body is larger than {self._most(scope)} bytes."
-        return problem(413, "SizeError", text, {"Connection": "close"})
+        return problem(413, "SizeError", f"The body is larger than {self._most(scope)} bytes.", {"Connection": "close"})
 
     def _most(self, scope: Scope) -> int:
         if scope.get(CALLER) is None:

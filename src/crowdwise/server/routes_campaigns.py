@@ -41,8 +41,7 @@ router = APIRouter(prefix="/api/v1", responses=responses(409))
 @router.get("/campaigns", tags=["campaigns"])
 async def campaigns_list(service: ServiceOf, caller: Reader) -> list[CampaignMessage]:
     """All campaigns that the caller may see."""
-    rows = await service.read_now(list_campaigns)
-    return [CampaignMessage(**row.shown()) for row in rows if caller.may_see(row.id)]
+    return [CampaignMessage(**row.shown()) for row in await service.read_now(list_campaigns) if caller.may_see(row.id)]
 
 
 @router.post("/campaigns", status_code=201, tags=["campaigns"])

@@ -77,8 +77,7 @@ async def stream(
                 if time.monotonic() - beat > BEAT:
                     beat = time.monotonic()
                     yield ": alive\n\n"
-                now = asyncio.get_running_loop().time()
-                await asyncio.sleep(PAUSE - now % PAUSE)  # all look at once, and share it
+                await asyncio.sleep(PAUSE - asyncio.get_running_loop().time() % PAUSE)  # all look at once, and share it
         except (NotThere, sa.exc.SQLAlchemyError):
             return
         finally:

@@ -108,8 +108,7 @@ class WebhookSender:
             if self._stop.is_set() or time.monotonic() > until:
                 return
             error, tries = await self.sent(one), one["tries"] + 1
-            note = partial(note_result, id_=one["id"], tries=tries, error=error)
-            await asyncio.to_thread(self.write, note)
+            await asyncio.to_thread(self.write, partial(note_result, id_=one["id"], tries=tries, error=error))
 
     async def sent(self, delivery: dict[str, Any]) -> str | None:
         """Send a delivery; what went wrong, or nothing. All of it takes up to ``SECONDS``, however slowly a receiver

@@ -63,12 +63,10 @@ def tokens_of(payload: dict[str, Any]) -> list[str]:
 
 def check_payload(form: str, item: Any, payload: dict[str, Any]) -> None:
     """An error where an item lacks what its question needs."""
-    need = ""
-    if form == registry.PAIR:
-        names = [side_name(payload.get(side)) for side in SIDES]
-        if None in names or names[0] == names[1]:
-            need = "is a pair: its payload needs left and right, each text or an object with a name under item, and"
-            need += " the names differ"
+    need, sides = "", [side_name(payload.get(side)) for side in SIDES]
+    if form == registry.PAIR and (None in sides or sides[0] == sides[1]):
+        need = "is a pair: its payload needs left and right, each text or an object with a name under item, and"
+        need += " the names differ"
     elif form == registry.ORDER and not option_names(payload):
         need = "is to be put in order: its payload needs options, a list of texts or objects with a name under item,"
         need += " and the names differ"
@@ -156,16 +154,16 @@ def answer_text(row: Any, answer: Any, item: Any, about: str = VOTE) -> str:
     return json.dumps(checked_answer(row, answer, item, about))
 
 
-Said = tuple[Any, Any, Any, dict[str, Any], str | None]
+Answered = tuple[Any, Any, Any, dict[str, Any], str | None]
 """An item, an annotator, the answer, what is shown of the item (of forms that need it) and which side came first."""
 
 
-def table_of(row: Any, rows_said: Iterable[Said]) -> Any:
+def table_of(row: Any, answers: Iterable[Answered]) -> Any:
     """The answers as the library has them. The side of a pair that was shown first is the left one."""
     kind, form = registry.ANSWER_TYPES[row.answer_type].load(), row.form
     if form == registry.PAIR:
         records: list[Any] = []
-        for _, who, answer, payload, first in rows_said:
+        for _, who, answer, payload, first in answers:
             left, right = (side_name(payload.get(side)) for side in SIDES)
             if first == "right":
                 left, right = right, left
@@ -173,26 +171,24 @@ def table_of(row: Any, rows_said: Iterable[Said]) -> Any:
             records.append((left, right, who, answer))
         return kind.from_records(records)
     if form == registry.ORDER:
-        ranked = [
+        return kind.from_records([
             (who, item, [option_names(payload)[one] if is_count(one) else one for one in answer])
-            for item, who, answer, payload, _ in rows_said
-        ]
-        return kind.from_records(ranked)
+            for item, who, answer, payload, _ in answers
+        ])  # fmt: skip
     if form == registry.TOKENS:
         rows = [
             {"sequence": item, "position": i, "annotator": who, "tag": tag, "word": word}
-            for item, who, answer, payload, _ in rows_said
+            for item, who, answer, payload, _ in answers
             for i, (tag, word) in enumerate(zip(answer, tokens_of(payload), strict=True))
         ]
         return kind.from_records(rows, classes=row.classes, on_invalid="repair")
     if form == registry.STRETCHES:
-        marks = [
+        return kind.from_records([
             (item, who, one["label"], one["start"], one["end"])
-            for item, who, answer, _, _ in rows_said
+            for item, who, answer, _, _ in answers
             for one in answer or [{"label": None, "start": None, "end": None}]
-        ]
-        return kind.from_records(marks)
-    records = [(item, who, answer) for item, who, answer, _, _ in rows_said]
+        ])  # fmt: skip
+    records = [(item, who, answer) for item, who, answer, _, _ in answers]
     return kind.from_records(records, **({"classes": row.classes} if row.classes else {}))
 
 

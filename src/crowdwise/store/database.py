@@ -269,8 +269,7 @@ def insert_new(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
 def _unnested(columns: Sequence[sa.Column[Any]]) -> Any:
     """Rows whose columns are arrays, each a parameter."""
     arrays = [_array(f"each_{one.name}", one) for one in columns]
-    rows = sa.func.unnest(*arrays).table_valued(*(sa.column(one.name, one.type) for one in columns))
-    return rows.render_derived()
+    return sa.func.unnest(*arrays).table_valued(*(sa.column(one.name, one.type) for one in columns)).render_derived()
 
 
 def texts_given(dialect: str, *names: str) -> Any:

@@ -88,13 +88,17 @@ class GroupCommit:
                     taken.append(self._queue.get_nowait())
             more &= None not in taken
             new = [work for work in taken if work is not None and work.future.set_running_or_notify_cancel()]
-            for work in new:
-                if self._held.get(work.campaign, 0.0) > time.monotonic():
-                    work.future.set_exception(OutputError(BUSY))
-            new = [work for work in new if not work.future.done()]
+            new = [work for work in new if not self._is_held(work)]
             if new or waiting or large:
                 now, large = in_turn([*large, *waiting, *new])
                 waiting = self._commit(now)
+
+    def _is_held(self, work: Work) -> bool:
+        """Whether rows of its campaign are held elsewhere: then it is refused."""
+        held = self._held.get(work.campaign, 0.0) > time.monotonic()
+        if held:
+            work.future.set_exception(OutputError(BUSY))
+        return held
 
     def _commit(self, works: list[Work]) -> list[Work]:
         """Write what can be written; what has to wait for its campaign."""
@@ -136,8 +140,7 @@ class GroupCommit:
         of work: the others would wait."""
         waiting = list[Work]()
         for work in works:
-            if self._held.get(work.campaign, 0.0) > time.monotonic():
-                work.future.set_exception(OutputError(BUSY))
+            if self._is_held(work):
                 continue
             waiting += self._commit([work])
             error = work.future.exception() if work.future.done() else None

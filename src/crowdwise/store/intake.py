@@ -166,15 +166,12 @@ class Incoming(NamedTuple):
     """A vote that comes in. Names are JSON texts; the answer is one, or a class code."""
 
     id: str
-    chosen: str | None
-    """The id that the sender gave it, if any."""
+    chosen: str | None  # the id that the sender gave it, if any
     item: str
     annotator: str
     answer: Any
-    pair: tuple[int, int] = (0, 0)
-    """The numbers of its item and annotator."""
-    sent: Any = None
-    """The vote as it was handed over."""
+    pair: tuple[int, int] = (0, 0)  # the numbers of its item and annotator
+    sent: Any = None  # the vote as it was handed over
 
 
 def new_among(

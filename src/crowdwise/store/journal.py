@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,14 +127,11 @@ class Journal:
         folders.clean_temporaries(path.parent, path.name, Path.unlink)
         with folders.temporary(path.parent, path.name, folder=False) as new:
             try:
-                journal = cls(new)
-                try:
+                with closing(cls(new)) as journal:
                     with journal.writing():
                         journal._make(SCHEMA + LATER.replace("{}", ""))
                         journal.note(format=FORMAT, identity=uuid.uuid4().hex, **facts)
                     fill(journal)
-                finally:
-                    journal.close()
                 _name(new, path)
                 folders.done[:] = [path if one == new else one for one in folders.done]
             finally:
@@ -301,13 +298,11 @@ class Journal:
 
     def _last(self, table: str) -> str:
         """The digest of all rows of a table; empty where there is none."""
-        rows = self.read(f"SELECT chain FROM {table} ORDER BY id DESC LIMIT 1")
-        return rows[0][0] if rows else ""
+        return next((chain for (chain,) in self.read(f"SELECT chain FROM {table} ORDER BY id DESC LIMIT 1")), "")
 
     def chain(self, number: int) -> str | None:
         """The digest of all votes up to one; ``None`` where there is no such vote."""
-        rows = self.read("SELECT chain FROM votes WHERE id = ?", (number,))
-        return str(rows[0][0]) if rows else None
+        return next((str(chain) for (chain,) in self.read("SELECT chain FROM votes WHERE id = ?", (number,))), None)
 
 
 def _name(new: Path, path: Path) -> None:

@@ -160,8 +160,7 @@ class VotesView:
     situation: Situation
     priority: Floats
     gold: dict[int, str]
-    settled: dict[Any, Any]
-    """Item -> what a second look says of it."""
+    settled: dict[Any, Any]  # item -> what a second look says of it
 
     @property
     def seq(self) -> int:

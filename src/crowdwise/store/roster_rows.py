@@ -82,8 +82,7 @@ def add_names(
 
 def _questions(conn: sa.Connection, campaign: str) -> Sequence[str]:
     """The further questions about the items of a campaign: its names and numbers are theirs."""
-    query = sa.select(campaigns.c.id).where(campaigns.c.id.startswith(f"{campaign}."))
-    return conn.execute(query).scalars().all()
+    return conn.execute(sa.select(campaigns.c.id).where(campaigns.c.id.startswith(f"{campaign}."))).scalars().all()
 
 
 def add_annotators(conn: sa.Connection, row: CampaignRow, prices: Mapping[Any, float | None]) -> dict[Any, int]:

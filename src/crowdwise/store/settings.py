@@ -59,8 +59,7 @@ class Settings:
     price: float
     gap: float | None
     seed: int
-    proposals: int
-    """How many batches were proposed so far."""
+    proposals: int  # how many batches were proposed so far
 
     @classmethod
     def of(cls, journal: Journal) -> Settings:
@@ -101,8 +100,7 @@ def change_settings(journal: Journal, wanted: Mapping[str, Any]) -> dict[str, tu
     """Change settings: name -> (before, now) of those that differ; inside :meth:`Journal.writing`."""
     wanted = {name: x.item() if isinstance(x, np.generic) else x for name, x in wanted.items()}
     facts = journal.facts()
-    before = {**facts["rule"], **{name: facts.get(name) for name in OWN}}
-    changed = changed_settings(before, wanted, CHANGEABLE)
+    changed = changed_settings({**facts["rule"], **{name: facts.get(name) for name in OWN}}, wanted, CHANGEABLE)
     check_settings(wanted, OWN)
     rule = StopRule(**{**facts["rule"], **{name: x for name, x in wanted.items() if name not in OWN}})
     if wanted.get("gap") is not None:

@@ -53,10 +53,8 @@ class VoteGiven:
     id: str | None = None
     seconds: float | None = None
     shown: str | None = None
-    own: bool = False
-    """Whether the annotator sends it, and not a lead."""
-    others: Mapping[str, Any] | None = None
-    """The answers to further questions about the item."""
+    own: bool = False  # whether the annotator sends it, and not a lead
+    others: Mapping[str, Any] | None = None  # the answers to further questions about the item
 
 
 class _Person(NamedTuple):
@@ -76,10 +74,8 @@ class _Known:
     annotator: dict[str, int]
     people: dict[int, _Person] = field(default_factory=dict)
     leased: set[tuple[int, int]] = field(default_factory=set)
-    left: float = math.inf
-    """What may be spent beyond the questions that are out."""
-    ended: bool = False
-    """Whether the campaign had reached its end when its curve was last noted."""
+    left: float = math.inf  # what may be spent beyond the questions that are out
+    ended: bool = False  # whether the campaign had reached its end when its curve was last noted
     closed: set[int] = field(default_factory=set)
     gold: dict[int, str] = field(default_factory=dict)
     by_id: dict[str, tuple[int, int, str]] = field(default_factory=dict)
