@@ -18,6 +18,7 @@ from crowdwise.errors import ParameterError, ReadError
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.configuration import Configuration, load_configuration
 from crowdwise.server.request_limits import BUCKETS
+from crowdwise.server.routes_uploads import named_columns
 from crowdwise.server.running import uvicorn_options
 from server_site import Site, bearer, listening, running
 
@@ -121,6 +122,12 @@ def test_items_come_in_as_tables(site: Site, kind: str, form: bool) -> None:
     one, two = site.call("GET", f"/campaigns/{campaign}/items")["items"]
     assert (one["item"], one["payload"], one["gold"], one["priority"]) == ("a", {"text": "brown <b>"}, "wren", 2.0)
     assert (two["item"], two["gold"]) == ("b", None)
+
+
+def test_a_column_called_item_names_the_items_however_it_is_written() -> None:
+    assert named_columns(["name", "Item", "GOLD"]) == {"name": "name", "Item": "item", "GOLD": "gold"}
+    assert named_columns(["name", "item"]) == {"name": "name", "item": "item"}
+    assert named_columns(["text", "Filename", "truth"]) == {"text": "text", "Filename": "item", "truth": "gold"}
 
 
 def test_an_item_that_is_declared_again_keeps_what_is_left_out(site: Site, tmp_path: Path) -> None:

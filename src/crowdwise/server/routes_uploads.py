@@ -124,7 +124,8 @@ def named_columns(columns: Sequence[str]) -> dict[str, str]:
     answers know columns (task, unit, truth...)."""
     out = {}
     for part, role, others in (("item", "item", ("id", "name", "file", "filename")), ("gold", "truth", ())):
-        column = next((one for one in columns if one.lower() in others), None) or find(columns, role)
+        matches = [one for names in ((part,), others) for one in columns if one.lower() in names]
+        column = matches[0] if matches else find(columns, role)
         if part not in columns and column is not None:
             out[column] = part
     return {column: out.get(column, column) for column in columns}
