@@ -220,8 +220,7 @@ class RemoteCampaign:
         self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None,
         payloads: Mapping[Any, Mapping[str, Any]] | None = None,
     ) -> int:  # fmt: skip
-        """Declare items, with known answers, groups and what is shown of them (name -> payload), or change these; how
-        many are new."""
+        """Declare items, or change what is known (``gold``) and shown of them (name -> payload); how many are new."""
         facts = {"gold": gold or {}, "group": groups or {}, "payload": payloads or {}}
         names = dict.fromkeys([*several_names(items, "items"), *(name for of in facts.values() for name in of)])
         rows = [{"item": name, **{part: of[name] for part, of in facts.items() if name in of}} for name in names]
@@ -298,8 +297,7 @@ class RemoteCampaign:
         self, question: RemoteQuestion, answer: Any, *, seconds: float | None = None,
         others: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Answer a question, and further ones about its item (``others``); with ``feedback`` where the campaign gives
-        it."""
+        """Answer a question, and further ones about its item (``others``); the receipt may hold ``feedback``."""
         asked = {"item": question.item, "annotator": question.annotator, "ticket": question.ticket}
         vote = {**asked, "label": answer, "id": uuid.uuid4().hex, "seconds": seconds, "others": others}
         return dict(self._call("POST", "/votes", vote, repeatable=True))

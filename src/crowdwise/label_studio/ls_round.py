@@ -104,8 +104,7 @@ def fit(
     source: Path | list[Any], control: Control, method: str | None = None, params: Mapping[str, Any] | None = None, *,
     gold: bool = False,
 ) -> ProjectConsensus:  # fmt: skip
-    """Fit a method to what was pulled, or to tasks in memory. With ``gold`` it may use the annotations that are marked
-    as ground truth."""
+    """Fit a method to what was pulled, or to tasks in memory; with ``gold`` it may use annotations of ground truth."""
     tasks = source / TASKS if isinstance(source, Path) and source.is_dir() else source
     export = read_export(tasks, "label-studio", question=control.name)
     table = _declared(export, control)

@@ -1,5 +1,4 @@
-"""The application: routes, limits and pages over a service; for those who run it, whether it lives and can work, and
-counts for Prometheus."""
+"""The application: routes, limits and pages over a service; its health, and counts for Prometheus."""
 
 from __future__ import annotations
 

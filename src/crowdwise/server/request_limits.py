@@ -77,8 +77,7 @@ class RequestLimits:
         self.policy = CSP.format(from_=" ".join(configuration.origins) or "https:")
         self.rates = Buckets(configuration.rate_limit, max(1.0, 2.0 * configuration.rate_limit))
         self.unknown = Buckets(configuration.rate_limit, max(10.0, 2.0 * configuration.rate_limit))
-        """Of addresses: callers that are not known yet share theirs, so that a new forged token with every request
-        gains nothing."""
+        """Of addresses, for callers who are not known yet: a new forged token with every request gains nothing."""
         self.failures = Buckets(configuration.login_limit / 60.0, max(configuration.login_limit, 1.0))
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.durations: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))

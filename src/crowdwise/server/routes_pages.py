@@ -214,8 +214,7 @@ async def start_labelling(
     request: Request, service: ServiceOf, secret: str, name: Annotated[Plain, Form(max_length=200)] = "",
     agreed: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:  # fmt: skip
-    """Become an annotator and label. Who comes again in another browser needs a link of their own: a worker id is no
-    secret."""
+    """Become an annotator and label. A worker id is no secret: another browser needs a link of its own."""
     row = await _signup(request, service, secret)
     if row is None:
         return _refused(request)

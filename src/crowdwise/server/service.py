@@ -164,8 +164,7 @@ class Service:
         return self.read(lambda conn: find_campaign(conn, id_))
 
     def view(self, campaign: str, *, exact: bool = True, leases: bool = False) -> Any:
-        """The campaign with its model, as it is now (or, without ``exact``, was a moment ago); with ``leases`` with all
-        questions that are out."""
+        """The campaign as it is now (not ``exact``: was a moment ago); with ``leases`` all questions that are out."""
         row = self.campaign(campaign)
         live = self.follower.get(row)
         return live.with_leases(row, self.follower.written(campaign)) if leases else live.latest(row, exact=exact)
@@ -188,8 +187,7 @@ class Service:
         return done
 
     async def token_now(self, by: str | Session) -> Token | None:
-        """The token with a secret, or of a session, where it is valid; it is looked up again after a moment, once for
-        all who ask meanwhile."""
+        """The valid token with a secret, or of a session; looked up again after a moment, once for all who ask."""
         when, token = self._tokens.get(by, (-1e9, None))
         if time.monotonic() - when > TOKEN_SECONDS:
             token = await self._looking.wait(by, partial(self._find_token, by))

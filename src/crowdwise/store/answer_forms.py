@@ -39,8 +39,7 @@ WITH_CLASSES = (registry.ONE_CLASS, registry.CLASSES, registry.TOKENS, registry.
 
 
 def side_name(side: Any) -> str | None:
-    """What a side of a pair, or an option, is called: text, or an object with a name under ``item``; ``None`` where it
-    has none."""
+    """The name of a side of a pair, or of an option: text, or under ``item`` of an object; ``None`` without one."""
     name = side.get("item") if isinstance(side, dict) else side
     return name if isinstance(name, str) and name else None
 

@@ -241,8 +241,7 @@ def change_items(
     conn: sa.Connection, row: CampaignRow, names: Sequence[Any], *, closed: bool | None = None,
     priority: float | None = None, gold: Any = None,
 ) -> int:  # fmt: skip
-    """Close or reopen items, change their priority (in all questions of a campaign), or set their known answer; how
-    many were named."""
+    """Close or reopen items, change their priority (in all questions), or their known answer; how many."""
     numbers = find_numbers(conn, items, row.id, names)
     shared = {"closed": closed, "priority": None if priority is None else _checked_priority(priority)}
     values = {name: value for name, value in shared.items() if value is not None}

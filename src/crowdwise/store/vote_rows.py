@@ -289,8 +289,7 @@ def _on_gold(conn: sa.Connection, campaign: str, who: int, upto: int = 2**62) ->
 
 
 def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) -> list[Incoming] | None:
-    """The votes of practice among new ones, of which annotators are shown what was right; nothing where practice has
-    ended for all."""
+    """The new votes of practice, of which annotators are shown what was right; ``None`` where it has ended for all."""
     left, judged = dict[int, int](), list[Incoming]()
     if practice := known.row.settings["practice"]:
         for who in {vote.pair[1] for vote in new}:
@@ -306,8 +305,7 @@ def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) ->
 
 
 def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
-    """Pause annotators whose practice ended with the votes that were just written, and who got too little of it
-    right."""
+    """Pause annotators whose practice ended with the votes just written, and who got too little of it right."""
     practice, least = row.settings["practice"], row.settings["screen"]
     for who in people if practice and least is not None else ():
         right = sorted(_on_gold(conn, row.id, who).items())[:practice]

@@ -145,8 +145,7 @@ def is_due(conn: sa.Connection) -> bool:
 
 
 def claim_due(conn: sa.Connection, busy: Sequence[str] = (), limit: int = 100) -> list[dict[str, Any]]:
-    """Deliveries whose time has come, a few of each webhook that is not ``busy``; no other process sends them for a
-    while."""
+    """Deliveries whose time has come, a few of each webhook not ``busy``; others do not send them for a while."""
     now = steady_clock.now()
     order = deliveries.c.due, deliveries.c.event
     place = sa.func.row_number().over(partition_by=deliveries.c.webhook, order_by=order)
