@@ -50,10 +50,7 @@ class Control:
 
 
 def find_control(config: Mapping[str, Any], question: str | None = None) -> Control:
-    """The question of a project by its name, or the only one that labels or numbers answer.
-
-    ``config`` is ``parsed_label_config`` of the project.
-    """
+    """The question of a project (``parsed_label_config``): by its name, or the only one that consensus can answer."""
     known = {name: about for name, about in config.items() if isinstance(about, Mapping)}
     fit = [name for name, about in known.items() if about.get("type") in ANSWERED]
     if question is not None and question not in known:

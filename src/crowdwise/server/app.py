@@ -88,9 +88,7 @@ ROUTERS = (
 )  # fmt: skip
 """Those that are called most come first: routes are tried one after the other."""
 
-SWITCH = 0.0005
-"""Seconds that a thread waits for another to let go of the interpreter. The writer needs it after every statement."""
-
+SWITCH = 0.0005  # seconds until a thread that waits gets the interpreter: the writer needs it after every statement
 GARBAGE = 10_000  # objects that are made before Python looks for cycles among the new ones
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -72,9 +73,7 @@ class Configuration:
         """The address of the store for SQLAlchemy."""
         if not self.database:
             return f"sqlite:///{(Path(self.data) / 'server.db').resolve()}"
-        return self.database.replace("postgres://", "postgresql://", 1).replace(
-            "postgresql://", "postgresql+psycopg://", 1
-        )
+        return re.sub("^postgres(ql)?://", "postgresql+psycopg://", self.database)
 
     @property
     def address(self) -> str:

@@ -20,8 +20,7 @@ from crowdwise.store.database import Database, main_of
 from crowdwise.store.live_votes import LiveVotes
 
 PAUSE = 0.5  # seconds between looks at what other workers wrote
-REST, SHARE = 1.0, 10.0
-"""In the background a model is refreshed once in so many seconds, and rests so many times as long as it worked."""
+REST, SHARE = 1.0, 10.0  # seconds between refreshes in the background; at least so many times as long as one took
 UNUSED = 1800.0  # seconds after which an unused model is dropped
 NOTED = 5.0  # the fewest seconds between points of the curve of a campaign
 PATIENCE = 20.0  # the longest that a request waits for the newest model before it gets an older one

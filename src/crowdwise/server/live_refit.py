@@ -1,7 +1,5 @@
-"""The model of a campaign of other answers than classes: fitted again to all answers, in the background.
-
-Items with the fewest answers come first (those of higher priority before others), until each has ``max_votes`` or the
-budget is spent.
+"""The model of a campaign of other answers than classes: fitted again to all answers, in the background. Items with the
+fewest answers come first (of higher priority before others), until each has ``max_votes`` or the budget is spent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The next question of an annotator: what is out already, else the first of a short queue that is still free.
 
-Choosing needs the model and takes milliseconds; leasing must be serial. So questions are chosen ahead, a few for each
-annotator, and the lease decides, in the store, whether one is still free. A queue is made again when it is used up, or
-after a moment where the model has learned more.
+Choosing needs the model and takes milliseconds; leasing must be serial. So questions are chosen ahead, and the lease
+decides, in the store, whether one is still free. A queue is made again when it is used up, or where the model has
+learned more.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class InFlight(Generic[T]):
 AHEAD = 60  # questions in a queue
 AT_ONCE = 6  # questions of a queue that are looked at beyond those that are asked for
 KEPT = 3.0  # seconds, or up to twice as many, after which a queue gives way to one of a newer model
-AGED = 6.0
-"""Seconds after that in which it is still used while the next is made: who comes back later waits for a new one."""
+AGED = 6.0  # seconds after that in which it is still used while the next is made; later one waits for a new one
 TAKEN = 10.0  # seconds for which an item that was just leased is tried last
 
 

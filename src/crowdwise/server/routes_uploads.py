@@ -47,8 +47,7 @@ OWN = ("item", "gold", "group", "priority", "payload")
 MOST_ITEMS = 1_000_000
 MOST_COLUMNS = 1_000
 MOST_CELLS = 30_000_000  # the most of an upload; a cell takes 16 bytes of memory even where it is empty
-MOST_MEMORY, MOST_LOOKED = 2**30, 2**26
-"""Bytes that a table may take while it is read, and while its answers are looked at for a preview."""
+MOST_MEMORY, MOST_LOOKED = 2**30, 2**26  # bytes of a table while it is read, and while answers in it are looked at
 MOST_VALUES = 10_000_000
 """The most commas and brackets of JSON, each of which may begin a value: these take 100 bytes of memory each."""
 PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")

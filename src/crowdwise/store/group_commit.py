@@ -32,10 +32,8 @@ BUSY = "The store could not be written just now. Send it again: a vote with an i
 
 @dataclass(eq=False)
 class Work:
-    """Something to write: ``run(conn)``, or ``together(conn, [argument, ...])`` for all that wait and share it.
-
-    ``together`` gives a result or an exception for each argument, and writes nothing for an exception.
-    """
+    """Something to write: ``run(conn)``, or ``together(conn, campaign, [argument, ...])`` for all that wait and share
+    it, which gives a result or an exception for each argument, and writes nothing for an exception."""
 
     campaign: str | None
     run: Callable[[sa.Connection], Any] | None = None

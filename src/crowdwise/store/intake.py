@@ -178,10 +178,8 @@ def new_among(
     votes: Sequence[Incoming], by_id: dict[str, tuple[int, int, Any]], pairs: dict[tuple[int, int], int],
     closed: Container[int], show: Callable[[Any], Any] = json.loads,
 ) -> list[tuple[int, str]]:  # fmt: skip
-    """The places and ids of the votes that are not there yet; an error where one contradicts what is there.
-
-    ``by_id`` (id -> item, annotator and answer) and ``pairs`` (those with a vote that counts) get the new ones, too.
-    """
+    """The places and ids of the votes that are not there yet; an error where one contradicts what is there. ``by_id``
+    (id -> item, annotator and answer) and ``pairs`` (those with a vote that counts) get the new ones, too."""
     new, shut = list[tuple[int, str]](), dict[str, None]()
     for i, vote in enumerate(votes):
         id_, content = vote.id, (*vote.pair, vote.answer)

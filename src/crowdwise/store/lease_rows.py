@@ -38,12 +38,10 @@ class LeaseAsked:
 
 
 def lease_together(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAsked]) -> list[list[Lease]]:
-    """The questions of several requests: what each annotator has already, whose time begins again, then new ones.
-
-    Of the items that are wanted, those are leased that are open, not out, short of the most votes for an item (tests
-    have no such limit), and not answered or skipped by the annotator, within the budget and the most votes of the
-    annotator. Which side of a pair is shown first is drawn.
-    """
+    """The questions of several requests: what each annotator has already, whose time begins again, then new ones: of
+    the items that are wanted those that are open, not out, short of the most votes for an item (tests have no such
+    limit), and not answered or skipped by the annotator, within the budget and the most votes of the annotator. Which
+    side of a pair is shown first is drawn."""
     row, now = find_campaign(conn, campaign), steady_clock.now()
     expires = now + row.settings["patience"]
     conn.execute(_EXPIRED, {"campaign": campaign, "now": now})

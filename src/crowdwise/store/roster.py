@@ -20,10 +20,8 @@ NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), 
 
 
 class Roster:
-    """The items and annotators in a journal: row n of a table has the code n - 1, which never changes.
-
-    Methods that change something belong inside :meth:`Journal.writing`.
-    """
+    """The items and annotators in a journal: row n of a table has the code n - 1, which never changes. Methods that
+    change something belong inside :meth:`Journal.writing`."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal, self.items, self.annotators = journal, Names(), Names()

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from crowdwise import registry
 from crowdwise.active.stopping import Proof
-from crowdwise.core.constraints import is_count, is_number
+from crowdwise.core.constraints import is_number
 from crowdwise.errors import InputError, ParameterError, SizeError
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, SIDES, answer_text, check_payload, check_with_payload
@@ -110,8 +110,6 @@ def change_annotator(
     """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
     (number,) = find_numbers(conn, annotators, row.id, [name])
     price = None if price is None else checked_price(name, price)
-    if max_votes is not None and not (is_count(max_votes) and 0 <= max_votes < 2**31):
-        raise ParameterError(f"max_votes={max_votes!r}: expected a whole number from 0.")
     values = {"available": available, "max_votes": max_votes, "price": price}
     changes = {key: value for key, value in values.items() if value is not None}
     if not changes:

@@ -63,13 +63,11 @@ class Settings:
 
     @classmethod
     def of(cls, journal: Journal) -> Settings:
-        facts = journal.facts()
+        facts = {"gap": None, **journal.facts()}
         with journal.decoding():
-            check_settings({"gap": None, **facts}, OWN | {"seed": CountFromZero, "proposals": CountFromZero})
-            return cls(
-                StopRule(**facts["rule"]), Strategy(**facts["strategy"]), str(facts["unknown"]), facts["patience"],
-                facts["price"], facts.get("gap"), facts["seed"], facts["proposals"],
-            )  # fmt: skip
+            check_settings(facts, OWN | {"seed": CountFromZero, "proposals": CountFromZero})
+            own = {name: facts[name] for name in ("unknown", "patience", "price", "gap", "seed", "proposals")}
+            return cls(StopRule(**facts["rule"]), Strategy(**facts["strategy"]), **own)
 
     @property
     def price_of_unknown(self) -> float | None:

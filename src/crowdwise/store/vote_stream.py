@@ -155,10 +155,8 @@ class Snapshots:
         return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
     def latest(self, expected: Callable[[int], dict[str, Any]], *, remove: bool = True) -> tuple[Online, int] | None:
-        """The latest that can be read and whose notes are those that are expected for its number, and its number.
-
-        ``remove``: others are removed.
-        """
+        """The latest that can be read and has the notes that are expected for its number, and its number; with
+        ``remove`` others are removed."""
         for number in reversed(self.numbers()):
             try:
                 online = Online.load(self.folder / f"model-{number}", self.model)

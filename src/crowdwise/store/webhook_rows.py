@@ -22,8 +22,7 @@ MOST = 20  # webhooks of a campaign
 TRIES = 8
 FIRST, LONGEST = 5.0, 3600.0  # seconds before the second try, doubled for each further one, and the most
 MOST_WAITING = 1_000  # deliveries of a webhook that wait; beyond them the oldest are dropped
-HOUR, DAY, WEEK = 3_600.0, 86_400.0, 7 * 86_400.0
-"""Seconds for which events of votes (they say how many there are) and what arrived are kept, and all else."""
+HOUR, DAY, WEEK = 3_600.0, 86_400.0, 7 * 86_400.0  # seconds that events of votes, what arrived, and all else are kept
 PART = 1_000  # events and deliveries that are forgotten at a time
 EACH = 5  # deliveries of one webhook that are claimed at a time: those of others do not wait behind them
 CLAIMED = 60.0  # seconds for which a delivery belongs to the process that sends it
