@@ -19,6 +19,7 @@ import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,12 +31,11 @@ if TYPE_CHECKING:
 
     from crowdwise.store.intake import Receipt
 
-BUSY = (429, 502, 503, 504)
-"""Answers after which a request is repeated: nothing was done."""
-BULK = 5_000
-"""Votes that are sent at once."""
-TOKEN = "CROWDWISE_TOKEN"
-"""The variable of the token, where none is given."""
+REFUSED = (429, 503)  # answers after which any request is repeated: nothing was done
+BUSY = (*REFUSED, 502, 504)
+"""Answers after which one that may be made twice is repeated: a proxy that waited in vain cannot say what was done."""
+BULK = 5_000  # votes that are sent at once
+TOKEN = "CROWDWISE_TOKEN"  # the variable of the token, where none is given
 
 __all__ = ["AccessError", "Client", "RemoteCampaign", "RemoteQuestion"]
 
@@ -45,19 +45,9 @@ class AccessError(CrowdwiseError):
 
 
 class Connection:
-    """Requests to a server, repeated with pauses while it cannot be reached or is busy.
-
-    Parameters
-    ----------
-    url
-        Its address, with the path below which it lives, where there is one.
-    retries, timeout
-        How often a request is repeated, and the seconds to wait for an answer.
-    pause, most
-        The first pause in seconds, and the longest: each is about twice the one before, or what the server asks for.
-    transport, sleep
-        What sends requests, and what waits: others in tests.
-    """
+    """Requests to a server (its address may have a path), repeated while it cannot be reached or is busy: so many
+    ``retries``, each after a pause about twice as long as the one before, from ``pause`` to ``most`` seconds, or as the
+    server asks for. ``transport`` sends requests, ``sleep`` waits: others in tests."""
 
     def __init__(
         self, url: str, retries: int, timeout: float, *, pause: float, most: float,
@@ -65,19 +55,14 @@ class Connection:
     ) -> None:  # fmt: skip
         import httpx
 
-        try:
+        parts = httpx.URL("")
+        with suppress(httpx.InvalidURL):
             parts = httpx.URL(url.strip())
-        except httpx.InvalidURL:
-            parts = httpx.URL("")
         odd = parts.userinfo or parts.query or parts.fragment or (parts.port or 0) >= 2**16
         if parts.scheme not in ("http", "https") or not parts.host or odd:
             raise ParameterError(f"{url!r} is not a server URL: expected http://host:port or https://host.")
         self.url, self.retries, self.pause, self.most, self.sleep = url.strip().rstrip("/"), retries, pause, most, sleep
-        self._options: dict[str, Any] = {
-            "timeout": timeout,
-            "transport": transport,
-            "verify": ssl.create_default_context(),
-        }
+        self._options: Any = {"timeout": timeout, "transport": transport, "verify": ssl.create_default_context()}
         self._http = httpx.Client(**self._options)
 
     def close(self) -> None:
@@ -94,9 +79,8 @@ class Connection:
 
         if self._http.is_closed:
             self._http = httpx.Client(**self._options)
-        request = self._http.build_request(
-            method, self.url + path, headers=dict(headers), content=content, params=query or None
-        )
+        address = self.url + path
+        request = self._http.build_request(method, address, headers=headers, content=content, params=query or None)
         for attempt in range(self.retries + 1):
             wait = None
             try:
@@ -107,7 +91,7 @@ class Connection:
                     tried = f" ({attempt + 1} attempts)" if attempt else ""
                     raise ConnectionError(f"{str(error) or type(error).__name__}{tried}") from error
             else:
-                if reply.status_code not in BUSY or attempt == self.retries:
+                if attempt == self.retries or reply.status_code not in (BUSY if repeatable else REFUSED):
                     return reply
                 wait = reply.headers.get("Retry-After", "")
             drawn = min(self.most, self.pause * 2.0**attempt) * (0.5 + random.random())
@@ -155,9 +139,8 @@ class Client:
     def __init__(self, url: str, token: str | None = None, *, retries: int = 5, timeout: float = 60.0) -> None:
         self._connection = Connection(url, retries, timeout, pause=0.1, most=10.0)
         self.url = self._connection.url
-        self._token = checked_token(
-            os.environ.get(TOKEN, "") if token is None else token, TOKEN, "a token of the server"
-        )
+        secret = os.environ.get(TOKEN, "") if token is None else token
+        self._token = checked_token(secret, TOKEN, "a token of the server")
 
     def __enter__(self) -> Self:
         return self
@@ -176,26 +159,24 @@ class Client:
         """A call of the API: the JSON of its answer (or bytes, where it is none). A call that must not be made twice is
         repeated only where the server said that nothing was done."""
         repeatable = method != "POST" if repeatable is None else repeatable
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        params = {name: value for name, value in (query or {}).items() if value is not None}
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body, default=_plain).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         headers |= {} if data is None else {"Content-Type": media}
         try:
-            return _answer(
-                self._connection.send(method, f"/api/v1{path}", headers, data, repeatable=repeatable, query=given)
-            )
+            reply = self._connection.send(method, f"/api/v1{path}", headers, data, repeatable=repeatable, query=params)
         except ConnectionError as error:
             raise OutputError(f"{self.url} could not be reached: {error}.") from error
+        return _answer(reply)
 
     def campaigns(self) -> list[dict[str, Any]]:
         """All campaigns that the token may see."""
-        found: list[dict[str, Any]] = self.call("GET", "/campaigns")
-        return found
+        return list(self.call("GET", "/campaigns"))
 
     def campaign(self, name: str) -> RemoteCampaign:
         """A campaign by its id or its name."""
-        found = self.campaigns()
-        same = [row for row in found if row["id"] == name] or [row for row in found if row["name"] == name]
+        rows = self.campaigns()
+        same = [row for row in rows if row["id"] == name] or [row for row in rows if row["name"] == name]
         if len(same) != 1:
             why = "There is no campaign" if not same else f"{len(same)} campaigns are called"
             raise InputError(f"{why} {name!r} on {self.url}." + (" Name it by its id." if same else ""))
@@ -203,14 +184,12 @@ class Client:
 
     def create_campaign(self, name: str, *, classes: Sequence[Any] | None = None, **settings: Any) -> RemoteCampaign:
         """Make a campaign; settings as in the API: ``budget``, ``target``, ``answer_type``, ``instructions``, ..."""
-        given = {"name": name, "classes": None if classes is None else several_names(classes, "classes"), **settings}
-        made = self.call("POST", "/campaigns", given)
-        return RemoteCampaign(self, made["id"], name)
+        body = {"name": name, "classes": None if classes is None else several_names(classes, "classes"), **settings}
+        return RemoteCampaign(self, self.call("POST", "/campaigns", body)["id"], name)
 
     def create_token(self, role: str, name: str, campaign: str | None = None, **more: Any) -> str:
         """A new token: its secret, which is shown once."""
-        given = {"role": role, "name": name, "campaign": campaign, **more}
-        return str(self.call("POST", "/tokens", given)["secret"])
+        return str(self.call("POST", "/tokens", {"role": role, "name": name, "campaign": campaign, **more})["secret"])
 
 
 class RemoteCampaign:
@@ -235,20 +214,16 @@ class RemoteCampaign:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as the server has them now."""
-        found: dict[str, Any] = self._call("GET", "")["settings"]
-        return found
+        return dict(self._call("GET", "")["settings"])
 
     def add_items(
         self, items: Iterable[Any], gold: Mapping[Any, Any] | None = None, groups: Mapping[Any, Any] | None = None,
         payloads: Mapping[Any, Mapping[str, Any]] | None = None,
     ) -> int:  # fmt: skip
-        """Declare items, with known answers, groups and what is shown of them (name -> payload); how many are new."""
-        items = several_names(items, "items")
-        gold, groups, payloads = gold or {}, groups or {}, payloads or {}
-        rows = [
-            {"item": one, "gold": gold.get(one), "group": groups.get(one), "payload": dict(payloads.get(one, {}))}
-            for one in dict.fromkeys([*items, *gold, *groups, *payloads])
-        ]
+        """Declare items, or change what is known (``gold``) and shown of them (name -> payload); how many are new."""
+        facts = {"gold": gold or {}, "group": groups or {}, "payload": payloads or {}}
+        names = dict.fromkeys([*several_names(items, "items"), *(name for of in facts.values() for name in of)])
+        rows = [{"item": name, **{part: of[name] for part, of in facts.items() if name in of}} for name in names]
         return int(self._call("POST", "/items", rows, repeatable=True)["new"]) if rows else 0
 
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
@@ -261,18 +236,17 @@ class RemoteCampaign:
 
     def draw_for_gold(self, n: int = 100) -> list[Any]:
         """Draw items at random whose gold labels (:meth:`prove`) prove how many labels are wrong (``max_error``)."""
-        found: list[Any] = self._call("POST", "/proof/draw", {"n": n})["items"]
-        return found
+        return list(self._call("POST", "/proof/draw", {"n": n})["items"])
 
     def prove(self, gold: Mapping[Any, Any]) -> dict[str, Any] | None:
         """Hand in gold labels of items that were drawn; what is then known, as in :meth:`status`."""
-        found = self._call("POST", "/proof", {"gold": list(gold.items())}, repeatable=True)
-        return dict(found["proof"]) if found["proof"] else None
+        answer = self._call("POST", "/proof", {"gold": list(gold.items())}, repeatable=True)
+        return dict(answer["proof"]) if answer["proof"] else None
 
     def add_annotators(self, annotators: Mapping[Any, float] | Iterable[Any]) -> int:
         """Declare annotators (names, or names with the price of a vote), or change prices; how many are new."""
-        own = isinstance(annotators, Mapping)
-        prices = dict(annotators) if own else dict.fromkeys(several_names(annotators, "annotators"))
+        named = isinstance(annotators, Mapping)
+        prices = dict(annotators) if named else dict.fromkeys(several_names(annotators, "annotators"))
         rows = [{"annotator": name, "price": price} for name, price in prices.items()]
         return int(self._call("POST", "/annotators", rows, repeatable=True)["new"]) if rows else 0
 
@@ -280,8 +254,8 @@ class RemoteCampaign:
         self, name: Any, *, available: bool | None = None, max_votes: int | None = None, price: float | None = None
     ) -> None:
         """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
-        given = {"available": available, "max_votes": max_votes, "price": price}
-        self._call("PATCH", "/annotators", given, query={"name": str(name)})
+        changes = {"available": available, "max_votes": max_votes, "price": price}
+        self._call("PATCH", "/annotators", changes, query={"name": str(name)})
 
     def invite(self, annotator: Any, *, days: float = 30.0, price: float | None = None) -> str:
         """A link that lets an annotator label in a browser."""
@@ -289,8 +263,7 @@ class RemoteCampaign:
 
     def change(self, **settings: Any) -> dict[str, tuple[Any, Any]]:
         """Change settings: name -> (before, now) of what is different. ``None`` takes a limit away."""
-        found = self._call("PATCH", "", settings)
-        return {name: (before, now) for name, (before, now) in found.items()}
+        return {name: (before, now) for name, (before, now) in self._call("PATCH", "", settings).items()}
 
     def set_state(self, state: str) -> None:
         """``open``, ``paused`` (nothing is handed out) or ``closed`` (votes are not taken either)."""
@@ -303,19 +276,20 @@ class RemoteCampaign:
     def add(self, votes: Any, ids: Sequence[Any] | None = None) -> Receipt:
         """Add votes, as :meth:`crowdwise.Campaign.add` takes them; up to 5,000 are added all or none. Without ids they
         are identified by item and annotator."""
+        from crowdwise.store.canonical import id_text
         from crowdwise.store.intake import Receipt, read_rows
 
-        rows, found = read_rows(votes)
-        ids = found if ids is None else list(ids)
+        rows, own_ids = read_rows(votes)
+        ids = own_ids if ids is None else list(ids)
         if ids is not None and len(ids) != len(rows):
             raise InputError(f"There are {len(rows)} votes and {len(ids)} ids: give one for each. Nothing was added.")
         added = repeated = 0
         for lo in range(0, len(rows), BULK):
-            some = [
-                {"item": n, "annotator": m, "label": k, "id": None if ids is None else str(ids[lo + i])}
+            part = [
+                {"item": n, "annotator": m, "label": k, "id": None if ids is None else id_text(ids[lo + i])}
                 for i, (n, m, k) in enumerate(rows[lo : lo + BULK])
             ]
-            receipt = self._call("POST", "/votes", {"votes": some}, repeatable=True)
+            receipt = self._call("POST", "/votes", {"votes": part}, repeatable=True)
             added, repeated = added + receipt["added"], repeated + receipt["repeated"]
         return Receipt(added, repeated)
 
@@ -323,18 +297,16 @@ class RemoteCampaign:
         self, question: RemoteQuestion, answer: Any, *, seconds: float | None = None,
         others: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Answer a question, and further ones about its item (``others``); with ``feedback`` where the campaign gives
-        it."""
-        vote = {"item": question.item, "label": answer, "id": uuid.uuid4().hex, "ticket": question.ticket}
-        vote |= {"annotator": question.annotator, "seconds": seconds, "others": others}
-        found: dict[str, Any] = self._call("POST", "/votes", vote, repeatable=True)
-        return found
+        """Answer a question, and further ones about its item (``others``); the receipt may hold ``feedback``."""
+        asked = {"item": question.item, "annotator": question.annotator, "ticket": question.ticket}
+        vote = {**asked, "label": answer, "id": uuid.uuid4().hex, "seconds": seconds, "others": others}
+        return dict(self._call("POST", "/votes", vote, repeatable=True))
 
     def next_for(self, annotator: Any = None, n: int = 1) -> list[RemoteQuestion]:
         """What an annotator should do now; with the token of an annotator, what its owner should."""
-        found = self._call("GET", "/next", query={"annotator": annotator, "n": n})
-        self._why[annotator] = found["why_none"] or found["state"]
-        return [RemoteQuestion(annotator=annotator, **one) for one in found["questions"]]
+        answer = self._call("GET", "/next", query={"annotator": annotator, "n": n})
+        self._why[annotator] = answer["why_none"] or answer["state"]
+        return [RemoteQuestion(annotator=annotator, **one) for one in answer["questions"]]
 
     def why_none(self, annotator: Any = None) -> str | None:
         """Why the last :meth:`next_for` gave no question."""
@@ -342,32 +314,30 @@ class RemoteCampaign:
 
     def release(self, annotator: Any = None, items: Iterable[Any] | None = None) -> int:
         """Take back open questions of an annotator, about some items, or both; how many there were."""
-        given = {"annotator": annotator, "items": None if items is None else several_names(items, "items")}
-        return int(self._call("POST", "/release", given, repeatable=True)["released"])
+        body = {"annotator": annotator, "items": None if items is None else several_names(items, "items")}
+        return int(self._call("POST", "/release", body, repeatable=True)["released"])
 
     def skip(self, annotator: Any, items: Iterable[Any], skipped: bool = True, reason: str = "") -> None:
         """Never ask an annotator about some items again (or ask again)."""
         for item in several_names(items, "items"):
-            given = {"annotator": annotator, "item": item, "reason": reason, "skipped": skipped}
-            self._call("POST", "/skip", given, repeatable=True)
+            body = {"annotator": annotator, "item": item, "reason": reason, "skipped": skipped}
+            self._call("POST", "/skip", body, repeatable=True)
 
     def undo(self, annotator: Any = None, item: Any = None) -> dict[str, Any]:
         """Take back a vote: that on an item, or the last of the annotator."""
-        found: dict[str, Any] = self._call("POST", "/undo", {"annotator": annotator, "item": item})
-        return found
+        return dict(self._call("POST", "/undo", {"annotator": annotator, "item": item}))
 
     def status(self) -> dict[str, Any]:
         """Counts, money, the estimated accuracy, and its status."""
-        found: dict[str, Any] = self._call("GET", "/status")
-        return found
+        return dict(self._call("GET", "/status"))
 
     def labels(self, since: int | None = None, **filters: Any) -> Iterator[dict[str, Any]]:
         """The consensus of each item, page after page; filters as in the API."""
         offset: int | None = 0
         while offset is not None:
-            found = self._call("GET", "/consensus", query={"since": since, "offset": offset, **filters})
-            yield from found["items"]
-            offset = found["next"]
+            page = self._call("GET", "/consensus", query={"since": since, "offset": offset, **filters})
+            yield from page["items"]
+            offset = page["next"]
 
     def consensus_frame(self, table: str = "items", *, probabilities: bool = False) -> Any:
         """The consensus (``items``) or the reliability of ``annotators`` as a polars table."""
@@ -382,39 +352,43 @@ class RemoteCampaign:
 
     def reliability(self) -> list[dict[str, Any]]:
         """The reliability of each annotator, with intervals."""
-        found: list[dict[str, Any]] = self._call("GET", "/reliability")
-        return found
+        return list(self._call("GET", "/reliability"))
 
     def votes(self) -> Iterator[dict[str, Any]]:
         """The votes that count, in their order."""
         after: int | None = 0
         while after is not None:
-            found = self._call("GET", "/votes", query={"after": after})
-            yield from found["votes"]
-            after = found["next"]
+            page = self._call("GET", "/votes", query={"after": after})
+            yield from page["votes"]
+            after = page["next"]
 
     def history(self) -> list[dict[str, Any]]:
         """What was changed since the campaign was made: ``time``, ``what``, ``detail`` and who did it (``actor``)."""
-        rows = self._call("GET", "/audit", query={"limit": 1000})
-        return [
-            {"time": row["time"], "what": row["action"], "detail": row["detail"], "actor": row["actor"]}
-            for row in reversed(rows)
-        ]
+        shown = {"time": "time", "what": "action", "detail": "detail", "actor": "actor"}
+        rows = reversed(self._call("GET", "/audit", query={"limit": 1000}))
+        return [{name: row[own] for name, own in shown.items()} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as JSON can say it."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise InputError(f"{value!r} cannot be sent to a server: expected text or a number. Nothing was sent.")
 
 
 def _answer(reply: httpx.Response) -> Any:
     """What a call gave; an error in the words of the server."""
     status, kind = reply.status_code, reply.headers.get("Content-Type", "").partition(";")[0]
     is_json = kind in ("application/json", "application/problem+json")
-    found = json.loads(reply.content) if is_json and reply.content else reply.content
+    content = json.loads(reply.content) if is_json and reply.content else reply.content
     if status < 400:
-        return found
-    if not isinstance(found, dict):
+        return content
+    if not isinstance(content, dict):
         raise OutputError(f"The server answered {status}.")
-    detail = str(found.get("detail", status))
+    detail = str(content.get("detail", status))
     if status in (401, 403):
         raise AccessError(detail)
-    known = getattr(errors, str(found.get("title")), None)
+    known = getattr(errors, str(content.get("title")), None)
     if isinstance(known, type) and issubclass(known, CrowdwiseError):
         raise known(detail)
     raise (OutputError if status >= 500 or status in BUSY else InputError)(detail)

@@ -100,6 +100,18 @@ def test_not_now_is_tried_again(server: Server) -> None:
     assert growing(waited) == 2
 
 
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_change_is_not_made_twice_where_a_proxy_gave_up_waiting(server: Server, status: int) -> None:
+    server.answers = [(status, b"", {}), (200, [1], {})] * 2
+    client, _ = client_of(server)
+    with pytest.raises(ServiceError, match=rf"an error of the server \({status}\)"):
+        client.send("POST", "/api/x/", {})
+    assert len(server.asked) == 1 and server.answers.pop(0)[0] == 200
+    assert client.get("/api/x/") == [1]
+    server.answers = [(503, b"", {}), (429, b"", {}), (200, [1], {})]
+    assert client.send("POST", "/api/x/", {}) == [1]
+
+
 def test_not_now_for_ever_is_an_error(server: Server) -> None:
     server.answers = [(503, b"", {})] * 3
     client, waited = client_of(server, patience=2)

@@ -17,7 +17,7 @@ from command_line import run
 from crowdwise.errors import InputError, OutputError, ParameterError, ReadError, ServiceError
 from crowdwise.label_studio.ls_client import LabelStudioClient
 from crowdwise.label_studio.ls_project import Control, Folder, Project, Pulled, find_control
-from crowdwise.label_studio.ls_round import fit, new_version, next_tasks, push
+from crowdwise.label_studio.ls_round import fit, new_version, next_tasks, pull, push
 from crowdwise.label_studio.ls_watch import SECRET, Listener, listening_at, watch, when_changed
 
 STATE = {"url": "http://x", "project": 1, "since": "2026-01-01T00:00:00.000000Z"}
@@ -206,6 +206,23 @@ def test_predictions_that_were_not_taken_are_an_error_and_leave_nothing(pulled: 
 
 
 # -------------------------------------------------------------------- watching
+
+
+def test_what_is_new_counts_where_another_task_was_removed(tmp_path: Path) -> None:
+    """All tasks are pulled again then, which has seen the new annotations before."""
+    tasks = [task(1, []), task(2, [])]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/projects/1/":
+            return httpx.Response(200, json={"title": "x", "task_number": len(tasks)})
+        rows = tasks if request.url.path == "/api/tasks" else []
+        return httpx.Response(200, json={"tasks": rows, "total": len(rows)})
+
+    client = LabelStudioClient("http://x", "t", transport=httpx.MockTransport(answer))
+    assert pull(client, 1, tmp_path).tasks == 2
+    tasks = [task(1, said("yes"))]
+    pulled = pull(client, 1, tmp_path)
+    assert (pulled.new, pulled.known_tasks, pulled.any) == (1, 1, True)
 
 
 def test_a_call_with_the_secret_is_heard() -> None:

@@ -42,6 +42,14 @@ def make(site: Site, kind: str, annotators: tuple[str, ...] = ("ann", "bob"), n:
     return campaign
 
 
+def test_questions_that_are_out_may_take_the_rest_of_the_budget(site: Site) -> None:
+    campaign = site.campaign(n_items=3, name="marks", answer_type="ratings", classes=None, budget=2)
+    assert len(site.call("GET", f"/campaigns/{campaign}/next?annotator=ann&n=2")["questions"]) == 2
+    none = site.call("GET", f"/campaigns/{campaign}/next?annotator=bob")
+    assert none["questions"] == [] and none["state"] == "waiting"
+    assert none["why_none"] == "2 questions are out and may take the rest of the budget"
+
+
 @pytest.mark.filterwarnings("ignore:The items fall into")
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(

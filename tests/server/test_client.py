@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -39,6 +40,7 @@ def client(server: tuple[str, str]) -> Iterator[cw.Client]:
 def test_a_campaign_from_python(client: cw.Client) -> None:
     birds = client.create_campaign("birds", classes=["wren", "robin"], budget=20)
     assert birds.add_items(["a", "b"], payloads={"a": {"text": "brown"}}, gold={"b": "robin"}) == 2
+    assert birds.add_items(["a"], groups={"b": "x"}) == 0  # what is shown of it stays
     assert birds.add_annotators({"ann": 1.0, "bob": 2.0}) == 2 and birds.add_annotators(["ann"]) == 0
     with pytest.raises(NotFittedError, match="No votes"):
         list(birds.labels())
@@ -58,6 +60,19 @@ def test_a_campaign_from_python(client: cw.Client) -> None:
     birds.delete()
     with pytest.raises(InputError, match="There is no campaign 'birds'"):
         client.campaign("birds")
+
+
+def test_votes_and_names_are_taken_as_by_a_folder(client: cw.Client) -> None:
+    """A table of votes, arrays of numpy, and ids of a column that lacks some."""
+    odd = client.create_campaign("odd", classes=["wren", "robin"], unknown="add")
+    votes = cw.Votes.from_records([("a", "ann", "wren"), ("b", "ann", "robin")])
+    assert odd.add(votes).added == 2 and odd.add(votes).repeated == 2
+    numbered = client.create_campaign("numbered", classes=[1, 2])
+    assert numbered.add_items(np.arange(3)) == 3 and numbered.add_annotators(np.array(["ann"])) == 1
+    assert numbered.add([(np.int64(0), np.str_("ann"), np.int64(2))], ids=[7.0]).added == 1
+    assert [(vote["item"], vote["label"], vote["id"]) for vote in numbered.votes()] == [(0, 2, "7")]
+    with pytest.raises(InputError, match="cannot be sent"):
+        numbered.add([({"a"}, "ann", 1)])
 
 
 def test_errors_are_those_of_the_library(client: cw.Client, server: tuple[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from command_line import run
 from crowdwise.errors import ParameterError, ReadError
 from crowdwise.server.access_tokens import make_token
 from crowdwise.server.configuration import Configuration, load_configuration
+from crowdwise.server.request_limits import BUCKETS
+from crowdwise.server.routes_uploads import named_columns
 from crowdwise.server.running import uvicorn_options
 from server_site import Site, bearer, listening, running
 
@@ -56,6 +59,14 @@ def test_the_rate_of_a_token_is_limited(tmp_path: Path) -> None:
         answer = made.client.get("/api/v1/campaigns", headers=made.admin)
         assert answer.status_code == 429 and 0 < int(answer.headers["retry-after"]) <= 20
         assert made.call("GET", "/campaigns", headers=bearer(other)) == []  # others go on
+
+
+@pytest.mark.usefixtures("frozen_rates")
+def test_a_short_wait_is_a_second(tmp_path: Path) -> None:
+    """Clients wait as long as they are asked to: for 0 seconds they would try again at once, until they give up."""
+    with running(load_configuration({"data": str(tmp_path), "rate_limit": 2.5}, environment={})) as made:
+        answers = [made.client.get("/api/v1/campaigns", headers=made.admin) for _ in range(12)]
+        assert {answer.headers["retry-after"] for answer in answers if answer.status_code == 429} == {"1"}
 
 
 @pytest.mark.usefixtures("frozen_rates")
@@ -113,6 +124,44 @@ def test_items_come_in_as_tables(site: Site, kind: str, form: bool) -> None:
     assert (two["item"], two["gold"]) == ("b", None)
 
 
+def test_a_column_called_item_names_the_items_however_it_is_written() -> None:
+    assert named_columns(["name", "Item", "GOLD"]) == {"name": "name", "Item": "item", "GOLD": "gold"}
+    assert named_columns(["name", "item"]) == {"name": "name", "item": "item"}
+    assert named_columns(["text", "Filename", "truth"]) == {"text": "text", "Filename": "item", "truth": "gold"}
+
+
+def test_an_item_that_is_declared_again_keeps_what_is_left_out(site: Site, tmp_path: Path) -> None:
+    campaign = site.campaign(n_items=0)
+    path = f"/campaigns/{campaign}/items"
+    first = {"item": "a", "payload": {"text": "brown"}, "gold": "wren", "group": "x", "priority": 2.0}
+    site.call("POST", path, 201, json=[first, {"item": "b"}])
+    assert site.call("POST", path, 201, json=[{"item": "a"}, {"item": "c"}]) == {"new": 1, "changed": 1}
+    assert (
+        site.call("POST", path, 201, json=[{"item": "b", "gold": "robin"}, {"item": "a", "priority": 3.0}])["new"] == 0
+    )
+    table = {**site.admin, "content-type": "text/csv"}
+    site.call("POST", path, 201, headers=table, content=b"item,text\na,grey\n")
+    one, two, _ = site.call("GET", path)["items"]
+    assert {name: one[name] for name in first} == {**first, "payload": {"text": "grey"}, "priority": 3.0}
+    assert (two["gold"], two["payload"], two["priority"]) == ("robin", {}, 1.0)
+    site.call("POST", path, 201, json=[{"item": "a", "gold": None}])
+    assert site.call("GET", path)["items"][0]["gold"] is None
+
+
+def test_images_that_come_later_leave_known_answers_of_the_first(site: Site) -> None:
+    campaign = site.campaign(n_items=0)
+
+    def drop(name: str) -> dict[str, int]:
+        path = f"/api/v1/campaigns/{campaign}/media"
+        site.client.post(path, files=[("file", (name, b"x"))], headers=site.admin)
+        return dict(site.call("POST", f"/campaigns/{campaign}/media/items", 201, json={}))
+
+    assert drop("1.png")["new"] == 1
+    site.call("PATCH", f"/campaigns/{campaign}/items", json={"items": ["1.png"], "gold": "wren"})
+    assert drop("2.png") == {"new": 1, "changed": 1}
+    assert [row["gold"] for row in site.call("GET", f"/campaigns/{campaign}/items")["items"]] == ["wren", None]
+
+
 @pytest.mark.parametrize(
     ("media", "body", "why"),
     [
@@ -161,6 +210,14 @@ def test_an_annotator_learns_nothing_of_money(site: Site) -> None:
     assert none == {"questions": [], "state": "waiting", "why_none": why, "code": None}
 
 
+def test_counts_of_many_requests_keep_their_digits(site: Site) -> None:
+    durations = site.client.app.state.limits.durations  # type: ignore[attr-defined]
+    durations["/busy"] = [1_234_567.0] * (len(BUCKETS) + 2)
+    counts = re.findall(r'_(?:count|bucket){route="/busy".*} (.*)', site.client.get("/metrics").text)
+    assert set(counts) == {"1234567"} and len(counts) == len(BUCKETS) + 2
+    del durations["/busy"]
+
+
 def test_the_process_says_how_it_is(site: Site) -> None:
     assert site.client.get("/healthz").json() == {"status": "ok"}
     assert site.client.get("/readyz").json() == {"status": "ready"}
@@ -196,6 +253,7 @@ def test_settings_come_from_options_variables_and_a_file(tmp_path: Path) -> None
     [
         ({"port": "many"}, "expected a whole number"), ({"workers": 0}, "at least 1"),
         ({"tls_key": "x"}, "needs both files"), ({"database": "mysql://x"}, "postgresql://"),
+        ({"workers": 2.5}, "a whole number"), ({"port": True}, "a whole number"), ({"rate_limit": True}, "a number"),
         ({"sample": "perhaps"}, "true or false"), ({"log_format": "xml"}, "json or text"),
     ],
 )  # fmt: skip

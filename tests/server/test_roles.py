@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fastapi.routing import APIRoute
 
-from crowdwise.server.access_tokens import ROLES
+from crowdwise.server.access_tokens import Role
 from crowdwise.server.app import ROUTERS
 from crowdwise.server.caller import Needs
 from server_site import Site
@@ -109,7 +109,7 @@ def test_a_route_lets_in_its_roles_alone(site: Site, tokens: dict[str, Any], met
     assert status(None) == status({"Authorization": "Bearer cw_forged"}) == 401
     assert status({"Authorization": tokens["roles"]["admin"]["Authorization"][:-1]}) == 401
     allowed = roles_of(route) or ()
-    for role in ROLES:
+    for role in get_args(Role):
         found = status(tokens["roles"][role])
         assert (found == 403) == (role not in allowed), (role, found)
         assert found != 401 and found < 500, (role, found)

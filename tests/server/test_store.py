@@ -448,7 +448,7 @@ def test_a_free_question_is_found_behind_many_that_others_have() -> None:
     def lease(asked: LeaseAsked) -> list[Shown]:
         free = [item for item in asked.wanted if item > 35 and item not in leased]
         leased.extend(free[: asked.n - len(leased)])
-        return [Shown(Lease(item, 9.0, None), f"p{item}", {}) for item in leased]
+        return [(Lease(item, 9.0, None), f"p{item}", {}) for item in leased]
 
     async def lease_now(campaign: str, asked: LeaseAsked) -> list[Shown]:
         return lease(asked)

@@ -112,6 +112,14 @@ def test_agreement_report_and_pace(site: Site, labelled: str) -> None:
     assert pace["hour"] == sum(pace["minutes"]) == 800 and pace["out"] == 0
 
 
+def test_a_vote_that_is_taken_back_is_counted_once(site: Site) -> None:
+    birds = site.campaign()
+    site.votes(birds, ("p0", "ann", "wren"), ("p1", "ann", "wren"))
+    site.call("POST", f"/campaigns/{birds}/undo", json={"annotator": "ann"})
+    pace = site.call("GET", f"/campaigns/{birds}/throughput")
+    assert pace["minute"] == pace["hour"] == sum(pace["minutes"]) == pace["annotators"]["ann"] == 2
+
+
 def test_gold_does_not_vouch_for_itself(site: Site) -> None:
     """The labels of gold items are the gold: the report, the status and the curve state accuracy without them."""
     campaign = site.campaign(n_items=0, annotators=["ann"], target=0.9, unknown="add")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from crowdwise.server.routes_events import read_events
 from crowdwise.server.webhook_sender import WebhookSender, signature
 from crowdwise.store import steady_clock, webhook_rows
 from crowdwise.store.store_tables import deliveries, events, webhooks
@@ -151,6 +152,16 @@ def test_what_is_old_is_forgotten_a_few_at_a_time(site: Site, sender: WebhookSen
         monkeypatch.setattr(steady_clock, "now", lambda hours=hours: began + 3600.0 * hours)
         sender.clean()
         assert there() == left
+
+
+def test_a_look_at_gold_is_an_event_of_its_own(site: Site) -> None:
+    campaign = site.campaign(n_items=40, max_error=0.3, probability=None)
+    hook = {"url": "https://example.org/hook", "kinds": ["proof"]}
+    assert site.call("POST", f"/campaigns/{campaign}/webhooks", 201, json=hook)["kinds"] == ["proof"]
+    site.votes(campaign, *((f"p{i}", who, "wren") for i in range(40) for who in ("ann", "bob")))
+    drawn = site.call("POST", f"/campaigns/{campaign}/proof/draw", 201, json={"n": 20})["items"]
+    site.call("POST", f"/campaigns/{campaign}/proof", json={"gold": [[item, "wren"] for item in drawn]})
+    assert "proof" in [one["kind"] for one in site.service.read(lambda conn: read_events(conn, campaign, 0))]
 
 
 @pytest.mark.parametrize("url", ["ftp://example.org/x", "https://", "https://u:p@example.org/", "nonsense"])

@@ -16,27 +16,18 @@ from crowdwise.label_studio.ls_project import PREFIX, find_control, kept, object
 from crowdwise.label_studio.ls_round import fit
 
 REMOVED = ("ANNOTATIONS_DELETED", "TASKS_DELETED")
-MOST_BYTES = 128_000_000
-"""The most that is kept of a project, as JSON."""
+MOST_BYTES = 128_000_000  # the most that is kept of a project, as JSON
 
 
 class Backend:
-    """What was seen of one project, and its consensus, which is refitted where annotations changed.
-
-    Parameters
-    ----------
-    method
-        The method, by default that of the answer type.
-    question
-        The question, where the project has several.
-    """
+    """What was seen of one project, and its consensus (of ``question``, where it has several), which is refitted by
+    ``method`` where annotations changed."""
 
     def __init__(self, method: str | None = None, question: str | None = None) -> None:
         self.method, self.question = method, question
         self.tasks: dict[Any, dict[str, Any]] = {}
         self._bytes: dict[Any, int] = {}
-        self.size = 0
-        """Bytes of what is kept, as JSON."""
+        self.size = 0  # bytes of what is kept, as JSON
         self.config: dict[str, Any] = {}
         self.version = 0
         self._stale = True
@@ -59,16 +50,16 @@ class Backend:
 
     def predict(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """``POST /predict``: a result for each task, in their order; without any where it has no annotations."""
-        given = body.get("tasks")
-        tasks = [task if isinstance(task, Mapping) else {} for task in (given if isinstance(given, list) else [])]
+        sent = body.get("tasks")
+        tasks = sent if isinstance(sent, list) else []
         with self._lock:
             self._configure(body.get("label_config"))
             for task in objects(tasks):
                 self._see(task)
             self._refit()
             none = {"result": [], "score": 0.0}
-            found = [self._predicted.get(task["id"], none) if objects([task]) else none for task in tasks]
-            return {"results": [{**result, "model_version": self.model_version} for result in found]}
+            results = [self._predicted.get(task["id"], none) if objects([task]) else none for task in tasks]
+            return {"results": [{**result, "model_version": self.model_version} for result in results]}
 
     def webhook(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """``POST /webhook``: annotations came, changed or went."""
@@ -78,8 +69,9 @@ class Backend:
             self._configure(project.get("label_config") if isinstance(project, Mapping) else None)
             if action in REMOVED:
                 self._remove(action, body)
-            for annotation in _annotations(body):
-                self._annotated(annotation, body.get("task"))
+            else:
+                for annotation in objects([body.get("annotation")]) + objects(body.get("annotations")):
+                    self._annotated(annotation, body.get("task"))
             return {"status": "ok", "model_version": self.model_version}
 
     def _configure(self, config: Any) -> None:
@@ -102,11 +94,10 @@ class Backend:
             return
         if number not in self.tasks and isinstance(task, Mapping):
             self._see({"project": annotation.get("project"), **task, "annotations": []})
-        if number not in self.tasks:
-            return
-        (new,) = kept({"annotations": [annotation]}, {})["annotations"]
-        others = [a for a in self.tasks[number]["annotations"] if a["id"] != new["id"]]
-        self._keep(self.tasks[number] | {"annotations": [*others, new]})
+        if number in self.tasks:
+            (new,) = kept({"annotations": [annotation]}, {})["annotations"]
+            others = [a for a in self.tasks[number]["annotations"] if a["id"] != new["id"]]
+            self._keep(self.tasks[number] | {"annotations": [*others, new]})
 
     def _keep(self, task: dict[str, Any]) -> None:
         own = len(json.dumps(task))
@@ -119,14 +110,14 @@ class Backend:
         self.tasks[task["id"]], self._bytes[task["id"]], self.size, self._stale = task, own, size, True
 
     def _remove(self, action: str, body: Mapping[str, Any]) -> None:
-        part = "annotations" if action == "ANNOTATIONS_DELETED" else "tasks"
-        gone = {entry["id"] for entry in objects(body.get(part))}
-        if part == "tasks":
-            for number in gone:
-                self.tasks.pop(number, None)
-                self.size -= self._bytes.pop(number, 0)
-        for task in self.tasks.values() if part == "annotations" else ():
-            task["annotations"] = [a for a in task["annotations"] if a["id"] not in gone]
+        if action == "TASKS_DELETED":
+            for task in objects(body.get("tasks")):
+                self.tasks.pop(task["id"], None)
+                self.size -= self._bytes.pop(task["id"], 0)
+        else:
+            gone = {annotation["id"] for annotation in objects(body.get("annotations"))}
+            for kept_task in self.tasks.values():
+                kept_task["annotations"] = [a for a in kept_task["annotations"] if a["id"] not in gone]
         self._stale = True
 
     def _refit(self) -> None:
@@ -137,17 +128,11 @@ class Backend:
         if not any(task["annotations"] for task in self.tasks.values()):
             return
         try:
-            found = fit(list(self.tasks.values()), find_control(self.config, self.question), self.method)
+            consensus = fit(list(self.tasks.values()), find_control(self.config, self.question), self.method)
         except InputError:  # there is no choice yet, or there is no question that consensus answers
             return
         self.version += 1
-        self._predicted = {row.pop("task"): {"score": 0.0, **row} for row in found.predictions()}
-
-
-def _annotations(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    if str(body.get("action")) in REMOVED:
-        return []
-    return objects([body.get("annotation")]) + objects(body.get("annotations"))
+        self._predicted = {row.pop("task"): {"score": 0.0, **row} for row in consensus.predictions()}
 
 
 def parse_config(config: str) -> dict[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Requests to a Label Studio server.
 
-Requests that got no answer, or were answered by "not now" (429, 502, 503, 504), are repeated after 1, 2, 4... seconds.
-A request that changes something is repeated only where it cannot have been carried out.
+Those that got no answer, or were answered by "not now" (429, 502, 503, 504), are repeated after 1, 2, 4... seconds.
+A request that changes something is repeated only where it cannot have been carried out (429, 503, no connection).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,27 +20,14 @@ from crowdwise.errors import ServiceError
 if TYPE_CHECKING:
     import httpx
 
-TOKEN = "LABEL_STUDIO_API_KEY"
-"""The environment variable with the token."""
+TOKEN = "LABEL_STUDIO_API_KEY"  # the environment variable with the token
 PAGE = 100
 
 
 class LabelStudioClient:
-    """A Label Studio server.
-
-    Parameters
-    ----------
-    url
-        Its address, with the path below which it lives, where there is one.
-    token
-        An access token: a personal one or one of the old kind. By default that of ``LABEL_STUDIO_API_KEY``.
-    patience
-        How many times a request without an answer is repeated.
-    timeout
-        Seconds to wait for an answer.
-    transport, sleep
-        What sends requests, and what waits: others in tests.
-    """
+    """A Label Studio server at an address, which may have a path, with an access token: a personal one or one of the
+    old kind, by default that of ``LABEL_STUDIO_API_KEY``. A request without an answer within ``timeout`` seconds is
+    repeated ``patience`` times (:class:`~crowdwise.client.Connection`)."""
 
     def __init__(
         self, url: str, token: str | None = None, *, patience: int = 4, timeout: float = 60.0,
@@ -47,8 +35,8 @@ class LabelStudioClient:
     ) -> None:  # fmt: skip
         self._connection = Connection(url, patience, timeout, pause=1.0, most=60.0, transport=transport, sleep=sleep)
         self.url = self._connection.url
-        given = os.environ.get(TOKEN, "") if token is None else token
-        self._token = checked_token(given, TOKEN, "an access token of Label Studio (Account & Settings there)")
+        secret = os.environ.get(TOKEN, "") if token is None else token
+        self._token = checked_token(secret, TOKEN, "an access token of Label Studio (Account & Settings there)")
         self._access: str | None = None
         self.clock: float | None = None
         """The time of the server at its first answer (since this was set to ``None``), in seconds, where it said it."""
@@ -68,13 +56,13 @@ class LabelStudioClient:
             asked["query"] = json.dumps(query)
         page, seen = 1, 0
         while True:
-            found = self.get("/api/tasks", **asked, page=page)
-            tasks = found.get("tasks") if isinstance(found, dict) else None
+            answer = self.get("/api/tasks", **asked, page=page)
+            tasks = answer.get("tasks") if isinstance(answer, dict) else None
             if not isinstance(tasks, list):
                 raise ServiceError(f"{self.url} did not answer with tasks: is it Label Studio 1.4 or newer?")
             yield from (task for task in tasks if isinstance(task, dict))
             page, seen = page + 1, seen + len(tasks)
-            if not tasks or seen >= int(found.get("total", 0)):
+            if not tasks or seen >= int(answer.get("total", 0)):
                 return
 
     def _json(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
@@ -129,23 +117,19 @@ def _time_of(reply: httpx.Response) -> float | None:
 
 def _refusal(reply: httpx.Response) -> str:
     """Why a server refused, in words."""
-    try:
-        said = json.loads(reply.content)
-    except (ValueError, RecursionError):
-        said = None
-    detail = said.get("validation_errors") or said.get("detail") if isinstance(said, dict) else said
+    answer = None
+    with suppress(ValueError, RecursionError):
+        answer = json.loads(reply.content)
+    detail = answer.get("validation_errors") or answer.get("detail") if isinstance(answer, dict) else answer
     detail = f" It says: {str(detail)[:300]}" if detail else ""
-    match reply.status_code:
-        case 401:
-            return f"the token in {TOKEN} was refused (401).{detail}"
-        case 403:
-            return f"the user of the token in {TOKEN} may not do this (403).{detail}"
-        case 404:
-            return f"not found (404).{detail}"
-        case status if 300 <= status < 400:
-            to = reply.headers.get("Location", "elsewhere")
-            return f"the server redirects to {to[:200]} ({status}). Give the address that it redirects to."
-        case status if status >= 500:
-            return f"an error of the server ({status})."
-        case status:
-            return f"refused ({status}).{detail}"
+    status = reply.status_code
+    if 300 <= status < 400:
+        to = reply.headers.get("Location", "elsewhere")
+        return f"the server redirects to {to[:200]} ({status}). Give the address that it redirects to."
+    if status >= 500:
+        return f"an error of the server ({status})."
+    refused = {
+        401: f"the token in {TOKEN} was refused", 403: f"the user of the token in {TOKEN} may not do this",
+        404: "not found",
+    }  # fmt: skip
+    return f"{refused.get(status, 'refused')} ({status}).{detail}"

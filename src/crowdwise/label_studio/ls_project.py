@@ -1,15 +1,15 @@
 """A project of Label Studio: what it asks, who annotates, its predictions, and the tab of what to label next.
 
-What was pulled from a project: ``tasks.jsonl`` (an export that every command reads) and ``pulled.json``.
-
-Tasks are written first, then ``pulled.json`` with the time up to which they are known: a process killed in between
-pulls some tasks once more.
+What was pulled: ``tasks.jsonl`` (an export that every command reads), then ``pulled.json`` with the time up to which
+they are known. A process killed in between pulls some tasks once more.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from crowdwise.label_studio.ls_client import LabelStudioClient
 
 ANSWERED = {"Choices": "choices", "Taxonomy": "taxonomy", "Rating": "rating", "Number": "number"}
 """Controls whose consensus can be a prediction -> the type of their results."""
-PREFIX = "crowdwise"
-"""How the versions of our predictions begin."""
+PREFIX = "crowdwise"  # how the versions of our predictions begin
 TAB = "crowdwise: label next"
 BATCH = 500
 
@@ -42,23 +41,16 @@ class Control:
         """Some labels, or one number, as a result; nothing where there are none."""
         if not labels:
             return []
-        match self.kind:
-            case "choices":
-                value: Any = [str(label) for label in labels]
-            case "taxonomy":
-                value = [str(label).split(" > ") for label in labels]
-            case "rating":
-                value = round(float(labels[0]))
-            case _:
-                value = float(labels[0])
+        value: Any = [str(label) for label in labels]
+        if self.kind == "taxonomy":
+            value = [label.split(" > ") for label in value]
+        elif self.kind != "choices":
+            value = round(float(labels[0])) if self.kind == "rating" else float(labels[0])
         return [{"from_name": self.name, "to_name": self.to_name, "type": self.kind, "value": {self.kind: value}}]
 
 
 def find_control(config: Mapping[str, Any], question: str | None = None) -> Control:
-    """The question of a project by its name, or the only one that labels or numbers answer.
-
-    ``config`` is ``parsed_label_config`` of the project.
-    """
+    """The question of a project (``parsed_label_config``): by its name, or the only one that consensus can answer."""
     known = {name: about for name, about in config.items() if isinstance(about, Mapping)}
     fit = [name for name, about in known.items() if about.get("type") in ANSWERED]
     if question is not None and question not in known:
@@ -85,10 +77,10 @@ class Project:
 
     def about(self) -> dict[str, Any]:
         """Title, labelling configuration and counts."""
-        found = self.client.get(f"{self.path}/")
-        if not isinstance(found, dict) or "title" not in found:
+        about = self.client.get(f"{self.path}/")
+        if not isinstance(about, dict) or "title" not in about:
             raise ServiceError(f"{self.client.url}{self.path}/ did not answer with a project.")
-        return found
+        return about
 
     def control(self, question: str | None = None) -> Control:
         """The question that consensus answers."""
@@ -96,18 +88,15 @@ class Project:
 
     def annotators(self) -> dict[int, dict[str, Any]]:
         """Number -> e-mail address and name of those who annotated; nothing where the token may not know."""
-        try:
-            found = self.client.get(f"{self.path}/annotators/")
-        except ServiceError:
-            return {}
-        wanted = ("id", "email", "first_name", "last_name")
-        people = found if isinstance(found, list) else []
-        return {who["id"]: {key: who.get(key) for key in wanted} for who in people if isinstance(who, dict)}
+        people = None
+        with suppress(ServiceError):
+            people = self.client.get(f"{self.path}/annotators/")
+        return {who["id"]: {key: who.get(key) for key in OF_PERSON} for who in objects(people)}
 
     def versions(self) -> dict[str, int]:
         """The versions of models with predictions, and how many."""
-        found = self.client.get(f"{self.path}/model-versions/")
-        return {str(name): int(count) for name, count in found.items()} if isinstance(found, dict) else {}
+        counts = self.client.get(f"{self.path}/model-versions/")
+        return {str(name): int(count) for name, count in counts.items()} if isinstance(counts, dict) else {}
 
     def add_predictions(self, rows: Sequence[Mapping[str, Any]], version: str) -> int:
         """Import predictions of a version that is new, all or none; then make it the version of the project."""
@@ -140,11 +129,8 @@ class Project:
         }  # fmt: skip
         views = self.client.get("/api/dm/views/", project=self.number)
         ours = [v for v in views if isinstance(v, dict) and (v.get("data") or {}).get("title") == TAB]
-        if ours:
-            made = self.client.send("PATCH", f"/api/dm/views/{ours[0]['id']}/", {"data": data, "project": self.number})
-        else:
-            made = self.client.send("POST", "/api/dm/views/", {"data": data, "project": self.number})
-        return int(made["id"])
+        how = ("PATCH", f"/api/dm/views/{ours[0]['id']}/") if ours else ("POST", "/api/dm/views/")
+        return int(self.client.send(*how, {"data": data, "project": self.number})["id"])
 
     def ask_for(self, annotations: int) -> None:
         """How many annotators each task is given to, at most."""
@@ -156,6 +142,7 @@ OF_TASK = ("id", "inner_id", "project", "data", "created_at", "updated_at", "is_
 OF_ANNOTATION = (
     "id", "result", "completed_by", "was_cancelled", "ground_truth", "created_at", "updated_at", "lead_time",
 )  # fmt: skip
+OF_PERSON = ("id", "email", "first_name", "last_name")
 OF_PREDICTION = ("id", "result", "model_version", "score", "created_at")
 
 
@@ -176,9 +163,9 @@ class Pulled:
         return bool(self.new or self.changed or self.removed)
 
 
-def objects(found: Any) -> list[Mapping[str, Any]]:
+def objects(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a JSON list that have a number or a name, or none."""
-    listed = found if isinstance(found, list) else []
+    listed = value if isinstance(value, list) else []
     return [one for one in listed if isinstance(one, Mapping) and isinstance(one.get("id"), (int, str))]
 
 
@@ -210,10 +197,10 @@ class Folder:
         if not file.exists():
             return {}
         with reading(file, "JSON", "Remove it and tasks.jsonl to pull everything again."):
-            found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not isinstance(found.get("since"), str):
+            state = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(state, dict) or not isinstance(state.get("since"), str):
             raise ReadError(f"{file} is not as it was written. Remove it and tasks.jsonl to pull everything again.")
-        return found
+        return state
 
     def check(self, url: str, project: int) -> None:
         """Before a pull: is this the folder of another project, or of something else?"""
@@ -238,31 +225,32 @@ class Folder:
 
     def merge(self, tasks: Iterable[Mapping[str, Any]], state: Mapping[str, Any], *, whole: bool = False) -> Pulled:
         """Put newer tasks in the place of older ones. ``whole``: these are all tasks there are."""
-        newer = {task["id"]: task for task in tasks}
-        looked_at = len(newer)
-        counts = {"new": 0, "changed": 0, "removed": 0, "known_tasks": 0, "known_annotations": 0}
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_whole(lambda file: self._write(Path(file), dict(newer), whole, counts), self.path / TASKS)
-        write_text(json.dumps({**state, "tasks": counts["known_tasks"]}, indent=1) + "\n", self.path / PULLED)
-        return Pulled(looked_at, **counts)
+        newer: dict[Any, Any] = {task["id"]: task for task in tasks}
+        counts = Counter(tasks=len(newer))
 
-    def _write(self, file: Path, newer: dict[Any, Any], whole: bool, counts: dict[str, int]) -> None:
-        with file.open("w", encoding="utf-8") as out:
+        def before_and_now() -> Iterator[tuple[Any, Any]]:
             for old in self.tasks():
-                new = newer.pop(old["id"], None if whole else old)
-                _count(old, new, counts)
-                if new is not None:
-                    out.write(json.dumps(new, ensure_ascii=False) + "\n")
-            for new in newer.values():
-                _count(None, new, counts)
-                out.write(json.dumps(new, ensure_ascii=False) + "\n")
+                yield old, newer.pop(old["id"], None if whole else old)
+            yield from ((None, new) for new in newer.values())
+
+        def write(file: str) -> None:
+            with open(file, "w", encoding="utf-8") as out:
+                for old, new in before_and_now():
+                    counts.update(_counts(old, new))
+                    if new is not None:
+                        out.write(json.dumps(new, ensure_ascii=False) + "\n")
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_whole(write, self.path / TASKS)
+        write_text(json.dumps({**state, "tasks": counts["known_tasks"]}, indent=1) + "\n", self.path / PULLED)
+        return Pulled(**counts)
 
 
-def _count(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, counts: dict[str, int]) -> None:
-    """Count the annotations that are new, other than before, or gone."""
+def _counts(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> dict[str, int]:
+    """How many annotations of a task are new, other than before, or gone."""
     before, now = ({a["id"]: a.get("updated_at") for a in (task or {}).get("annotations", [])} for task in (old, new))
-    counts["new"] += len(now.keys() - before.keys())
-    counts["removed"] += len(before.keys() - now.keys())
-    counts["changed"] += sum(before[key] != now[key] for key in now.keys() & before.keys())
-    counts["known_annotations"] += len(now)
-    counts["known_tasks"] += new is not None
+    return {
+        "new": len(now.keys() - before.keys()), "removed": len(before.keys() - now.keys()),
+        "changed": sum(before[key] != now[key] for key in now.keys() & before.keys()),
+        "known_annotations": len(now), "known_tasks": int(new is not None),
+    }  # fmt: skip

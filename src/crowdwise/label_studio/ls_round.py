@@ -7,7 +7,7 @@ predictions do not. Where tasks were removed from the project, all of it is pull
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,7 @@ from crowdwise.importers.label_studio import TASKS
 from crowdwise.label_studio.ls_client import LabelStudioClient
 from crowdwise.label_studio.ls_project import PREFIX, Control, Folder, Project, Pulled, kept
 
-OVERLAP = 5.0
-"""Seconds that are pulled twice: what was being written while the last pull looked."""
+OVERLAP = 5.0  # seconds that are pulled twice: what was being written while the last pull looked
 MARK = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
@@ -40,10 +39,12 @@ def pull(client: LabelStudioClient, project: int, path: Path, *, whole: bool = F
     about = there.about()
     since = None if whole or not state else state["since"]
     began = client.clock
-    found = _pulled(client, there, folder, since, began)
-    if since is not None and found.known_tasks != about.get("task_number", found.known_tasks):
-        return _pulled(client, there, folder, None, began)
-    return found
+    pulled = _pulled(client, there, folder, since, began)
+    if since is not None and pulled.known_tasks != about.get("task_number", pulled.known_tasks):
+        again = _pulled(client, there, folder, None, began)
+        both = {name: getattr(pulled, name) + getattr(again, name) for name in ("new", "changed", "removed")}
+        return replace(again, **both)
+    return pulled
 
 
 def _pulled(
@@ -103,15 +104,14 @@ def fit(
     source: Path | list[Any], control: Control, method: str | None = None, params: Mapping[str, Any] | None = None, *,
     gold: bool = False,
 ) -> ProjectConsensus:  # fmt: skip
-    """Fit a method to what was pulled, or to tasks in memory. With ``gold`` it may use the annotations that are marked
-    as ground truth."""
+    """Fit a method to what was pulled, or to tasks in memory; with ``gold`` it may use annotations of ground truth."""
     tasks = source / TASKS if isinstance(source, Path) and source.is_dir() else source
     export = read_export(tasks, "label-studio", question=control.name)
     table = _declared(export, control)
     if gold and getattr(table, "truth", None) is None:
         raise InputError("No annotation is marked as ground truth: there is no gold to use.")
-    found = api.fit(table, method, params, gold=table.truth if gold else None)
-    return ProjectConsensus(export, control, found.result)
+    fitted = api.fit(table, method, params, gold=table.truth if gold else None)
+    return ProjectConsensus(export, control, fitted.result)
 
 
 def _declared(export: Export, control: Control) -> Any:
@@ -123,8 +123,8 @@ def _declared(export: Export, control: Control) -> Any:
     classes = [*chosen, *(label for label in control.labels if label not in map(str, chosen))]
     frame = export.answers[control.name].select("item", "annotator", "label")
     truth = None if table.truth is None else {n: chosen[0] for n in table.items[table.truth >= 0].tolist()}
-    made = Votes.from_frame(frame, classes=classes)
-    return made if truth is None else made.with_truth(truth)
+    votes = Votes.from_frame(frame, classes=classes)
+    return votes if truth is None else votes.with_truth(truth)
 
 
 def new_version(taken: Mapping[str, int], method: str) -> str:
@@ -171,28 +171,19 @@ class Next:
 
 
 def next_tasks(consensus: ProjectConsensus, n: int, *, most: int | None = None) -> list[Next]:
-    """The tasks whose label is the least certain, most uncertain first.
-
-    Parameters
-    ----------
-    n
-        How many.
-    most
-        Tasks with so many annotations need no more.
-    """
+    """The n tasks whose label is the least certain, most uncertain first; with ``most`` annotations none needs more."""
     result, table = consensus.result, consensus.export.table(consensus.control.name)
     uncertain, unseen = _uncertainty(result)
     names = list(map(str, result.items.tolist()))
-    counts = dict(
-        zip(map(str, table.items.tolist()), np.bincount(table.item, minlength=len(table)).tolist(), strict=True)
-    )
+    answers_on = np.bincount(table.item, minlength=len(table)).tolist()
+    counts = dict(zip(map(str, table.items.tolist()), answers_on, strict=True))
     bits = dict(zip(names, uncertain.tolist(), strict=True))
-    said = {item: (", ".join(map(str, labels)), score) for item, labels, score in consensus.answers()}
+    answers = {item: (", ".join(map(str, labels)), score) for item, labels, score in consensus.answers()}
     tasks = consensus.task_of
     open_ = [item for item in tasks if tasks[item] is not None and (most is None or counts.get(item, 0) < most)]
     ranked = sorted(open_, key=lambda item: (-round(bits.get(item, unseen), 9), counts.get(item, 0)))
     return [
-        Next(int(tasks[item]), item, counts.get(item, 0), *said.get(item, ("", None)), bits.get(item, unseen))
+        Next(int(tasks[item]), item, counts.get(item, 0), *answers.get(item, ("", None)), bits.get(item, unseen))
         for item in ranked[:n]
     ]
 

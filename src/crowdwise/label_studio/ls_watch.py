@@ -1,6 +1,5 @@
 """Watch a project: a round whenever Label Studio says that annotations changed, and from time to time in any case.
-
-A webhook only says *that* something changed; what did is pulled. So calls that are lost, doubled or forged do no harm.
+What changed is pulled, so calls that are lost, doubled or forged do no harm.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any
 
 from crowdwise.errors import CrowdwiseError, InternalError, OutputError, ParameterError, ServiceError
@@ -87,41 +87,25 @@ def webhook(project: Project, address: str, secret: str) -> Iterator[int]:
     for hook in known if isinstance(known, list) else []:
         if isinstance(hook, dict) and hook.get("url") == address:
             client.send("DELETE", f"/api/webhooks/{hook['id']}/")
-    made = client.send("POST", "/api/webhooks/", {
+    ours = client.send("POST", "/api/webhooks/", {
         "url": address, "project": project.number, "send_payload": False, "send_for_all_actions": False,
         "is_active": True, "headers": {SECRET: secret}, "actions": ACTIONS,
     })  # fmt: skip
     try:
-        yield int(made["id"])
+        yield int(ours["id"])
     finally:
         with suppress(ServiceError):
-            client.send("DELETE", f"/api/webhooks/{made['id']}/")
+            client.send("DELETE", f"/api/webhooks/{ours['id']}/")
 
 
 def watch(
     step: Callable[[], None], complain: Callable[[str], None], *, every: float, quiet: float = 2.0,
     called: threading.Event | None = None, rounds: int | None = None,
 ) -> None:  # fmt: skip
-    """Take a step at once, then after each call, and every so many seconds without one. Errors do not end it.
-
-    Parameters
-    ----------
-    step
-        A round.
-    complain
-        What to do with the words of an error.
-    every
-        Seconds between rounds without a webhook call.
-    quiet
-        Seconds to wait after a call, for those that come with it.
-    called
-        Set by a webhook call.
-    rounds
-        How many rounds; ``None``: for ever.
-    """
+    """Take a step at once, then after each webhook call (``called``) once there was none for ``quiet`` seconds, and
+    ``every`` so many seconds without one; ``rounds`` times, or for ever. Errors go to ``complain``, and end nothing."""
     called = called or threading.Event()
-    done = 0
-    while True:
+    for done in count(1):
         called.clear()
         try:
             step()
@@ -129,7 +113,6 @@ def watch(
             raise
         except CrowdwiseError as error:
             complain(f"{error} The next attempt follows.")
-        done += 1
         if rounds is not None and done >= rounds:
             return
         if called.wait(every):
@@ -144,9 +127,9 @@ def when_changed(pull: Callable[[], Pulled], work: Callable[[], None]) -> Callab
 
     def step() -> None:
         nonlocal pending
-        found = pull()
-        pending = pending or found.any
-        if pending and found.known_annotations:
+        pulled = pull()
+        pending = pending or pulled.any
+        if pending and pulled.known_annotations:
             work()
             pending = False
 

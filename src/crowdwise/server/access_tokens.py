@@ -1,10 +1,7 @@
 """Tokens and invitations: made once, shown once, kept as a digest, expiring, revocable, with a role.
 
-Sessions of browsers: a signed cookie that names a token, and a second digest that scripts of our pages send back.
-
-The cookie holds no secret and cannot be changed or made without the server's key; it ends with the token behind it,
-and when its owner logs out.
-A form or a script of another site cannot read the page, so that it does not know the CSRF token of the session.
+Sessions of browsers: a signed cookie that names a token, without a secret; it ends with the token behind it, and when
+its owner logs out. Scripts of our pages send a second digest back (CSRF), which other sites cannot read.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import hmac
 import json
 import secrets
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -27,7 +24,6 @@ from crowdwise.store.database import main_of
 from crowdwise.store.store_tables import ended_sessions, tokens
 
 Role = Literal["admin", "lead", "annotator", "reader"]
-ROLES: tuple[Role, ...] = ("admin", "lead", "annotator", "reader")
 PREFIX = {"token": "cw_", "invitation": "cwi_", "signup": "cws_", "joined": "cwj_"}
 
 
@@ -63,8 +59,6 @@ def make_token(
     annotator: int | None = None, days: float | None = None,
 ) -> tuple[str, Token]:  # fmt: skip
     """A new token: the secret, which is not kept, and what it allows."""
-    if role not in ROLES:
-        raise ParameterError(f"role={role!r}: expected one of {', '.join(ROLES)}.")
     if role == "admin" and campaign is not None:
         raise ParameterError("An admin token holds for all campaigns: leave the campaign out, or make it a lead's.")
     if role != "admin" and campaign is None:
@@ -73,16 +67,13 @@ def make_token(
         raise ParameterError(f"A token is for all questions of a campaign: make it for {main_of(campaign)}.")
     secret = PREFIX[kind] + secrets.token_urlsafe(32)
     now = steady_clock.now()
-    made = Token(
-        uuid.uuid4().hex[:16], kind, role, name, campaign, annotator, now, None if days is None else now + 86400 * days,
-        None,
-    )  # fmt: skip
-    conn.execute(tokens.insert(), {**vars(made), "hash": digest(secret)})
-    return secret, made
+    expires = None if days is None else now + 86400 * days
+    token = Token(uuid.uuid4().hex[:16], kind, role, name, campaign, annotator, now, expires, None)
+    conn.execute(tokens.insert(), {**vars(token), "hash": digest(secret)})
+    return secret, token
 
 
-def _token(row: Any) -> Token:
-    return Token(**{name: value for name, value in row._mapping.items() if name != "hash"})
+_ALL = sa.select(*(tokens.c[f.name] for f in fields(Token)))
 
 
 def find_token(conn: sa.Connection, by: str | Session) -> Token | None:
@@ -91,16 +82,14 @@ def find_token(conn: sa.Connection, by: str | Session) -> Token | None:
         where = tokens.c.hash == digest(by)
     else:
         where = (tokens.c.id == by.token) & ~sa.exists().where(ended_sessions.c.id == by.id)
-    row = conn.execute(sa.select(tokens).where(where)).first()
-    return None if row is None else _token(row)
+    row = conn.execute(_ALL.where(where)).first()
+    return None if row is None else Token(*row)
 
 
 def list_tokens(conn: sa.Connection, campaign: str | None) -> list[Token]:
     """The tokens of a campaign, or all."""
-    query = sa.select(tokens).order_by(tokens.c.created, tokens.c.id)
-    return [
-        _token(row) for row in conn.execute(query if campaign is None else query.where(tokens.c.campaign == campaign))
-    ]
+    where = [] if campaign is None else [tokens.c.campaign == campaign]
+    return [Token(*row) for row in conn.execute(_ALL.where(*where).order_by(tokens.c.created, tokens.c.id))]
 
 
 def revoke_token(conn: sa.Connection, id_: str, campaign: str | None) -> None:
@@ -132,8 +121,8 @@ class Signer:
         self._key = key.encode()
 
     def sign(self, purpose: str, text: str) -> str:
-        found = hmac.new(self._key, f"{purpose}:{text}".encode(), hashlib.sha256).digest()
-        return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+        mac = hmac.new(self._key, f"{purpose}:{text}".encode(), hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(mac).rstrip(b"=").decode()
 
     def check(self, purpose: str, text: str, signature: str) -> bool:
         return hmac.compare_digest(self.sign(purpose, text).encode(), signature.encode())

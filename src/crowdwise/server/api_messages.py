@@ -74,34 +74,36 @@ class Changeable(Message):
 
 
 Question = Annotated[Plain, Field(pattern="^[A-Za-z0-9_-]{1,19}$")]
+Title = Annotated[Plain, Field(min_length=1, max_length=200)]
+Days = Annotated[float, Field(gt=0, le=3650)]
 
 
-class QuestionMade(Message):
+class AnswerMade(Message):
+    """What is answered, and how answers are combined."""
+
+    answer_type: str = registry.VOTES
+    classes: Annotated[list[Name | StrictBool], Field(max_length=1000)] | None = None
+    method: str | None = None
+    params: dict[str, Any] | None = None
+    scale: ScaleMessage | None = None
+
+
+class QuestionMade(AnswerMade):
     """A further question about each item, answered with the first: a campaign of its own, ``ID.QUESTION``."""
 
     model_config = example(question="sharpness", answer_type="ratings", scale={"min": 1, "max": 5})
     question: Question
-    answer_type: str = registry.VOTES
-    classes: Annotated[list[Name | StrictBool], Field(max_length=1000)] | None = None
-    method: str | None = None
-    params: dict[str, Any] | None = None
-    scale: ScaleMessage | None = None
     instructions: Annotated[Text | None, Field(description="Shown above its answers.")] = None
 
 
-class CampaignMade(Changeable):
+class CampaignMade(Changeable, AnswerMade):
     """A new campaign."""
 
     model_config = example(name="birds", classes=["wren", "robin"], budget=500, target=0.95, instructions="Which bird?")
-    name: Annotated[Plain, Field(min_length=1, max_length=200)]
-    answer_type: str = registry.VOTES
-    classes: Annotated[list[Name | StrictBool], Field(max_length=1000)] | None = None
-    method: str | None = None
-    params: dict[str, Any] | None = None
+    name: Title
     strategy: str | None = None
     unknown: Literal["error", "add"] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    scale: ScaleMessage | None = None
     ties: bool | None = None
     question: Annotated[Question | None, Field(description="The name of the first of several questions.")] = None
     questions: Annotated[list[QuestionMade], Field(max_length=20)] | None = None
@@ -111,7 +113,7 @@ class CampaignChanged(Changeable):
     """Settings to change; ``null`` takes a limit away."""
 
     model_config = example(budget=800, target=0.97)
-    name: Annotated[Plain, Field(min_length=1, max_length=200)] | None = None
+    name: Title | None = None
 
 
 class StateChanged(Message):
@@ -203,14 +205,14 @@ class Invitation(Message):
     model_config = example(annotator="ann", days=30)
     annotator: Name
     price: Positive | None = None
-    days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+    days: Days = 30.0
 
 
 class SignUp(Message):
     """One link for many people, which holds for some days."""
 
     model_config = example(days=30)
-    days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+    days: Days = 30.0
 
 
 class FolderItems(Message):
@@ -278,10 +280,10 @@ class TokenMade(Message):
 
     model_config = example(role="reader", name="dashboard", campaign="4be0643f1d98", days=90)
     role: Literal["admin", "lead", "annotator", "reader"]
-    name: Annotated[Plain, Field(min_length=1, max_length=200)]
+    name: Title
     campaign: Annotated[Plain, Field(max_length=32)] | None = None
     annotator: Name | None = None
-    days: Annotated[float, Field(gt=0, le=3650)] | None = None
+    days: Days | None = None
 
 
 class Questions(BaseModel):

@@ -1,5 +1,4 @@
-"""The application: routes, limits and pages over a service; for those who run it, whether it lives and can work, and
-counts for Prometheus."""
+"""The application: routes, limits and pages over a service; its health, and counts for Prometheus."""
 
 from __future__ import annotations
 
@@ -65,11 +64,11 @@ async def metrics(request: Request, service: ServiceOf) -> str:
     for (method, route, status), n in sorted(limits.counts.items()):
         lines.append(f'crowdwise_requests_total{{method="{method}",route="{_text(route)}",status="{status}"}} {n}')
     lines.append("# TYPE crowdwise_request_seconds histogram")
-    for route, found in sorted(limits.durations.items()):
-        for end, n in zip((*BUCKETS, "+Inf"), found[:-1], strict=True):
-            lines.append(f'crowdwise_request_seconds_bucket{{route="{_text(route)}",le="{end}"}} {n:g}')
-        lines.append(f'crowdwise_request_seconds_count{{route="{_text(route)}"}} {found[-2]:g}')
-        lines.append(f'crowdwise_request_seconds_sum{{route="{_text(route)}"}} {found[-1]:.6f}')
+    for route, counts in sorted(limits.durations.items()):
+        for end, n in zip((*BUCKETS, "+Inf"), counts[:-1], strict=True):
+            lines.append(f'crowdwise_request_seconds_bucket{{route="{_text(route)}",le="{end}"}} {n:.0f}')
+        lines.append(f'crowdwise_request_seconds_count{{route="{_text(route)}"}} {counts[-2]:.0f}')
+        lines.append(f'crowdwise_request_seconds_sum{{route="{_text(route)}"}} {counts[-1]:.6f}')
     gauges = {
         "crowdwise_requests_in_flight": limits.in_flight, "crowdwise_writes_waiting": service.commit.waiting,
         "crowdwise_models": len(service.follower), "crowdwise_started_seconds": service.started,
@@ -89,11 +88,8 @@ ROUTERS = (
 )  # fmt: skip
 """Those that are called most come first: routes are tried one after the other."""
 
-SWITCH = 0.0005
-"""Seconds that a thread waits for another to let go of the interpreter. The writer needs it after every statement."""
-
-GARBAGE = 10_000
-"""Objects that are made before Python looks for cycles among the new ones."""
+SWITCH = 0.0005  # seconds until a thread that waits gets the interpreter: the writer needs it after every statement
+GARBAGE = 10_000  # objects that are made before Python looks for cycles among the new ones
 
 
 def create_app(configuration: Configuration, service: Service | None = None) -> FastAPI:
@@ -101,12 +97,12 @@ def create_app(configuration: Configuration, service: Service | None = None) -> 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = found = service or Service(configuration)
-        with _ending(found):
+        app.state.service = opened = service or Service(configuration)
+        with _ending(opened):
             try:
                 yield
             finally:
-                found.close()
+                opened.close()
 
     app = FastAPI(
         title="crowdwise", version=__version__, lifespan=lifespan, openapi_url="/api/v1/openapi.json", docs_url=None,

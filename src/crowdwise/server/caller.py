@@ -21,14 +21,13 @@ from crowdwise.store.database import main_of
 
 T = TypeVar("T")
 SAFE = ("GET", "HEAD", "OPTIONS")
-CALLER = "crowdwise.caller"
-"""Where a request keeps who asks."""
+CALLER = "crowdwise.caller"  # where a request keeps who asks
 LABEL_STUDIO = "/label-studio/"
 
 
 def service_of(request: Request) -> Service:
-    found: Service = request.app.state.service
-    return found
+    service: Service = request.app.state.service
+    return service
 
 
 async def _service_of(request: Request) -> Service:
@@ -50,6 +49,10 @@ class Caller:
     def csrf(self) -> str | None:
         """The CSRF token of the session, where it is one."""
         return self.shown.csrf if isinstance(self.shown, Session) else None
+
+    def showed(self, csrf: str) -> bool:
+        """Whether a request shows the CSRF token of the session: a page of ours sent it."""
+        return self.csrf is not None and hmac.compare_digest(csrf.encode(), self.csrf.encode())
 
     @property
     def role(self) -> Role:
@@ -73,18 +76,15 @@ class Caller:
         )  # fmt: skip
 
     async def change(
-        self,
-        service: Service,
-        campaign: str,
-        action: str,
-        run: Callable[[sa.Connection, CampaignRow], T],
+        self, service: Service, campaign: str, action: str, run: Callable[[sa.Connection, CampaignRow], T],
         **detail: Any,
     ) -> T:  # fmt: skip
-        """What ``run`` gives of a campaign that it changes, which is noted in the same transaction."""
+        """What ``run`` gives of a campaign that it changes, which is noted in the same transaction; a function among
+        the details says what of the result is noted."""
 
         def write(conn: sa.Connection) -> T:
             done = run(conn, find_campaign(conn, campaign))
-            self.audit(conn, action, campaign, **detail)
+            self.audit(conn, action, campaign, **{k: x(done) if callable(x) else x for k, x in detail.items()})
             return done
 
         return await service.write_now(write, campaign)
@@ -92,15 +92,15 @@ class Caller:
 
 def shown_by(request: Request) -> str | Session | None:
     """The secret or the session that a request shows, valid or not."""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if request.scope["path"].startswith(LABEL_STUDIO):
         try:
-            password = base64.b64decode(given, validate=True).decode().partition(":")[2]
+            password = base64.b64decode(credentials, validate=True).decode().partition(":")[2]
         except (binascii.Error, UnicodeDecodeError):
             return None
         return password if scheme.lower() == "basic" and password else None
-    if scheme.lower() == "bearer" and given.strip():
-        return given.strip()
+    if scheme.lower() == "bearer" and credentials.strip():
+        return credentials.strip()
     return None if is_embedded(request) else service_of(request).signer.read(request.cookies.get(COOKIE, ""))
 
 
@@ -114,8 +114,8 @@ async def find_caller(request: Request) -> Caller | None:
         else:
             address = (request.client.host if request.client else "unknown")[:64]
             request.scope[CALLER] = Caller(token, address, shown)
-    found: Caller | None = request.scope[CALLER]
-    return found
+    caller: Caller | None = request.scope[CALLER]
+    return caller
 
 
 def is_embedded(request: Request) -> bool:
@@ -126,18 +126,17 @@ def is_embedded(request: Request) -> bool:
 
 async def caller_of(request: Request) -> Caller:
     """Who asks; an error without a valid token or session, or where a page of another site may have sent it."""
-    found = await find_caller(request)
-    if found is None:
+    caller = await find_caller(request)
+    if caller is None:
         if request.scope["path"].startswith(LABEL_STUDIO):
             words = "Basic authentication with a token (cw_...) as password is needed."
             raise HTTPException(401, words, {"WWW-Authenticate": 'Basic realm="crowdwise"'})
         words = "A valid token is needed: Authorization: Bearer cw_..., or an invitation link."
         raise HTTPException(401, words, {"WWW-Authenticate": "Bearer"})
-    if found.csrf is not None and request.method not in SAFE:
-        given = request.headers.get(CSRF_HEADER, "")
-        if not hmac.compare_digest(given.encode(), found.csrf.encode()):
-            raise HTTPException(403, f"The header {CSRF_HEADER} of the page is missing or wrong: load the page again.")
-    return found
+    checked = caller.csrf is not None and request.method not in SAFE
+    if checked and not caller.showed(request.headers.get(CSRF_HEADER, "")):
+        raise HTTPException(403, f"The header {CSRF_HEADER} of the page is missing or wrong: load the page again.")
+    return caller
 
 
 class Needs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -72,9 +73,7 @@ class Configuration:
         """The address of the store for SQLAlchemy."""
         if not self.database:
             return f"sqlite:///{(Path(self.data) / 'server.db').resolve()}"
-        return self.database.replace("postgres://", "postgresql://", 1).replace(
-            "postgresql://", "postgresql+psycopg://", 1
-        )
+        return re.sub("^postgres(ql)?://", "postgresql+psycopg://", self.database)
 
     @property
     def address(self) -> str:
@@ -101,48 +100,47 @@ class Configuration:
 
 
 def load_configuration(
-    given: Mapping[str, Any] | None = None, file: str | os.PathLike[str] | None = None,
+    options: Mapping[str, Any] | None = None, file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:  # fmt: skip
     """The settings, of which ``given`` counts most, then the environment, then the file."""
-    found = {} if file is None else _from_file(Path(file))
+    values = {} if file is None else _from_file(Path(file))
     variables = os.environ if environment is None else environment
     for f in fields(Configuration):
         if f"{PREFIX}{f.name.upper()}" in variables:
-            found[f.name] = variables[f"{PREFIX}{f.name.upper()}"]
-    found |= {name: value for name, value in (given or {}).items() if value is not None}
-    return Configuration(**{name: _converted(name, value) for name, value in found.items()})
+            values[f.name] = variables[f"{PREFIX}{f.name.upper()}"]
+    values |= {name: value for name, value in (options or {}).items() if value is not None}
+    return Configuration(**{name: _converted(name, value) for name, value in values.items()})
 
 
 def _from_file(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReadError(f"{path} could not be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ReadError(f"{path} is not TOML: {error}.") from error
     known = [f.name for f in fields(Configuration)]
-    for name in found:
+    for name in values:
         if name not in known:
             raise ParameterError(f"{path}: there is no setting {name!r}.{suggestion(name, known)}")
-    return found
+    return values
 
 
 def _converted(name: str, value: Any) -> Any:
     """A value as the setting has it: text of the environment becomes a number or a boolean."""
     kind: Any = type(next(f.default for f in fields(Configuration) if f.name == name))
-    if isinstance(value, kind) and not (kind is not bool and isinstance(value, bool)):
+    if type(value) is kind:
         return value
     try:
         if kind is bool:
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}[
-                str(value).strip().lower()
-            ]
-        if kind is str and not isinstance(value, str):
+            return _BOOLEANS[str(value).strip().lower()]
+        if not isinstance(value, str) and not (kind is float and type(value) is int):
             raise ValueError
         return kind(value)
     except (KeyError, ValueError, TypeError):
         raise ParameterError(f"{name}={value!r}: expected {_WORDS[kind]}.") from None
 
 
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

@@ -19,18 +19,12 @@ from crowdwise.store.campaign_rows import CampaignRow, NotThere, find_campaign, 
 from crowdwise.store.database import Database, main_of
 from crowdwise.store.live_votes import LiveVotes
 
-PAUSE = 0.5
-"""Seconds between looks at what other workers wrote."""
-REST, SHARE = 1.0, 10.0
-"""In the background a model is refreshed once in so many seconds, and rests so many times as long as it worked."""
-UNUSED = 1800.0
-"""Seconds after which an unused model is dropped."""
-NOTED = 5.0
-"""The fewest seconds between points of the curve of a campaign."""
-PATIENCE = 20.0
-"""The longest that a request waits for the newest model before it gets an older one."""
-MANY, SOON = 5_000, 0.15
-"""Votes from which on an annotator waits only so many seconds for a newer model."""
+PAUSE = 0.5  # seconds between looks at what other workers wrote
+REST, SHARE = 1.0, 10.0  # seconds between refreshes in the background; at least so many times as long as one took
+UNUSED = 1800.0  # seconds after which an unused model is dropped
+NOTED = 5.0  # the fewest seconds between points of the curve of a campaign
+PATIENCE = 20.0  # the longest that a request waits for the newest model before it gets an older one
+MANY, SOON = 5_000, 0.15  # votes from which on an annotator waits only so many seconds for a newer model
 
 log = logging.getLogger("crowdwise.server")
 
@@ -43,8 +37,7 @@ class LiveCampaign:
         self.model: LiveVotes | LiveRefit
         self.model = LiveVotes(snapshots / row.id) if row.answer_type == registry.VOTES else LiveRefit()
         self.view: Any = None
-        self.looked = 0.0
-        """When the reading of the latest view began: it may lack what was written after that."""
+        self.looked = 0.0  # when the reading of the latest view began: it may lack what was written after that
         self.lock, self.asked, self.lock_renewal = threading.Lock(), threading.Lock(), threading.Lock()
         self.renewal: threading.Thread | None = None
         """What refreshes a large model while annotators get questions of the older one."""
@@ -53,12 +46,9 @@ class LiveCampaign:
         """When the next refresh in the background may be, and how long the last took."""
         self.next_look = 0.0
         """When it is looked at in any case: requests may refresh it so often that the background has nothing to do."""
-        self.complaint = ""
-        """The error of the last refresh in the background."""
-        self.counted = 0
-        """How many items and votes there were when the store last looked at the size of its tables."""
-        self.noted = (0, 0.0)
-        """The last vote of the latest point of its curve, and when the next may be noted."""
+        self.complaint = ""  # the error of the last refresh in the background
+        self.counted = 0  # how many items and votes there were when the store last looked at the size of its tables
+        self.noted = (0, 0.0)  # the last vote of the latest point of its curve, and when the next may be noted
 
     def refresh(self) -> Any:
         """The view of now; one thread at a time makes it."""
@@ -134,8 +124,7 @@ class Follower:
         self.database, self.snapshots, self.note = database, snapshots, note
         self._live: dict[str, LiveCampaign] = {}
         self._lock = threading.Lock()
-        self._written: dict[str, float] = {}
-        """When something was last written to a campaign by this process."""
+        self._written: dict[str, float] = {}  # when something was last written to a campaign by this process
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name="follower", daemon=True)
         self._thread.start()
@@ -183,15 +172,11 @@ class Follower:
     def __len__(self) -> int:
         return len(self._live)
 
-    def _tidy(self) -> None:
-        """Remove snapshots of campaigns that are gone."""
+    def _loop(self) -> None:
         there = self._marks()
         for folder in self.snapshots.glob("*") if there else ():
-            if folder.name not in there:
+            if folder.name not in there:  # the campaign is gone
                 self.forget(folder.name)
-
-    def _loop(self) -> None:
-        self._tidy()
         while not self._stop.is_set():
             self._wake.wait(PAUSE)
             self._wake.clear()

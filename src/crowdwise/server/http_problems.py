@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -15,22 +16,15 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from crowdwise.errors import (
-    CrowdwiseError,
-    DuplicateError,
-    InternalError,
-    NotFittedError,
-    OutputError,
-    SizeError,
-    either,
-)
+from crowdwise import errors
+from crowdwise.errors import CrowdwiseError, either
 from crowdwise.server.api_messages import example
 from crowdwise.store.campaign_rows import CampaignClosed, NotThere
 from crowdwise.store.database import NO_STORE
 
 STATUS: tuple[tuple[type[CrowdwiseError], int], ...] = (
-    (NotThere, 404), (DuplicateError, 409), (CampaignClosed, 409), (NotFittedError, 409), (SizeError, 413),
-    (InternalError, 500), (OutputError, 503), (CrowdwiseError, 422),
+    (NotThere, 404), (errors.DuplicateError, 409), (CampaignClosed, 409), (errors.NotFittedError, 409),
+    (errors.SizeError, 413), (errors.InternalError, 500), (errors.OutputError, 503), (CrowdwiseError, 422),
 )  # fmt: skip
 """The first that an error is an instance of decides."""
 MEDIA = "application/problem+json"
@@ -47,11 +41,7 @@ class Problem(BaseModel):
     detail: str
     errors: list[dict[str, Any]] | None = None
 
-    model_config = example(
-        title="DuplicateError",
-        status=409,
-        detail="'ann' has voted on 'photo3' before, in another vote. Nothing was added.",
-    )
+    model_config = example(title="DuplicateError", status=409, detail="'ann' has voted on 'photo3' before.")
 
 
 def responses(*codes: int) -> dict[int | str, dict[str, Any]]:
@@ -67,24 +57,22 @@ def problem(status: int, title: str, detail: str, headers: dict[str, str] | None
 
 async def _ours(_: Request, error: Exception) -> JSONResponse:
     status = next(code for kind, code in STATUS if isinstance(error, kind))
-    headers = {"Retry-After": "1"} if status == 503 else None
-    return problem(status, type(error).__name__, str(error), headers)
+    return problem(status, type(error).__name__, str(error), {"Retry-After": "1"} if status == 503 else None)
 
 
 async def http_problem(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return problem(
-        error.status_code, HTTPStatus(error.status_code).phrase, str(error.detail), dict(error.headers or {})
-    )
+    status = error.status_code
+    return problem(status, HTTPStatus(status).phrase, str(error.detail), dict(error.headers or {}))
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = in_words(error.errors())
-    detail = "; ".join(f"{one['where']}: {one['what']}" for one in found[:3])
-    if found[0]["where"] == "body" and "json" not in request.headers.get("content-type", ""):
+    places = in_words(error.errors())
+    detail = "; ".join(f"{one['where']}: {one['what']}" for one in places[:3])
+    if places[0]["where"] == "body" and "json" not in request.headers.get("content-type", ""):
         detail += ". Send JSON, with content-type: application/json"
-    return problem(422, "Invalid request", detail, errors=found)
+    return problem(422, "Invalid request", detail, errors=places)
 
 
 async def store_problem(request: Request, error: Exception) -> JSONResponse:
@@ -135,8 +123,7 @@ EXPECTED = {
 }  # fmt: skip
 """Kinds of errors of pydantic -> what the interface expects."""
 WORDS = {"missing": "is missing", "extra_forbidden": "is not known here"}
-SHOWN = 60
-"""Letters of a value that are shown."""
+SHOWN = 60  # letters of a value that are shown
 
 
 def in_words(errors: Iterable[Mapping[str, Any]], limit: int = 20) -> list[dict[str, str]]:
@@ -145,10 +132,10 @@ def in_words(errors: Iterable[Mapping[str, Any]], limit: int = 20) -> list[dict[
     >>> in_words([{"type": "missing", "loc": ("body", "Vote", "label"), "msg": "Field required", "input": {}}])
     [{'where': 'body.label', 'what': 'is missing'}]
     """
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    by_place: dict[str, list[Mapping[str, Any]]] = {}
     for error in _nearest(list(errors)):
-        found.setdefault(_where(error), []).append(error)
-    return [{"where": where, "what": _what(some)} for where, some in list(found.items())[:limit]]
+        by_place.setdefault(_where(error), []).append(error)
+    return [{"where": where, "what": _what(there)} for where, there in list(by_place.items())[:limit]]
 
 
 def _is_form(part: Any) -> bool:
@@ -189,18 +176,13 @@ def _what(errors: list[Mapping[str, Any]]) -> str:
     if kind in WORDS:
         return WORDS[kind]
     value = first.get("input")
-    said = [EXPECTED.get(error["type"]) or ("text" if value == "" else _expected(error["msg"])) for error in errors]
-    shown = "null" if value is None else repr(value) if isinstance(value, (str, int, float)) else _article(value)
-    return f"expected {either(list(dict.fromkeys(said)))}, and found {shown[:SHOWN]}"
+    expected = [EXPECTED.get(error["type"]) or ("text" if value == "" else _expected(error["msg"])) for error in errors]
+    kind = "a list" if isinstance(value, (list, tuple)) else "an object" if isinstance(value, dict) else "other content"
+    shown = "null" if value is None else repr(value) if isinstance(value, (str, int, float)) else kind
+    return f"expected {either(list(dict.fromkeys(expected)))}, and found {shown[:SHOWN]}"
 
 
 def _expected(message: str) -> str:
     """What a message of pydantic asks for."""
-    for opening in ("Input should be ", "String should have ", "Value should have ", "List should have "):
-        if message.startswith(opening):
-            return message.removeprefix(opening)
-    return message[:1].lower() + message[1:]
-
-
-def _article(value: Any) -> str:
-    return "a list" if isinstance(value, (list, tuple)) else "an object" if isinstance(value, dict) else "other content"
+    plain = re.sub("^(Input should be|(String|Value|List) should have) ", "", message)
+    return plain if plain != message else message[:1].lower() + message[1:]

@@ -1,7 +1,5 @@
-"""The model of a campaign of other answers than classes: fitted again to all answers, in the background.
-
-Items with the fewest answers come first (those of higher priority before others), until each has ``max_votes`` or the
-budget is spent. The accuracy of such answers is not estimated without truth.
+"""The model of a campaign of other answers than classes: fitted again to all answers, in the background. Items with the
+fewest answers come first (of higher priority before others), until each has ``max_votes`` or the budget is spent.
 """
 
 from __future__ import annotations
@@ -38,12 +36,10 @@ class RefitView:
     closed: Any
     gold: dict[int, str]
     priority: Floats
-    settled: dict[Any, Any]
-    """Item -> what a second look says of it."""
+    settled: dict[Any, Any]  # item -> what a second look says of it
     answers: dict[tuple[int, int], tuple[str, str | None]]
     """The text of each answer, and which side of a pair came first."""
-    payloads: dict[int, dict[str, Any]]
-    """What is shown of items, of forms whose answers need it."""
+    payloads: dict[int, dict[str, Any]]  # what is shown of items, of forms whose answers need it
     asked: tuple[Ints, Ints]
     skipped: tuple[Ints, Ints]
     awaited: float
@@ -58,12 +54,14 @@ class RefitView:
         return int(self.row.rule.max_votes or 0)
 
     @cached_property
+    def answered(self) -> Ints:
+        """N: answers on each item."""
+        return np.bincount(np.array([n for n, _ in self.answers], dtype=np.int64), minlength=len(self.items))
+
+    @cached_property
     def counts(self) -> Ints:
         """N: answers on each item, those that are awaited too."""
-        found = np.zeros(len(self.items), dtype=np.int64)
-        np.add.at(found, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
-        np.add.at(found, self.asked[0], 1)
-        return found
+        return self.answered + np.bincount(self.asked[0], minlength=len(self.items))
 
     @cached_property
     def to_ask(self) -> Any:
@@ -82,13 +80,16 @@ class RefitView:
         price = self.people.price[self.people.available]
         if not len(price):
             return Standing("waiting", "no annotator is available", "Add annotators, or make some available.")
-        spent = rule.why_spent(self.row.spent, float(price.min()))
+        cheapest = float(price.min())
+        spent = rule.why_spent(self.row.spent, cheapest)
         if spent is not None:
             return Standing("budget-spent", spent, "To go on, raise the budget.")
-        if self.to_ask.any() and self._can_ask().any():
+        affordable = rule.why_spent(self.row.spent + self.awaited, cheapest) is None
+        if affordable and self.to_ask.any() and self._can_ask().any():
             return Standing("running")
         if len(self.asked[0]):
-            why = Sentence(NO_OTHER, questions=counted(len(self.asked[0]), *QUESTIONS))
+            pattern = NO_OTHER if affordable else "{questions} out and may take the rest of the budget"
+            why = Sentence(pattern, questions=counted(len(self.asked[0]), *QUESTIONS))
             return Standing("waiting", why, "Add the answers, or release the questions.")
         if self.to_ask.any():
             return all_asked(int(self.to_ask.sum()), self.people.available, self._room)
@@ -98,8 +99,7 @@ class RefitView:
     @cached_property
     def status(self) -> dict[str, Any]:
         """Counts, money, and its status."""
-        rule, answered = self.row.rule, np.zeros(len(self.items), dtype=np.int64)
-        np.add.at(answered, np.array([n for n, _ in self.answers], dtype=np.int64), 1)
+        rule, answered = self.row.rule, self.answered
         return {
             "votes": self.row.n_answers, "method": self.row.settings["method"], "seq": self.seq,
             "items": len(self.items), "closed": int(self.closed.sum()), "annotators": len(self.annotators),
@@ -116,13 +116,10 @@ class RefitView:
         """The answers, as the library has them."""
         if not self.answers:
             raise NotFittedError(NO_VOTES)
-        return table_of(
-            self.row,
-            (
-                (self.items[n], self.annotators[m], json.loads(text), self.payloads.get(n, {}), first)
-                for (n, m), (text, first) in self.answers.items()
-            ),
-        )
+        return table_of(self.row, [
+            (self.items[n], self.annotators[m], json.loads(text), self.payloads.get(n, {}), first)
+            for (n, m), (text, first) in self.answers.items()
+        ])  # fmt: skip
 
     @cached_property
     def single(self) -> bool:
@@ -143,17 +140,16 @@ class RefitView:
         if not self.people.available[annotator]:
             return f"{self.annotators[annotator]!r} is not available"
         if self.standing.state == "running" and not self._free(annotator).any():
-            return (
-                f"{self.annotators[annotator]!r} has answered, skipped or been asked everything that is open to others"
-            )
+            name = self.annotators[annotator]
+            return f"{name!r} has answered, skipped or been asked everything that is open to others"
         return self.standing.why
 
     @cached_property
     def _room(self) -> Floats:
         """M: how many more votes each annotator may give."""
         people = self.people
-        given = people.given + np.bincount(self.asked[1], minlength=len(people.price))
-        return np.where(np.isnan(people.max_votes), np.inf, people.max_votes - given)
+        n_votes = people.given + np.bincount(self.asked[1], minlength=len(people.price))
+        return np.where(np.isnan(people.max_votes), np.inf, people.max_votes - n_votes)
 
     def _can_ask(self) -> npt.NDArray[np.bool_]:
         """M: annotators who can be asked about one of the items that are short of answers."""
@@ -171,16 +167,15 @@ class RefitView:
 
     def propose(self, annotator: int, n: int, draw: int) -> list[int]:
         """Codes of items to ask an annotator about, with gold ones among them at the set rate."""
-        if self.standing.state != "running" or annotator >= len(self.annotators):
-            return []
-        if not self.people.available[annotator]:
+        running = self.standing.state == "running" and annotator < len(self.annotators)
+        if not running or not self.people.available[annotator]:
             return []
         rng = np.random.default_rng([self.row.settings["seed"], annotator, draw])
         free = np.flatnonzero(self._free(annotator))
         order = np.lexsort((rng.random(len(free)), self.counts[free], -self.priority[free]))
-        found: list[int] = free[order][:n].tolist()
+        codes: list[int] = free[order][:n].tolist()
         done = {n for n, m in self.answers if m == annotator} if self.gold else set()
-        return mixed(self.row, found, self.gold, done, self.closed, rng)
+        return mixed(self.row, codes, self.gold, done, self.closed, rng)
 
 
 class LiveRefit:
@@ -199,23 +194,20 @@ class LiveRefit:
         names, version = self.names, self.names.version
         names.follow(conn, row)
         if row.form == registry.PAIR or row.form in OF_PAYLOAD:
-            self._read_payloads(conn, row, version)
+            query = sa.select(items.c.number, items.c.payload).where(items.c.campaign == row.id)
+            for number, payload in conn.execute(query.where(items.c.version > version)):
+                self.payloads[number - 1] = json.loads(payload)
         while self.read < row.last_vote:
-            found = read_votes(conn, row.id, self.read, row.last_vote)
-            for vote in found:
+            coded = read_votes(conn, row.id, self.read, row.last_vote)
+            for vote in coded:
                 if vote.retracts is None:
                     self.answers[vote.item, vote.annotator] = vote.answer, vote.shown
                 else:
                     self.answers.pop((vote.item, vote.annotator), None)
-            self.read = found[-1].seq
+            self.read = coded[-1].seq
         asked, skipped, cost = read_open(conn, row.id, steady_clock.now())
         return RefitView(
             row, list(names.items.names), list(names.annotators.names), names.people(conn, row.id), names.closed,
             dict(names.gold), names.priority, names.settled_answers(), dict(self.answers), dict(self.payloads), asked,
             skipped, cost,
         )  # fmt: skip
-
-    def _read_payloads(self, conn: sa.Connection, row: CampaignRow, version: int) -> None:
-        query = sa.select(items.c.number, items.c.payload).where(items.c.campaign == row.id, items.c.version > version)
-        for number, payload in conn.execute(query):
-            self.payloads[number - 1] = json.loads(payload)

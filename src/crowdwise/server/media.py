@@ -7,10 +7,10 @@ when items are uploaded: of a file that is not there, or of an origin that is no
 
 from __future__ import annotations
 
-import hmac
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
@@ -37,11 +37,9 @@ KINDS = {
 """Part of a payload -> endings of its files, and their media types. SVG is not among them: it may hold scripts."""
 MEDIA = "media:"
 TYPES = {ending: media for kinds in KINDS.values() for ending, media in kinds.items()}
-MOST_LETTERS = 200
-"""Bytes of the name of a file."""
+MOST_LETTERS = 200  # bytes of the name of a file
 CHUNK = 2**20
-MOST_NAMES = 200_000
-"""Files of the folder that are listed."""
+MOST_NAMES = 200_000  # files of the folder that are listed
 
 
 def kind_of(name: str) -> str | None:
@@ -65,23 +63,21 @@ class Media:
         """The file with a name, of the uploads of the campaign or of the folder; nothing where it may not be shown."""
         if PurePosixPath(name).suffix.lower() not in TYPES or "\0" in name:
             return None
-        for root in (self.uploads / campaign, self.folder):
-            try:
-                found = None if root is None else (root / name).resolve()
-                if found is not None and root is not None and found.is_relative_to(root) and found.is_file():
-                    return found
-            except (OSError, ValueError):
-                continue
+        for root in filter(None, (self.uploads / campaign, self.folder)):
+            with suppress(OSError, ValueError):
+                path = (root / name).resolve()
+                if path.is_relative_to(root) and path.is_file():
+                    return path
         return None
 
     def names(self, campaign: str, under: str = "") -> Iterator[str]:
         """The names of files that items can show, in order."""
         seen = set()
-        for root in (self.uploads / campaign, self.folder):
-            for folder, folders, files in os.walk(root or ""):
+        for root in filter(None, (self.uploads / campaign, self.folder)):
+            for folder, folders, files in os.walk(root):
                 folders.sort()
                 for file in sorted(files):
-                    name = (Path(folder) / file).relative_to(root or "").as_posix()
+                    name = (Path(folder) / file).relative_to(root).as_posix()
                     if name.startswith(under) and name not in seen and self.find(campaign, name) is not None:
                         seen.add(name)
                         yield name
@@ -97,15 +93,13 @@ class Media:
             raise InputError(f"The name {name!r:.50} is longer than {MOST_LETTERS} bytes. The file was not kept.")
         path = self.uploads / campaign / name
         private_folder(path.parent)
+        if path.exists() and not _same(path, content):
+            raise InputError(f"There is another file {name!r} already: give this one another name. It was not kept.")
         if path.exists():
-            if not _same(path, content):
-                raise InputError(
-                    f"There is another file {name!r} already: give this one another name. It was not kept."
-                )
             return name
 
-        def copy(made: str) -> None:
-            with open(made, "wb") as file:
+        def copy(target: str) -> None:
+            with open(target, "wb") as file:
                 shutil.copyfileobj(content, file, CHUNK)
 
         write_whole(copy, path, private=True)
@@ -119,14 +113,12 @@ class Media:
         """An address of a file that holds for a while. It stays the same for some time, so that browsers keep it."""
         step = self.seconds / 2.0
         until = int((steady_clock.now() // step + 3.0) * step)
-        return f"/media/{campaign}/{until}/{self._signature(campaign, until, name)}/{quote(name)}"
-
-    def _signature(self, campaign: str, until: int, name: str) -> str:
-        return self.signer.sign("media", f"{campaign}/{until}/{name}")
+        signature = self.signer.sign("media", f"{campaign}/{until}/{name}")
+        return f"/media/{campaign}/{until}/{signature}/{quote(name)}"
 
     def opened(self, campaign: str, until: int, signature: str, name: str) -> Path | None:
         """The file that a link leads to; nothing where the link is not ours, or no longer."""
-        good = hmac.compare_digest(signature.encode(), self._signature(campaign, until, name).encode())
+        good = self.signer.check("media", f"{campaign}/{until}/{name}", signature)
         return self.find(campaign, name) if good and until > steady_clock.now() else None
 
     def signed(self, campaign: str, payload: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The next question of an annotator: what is out already, else the first of a short queue that is still free.
 
-Choosing needs the model and takes milliseconds; leasing must be serial. So questions are chosen ahead, a few for each
-annotator, and the lease decides, in the store, whether one is still free. A queue is made again when it is used up, or
-after a moment where the model has learned more.
+Choosing needs the model and takes milliseconds; leasing must be serial. So questions are chosen ahead, and the lease
+decides, in the store, whether one is still free. A queue is made again when it is used up, or where the model has
+learned more.
 """
 
 from __future__ import annotations
@@ -53,50 +53,37 @@ class InFlight(Generic[T]):
         self._tasks.clear()
 
 
-AHEAD = 60
-"""Questions in a queue."""
-AT_ONCE = 6
-"""Questions of a queue that are looked at beyond those that are asked for."""
-KEPT = 3.0
-"""Seconds, or up to twice as many, after which a queue gives way to one of a newer model."""
-AGED = 6.0
-"""Seconds after that in which it is still used while the next is made: who comes back later waits for a new one."""
-TAKEN = 10.0
-"""Seconds for which an item that was just leased is tried last."""
+AHEAD = 60  # questions in a queue
+AT_ONCE = 6  # questions of a queue that are looked at beyond those that are asked for
+KEPT = 3.0  # seconds, or up to twice as many, after which a queue gives way to one of a newer model
+AGED = 6.0  # seconds after that in which it is still used while the next is made; later one waits for a new one
+TAKEN = 10.0  # seconds for which an item that was just leased is tried last
 
 
 @dataclass
 class _Queue:
     items: list[int]
     view: Any
-    until: float
-    """When it gives way to one of a newer model."""
+    until: float  # when it gives way to one of a newer model
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What an annotator sees of a question: nothing that says whether the answer is known."""
-
-    lease: Lease
-    item: Any
-    payload: dict[str, Any]
+Shown = tuple[Lease, Any, dict[str, Any]]
+"""A question as an annotator sees it: with the name of its item and its payload, not whether the answer is known."""
 
 
 def hand_out(conn: sa.Connection, campaign: str, asked: Sequence[LeaseAsked]) -> list[list[Shown]]:
     """Lease questions for several requests, with what is shown of their items."""
-    found = lease_together(conn, campaign, asked)
-    payload = payload_of(conn, campaign, list({lease.item for some in found for lease in some}))
-    return [[Shown(lease, *payload[lease.item]) for lease in some] for some in found]
+    leased = lease_together(conn, campaign, asked)
+    payload = payload_of(conn, campaign, list({lease.item for leases in leased for lease in leases}))
+    return [[(lease, *payload[lease.item]) for lease in leases] for leases in leased]
 
 
 @dataclass
 class QuestionQueues:
     """The queues of a process."""
 
-    look: Callable[..., Any]
-    """``look(campaign, exact=...)``: the view of a campaign; it may take a while."""
-    seen: Callable[[str], Any]
-    """The latest view that there is."""
+    look: Callable[..., Any]  # ``look(campaign, exact=...)``: the view of a campaign; it may take a while
+    seen: Callable[[str], Any]  # the latest view that there is
     lease_now: Callable[[str, LeaseAsked], Awaitable[list[Shown]]]
     ticket: Callable[..., str]
     show: Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -115,28 +102,25 @@ class QuestionQueues:
         choose = partial(asyncio.to_thread, self._choose, key, n)
         if queue is None or not queue.items or time.monotonic() > queue.until + AGED:
             queue = await self.choosing.wait((key, n), choose)
-        elif self._is_old(queue, campaign):
+        elif time.monotonic() > queue.until and self.seen(campaign) is not queue.view:
             self.choosing.start((key, n), choose)  # for the next request
-        found = await self._lease(key, queue, n)
-        if not found:  # others had all of it, or the model is behind
+        questions = await self._lease(key, queue, n)
+        if not questions:  # others had all of it, or the model is behind
             queue = await self.choosing.wait((key, n, "leases"), partial(choose, leases=True))
-            found = await self._lease(key, queue, n)
-        if found:
-            return Questions(questions=found, state="running")
+            questions = await self._lease(key, queue, n)
+        if questions:
+            return Questions(questions=questions, state="running")
         return await asyncio.to_thread(self._none, queue.view, annotator)
-
-    def _is_old(self, queue: _Queue, campaign: str) -> bool:
-        return time.monotonic() > queue.until and self.seen(campaign) is not queue.view
 
     def _choose(self, key: tuple[str, int], n: int, *, leases: bool = False) -> _Queue:
         campaign, annotator = key
         view = self.look(campaign, exact=leases, leases=leases)
         self.draws += 1
-        found = [code + 1 for code in view.propose(annotator - 1, AHEAD + n, self.draws)]
+        numbers = [code + 1 for code in view.propose(annotator - 1, AHEAD + n, self.draws)]
         if len(self.queues) > 10_000:
             self.queues.clear()
         kept = KEPT * (1.0 + random.random())  # so that not all are made again at once
-        queue = self.queues[key] = _Queue(found, view, time.monotonic() + kept)
+        queue = self.queues[key] = _Queue(numbers, view, time.monotonic() + kept)
         return queue
 
     async def _lease(self, key: tuple[str, int], queue: _Queue, n: int) -> list[dict[str, Any]]:
@@ -147,22 +131,21 @@ class QuestionQueues:
         free = [item for item in queue.items if item - 1 in tests or self.taken.get((campaign, item), 0.0) < now]
         first = (free or queue.items)[: n + AT_ONCE]
         for wanted in (first, [item for item in queue.items if item not in first]):
-            found = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
-            out = {one.lease.item for one in found}
-            gone = out if len(found) >= n else {*out, *wanted}  # those in front were taken by others
+            leased = await self.lease_now(campaign, LeaseAsked(annotator, wanted, n))
+            out = {lease.item for lease, _, _ in leased}
+            gone = out if len(leased) >= n else {*out, *wanted}  # those in front were taken by others
             queue.items = [item for item in queue.items if item not in gone]
-            if len(found) >= n or not queue.items:
+            if len(leased) >= n or not queue.items:
                 break
         if len(self.taken) > 100_000:
             self.taken.clear()
         self.taken |= {(campaign, item): now + TAKEN for item in out}
         return [
             {
-                "item": one.item, "payload": self.show(campaign, blind(one.payload)),
-                "expires": one.lease.expires, "first": one.lease.shown,
-                "ticket": self.ticket(campaign, one.item, annotator, one.lease.shown),
+                "item": item, "payload": self.show(campaign, blind(payload)), "expires": lease.expires,
+                "first": lease.shown, "ticket": self.ticket(campaign, item, annotator, lease.shown),
             }
-            for one in found
+            for lease, item, payload in leased
         ]  # fmt: skip
 
     def _none(self, view: Any, annotator: int) -> Questions:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections import Counter, defaultdict
@@ -31,16 +32,12 @@ HEADERS = {
 }  # fmt: skip
 TOKENLESS_BYTES, TOKENLESS_SECONDS = 10_000, 5.0
 """The most bytes of a body without a valid token or session (a login), and the seconds to wait for its next part."""
-PACE = 20_000.0
-"""Bytes a second that a body must come with, beyond the seconds that each part may take."""
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Methods that are counted by their name."""
+PACE = 20_000.0  # bytes a second that a body must come with, beyond the seconds that each part may take
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # methods that are counted by their name
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper ends of the histogram of durations, in seconds."""
 
 log = logging.getLogger("crowdwise.server")
-
-__all__ = ["HEADERS", "RequestLimits"]
 
 
 class Buckets:
@@ -68,12 +65,8 @@ class Buckets:
         return min(self.ahead, left + (time.monotonic() - when) * self.rate)
 
 
-class _TooLarge(Exception):
-    pass
-
-
-class _TooSlow(Exception):
-    pass
+class _Cut(Exception):
+    """The body of a request is not read further; the argument is the answer."""
 
 
 class RequestLimits:
@@ -84,8 +77,7 @@ class RequestLimits:
         self.policy = CSP.format(from_=" ".join(configuration.origins) or "https:")
         self.rates = Buckets(configuration.rate_limit, max(1.0, 2.0 * configuration.rate_limit))
         self.unknown = Buckets(configuration.rate_limit, max(10.0, 2.0 * configuration.rate_limit))
-        """Of addresses: callers that are not known yet share theirs, so that a new forged token with every request
-        gains nothing."""
+        """Of addresses, for callers who are not known yet: a new forged token with every request gains nothing."""
         self.failures = Buckets(configuration.login_limit / 60.0, max(configuration.login_limit, 1.0))
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.durations: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
@@ -126,30 +118,21 @@ class RequestLimits:
                 await refused(scope, receive, with_headers)
             else:
                 await self.app(scope, self._limited(scope, receive), with_headers)
-        except (_TooLarge, _TooSlow) as error:
+        except _Cut as error:
             if started:
                 raise
-            large = isinstance(error, _TooLarge)
-            answer = (
-                problem(
-                    413, "SizeError", f"The body is larger than {self._most(scope)} bytes.", {"Connection": "close"}
-                )
-                if large
-                else problem(408, "Request Timeout", "The body came too slowly.", {"Connection": "close"})
-            )
-            await answer(scope, receive, with_headers)
+            await error.args[0](scope, receive, with_headers)
         finally:
             self.in_flight -= 1
             self._note(scope, status, time.perf_counter() - began, request_id)
 
     async def _refused(self, scope: Scope) -> Any:
         """An answer where the request is not looked at further."""
-        headers, request = dict(scope["headers"]), Request(scope)
+        request = Request(scope)
         odd = any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in scope["path"])
         if odd or b"%00" in scope["query_string"]:
             return problem(400, "Bad Request", "The address holds characters that no name has.")
-        service = service_of(request)
-        wait = 0.0 if service.has_seen(shown_by(request)) else self.unknown.take(_address(scope))
+        wait = 0.0 if service_of(request).has_seen(shown_by(request)) else self.unknown.take(_address(scope))
         caller = None
         if not wait:
             try:
@@ -162,17 +145,16 @@ class RequestLimits:
                 if scope["method"] not in SAFE:
                     return await store_problem(request, error)
             wait = self.rates.take(caller.token.id) if caller is not None else 0.0
+        why = "Slow down, and try again."
+        if not wait and scope["path"].startswith(("/login", "/join", "/start")):
+            wait, why = self.failures.wait(_address(scope)), "Too many failed logins."
         if wait:
-            return problem(429, "Too Many Requests", "Slow down, and try again.", {"Retry-After": f"{wait:.0f}"})
-        if scope["path"].startswith(("/login", "/join", "/start")):
-            wait = self.failures.wait(_address(scope))
-            if wait:
-                return problem(429, "Too Many Requests", "Too many failed logins.", {"Retry-After": f"{wait:.0f}"})
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._most(scope):
-            text = f"The body is larger than {self._most(scope)} bytes."
-            return problem(413, "SizeError", text, {"Connection": "close"})
-        return None
+            return problem(429, "Too Many Requests", why, {"Retry-After": f"{math.ceil(wait)}"})
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        return None if length.isdigit() and int(length) <= self._most(scope) else self._too_large(scope)
+
+    def _too_large(self, scope: Scope) -> Any:
+        return problem(413, "SizeError", f"The body is larger than {self._most(scope)} bytes.", {"Connection": "close"})
 
     def _most(self, scope: Scope) -> int:
         if scope.get(CALLER) is None:
@@ -183,9 +165,8 @@ class RequestLimits:
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """The body, as long as it is not too large and comes at a pace."""
         most, seen, waited, ended = self._most(scope), 0, 0.0, False
-        patience = self.configuration.body_seconds
-        if scope.get(CALLER) is None:
-            patience = min(patience, TOKENLESS_SECONDS)
+        unknown = scope.get(CALLER) is None
+        patience = min(self.configuration.body_seconds, TOKENLESS_SECONDS if unknown else math.inf)
 
         async def limited() -> Message:
             nonlocal seen, waited, ended
@@ -195,13 +176,14 @@ class RequestLimits:
             try:
                 message = await asyncio.wait_for(receive(), min(patience, patience + seen / PACE - waited))
             except TimeoutError:
-                raise _TooSlow from None
+                text = "The body came too slowly."
+                raise _Cut(problem(408, "Request Timeout", text, {"Connection": "close"})) from None
             waited += time.monotonic() - began
             if message["type"] == "http.request":
                 seen += len(message.get("body", b""))
                 ended = not message.get("more_body", False)
                 if seen > most:
-                    raise _TooLarge
+                    raise _Cut(self._too_large(scope))
             return message
 
         return limited
@@ -210,18 +192,12 @@ class RequestLimits:
         route = getattr(scope.get("route"), "path", "other")
         method = scope["method"] if scope["method"] in METHODS else "other"  # callers can make up any number
         self.counts[method, route, status] += 1
-        found = self.durations[route]
-        for i, end in enumerate(BUCKETS):
-            found[i] += seconds <= end
-        found[-2] += 1
-        found[-1] += seconds
-        log.info(
-            "request",
-            extra={
-                "method": method, "route": route, "status": status, "seconds": round(seconds, 4),
-                "address": _address(scope), "request": request_id,
-            },
-        )  # fmt: skip
+        histogram = self.durations[route]
+        for i, end in enumerate((*BUCKETS, math.inf)):
+            histogram[i] += seconds <= end
+        histogram[-1] += seconds
+        facts = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+        log.info("request", extra={**facts, "address": _address(scope), "request": request_id})
 
 
 def _address(scope: Scope) -> str:

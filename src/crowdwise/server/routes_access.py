@@ -24,20 +24,20 @@ router = APIRouter(prefix="/api/v1", responses=responses(), tags=["access"])
 
 
 @router.post("/tokens", status_code=201)
-async def tokens_make(service: ServiceOf, caller: Admin, given: TokenMade) -> dict[str, Any]:
+async def tokens_make(service: ServiceOf, caller: Admin, body: TokenMade) -> dict[str, Any]:
     """Make a token; its secret is shown once and not kept."""
 
     def make(conn: sa.Connection) -> Any:
         number = None
-        if given.campaign is not None:
-            row = find_campaign(conn, given.campaign)
-            number = None if given.annotator is None else annotator_of(conn, row, given.annotator)
-        name = str(given.annotator) if number is not None else given.name
-        secret, token = make_token(conn, given.role, name, campaign=given.campaign, annotator=number, days=given.days)
-        caller.audit(conn, "make token", given.campaign, role=given.role, name=name, made=token.id)
+        if body.campaign is not None:
+            row = find_campaign(conn, body.campaign)
+            number = None if body.annotator is None else annotator_of(conn, row, body.annotator)
+        name = str(body.annotator) if number is not None else body.name
+        secret, token = make_token(conn, body.role, name, campaign=body.campaign, annotator=number, days=body.days)
+        caller.audit(conn, "make token", body.campaign, role=body.role, name=name, made=token.id)
         return {"secret": secret, **token.shown()}
 
-    return await service.write_now(make, given.campaign)
+    return await service.write_now(make, body.campaign)
 
 
 @router.get("/tokens")

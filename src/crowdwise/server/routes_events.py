@@ -1,6 +1,4 @@
-"""Events of a campaign as they happen: server-sent events, from the store, so that every worker sees all of them; and
-webhooks, with what became of what was sent.
-"""
+"""Events of a campaign as they happen, from the store, so that every worker sees all of them; and webhooks."""
 
 from __future__ import annotations
 
@@ -20,14 +18,18 @@ from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.store.campaign_rows import NotThere
 from crowdwise.store.store_tables import events
-from crowdwise.store.webhook_rows import add_webhook, list_deliveries, list_webhooks, remove_webhook, retry_delivery
+from crowdwise.store.webhook_rows import (
+    add_webhook,
+    last_event,
+    list_deliveries,
+    list_webhooks,
+    remove_webhook,
+    retry_delivery,
+)
 
-PAUSE = 0.5
-"""Seconds between looks."""
-BEAT = 15.0
-"""Seconds after which a comment shows that the stream lives."""
-MOST = 50
-"""Streams of one token in a process."""
+PAUSE = 0.5  # seconds between looks
+BEAT = 15.0  # seconds after which a comment shows that the stream lives
+MOST = 50  # streams of one token in a process
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses())
 
@@ -41,10 +43,6 @@ def read_events(conn: sa.Connection, campaign: str, after: int, limit: int = 500
     ]
 
 
-def last_event(conn: sa.Connection, campaign: str) -> int:
-    return int(conn.execute(sa.select(sa.func.max(events.c.id)).where(events.c.campaign == campaign)).scalar() or 0)
-
-
 @router.get(
     "/events", tags=["events"], response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
@@ -55,8 +53,8 @@ async def stream(
     seconds: Annotated[float, Query(gt=0, le=86400, description="End the stream after this time.")] = 3600.0,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> StreamingResponse:  # fmt: skip
-    """Server-sent events: votes, undo, settings, items, annotators, state and standing. Each has an id; a browser that
-    connects again goes on after the last it saw."""
+    """Server-sent events: votes, undo, settings, items, annotators, state, standing and proof. Each has an id;
+    a browser that connects again goes on after the last it saw."""
     token, streams = caller.token.id, service.streams
     if streams[token] >= MOST:
         raise HTTPException(429, f"A token has at most {MOST} event streams at a time.", {"Retry-After": "60"})
@@ -65,35 +63,27 @@ async def stream(
 
     async def lines() -> AsyncIterator[str]:
         last, beat, until = seen, time.monotonic(), time.monotonic() + seconds
-        yield "retry: 2000\n\n"
-        while time.monotonic() < until and not service.closing and not await request.is_disconnected():
-            try:
-                if await service.token_now(caller.shown) is None:  # revoked, or expired
-                    return
-                read = partial(read_events, campaign=campaign, after=last)
-                found = await service.shared_now(("events", campaign, last), read)
-            except (NotThere, sa.exc.SQLAlchemyError):
-                return
-            for one in found:
-                last = one["id"]
-                data = json.dumps({"time": one["time"], **one["data"]})
-                yield f"id: {last}\nevent: {one['kind']}\ndata: {data}\n\n"
-            if time.monotonic() - beat > BEAT:
-                beat = time.monotonic()
-                yield ": alive\n\n"
-            await asyncio.sleep(PAUSE - asyncio.get_running_loop().time() % PAUSE)  # all look at once, and share it
-
-    async def counted() -> AsyncIterator[str]:
         streams[token] += 1
         try:
-            async for part in lines():
-                yield part
-                if streams[token] > MOST:
+            yield "retry: 2000\n\n"
+            while time.monotonic() < until and streams[token] <= MOST:
+                if service.closing or await request.is_disconnected() or await service.token_now(caller.shown) is None:
                     return
+                read = partial(read_events, campaign=campaign, after=last)
+                for one in await service.shared_now(("events", campaign, last), read):
+                    last = one["id"]
+                    data = json.dumps({"time": one["time"], **one["data"]})
+                    yield f"id: {last}\nevent: {one['kind']}\ndata: {data}\n\n"
+                if time.monotonic() - beat > BEAT:
+                    beat = time.monotonic()
+                    yield ": alive\n\n"
+                await asyncio.sleep(PAUSE - asyncio.get_running_loop().time() % PAUSE)  # all look at once, and share it
+        except (NotThere, sa.exc.SQLAlchemyError):
+            return
         finally:
             streams[token] -= 1
 
-    return StreamingResponse(counted(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 @router.get("/webhooks", tags=["webhooks"])
@@ -103,19 +93,17 @@ async def webhooks_list(service: ServiceOf, caller: Lead, campaign: str) -> list
 
 
 @router.post("/webhooks", tags=["webhooks"], status_code=201)
-async def webhooks_make(service: ServiceOf, caller: Lead, campaign: str, given: WebhookMade) -> dict[str, Any]:
+async def webhooks_make(service: ServiceOf, caller: Lead, campaign: str, body: WebhookMade) -> dict[str, Any]:
     """Send events from now on to an address; the secret that signs them is shown once."""
-
-    said = given.model_dump()
+    facts = body.model_dump()
     return await caller.change(
-        service, campaign, "make webhook", lambda conn, _: add_webhook(conn, campaign, **said), **said
+        service, campaign, "make webhook", lambda conn, _: add_webhook(conn, campaign, **facts), **facts
     )
 
 
 @router.delete("/webhooks/{hook}", tags=["webhooks"])
 async def webhooks_remove(service: ServiceOf, caller: Lead, campaign: str, hook: str) -> dict[str, str]:
     """Send nothing more to a webhook."""
-
     await caller.change(
         service, campaign, "remove webhook", lambda conn, _: remove_webhook(conn, campaign, hook), hook=hook
     )

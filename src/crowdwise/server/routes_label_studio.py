@@ -1,7 +1,6 @@
 """Label Studio's ML backend: connect a model at ``/label-studio``, with basic authentication and a token as password.
 
-A process keeps what it was shown of the projects that asked last; a request for predictions brings its tasks with their
-annotations, so that nothing is lost where a process is new.
+A request for predictions brings its tasks with their annotations, so that nothing is lost where a process is new.
 """
 
 from __future__ import annotations

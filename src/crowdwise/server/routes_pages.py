@@ -1,14 +1,11 @@
 """The pages: sign in, campaigns, labelling, watching. Scripts of a page call the API with the session's cookie.
 
-Languages of the pages: catalogues in ``static/messages``, one JSON file for each, from the English text to another.
-
-To add a language, add its file: ``_name`` is what the menu calls it, ``_dir`` is ``rtl`` where it is written from right
-to left. A text that a file lacks stays English; a test says which.
+``static/messages`` has a JSON file for each language, from the English text to another: ``_name`` is what the menu
+calls it, ``_dir`` is ``rtl`` where it is written from right to left. A text that a file lacks stays English.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 from functools import cache
 from http import HTTPStatus
@@ -29,18 +26,9 @@ from crowdwise.server.caller import Caller, ServiceOf, find_caller, is_embedded
 from crowdwise.server.media import TYPES
 from crowdwise.server.routes_votes import progress
 from crowdwise.server.service import Service, add_audit
+from crowdwise.store import roster_rows
 from crowdwise.store.campaign_rows import CampaignRow, create_campaign, find_campaign, list_campaigns
-from crowdwise.store.database import main_of
-from crowdwise.store.roster_rows import (
-    ItemGiven,
-    add_annotators,
-    add_items,
-    change_annotator,
-    checked_items,
-    find_numbers,
-    known_numbers,
-    written_texts,
-)
+from crowdwise.store.database import count, main_of
 from crowdwise.store.store_tables import annotators, items, points, tokens
 
 HERE = Path(__file__).parent
@@ -90,10 +78,16 @@ def _home(token: Token) -> str:
 
 def _page(request: Request, name: str, caller: Caller | None, status: int = 200, **facts: Any) -> HTMLResponse:
     texts = texts_of(request)
-    made = templates.TemplateResponse(request, name, {"caller": caller, **texts, **facts}, status)
+    response = templates.TemplateResponse(request, name, {"caller": caller, **texts, **facts}, status)
     if request.query_params.get("lang") == texts["lang"]:
-        made.set_cookie(LANGUAGE, texts["lang"], max_age=31_536_000, samesite="lax", httponly=True, path="/")
-    return made
+        response.set_cookie(LANGUAGE, texts["lang"], max_age=31_536_000, samesite="lax", httponly=True, path="/")
+    return response
+
+
+def _refused(request: Request, next: str = "/") -> HTMLResponse:
+    """The page to sign in, after a login that failed."""
+    request.app.state.limits.failed(request)
+    return _page(request, "login.html", None, 401, next=next, wrong=True)
 
 
 async def problem_page(request: Request, status: int, detail: str) -> Response:
@@ -130,8 +124,8 @@ async def home(request: Request, service: ServiceOf) -> Response:
         return RedirectResponse("/login", 303)
     if caller.role == "annotator":
         return RedirectResponse(_home(caller.token), 303)
-    found, counts = await service.read_now(lambda conn: (list_campaigns(conn), counted(conn)))
-    mine = [row for row in reversed(found) if caller.may_see(row.id) and not row.is_further]
+    rows, counts = await service.read_now(lambda conn: (list_campaigns(conn), counted(conn)))
+    mine = [row for row in reversed(rows) if caller.may_see(row.id) and not row.is_further]
     sample = service.configuration.sample and caller.role == "admin"
     return _page(request, "home.html", caller, campaigns=mine, counts=counts, sample=sample, kinds=KINDS)
 
@@ -147,11 +141,8 @@ def counted(conn: sa.Connection) -> dict[str, dict[str, Any]]:
         for id_, n in conn.execute(sa.select(table.c.campaign, sa.func.count()).group_by(table.c.campaign)):
             out.setdefault(id_, {})[table.name] = n
     last = sa.select(points.c.campaign, sa.func.max(points.c.seq).label("seq")).group_by(points.c.campaign).subquery()
-    for row in conn.execute(
-        sa.select(points.c.campaign, points.c.accuracy, points.c.state).join(
-            last, (last.c.campaign == points.c.campaign) & (last.c.seq == points.c.seq)
-        )
-    ):
+    same = (last.c.campaign == points.c.campaign) & (last.c.seq == points.c.seq)
+    for row in conn.execute(sa.select(points.c.campaign, points.c.accuracy, points.c.state).join(last, same)):
         out.setdefault(row.campaign, {}).update(accuracy=row.accuracy, standing=row.state)
     return out
 
@@ -167,12 +158,11 @@ async def login_with_token(
     next: Annotated[str, Form(max_length=500)] = "/",
 ) -> Response:  # fmt: skip
     """Begin a session with a token."""
-    found = await service.token_now(token.strip())
-    if found is None or found.kind == "signup":
-        request.app.state.limits.failed(request)
-        return _page(request, "login.html", None, 401, next=next, wrong=True)
+    known = await service.token_now(token.strip())
+    if known is None or known.kind == "signup":
+        return _refused(request, next)
     inside = next.startswith("/") and not next.startswith(("//", "/\\"))
-    return _begin(service, found, next if inside and next != "/" else _home(found))
+    return _begin(service, known, next if inside and next != "/" else _home(known))
 
 
 @router.post("/logout")
@@ -190,26 +180,23 @@ async def join(request: Request, service: ServiceOf, secret: str) -> Response:
     """Follow an invitation link: a session begins, and the labelling page opens."""
     if is_embedded(request):  # an image with this address would change the session of its viewer
         raise HTTPException(403, "Open the link in a window of its own.")
-    found = await service.token_now(secret)
-    if found is None or found.kind != "invitation":
-        request.app.state.limits.failed(request)
-        return _page(request, "login.html", None, 401, next="/", wrong=True)
-    return _begin(service, found, _home(found))
+    token = await service.token_now(secret)
+    if token is None or token.kind != "invitation":
+        return _refused(request)
+    return _begin(service, token, _home(token))
 
 
-WORKER = ("PROLIFIC_PID", "workerId", "worker", "name")
-"""Where Prolific, MTurk and others say who comes."""
+WORKER = ("PROLIFIC_PID", "workerId", "worker", "name")  # where Prolific, MTurk and others say who comes
 
 
 async def _signup(request: Request, service: Service, secret: str) -> CampaignRow | None:
     """The campaign of a sign-up link that holds."""
     if is_embedded(request):
         raise HTTPException(403, "Open the link in a window of its own.")
-    found = await service.token_now(secret)
-    if found is None or found.kind != "signup" or found.campaign is None:
-        request.app.state.limits.failed(request)
+    token = await service.token_now(secret)
+    if token is None or token.kind != "signup" or token.campaign is None:
         return None
-    return await service.read_now(lambda conn: find_campaign(conn, str(found.campaign)))
+    return await service.read_now(lambda conn: find_campaign(conn, str(token.campaign)))
 
 
 @router.get("/start/{secret}")
@@ -217,7 +204,7 @@ async def start(request: Request, service: ServiceOf, secret: str) -> Response:
     """The first page of who comes by a sign-up link: what the campaign is about, and what is agreed to."""
     row = await _signup(request, service, secret)
     if row is None:
-        return _page(request, "login.html", None, 401, next="/", wrong=True)
+        return _refused(request)
     name = next((value for key in WORKER if (value := request.query_params.get(key, "").strip()[:200])), "")
     return _page(request, "start.html", None, campaign=row, secret=secret, worker=name, wrong="")
 
@@ -227,11 +214,10 @@ async def start_labelling(
     request: Request, service: ServiceOf, secret: str, name: Annotated[Plain, Form(max_length=200)] = "",
     agreed: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:  # fmt: skip
-    """Become an annotator and label. Who comes again in another browser needs a link of their own: a worker id is no
-    secret."""
+    """Become an annotator and label. A worker id is no secret: another browser needs a link of its own."""
     row = await _signup(request, service, secret)
     if row is None:
-        return _page(request, "login.html", None, 401, next="/", wrong=True)
+        return _refused(request)
     name, caller = name.strip(), await find_caller(request)
     if caller is not None and caller.token.campaign == row.id and caller.token.name == name:
         return RedirectResponse(f"/label/{row.id}", 303)
@@ -239,25 +225,26 @@ async def start_labelling(
     def join(conn: sa.Connection) -> Token | str:
         now = find_campaign(conn, row.id)
         quota = now.settings["quota"]
-        joined = sa.select(sa.func.count()).where(tokens.c.campaign == row.id, tokens.c.kind == "joined")
+        joined = count(conn, tokens, tokens.c.campaign == row.id, tokens.c.kind == "joined")
         if not name or (now.settings["consent"] and not agreed):
             return "Give a name and agree, to begin."
-        if known_numbers(conn, annotators, row.id, written_texts(conn, annotators, row.id, [name])):
+        texts = roster_rows.written_texts(conn, annotators, row.id, [name])
+        if roster_rows.known_numbers(conn, annotators, row.id, texts):
             return "This name is taken, or you began in another browser: go on there, or ask for a link of your own."
-        if now.state != "open" or (quota is not None and conn.execute(joined).scalar_one() >= quota):
+        if now.state != "open" or (quota is not None and joined >= quota):
             return "There is no place left. Thank you for your interest."
-        number = add_annotators(conn, now, {name: None})[name]
+        number = roster_rows.add_annotators(conn, now, {name: None})[name]
         if now.settings["votes_each"]:
-            change_annotator(conn, now, name, max_votes=now.settings["votes_each"])
+            roster_rows.change_annotator(conn, now, name, max_votes=now.settings["votes_each"])
         _, token = make_token(conn, "annotator", name, kind="joined", campaign=row.id, annotator=number, days=90)
-        said = json.dumps({"agreed": bool(now.settings["consent"])})
-        add_audit(conn, "sign up", said, campaign=row.id, token=token.id, actor=name, address="")
+        detail = json.dumps({"agreed": bool(now.settings["consent"])})
+        add_audit(conn, "sign up", detail, campaign=row.id, token=token.id, actor=name, address="")
         return token
 
-    made = await service.write_now(join, row.id)
-    if isinstance(made, str):
-        return _page(request, "start.html", None, 409, campaign=row, secret=secret, worker=name, wrong=made)
-    return _begin(service, made, f"/label/{row.id}")
+    joined = await service.write_now(join, row.id)
+    if isinstance(joined, str):
+        return _page(request, "start.html", None, 409, campaign=row, secret=secret, worker=name, wrong=joined)
+    return _begin(service, joined, f"/label/{row.id}")
 
 
 @router.get("/media/{campaign}/{until}/{signature}/{name:path}")
@@ -311,7 +298,7 @@ async def label(
         raise HTTPException(403, "Annotators label for themselves." if own else "Say who labels: annotator=NAME.")
 
     def read(conn: Any) -> Any:
-        who = caller.annotator or 0 if own else find_numbers(conn, annotators, campaign, [annotator])[0]
+        who = caller.annotator or 0 if own else roster_rows.find_numbers(conn, annotators, campaign, [annotator])[0]
         return who, progress(conn, campaign, who), asked_together(conn, row)
 
     who, done, asked = await service.read_now(read)
@@ -342,12 +329,12 @@ async def label_yourself(
     """Become an annotator of a campaign, as a lead, and go to its labelling page."""
     caller, row = await _allowed(request, service, main_of(campaign), "lead", "admin")
     _check_csrf(caller, csrf)
-    await service.write_now(lambda conn: add_annotators(conn, row, {caller.token.name: None}), row.id)
+    await service.write_now(lambda conn: roster_rows.add_annotators(conn, row, {caller.token.name: None}), row.id)
     return RedirectResponse(_labelling(row, caller), 303)
 
 
 def _check_csrf(caller: Caller, csrf: str) -> None:
-    if caller.csrf is None or not hmac.compare_digest(csrf.encode(), caller.csrf.encode()):
+    if not caller.showed(csrf):
         raise HTTPException(403, "Load the page again: it is of another session.")
 
 
@@ -389,18 +376,14 @@ def make_sample(conn: sa.Connection, annotator: str) -> CampaignRow:
         },
     )  # fmt: skip
     texts = json.loads((HERE / "templates" / "sample.json").read_text(encoding="utf-8"))
-    given = [ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(texts)]
-    add_items(conn, row, checked_items(conn, row, given))
-    add_annotators(conn, row, {annotator: None})
+    reviews = [roster_rows.ItemGiven(f"review{i + 1}", {"text": text}, gold) for i, (text, gold) in enumerate(texts)]
+    roster_rows.add_items(conn, row, roster_rows.checked_items(conn, row, reviews))
+    roster_rows.add_annotators(conn, row, {annotator: None})
     return find_campaign(conn, row.id)
 
 
-# -------------------------------------------------------------------- languages
-
-
 FOLDER = HERE / "static" / "messages"
-LANGUAGE = "crowdwise-language"
-"""The cookie with the language that was chosen."""
+LANGUAGE = "crowdwise-language"  # the cookie with the language that was chosen
 DEFAULT = "en"
 
 
@@ -415,8 +398,8 @@ def language_of(request: Request) -> str:
     wanted = [request.query_params.get("lang", ""), request.cookies.get(LANGUAGE, "")]
     accepted = request.headers.get("accept-language", "").split(",")
     wanted += [part.partition(";")[0].strip() for part in accepted]
-    found = (tag.lower().split("-")[0] for tag in wanted)
-    return next((tag for tag in found if tag in catalogues()), DEFAULT)
+    tags = (tag.lower().split("-")[0] for tag in wanted)
+    return next((tag for tag in tags if tag in catalogues()), DEFAULT)
 
 
 def texts_of(request: Request) -> dict[str, Any]:
@@ -425,10 +408,10 @@ def texts_of(request: Request) -> dict[str, Any]:
     catalogue = catalogues()[language]
 
     def t(text: str, **values: Any) -> str:
-        said = catalogue.get(text, text)
+        translated = catalogue.get(text, text)
         for name, value in values.items():
-            said = said.replace(f"{{{name}}}", str(value))
-        return said
+            translated = translated.replace(f"{{{name}}}", str(value))
+        return translated
 
     names = {tag: one["_name"] for tag, one in catalogues().items()}
     return {"t": t, "lang": language, "dir": catalogue.get("_dir", "ltr"), "messages": catalogue, "languages": names}

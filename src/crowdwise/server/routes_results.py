@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -27,7 +28,7 @@ from crowdwise.server.caller import Lead, Reader, ServiceOf
 from crowdwise.server.http_problems import responses
 from crowdwise.store import steady_clock
 from crowdwise.store.campaign_rows import list_points, skill_history
-from crowdwise.store.database import main_of
+from crowdwise.store.database import count, main_of, named_by
 from crowdwise.store.live_votes import NO_VOTES
 from crowdwise.store.roster_rows import find_numbers, items_since, list_reviews, payload_of, settle
 from crowdwise.store.store_tables import annotators, items, leases, skips, votes
@@ -43,10 +44,11 @@ router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(40
 
 def plain_rows(frame: Any) -> list[dict[str, Any]]:
     """The rows of a table as JSON can say them: numbers that are not finite are null."""
-    return [
-        {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
-        for row in frame.to_dicts()
-    ]
+    return [_finite(row) for row in frame.to_dicts()]
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
 
 
 def consensus_rows(view: Any, probabilities: bool = False) -> Any:
@@ -62,8 +64,7 @@ def consensus_rows(view: Any, probabilities: bool = False) -> Any:
     return settled_rows(frame, view)
 
 
-UNSURE = ("probability", "entropy", "deviation", "low", "high")
-"""Columns that say how sure an answer is."""
+UNSURE = ("probability", "entropy", "deviation", "low", "high")  # columns that say how sure an answer is
 
 
 def settled_rows(frame: Any, view: Any) -> Any:
@@ -71,10 +72,10 @@ def settled_rows(frame: Any, view: Any) -> Any:
     column = view.row.answer_column
     if not view.settled or column not in frame.columns:
         return frame
-    said = {item: "|".join(map(str, x)) if isinstance(x, list) else x for item, x in view.settled.items()}
-    there = pl.Series([item in said for item in frame["item"].to_list()])
-    new = [said.get(item, x) for item, x in zip(frame["item"].to_list(), frame[column].to_list(), strict=True)]
-    frame = frame.with_columns(pl.Series(column, new, dtype=frame[column].dtype), there.alias("settled"))
+    answers = {item: "|".join(map(str, x)) if isinstance(x, list) else x for item, x in view.settled.items()}
+    new = [answers.get(item, x) for item, x in zip(frame["item"], frame[column], strict=True)]
+    there = pl.Series("settled", [item in answers for item in frame["item"]])
+    frame = frame.with_columns(pl.Series(column, new, dtype=frame[column].dtype), there)
     sure = [name for name in UNSURE if name in frame.columns]
     return frame.with_columns(
         pl.when(pl.col("settled")).then(1.0 if name == "probability" else None).otherwise(pl.col(name)).alias(name)
@@ -88,19 +89,17 @@ async def status(service: ServiceOf, caller: Reader, campaign: str) -> dict[str,
     these as patterns and what is put into them, for pages in other languages."""
 
     def make(view: Any) -> dict[str, Any]:
-        found = {**view.status, "campaign": campaign, "open": view.row.state}
+        facts = {**view.status, "campaign": campaign, "open": view.row.state}
         if view.row.is_further:  # its campaign asks, pays and ends
             first = service.view(main_of(campaign), leases=True).status
-            found |= {name: first[name] for name in ("asked", "finished", "state", "stop", "advice")}
-        texts = {name: found[name] for name in ("stop", "advice")} | {"proven": (found["proof"] or {}).get("proven")}
-        return found | {"sentences": {name: Sentence.parts(text) for name, text in texts.items() if text is not None}}
+            facts |= {name: first[name] for name in ("asked", "finished", "state", "stop", "advice")}
+        texts = {name: facts[name] for name in ("stop", "advice")} | {"proven": (facts["proof"] or {}).get("proven")}
+        return facts | {"sentences": {name: Sentence.parts(text) for name, text in texts.items() if text is not None}}
 
     return await service.compute_now(campaign, "status", make, leases=True)
 
 
-FILES = {
-    "csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson",
-}  # fmt: skip
+FILES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson"}
 DOWNLOADS: dict[str, Any] = {media.partition(";")[0]: {} for media in FILES.values()}
 """Media types of downloads, for OpenAPI."""
 Format = Annotated[Literal["json", "csv", "parquet", "jsonl"], Query(description="json: pages; else all as a file.")]
@@ -195,9 +194,7 @@ async def annotator_history(service: ServiceOf, caller: Lead, campaign: str, nam
 async def flags(service: ServiceOf, caller: Lead, campaign: str) -> list[dict[str, Any]]:
     """Annotators with accuracy, skill, speed and flags (no better than guessing, drifting, too fast, ...), the most
     suspect first."""
-    return await service.compute_now(
-        campaign, "flags", lambda view: service.read(lambda conn: annotator_flags(conn, view))
-    )
+    return await service.compute_now(campaign, "flags", lambda view: service.read(partial(annotator_flags, view=view)))
 
 
 @router.get("/review", tags=["results"])
@@ -205,27 +202,25 @@ async def review(
     service: ServiceOf, caller: Lead, campaign: str, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[dict[str, Any]]:
     """The items whose label is most in doubt, why, and their votes."""
-    return await service.compute_now(
-        campaign,
-        ("review", limit),
-        lambda view: [
-            row | {"payload": service.media.signed(campaign, row["payload"])}
-            for row in service.read(lambda conn: items_to_review(conn, view, limit))
-        ],
-    )
+
+    def make(view: Any) -> list[dict[str, Any]]:
+        rows = service.read(lambda conn: items_to_review(conn, view, limit))
+        return [row | {"payload": service.media.signed(campaign, row["payload"])} for row in rows]
+
+    return await service.compute_now(campaign, ("review", limit), make)
 
 
 @router.post("/reviews", status_code=201, tags=["results"])
-async def reviews_add(service: ServiceOf, caller: Lead, campaign: str, given: SecondLook) -> dict[str, Any]:
+async def reviews_add(service: ServiceOf, caller: Lead, campaign: str, look: SecondLook) -> dict[str, Any]:
     """Settle an item by a second look: accept its answer or correct it, or open it again (``null``). Annotators are not
     measured by it, as the items that are looked at are not a random sample; for that there is gold."""
 
     def run(conn: Any, row: Any) -> Any:
         if not row.answer_column:
             raise ParameterError(f"A campaign of {row.answer_type} gives items no answer of their own to settle.")
-        return settle(conn, row, given.item, given.answer, caller.token.name, given.note)
+        return settle(conn, row, look.item, look.answer, caller.token.name, look.note)
 
-    return await caller.change(service, campaign, "second look", run, **given.model_dump())
+    return await caller.change(service, campaign, "second look", run, **look.model_dump())
 
 
 @router.get("/reviews", tags=["results"])
@@ -268,12 +263,11 @@ async def report(service: ServiceOf, caller: Lead, campaign: str) -> HTMLRespons
             raise NotFittedError("A report on tags needs the tags of two annotators: there is one so far.")
         return page(build_report(view.table, view.consensus, title=view.row.name, all_items=True))
 
-    made = await service.compute_now(campaign, "report", make)
-    return HTMLResponse(made, headers={"Content-Security-Policy": SANDBOX})
+    html = await service.compute_now(campaign, "report", make)
+    return HTMLResponse(html, headers={"Content-Security-Policy": SANDBOX})
 
 
-TIMED = 300_000
-"""Up to so many votes the order of votes is looked at (drift)."""
+TIMED = 300_000  # up to so many votes the order of votes is looked at (drift)
 FAST, MIN_TIMED = 3.0, 10
 """Too fast: the median seconds of an answer are less than this part of the crowd's; with so many answers at least."""
 
@@ -302,7 +296,7 @@ def annotator_flags(conn: sa.Connection, view: Any) -> list[dict[str, Any]]:
         if pace_ is not None and len(seconds) > 2 and pace_ * FAST < usual:
             words.append(_flag("too-fast", f"answers in {pace_:.1f} s, others in {usual:.1f} s"))
         row |= {"seconds": pace_, "flags": words}
-        out.append({name: None if isinstance(x, float) and not np.isfinite(x) else x for name, x in row.items()})
+        out.append(_finite(row))
     return sorted(out, key=lambda row: -(row["suspicion"] or 0.0))
 
 
@@ -314,8 +308,8 @@ def _flag(kind: str, words: str, title: str = "") -> dict[str, str]:
 def _flagged(conn: sa.Connection, view: Any) -> Iterator[tuple[dict[str, Any], list[dict[str, str]]]]:
     """Annotators as rows, each with its flags: of classes by their votes, of other answers what the report finds."""
     if view.row.answer_type == registry.VOTES:
-        found = assess_annotators(_votes_with_times(conn, view), view.consensus)
-        for row, flags in zip(found.to_frame(kind="polars").to_dicts(), found.flags, strict=True):
+        assessed = assess_annotators(_votes_with_times(conn, view), view.consensus)
+        for row, flags in zip(assessed.to_frame(kind="polars").to_dicts(), assessed.flags, strict=True):
             yield row, [_flag(flag.kind.value, flag_words(flag)) for flag in flags]
         return
     rules, result = registry.ANSWER_TYPES[view.row.answer_type].rules, view.consensus
@@ -329,17 +323,12 @@ def _flagged(conn: sa.Connection, view: Any) -> Iterator[tuple[dict[str, Any], l
 
 def median_seconds(conn: sa.Connection, campaign: str) -> dict[Any, float]:
     """Annotator -> the median of the seconds of the latest answers, of those with enough that have a time."""
-    query = (
-        sa.select(annotators.c.name, votes.c.seconds)
-        .join(annotators, (annotators.c.campaign == votes.c.campaign) & (annotators.c.number == votes.c.annotator))
-        .where(votes.c.campaign == campaign, votes.c.seconds.is_not(None))
-        .order_by(votes.c.seq.desc())
-        .limit(20_000)
-    )
-    found: dict[str, list[float]] = {}
-    for name, seconds in conn.execute(query):
-        found.setdefault(name, []).append(seconds)
-    return {json.loads(name): float(np.median(x)) for name, x in found.items() if len(x) >= MIN_TIMED}
+    query = sa.select(annotators.c.name, votes.c.seconds).join(annotators, named_by(annotators, votes))
+    query = query.where(votes.c.campaign == campaign, votes.c.seconds.is_not(None)).order_by(votes.c.seq.desc())
+    of_person: dict[str, list[float]] = {}
+    for name, seconds in conn.execute(query.limit(20_000)):
+        of_person.setdefault(name, []).append(seconds)
+    return {json.loads(name): float(np.median(x)) for name, x in of_person.items() if len(x) >= MIN_TIMED}
 
 
 def items_to_review(conn: sa.Connection, view: Any, limit: int) -> list[dict[str, Any]]:
@@ -352,7 +341,9 @@ def items_to_review(conn: sa.Connection, view: Any, limit: int) -> list[dict[str
     rows = [row for row in rows if row["item"] not in known][:limit]
     numbers = find_numbers(conn, items, view.row.id, [row["item"] for row in rows])
     kept = ("item", "label", "probability", "low", "high", "votes", "against", "review", "suggested", "why")
-    unknown = _not_known(conn, view.row.id, numbers)
+    unsure = (skips.c.campaign == view.row.id) & skips.c.item.in_(numbers) & (skips.c.reason == DONT_KNOW)
+    query = sa.select(skips.c.item, sa.func.count()).where(unsure).group_by(skips.c.item)
+    unknown = {number: n for number, n in conn.execute(query)}
     shown = payload_of(conn, view.row.id, numbers)
     return [
         {
@@ -378,16 +369,7 @@ def _doubtful(view: Any) -> Any:
     return frame.sort(pl.col("high") - pl.col("low"), descending=True, nulls_last=True) if "low" in frame else frame
 
 
-def _not_known(conn: sa.Connection, campaign: str, numbers: list[int]) -> dict[int, int]:
-    """Item -> how many annotators answered that they do not know."""
-    query = sa.select(skips.c.item, sa.func.count()).where(
-        skips.c.campaign == campaign, skips.c.item.in_(numbers), skips.c.reason == DONT_KNOW
-    )
-    return {row[0]: row[1] for row in conn.execute(query.group_by(skips.c.item))}
-
-
-DONT_KNOW = "I don't know"
-"""The reason of a skip that is an answer."""
+DONT_KNOW = "I don't know"  # the reason of a skip that is an answer
 
 
 def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:
@@ -395,19 +377,14 @@ def pace(conn: sa.Connection, campaign: str) -> dict[str, Any]:
     the questions that are out."""
     now = steady_clock.now()
     spans = {"minute": 60.0, "hour": 3600.0, "day": 86400.0}
-    counted = sa.select(sa.func.count()).where(votes.c.campaign == campaign, votes.c.retracts.is_(None))
-    out: dict[str, Any] = {
-        name: conn.execute(counted.where(votes.c.time > now - span)).scalar_one() for name, span in spans.items()
-    }
+    mine = (votes.c.campaign == campaign) & votes.c.retracts.is_(None)
+    out: dict[str, Any] = {name: count(conn, votes, mine, votes.c.time > now - span) for name, span in spans.items()}
     rounds = 0.0 if conn.dialect.name == "sqlite" else 0.5  # SQLite cuts to an integer, PostgreSQL rounds
     minute = sa.cast((now - votes.c.time) / 60.0 - rounds, sa.Integer)
-    query = sa.select(minute, sa.func.count()).where(votes.c.campaign == campaign, votes.c.time > now - 3600.0)
-    ago = {row[0]: row[1] for row in conn.execute(query.group_by(minute))}
+    query = sa.select(minute, sa.func.count()).where(mine, votes.c.time > now - 3600.0)
+    ago = {minutes: n for minutes, n in conn.execute(query.group_by(minute))}
     out["minutes"] = [int(ago.get(59 - i, 0)) for i in range(60)]
-    person = sa.select(annotators.c.name, sa.func.count()).join(
-        votes, (votes.c.campaign == annotators.c.campaign) & (votes.c.annotator == annotators.c.number)
-    )
-    recent = person.where(votes.c.campaign == campaign, votes.c.time > now - 3600.0, votes.c.retracts.is_(None))
+    person = sa.select(annotators.c.name, sa.func.count()).join(votes, named_by(annotators, votes))
+    recent = person.where(mine, votes.c.time > now - 3600.0)
     out["annotators"] = {str(json.loads(name)): n for name, n in conn.execute(recent.group_by(annotators.c.name))}
-    open_ = sa.select(sa.func.count()).where(leases.c.campaign == campaign, leases.c.expires > now)
-    return {**out, "out": conn.execute(open_).scalar_one()}
+    return {**out, "out": count(conn, leases, leases.c.campaign == campaign, leases.c.expires > now)}

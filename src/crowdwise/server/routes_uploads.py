@@ -10,6 +10,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -45,10 +46,8 @@ OWN = ("item", "gold", "group", "priority", "payload")
 
 MOST_ITEMS = 1_000_000
 MOST_COLUMNS = 1_000
-MOST_CELLS = 30_000_000
-"""The most of an upload; a cell takes 16 bytes of memory even where it is empty."""
-MOST_MEMORY, MOST_LOOKED = 2**30, 2**26
-"""Bytes that a table may take while it is read, and while its answers are looked at for a preview."""
+MOST_CELLS = 30_000_000  # the most of an upload; a cell takes 16 bytes of memory even where it is empty
+MOST_MEMORY, MOST_LOOKED = 2**30, 2**26  # bytes of a table while it is read, and while answers in it are looked at
 MOST_VALUES = 10_000_000
 """The most commas and brackets of JSON, each of which may begin a value: these take 100 bytes of memory each."""
 PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
@@ -95,7 +94,8 @@ def read_upload(path: Path, most: int = 2**30) -> Iterator[ItemGiven]:
         if i >= MOST_ITEMS or seen > most:
             raise _too_large(f"{MOST_ITEMS:,} items" if i >= MOST_ITEMS else f"{most:,} bytes of text")
         priority = _number(row.get("priority"), i)
-        yield ItemGiven(row["item"], json.loads(text), row.get("gold"), row.get("group"), priority)
+        fields = {*row} | ({"payload"} if shown else set())
+        yield ItemGiven(row["item"], json.loads(text), row.get("gold"), row.get("group"), priority, fields)
 
 
 def _too_large(most: str) -> SizeError:
@@ -119,13 +119,14 @@ def _rows(path: Path, most: int) -> Iterator[dict[str, Any]]:
 
 
 def named_columns(columns: Sequence[str]) -> dict[str, str]:
-    """Column -> what it is called here, as the readers of answers know columns (task, unit, truth...), else as names
-    of items are often called."""
+    """Column -> what it is called here: items by names that they often have (id, file...), else as the readers of
+    answers know columns (task, unit, truth...)."""
     out = {}
     for part, role, others in (("item", "item", ("id", "name", "file", "filename")), ("gold", "truth", ())):
-        found = next((one for one in columns if one.lower() in others), None) or find(columns, role)
-        if part not in columns and found is not None:
-            out[found] = part
+        matches = [one for names in ((part,), others) for one in columns if one.lower() in names]
+        column = matches[0] if matches else find(columns, role)
+        if part not in columns and column is not None:
+            out[column] = part
     return {column: out.get(column, column) for column in columns}
 
 
@@ -135,14 +136,14 @@ def _check_size(path: Path, most: int) -> None:
         return  # the reader counts cells before it takes them
     if path.suffix == ".parquet":
         try:
-            found = check_parquet(path.read_bytes())
+            claims = check_parquet(path.read_bytes())
         except (ValueError, IndexError, KeyError, TypeError):
             return  # the reader says what is wrong
     else:
-        found = _claims_of_text(path)
+        claims = _claims_of_text(path)
     for there, limit, what in (
-        (found.rows, MOST_ITEMS, "items"), (found.columns, MOST_COLUMNS, "columns"),
-        (found.values, MOST_CELLS, "cells"), (found.unpacked, most, "bytes"),
+        (claims.rows, MOST_ITEMS, "items"), (claims.columns, MOST_COLUMNS, "columns"),
+        (claims.values, MOST_CELLS, "cells"), (claims.unpacked, most, "bytes"),
     ):  # fmt: skip
         if there > limit:
             raise _too_large(f"{limit:,} {what}")
@@ -167,14 +168,14 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                found = from_json(line.removeprefix(b"\xef\xbb\xbf"))
+                row = from_json(line.removeprefix(b"\xef\xbb\xbf"))
             except ValueError as error:
                 raise ReadError(f"The upload could not be read as jsonl: line {i + 1} is no JSON: {error}.") from None
-            if not isinstance(found, dict):
+            if not isinstance(row, dict):
                 raise ReadError(f"The upload could not be read as jsonl: line {i + 1} is no JSON object.")
-            if i == 0 and "item" not in found:
-                raise ColumnError(f"The upload has no column item: it has {listing(found, 12)}.")
-            yield found
+            if i == 0 and "item" not in row:
+                raise ColumnError(f"The upload has no column item: it has {listing(row, 12)}.")
+            yield row
 
 
 def _number(value: Any, row: int) -> float:
@@ -182,28 +183,22 @@ def _number(value: Any, row: int) -> float:
     try:
         return 1.0 if value is None else float(value)
     except (TypeError, ValueError):
-        raise InputError(
-            f"Row {row} (counted from 0): priority {value!r} is not a number. Nothing was added."
-        ) from None
+        why = f"Row {row} (counted from 0): priority {value!r} is not a number."
+        raise InputError(f"{why} Nothing was added.") from None
 
 
 def _payload(value: Any, row: int) -> dict[str, Any]:
     if value is None or isinstance(value, dict):
         return value or {}
-    try:
-        found = from_json(value)
-        if isinstance(found, dict):
-            return found
-    except (TypeError, ValueError):
-        pass
+    with suppress(TypeError, ValueError):
+        if isinstance(payload := from_json(value), dict):
+            return payload
     raise InputError(f"Row {row} (counted from 0): payload is not a JSON object. Nothing was added.")
 
 
 _ITEMS = TypeAdapter(list[Item])
-_MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""A text, closed or not, or a bracket."""
-MOST_ITEM = 8_000_000
-"""Bytes of an item in JSON; its payload may have fewer."""
+_MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)  # a text, closed or not, or a bracket
+MOST_ITEM = 8_000_000  # bytes of an item in JSON; its payload may have fewer
 
 
 def _of_json(path: Path) -> Iterator[ItemGiven]:
@@ -219,12 +214,12 @@ def _of_json(path: Path) -> Iterator[ItemGiven]:
         except ValidationError as error:
             at = i - len(before)
             first = in_words([
-                {**found, "loc": (at + int(found["loc"][0]), *found["loc"][1:]) if found["loc"] else (i,)}
-                for found in error.errors()
+                {**part, "loc": (at + int(part["loc"][0]), *part["loc"][1:]) if part["loc"] else (i,)}
+                for part in error.errors()
             ])[0]  # fmt: skip
             what = re.sub(r" at line \d+ column \d+", "", first["what"])  # which is that of the part alone
             raise _no_items(f"{first['where']}: {what}") from None
-        yield ItemGiven(one.item, one.payload, one.gold, one.group, one.priority)
+        yield ItemGiven(one.item, one.payload, one.gold, one.group, one.priority, one.model_fields_set)
 
 
 def _elements(content: bytes) -> Iterator[bytes]:
@@ -274,10 +269,10 @@ def preview_of(path: Path, check: Callable[[], list[Any]]) -> dict[str, Any]:
         first = list(islice(_rows(path, 2**30), 5)) if path.suffix != ".json" else []
         out["columns"] = list(first[0]) if first else ["item", "payload"]
         out["rows"] = [{name: str(value)[:200] for name, value in row.items() if value is not None} for row in first]
-        found = check()
-        out["items"] = len(found)
+        new = check()
+        out["items"] = len(new)
         if not first:
-            out["rows"] = [{"item": name, "payload": values["payload"][:200]} for name, values in found[:5]]
+            out["rows"] = [{"item": name, "payload": values.get("payload", "")[:200]} for name, values in new[:5]]
     except CrowdwiseError as error:
         out["problem"] = str(error)
         if isinstance(error, SizeError):
@@ -290,8 +285,7 @@ def preview_of(path: Path, check: Callable[[], list[Any]]) -> dict[str, Any]:
     return out
 
 
-PART = 500
-"""Items that are written in one transaction."""
+PART = 500  # items that are written in one transaction
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
 
@@ -305,15 +299,15 @@ async def items_upload(
 ) -> dict[str, Any]:  # fmt: skip
     """Declare items: a JSON list, or a table (CSV, Parquet, JSON lines) with a column ``item`` and, where they are
     known, ``gold``, ``group`` and ``priority``. All other columns are what annotators are shown; an item that is there
-    gets the new values. Where one is wrong, none is added. Large uploads are written in parts, between which others
-    get their turn: where the store fails meanwhile, send it again."""
+    gets the new values, and keeps what is left out. Where one is wrong, none is added. Large uploads are written in
+    parts, between which others get their turn: where the store fails meanwhile, send it again."""
     await service.read_now(lambda conn: find_campaign(conn, campaign))
     with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
         path = await received(request, Path(folder))
 
         def check(conn: Any) -> Any:
-            given = read_upload(path, service.configuration.max_upload)
-            shown = (replace(one, payload=service.media.checked(campaign, one.item, one.payload)) for one in given)
+            sent = read_upload(path, service.configuration.max_upload)
+            shown = (replace(one, payload=service.media.checked(campaign, one.item, one.payload)) for one in sent)
             return list(checked_items(conn, find_campaign(conn, campaign), shown).items())
 
         def run() -> Any:
@@ -321,26 +315,18 @@ async def items_upload(
                 return preview_of(path, lambda: service.read(check)) if preview else service.read(check)
 
         async with service.uploading:
-            given = await service.heavy_now(run)
-    if preview:
-        found: dict[str, Any] = given
-        return found
-    return await _written(service, caller, campaign, given)
+            checked = await service.heavy_now(run)
+    return dict(checked) if preview else await _written(service, caller, campaign, checked)
 
 
-async def _written(service: Service, caller: Caller, campaign: str, given: list[Any]) -> dict[str, Any]:
+async def _written(service: Service, caller: Caller, campaign: str, rows: list[Any]) -> dict[str, Any]:
     """Write items in parts, between which others get their turn."""
     new = 0
-    for lo in range(0, max(len(given), 1), PART):
-        part = dict(given[lo : lo + PART])
-
-        def add(conn: Any, part: Any = part) -> Any:
-            found = add_items(conn, find_campaign(conn, campaign), part)
-            caller.audit(conn, "add items", campaign, new=found, n=len(part))
-            return found
-
-        new += await service.write_now(add, campaign)
-    return {"new": new, "changed": len(given) - new}
+    for lo in range(0, max(len(rows), 1), PART):
+        add = partial(add_items, values=dict(rows[lo : lo + PART]))
+        n = len(rows[lo : lo + PART])
+        new += await caller.change(service, campaign, "add items", add, new=int, n=n)
+    return {"new": new, "changed": len(rows) - new}
 
 
 @router.get("/media", tags=["items"])
@@ -377,10 +363,10 @@ async def media_items(service: ServiceOf, caller: WholeLead, campaign: str, chos
     def check(conn: Any) -> Any:
         row = find_campaign(conn, campaign)
         names = service.media.names(campaign, chosen.under)
-        given = (ItemGiven(name, {kind_of(name) or "image": f"media:{name}"}) for name in names)
-        return list(checked_items(conn, row, given).items())
+        new = (ItemGiven(name, {kind_of(name) or "image": f"media:{name}"}, fields=["payload"]) for name in names)
+        return list(checked_items(conn, row, new).items())
 
-    given = await service.heavy_now(lambda: service.read(check))
-    if not given:
+    rows = await service.heavy_now(lambda: service.read(check))
+    if not rows:
         raise InputError("There is no such file: start the server with --media FOLDER, or upload some.")
-    return await _written(service, caller, campaign, given)
+    return await _written(service, caller, campaign, rows)

@@ -16,26 +16,22 @@ from crowdwise.server.http_problems import responses
 from crowdwise.server.routes_results import DOWNLOADS, FILES, Format, attached, download
 from crowdwise.server.service import Service
 from crowdwise.store.campaign_rows import find_campaign
-from crowdwise.store.lease_rows import ask_again, release, skip
+from crowdwise.store.database import count
+from crowdwise.store.lease_rows import release, skip, votes_given
 from crowdwise.store.roster_rows import find_numbers
-from crowdwise.store.store_tables import annotators, answers, items
+from crowdwise.store.store_tables import annotators, items
 from crowdwise.store.vote_rows import VoteGiven, add_together, list_votes, undo, votes_of_item
 
 For = Annotated[str | None, Query(description="For leads: which annotator.", max_length=500)]
 
 FOR_ANNOTATORS = {
-    "waiting": "there is no question for you right now",
-    "ended": "all questions are answered",
-    "paused": "the campaign is paused",
-    "closed": "the campaign is closed",
-}
+    "waiting": "there is no question for you right now", "ended": "all questions are answered",
+    "paused": "the campaign is paused", "closed": "the campaign is closed",
+}  # fmt: skip
 """What annotators are told where there is no question: nothing of money, or of others."""
-ALL = 2**62
-"""More votes than any campaign has."""
+ALL = 2**62  # more votes than any campaign has
 
 router = APIRouter(prefix="/api/v1/campaigns/{campaign}", responses=responses(409))
-
-__all__ = ["Voter", "progress", "router", "who_asks"]
 
 
 async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -> int:
@@ -53,23 +49,25 @@ async def who_asks(service: Service, caller: Caller, campaign: str, name: Any) -
 
 @router.get("/next", tags=["questions"])
 async def questions_next(
-    request: Request,
-    service: ServiceOf,
-    caller: WholeVoter,
-    campaign: str,
-    n: Annotated[int, Query(ge=1, le=50)] = 1,
-    annotator: For = None,
-) -> Questions:
+    request: Request, service: ServiceOf, caller: WholeVoter, campaign: str,
+    n: Annotated[int, Query(ge=1, le=50)] = 1, annotator: For = None,
+) -> Questions:  # fmt: skip
     """What an annotator should do now: what is out already, then new questions. They are leased for ``patience``
     seconds; asking again gives the same. An image, a text or whatever the item holds is in ``payload``; ``first``
     says which side of a pair is shown first."""
     if caller.csrf is not None and request.headers.get("sec-fetch-dest") == "document":
         raise HTTPException(403, "Questions are for the labelling page: a link to them from elsewhere does nothing.")
     who = await who_asks(service, caller, campaign, annotator)
-    found = await service.queues.next_now(campaign, who, n)
-    if caller.role != "annotator" or found.questions:
-        return found
-    state = found.state if found.state in ("paused", "closed") else "ended" if found.state in ENDS else "waiting"
+    questions = await service.queues.next_now(campaign, who, n)
+    if caller.role != "annotator" or questions.questions:
+        return questions
+    state = (
+        questions.state
+        if questions.state in ("paused", "closed")
+        else "ended"
+        if questions.state in ENDS
+        else "waiting"
+    )
     code = await service.read_now(lambda conn: completion_code(conn, campaign, who, state))
     return Questions(questions=[], state=state, why_none=FOR_ANNOTATORS[state], code=code)
 
@@ -80,18 +78,18 @@ def completion_code(conn: sa.Connection, campaign: str, who: int, state: str) ->
     if not code:
         return None
     where = (annotators.c.campaign == campaign) & (annotators.c.number == who)
-    person = conn.execute(sa.select(annotators.c.max_votes, annotators.c.available).where(where)).one()
+    person = conn.execute(sa.select(annotators).where(where)).one()
     done = progress(conn, campaign, who)["done"]
     full = person.max_votes is not None and done >= person.max_votes
     return code if person.available and done and (full or state == "ended") else None
 
 
 @router.post("/votes", status_code=201, tags=["votes"])
-async def votes_add(service: ServiceOf, caller: Voter, campaign: str, given: VoteMessage | Ballot) -> ReceiptMessage:
+async def votes_add(service: ServiceOf, caller: Voter, campaign: str, ballot: VoteMessage | Ballot) -> ReceiptMessage:
     """Add a vote, or several all or none. What is answered is on the disk. A vote with an ``id`` that is there with the
     same content is counted as repeated."""
-    some = given.votes if isinstance(given, Ballot) else [given]
-    votes = [await _given(service, caller, campaign, vote) for vote in some]
+    messages = ballot.votes if isinstance(ballot, Ballot) else [ballot]
+    votes = [await _given(service, caller, campaign, vote) for vote in messages]
     return ReceiptMessage(**await service.together_now(campaign, add_together, votes))
 
 
@@ -111,50 +109,47 @@ async def _given(service: Service, caller: Caller, campaign: str, vote: VoteMess
 
 
 @router.post("/undo", tags=["votes"])
-async def votes_undo(service: ServiceOf, caller: Voter, campaign: str, given: Undone) -> dict[str, Any]:
+async def votes_undo(service: ServiceOf, caller: Voter, campaign: str, body: Undone) -> dict[str, Any]:
     """Take back one's own vote on an item, or the last one. It stays in the store and no longer counts."""
-    who = await who_asks(service, caller, campaign, given.annotator)
+    who = await who_asks(service, caller, campaign, body.annotator)
 
     def run(conn: Any) -> Any:
-        item = None if given.item is None else find_numbers(conn, items, campaign, [given.item])[0]
+        item = None if body.item is None else find_numbers(conn, items, campaign, [body.item])[0]
         return undo(conn, campaign, who, item)
 
     return await service.write_now(run, campaign)
 
 
 @router.post("/release", tags=["questions"])
-async def questions_release(service: ServiceOf, caller: WholeVoter, campaign: str, given: Released) -> dict[str, int]:
+async def questions_release(service: ServiceOf, caller: WholeVoter, campaign: str, body: Released) -> dict[str, int]:
     """Give questions back, so that others can be asked."""
     who: int | None = None
-    if caller.role == "annotator" or given.annotator is not None:
-        who = await who_asks(service, caller, campaign, given.annotator)
-    elif given.items is None:
+    if caller.role == "annotator" or body.annotator is not None:
+        who = await who_asks(service, caller, campaign, body.annotator)
+    elif body.items is None:
         raise HTTPException(422, "Say what is released: the questions of an annotator, or about items.")
 
     def run(conn: Any) -> Any:
-        numbers = None if given.items is None else find_numbers(conn, items, campaign, given.items)
+        numbers = None if body.items is None else find_numbers(conn, items, campaign, body.items)
         return release(conn, campaign, who, numbers)
 
     return {"released": await service.write_now(run, campaign)}
 
 
 @router.post("/skip", tags=["questions"])
-async def questions_skip(service: ServiceOf, caller: WholeVoter, campaign: str, given: Asked) -> dict[str, Name]:
+async def questions_skip(service: ServiceOf, caller: WholeVoter, campaign: str, body: Asked) -> dict[str, Name]:
     """Never ask the annotator about an item again, and say why."""
-    if caller.role == "annotator" and not given.skipped:
+    if caller.role == "annotator" and not body.skipped:
         raise HTTPException(403, "Only a lead can have a skipped item asked again.")
-    who = await who_asks(service, caller, campaign, given.annotator)
+    who = await who_asks(service, caller, campaign, body.annotator)
 
     def run(conn: Any) -> Any:
         find_campaign(conn, campaign)
-        (number,) = find_numbers(conn, items, campaign, [given.item])
-        if given.skipped:
-            skip(conn, campaign, who, number, given.reason)
-        else:
-            ask_again(conn, campaign, who, number)
+        (number,) = find_numbers(conn, items, campaign, [body.item])
+        skip(conn, campaign, who, number, body.reason, body.skipped)
 
     await service.write_now(run, campaign)
-    return {"skipped": given.item}
+    return {"skipped": body.item}
 
 
 @router.get("/progress", tags=["questions"])
@@ -166,9 +161,8 @@ async def questions_progress(service: ServiceOf, caller: Voter, campaign: str, a
 
 def progress(conn: sa.Connection, campaign: str, annotator: int) -> dict[str, Any]:
     """How much an annotator has done, and of how many items."""
-    done = sa.select(sa.func.count()).where(answers.c.campaign == campaign, answers.c.annotator == annotator)
-    there = sa.select(sa.func.count()).where(items.c.campaign == campaign, items.c.closed.is_(False))
-    return {"done": conn.execute(done).scalar_one(), "items": conn.execute(there).scalar_one()}
+    there = count(conn, items, items.c.campaign == campaign, items.c.closed.is_(False))
+    return {"done": votes_given(conn, campaign, annotator), "items": there}
 
 
 @router.get("/votes", tags=["votes"], responses={200: {"content": DOWNLOADS}})
@@ -189,26 +183,26 @@ async def votes_list(
         return await service.compute_now(
             campaign, ("votes", format), lambda view: download(view.table.to_frame(kind="polars"), format, "votes")
         )
-    found = await service.read_now(lambda conn: list_votes(conn, campaign, after, limit), campaign)
-    return {"votes": found, "next": found[-1]["seq"] if len(found) == limit else None}
+    page = await service.read_now(lambda conn: list_votes(conn, campaign, after, limit), campaign)
+    return {"votes": page, "next": page[-1]["seq"] if len(page) == limit else None}
 
 
 def answers_together(conn: sa.Connection, campaign: str) -> list[str]:
     """A line of JSON for each item: its annotators, and for each question what each of them answered, as data sets of
     Hugging Face have it."""
-    row, said = find_campaign(conn, campaign), dict[Any, dict[Any, dict[str, Any]]]()
+    row, answers_of = find_campaign(conn, campaign), dict[Any, dict[Any, dict[str, Any]]]()
     questions = {row.settings["question"]: row.id, **row.questions}
     if len(questions) < 2:
         raise ParameterError("together: this campaign asks one question. Leave it out.")
     for question, of in questions.items():
         for vote in list_votes(conn, of, 0, ALL):
-            said.setdefault(vote["item"], {}).setdefault(vote["annotator"], {})[question] = vote["label"]
+            answers_of.setdefault(vote["item"], {}).setdefault(vote["annotator"], {})[question] = vote["label"]
     return [
         json.dumps({
             "item": item, "annotators": list(people),
             **{question: [answers.get(question) for answers in people.values()] for question in questions},
         }) + "\n"
-        for item, people in said.items()
+        for item, people in answers_of.items()
     ]  # fmt: skip
 
 

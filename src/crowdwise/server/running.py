@@ -17,15 +17,12 @@ from crowdwise.server.configuration import Configuration
 from crowdwise.server.service import Service
 from crowdwise.server.structured_logs import configure_logs
 
-MAX_HEAD = 65_536
-"""The most bytes of the address and headers of a request."""
-MAX_PIPELINE = 16
-"""Requests that may wait on a connection for the answer to the one before; none more is read."""
+MAX_HEAD = 65_536  # the most bytes of the address and headers of a request
+MAX_PIPELINE = 16  # requests that may wait on a connection for the answer to the one before; none more is read
 WORKER_SECONDS = 30
 """A worker that says nothing for so long is replaced. On a busy machine one takes longer than uvicorn's 5 to start, and
 would be replaced again and again."""
-UNREAD_SECONDS = 60.0
-"""A client that reads nothing of its answers for so long is cut off."""
+UNREAD_SECONDS = 60.0  # a client that reads nothing of its answers for so long is cut off
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -34,8 +31,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._head: int | None = 0
-        """Bytes of the head that have come; nothing while a body comes."""
+        self._head: int | None = 0  # bytes of the head that have come; nothing while a body comes
         self._unread: asyncio.TimerHandle | None = None
 
     def on_message_begin(self) -> None:

@@ -42,15 +42,11 @@ from crowdwise.store.roster_rows import annotator_of
 from crowdwise.store.store_tables import audit, ended_sessions, tokens
 
 T = TypeVar("T")
-Run = Callable[[sa.Connection], T]
-"""What reads or writes, with a connection."""
+Run = Callable[[sa.Connection], T]  # what reads or writes, with a connection
 DAY = 86_400.0
-HEAVY = 4
-"""Threads for results and reports; those of one campaign are computed one after the other."""
-READY_SECONDS = 5.0
-"""A store that takes longer to write nothing is not ready."""
-TOKEN_SECONDS = 1.0
-"""How long another worker may take a revoked token for valid."""
+HEAVY = 4  # threads for results and reports; those of one campaign are computed one after the other
+READY_SECONDS = 5.0  # a store that takes longer to write nothing is not ready
+TOKEN_SECONDS = 1.0  # how long another worker may take a revoked token for valid
 
 
 class Service:
@@ -75,10 +71,8 @@ class Service:
         self._computing: InFlight[Any] = InFlight()
         self._heavy = ThreadPoolExecutor(HEAVY, thread_name_prefix="heavy")
         self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.streams: Counter[str] = Counter()
-        """Open event streams of each token."""
-        self.uploading = asyncio.Lock()
-        """Held while an upload is read: one at a time takes its memory."""
+        self.streams: Counter[str] = Counter()  # open event streams of each token
+        self.uploading = asyncio.Lock()  # held while an upload is read: one at a time takes its memory
         self._numbers: dict[tuple[str, Any], int] = {}
 
     def close(self) -> None:
@@ -94,9 +88,9 @@ class Service:
         """Add a point to the curve of a campaign, and an event where its status changed; before that, look at the
         gold labels of a proof, where that is due."""
         view = self.look(view)
-        made = point_of(view, self.read(lambda conn: skills_noted(conn, view.row.id)))
+        point = point_of(view, self.read(lambda conn: skills_noted(conn, view.row.id)))
         standing = {"state": view.standing.state, "stop": view.standing.why, "advice": view.standing.advice}
-        self.write(lambda conn: add_point(conn, made, standing), view.row.id)
+        self.write(lambda conn: add_point(conn, point, standing), view.row.id)
 
     def look(self, view: Any) -> Any:
         """The view, or the one after a look at gold labels where that was due; of two workers one notes its look."""
@@ -127,8 +121,8 @@ class Service:
 
     async def shared_now(self, what: Hashable, run: Run[T]) -> T:
         """Read something once for all who ask for the same (``what``) meanwhile."""
-        found: T = await self._computing.wait(what, partial(self.read_now, run))
-        return found
+        shared: T = await self._computing.wait(what, partial(self.read_now, run))
+        return shared
 
     def write(self, run: Run[T], campaign: str | None = None) -> T:
         """Write something; it is on the disk when this returns. Not on the event loop."""
@@ -151,8 +145,7 @@ class Service:
 
     async def lease_now(self, campaign: str, asked: LeaseAsked) -> list[Shown]:
         """Lease questions."""
-        found: list[Shown] = await self.together_now(campaign, hand_out, asked)
-        return found
+        return list(await self.together_now(campaign, hand_out, asked))
 
     async def number_now(self, campaign: str, name: Any) -> int:
         """The number of an annotator, which never changes; unknown ones are added where the campaign says so."""
@@ -171,8 +164,7 @@ class Service:
         return self.read(lambda conn: find_campaign(conn, id_))
 
     def view(self, campaign: str, *, exact: bool = True, leases: bool = False) -> Any:
-        """The campaign with its model, as it is now (or, without ``exact``, was a moment ago); with ``leases`` with all
-        questions that are out."""
+        """The campaign as it is now (not ``exact``: was a moment ago); with ``leases`` all questions that are out."""
         row = self.campaign(campaign)
         live = self.follower.get(row)
         return live.with_leases(row, self.follower.written(campaign)) if leases else live.latest(row, exact=exact)
@@ -195,8 +187,7 @@ class Service:
         return done
 
     async def token_now(self, by: str | Session) -> Token | None:
-        """The token with a secret, or of a session, where it is valid; it is looked up again after a moment, once for
-        all who ask meanwhile."""
+        """The valid token with a secret, or of a session; looked up again after a moment, once for all who ask."""
         when, token = self._tokens.get(by, (-1e9, None))
         if time.monotonic() - when > TOKEN_SECONDS:
             token = await self._looking.wait(by, partial(self._find_token, by))

@@ -1,7 +1,6 @@
-"""Sends events to webhooks: signed, tried again with growing pauses, given up after some tries.
+"""Sends events to webhooks: tried again with growing pauses, given up after some tries, signed with the secret of the
+webhook: ``X-Crowdwise-Signature: t=TIME,v1=HMAC-SHA256(secret, "TIME.BODY")`` in hexadecimal digits.
 
-What is sent is signed with the secret of the webhook, so that the receiver knows who sent it and when:
-``X-Crowdwise-Signature: t=TIME,v1=HMAC-SHA256(secret, "TIME.BODY")`` in hexadecimal digits.
 Addresses inside the network of the server are refused unless the settings allow them; the address that was checked is
 the one that is connected to, and redirects are not followed.
 """
@@ -30,8 +29,7 @@ from crowdwise.store import steady_clock
 from crowdwise.store.webhook_rows import CLAIMED, claim_due, drop_old, hooks_behind, is_due, note_result, take_events
 
 PAUSE = 1.0
-SECONDS = 10.0
-"""How long a receiver may take."""
+SECONDS = 10.0  # how long a receiver may take
 LOOKUPS = 100
 """Names that are looked up at a time: one whose server does not answer holds its thread for longer than it is waited
 for, and all others share those of asyncio."""
@@ -47,8 +45,8 @@ __all__ = ["WebhookSender", "is_inside", "signature"]
 
 def signature(secret: str, when: int, body: str) -> str:
     """The header that shows who sent a body."""
-    found = hmac.new(secret.encode(), f"{when}.{body}".encode(), hashlib.sha256).hexdigest()
-    return f"t={when},v1={found}"
+    mac = hmac.new(secret.encode(), f"{when}.{body}".encode(), hashlib.sha256).hexdigest()
+    return f"t={when},v1={mac}"
 
 
 class WebhookSender:
@@ -81,8 +79,9 @@ class WebhookSender:
             except Exception:
                 log.exception("Webhooks could not be sent.")
             else:
-                for hook, some in _by_hook(due).items():
-                    sending[hook] = asyncio.create_task(self.send_some(some))
+                for hook in dict.fromkeys(one["webhook"] for one in due):
+                    mine = [one for one in due if one["webhook"] == hook]
+                    sending[hook] = asyncio.create_task(self.send_some(mine))
         await asyncio.gather(*sending.values(), return_exceptions=True)
 
     def claim(self, busy: list[str]) -> list[dict[str, Any]]:
@@ -95,23 +94,21 @@ class WebhookSender:
             self.clean()
         if not self.read(is_due):
             return []
-        found: list[dict[str, Any]] = self.write(lambda conn: claim_due(conn, busy))
-        return found
+        return list(self.write(lambda conn: claim_due(conn, busy)))
 
     def clean(self) -> None:
         """Forget old events and deliveries, a few at a time."""
         while not self._stop.is_set() and self.write(drop_old):
             pass
 
-    async def send_some(self, some: list[dict[str, Any]]) -> None:
+    async def send_some(self, deliveries: list[dict[str, Any]]) -> None:
         """Send what is due to one webhook, in order."""
         until = time.monotonic() + CLAIMED / 2.0  # what is left is claimed again
-        for one in some:
+        for one in deliveries:
             if self._stop.is_set() or time.monotonic() > until:
                 return
             error, tries = await self.sent(one), one["tries"] + 1
-            note = partial(note_result, id_=one["id"], tries=tries, error=error)
-            await asyncio.to_thread(self.write, note)
+            await asyncio.to_thread(self.write, partial(note_result, id_=one["id"], tries=tries, error=error))
 
     async def sent(self, delivery: dict[str, Any]) -> str | None:
         """Send a delivery; what went wrong, or nothing. All of it takes up to ``SECONDS``, however slowly a receiver
@@ -151,22 +148,15 @@ class WebhookSender:
         """An address of a host, which must not lie inside the network where that is not allowed."""
         find = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         answer = await asyncio.get_running_loop().run_in_executor(self._lookups, find)
-        found = [str(info[4][0]) for info in answer]
-        if not self.private and any(is_inside(one) for one in found):
+        addresses = [str(info[4][0]) for info in answer]
+        if not self.private and any(is_inside(one) for one in addresses):
             raise ValueError("The address is inside the network of the server (private_webhooks allows that).")
-        return found[0]
-
-
-def _by_hook(due: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    hooks: dict[str, list[dict[str, Any]]] = {}
-    for one in due:
-        hooks.setdefault(one["webhook"], []).append(one)
-    return hooks
+        return addresses[0]
 
 
 def is_inside(address: str) -> bool:
     """Whether an address is, or leads to, one that is not of the public network: IPv6 can hold one of IPv4."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if found.is_multicast or not found.is_global or any(found in network for network in SPECIAL):
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if ip.is_multicast or not ip.is_global or any(ip in network for network in SPECIAL):
         return True
-    return isinstance(found, ipaddress.IPv6Address) and (found.is_reserved or found.is_site_local)
+    return isinstance(ip, ipaddress.IPv6Address) and (ip.is_reserved or ip.is_site_local)

@@ -1,15 +1,11 @@
 """Campaigns as they are kept: in a folder (SQLite, nothing else is needed), or behind the server (SQLAlchemy, also
 PostgreSQL).
 
-both
-    ``canonical``: names as they are written; ``intake``: validates incoming votes; ``vote_stream``: the model that
-    follows the votes, and its snapshots; ``settings``: what may be changed.
-a folder
-    ``campaign``: questions go out and votes come in; ``journal``: tables and transactions; ``roster``: items and
-    annotators; ``asking``: questions that are out.
-behind the server
-    ``database``, ``store_tables``, ``group_commit``: tables and transactions; ``..._rows``: what is read and written;
-    ``live_votes``: a campaign in memory; ``backups``; ``campaign_folders``: from and to a folder.
+Both: ``canonical`` (names as they are written), ``intake`` (validates incoming votes), ``vote_stream`` (the model that
+follows the votes, and its snapshots), ``settings`` (what may be changed). A folder: ``campaign``, over ``journal``
+(tables and transactions), ``roster`` (items and annotators) and ``asking`` (questions that are out). Behind the server:
+``database``, ``store_tables`` and ``group_commit`` (tables and transactions), ``..._rows`` (what is read and written),
+``live_votes`` (a campaign in memory), ``backups``, and ``campaign_folders`` (from and to a folder).
 """
 
 from __future__ import annotations

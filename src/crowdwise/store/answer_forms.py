@@ -31,8 +31,7 @@ from crowdwise.store.intake import VOTE, class_code
 
 SIDES = ("left", "right")
 TIE = "tie"
-MOST_TEXT = 20_000
-"""Letters of a text that is an answer."""
+MOST_TEXT = 20_000  # letters of a text that is an answer
 MOST_STRETCHES = 1_000
 OF_PAYLOAD = (registry.ORDER, registry.TOKENS, registry.STRETCHES)
 """Forms whose answers are checked against what is shown of the item."""
@@ -40,8 +39,7 @@ WITH_CLASSES = (registry.ONE_CLASS, registry.CLASSES, registry.TOKENS, registry.
 
 
 def side_name(side: Any) -> str | None:
-    """What a side of a pair, or an option, is called: text, or an object with a name under ``item``; ``None`` where it
-    has none."""
+    """The name of a side of a pair, or of an option: text, or under ``item`` of an object; ``None`` without one."""
     name = side.get("item") if isinstance(side, dict) else side
     return name if isinstance(name, str) and name else None
 
@@ -56,20 +54,18 @@ def option_names(payload: dict[str, Any]) -> list[str]:
 
 def tokens_of(payload: dict[str, Any]) -> list[str]:
     """The tokens of an item."""
-    found = payload.get("tokens")
-    if isinstance(found, list):
-        return [str(token) for token in found]
+    tokens = payload.get("tokens")
+    if isinstance(tokens, list):
+        return [str(token) for token in tokens]
     return str(payload.get("text") or "").split()
 
 
 def check_payload(form: str, item: Any, payload: dict[str, Any]) -> None:
     """An error where an item lacks what its question needs."""
-    need = ""
-    if form == registry.PAIR:
-        names = [side_name(payload.get(side)) for side in SIDES]
-        if None in names or names[0] == names[1]:
-            need = "is a pair: its payload needs left and right, each text or an object with a name under item, and"
-            need += " the names differ"
+    need, sides = "", [side_name(payload.get(side)) for side in SIDES]
+    if form == registry.PAIR and (None in sides or sides[0] == sides[1]):
+        need = "is a pair: its payload needs left and right, each text or an object with a name under item, and"
+        need += " the names differ"
     elif form == registry.ORDER and not option_names(payload):
         need = "is to be put in order: its payload needs options, a list of texts or objects with a name under item,"
         need += " and the names differ"
@@ -127,14 +123,14 @@ def checked_answer(row: Any, answer: Any, item: Any, about: str = VOTE) -> Any:
         return list(answer)
     if len(answer) > MOST_STRETCHES:
         raise wrong(f"at most {MOST_STRETCHES:,} stretches")
-    found = []
+    stretches = []
     for one in answer:
         start, end = (one.get(name) if isinstance(one, dict) else None for name in ("start", "end"))
         if start is None or end is None or not (is_count(start) and is_count(end) and 0 <= start < end):
             raise wrong("stretches with start, end and label, where start is before end")
         label = classes[class_code(one.get("label"), item, classes, about)]
-        found.append({"start": start, "end": end, "label": label})
-    return sorted(found, key=lambda one: (one["start"], one["end"], str(one["label"])))
+        stretches.append({"start": start, "end": end, "label": label})
+    return sorted(stretches, key=lambda one: (one["start"], one["end"], str(one["label"])))
 
 
 def check_with_payload(form: str, item: Any, answer: Any, payload: dict[str, Any]) -> None:
@@ -146,8 +142,8 @@ def check_with_payload(form: str, item: Any, answer: Any, payload: dict[str, Any
         ):
             raise LabelError(f"The order of {item!r} needs each of {listing(names, 12)} once. Nothing was added.")
     elif form == registry.TOKENS and len(answer) != len(tokens_of(payload)):
-        found = f"has {len(tokens_of(payload))} tokens, and there are {len(answer)} tags"
-        raise LabelError(f"The item {item!r} {found}: give one for each. Nothing was added.")
+        counts = f"has {len(tokens_of(payload))} tokens, and there are {len(answer)} tags"
+        raise LabelError(f"The item {item!r} {counts}: give one for each. Nothing was added.")
     elif form == registry.STRETCHES and any(one["end"] > len(payload["text"]) for one in answer):
         raise LabelError(f"A stretch ends after the text of {item!r}. Nothing was added.")
 
@@ -157,16 +153,16 @@ def answer_text(row: Any, answer: Any, item: Any, about: str = VOTE) -> str:
     return json.dumps(checked_answer(row, answer, item, about))
 
 
-Said = tuple[Any, Any, Any, dict[str, Any], str | None]
+Answered = tuple[Any, Any, Any, dict[str, Any], str | None]
 """An item, an annotator, the answer, what is shown of the item (of forms that need it) and which side came first."""
 
 
-def table_of(row: Any, said: Iterable[Said]) -> Any:
+def table_of(row: Any, answers: Iterable[Answered]) -> Any:
     """The answers as the library has them. The side of a pair that was shown first is the left one."""
     kind, form = registry.ANSWER_TYPES[row.answer_type].load(), row.form
     if form == registry.PAIR:
         records: list[Any] = []
-        for _, who, answer, payload, first in said:
+        for _, who, answer, payload, first in answers:
             left, right = (side_name(payload.get(side)) for side in SIDES)
             if first == "right":
                 left, right = right, left
@@ -174,26 +170,24 @@ def table_of(row: Any, said: Iterable[Said]) -> Any:
             records.append((left, right, who, answer))
         return kind.from_records(records)
     if form == registry.ORDER:
-        ranked = [
+        return kind.from_records([
             (who, item, [option_names(payload)[one] if is_count(one) else one for one in answer])
-            for item, who, answer, payload, _ in said
-        ]
-        return kind.from_records(ranked)
+            for item, who, answer, payload, _ in answers
+        ])  # fmt: skip
     if form == registry.TOKENS:
         rows = [
             {"sequence": item, "position": i, "annotator": who, "tag": tag, "word": word}
-            for item, who, answer, payload, _ in said
+            for item, who, answer, payload, _ in answers
             for i, (tag, word) in enumerate(zip(answer, tokens_of(payload), strict=True))
         ]
         return kind.from_records(rows, classes=row.classes, on_invalid="repair")
     if form == registry.STRETCHES:
-        marks = [
+        return kind.from_records([
             (item, who, one["label"], one["start"], one["end"])
-            for item, who, answer, _, _ in said
+            for item, who, answer, _, _ in answers
             for one in answer or [{"label": None, "start": None, "end": None}]
-        ]
-        return kind.from_records(marks)
-    records = [(item, who, answer) for item, who, answer, _, _ in said]
+        ])  # fmt: skip
+    records = [(item, who, answer) for item, who, answer, _, _ in answers]
     return kind.from_records(records, **({"classes": row.classes} if row.classes else {}))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,14 +14,13 @@ from crowdwise.active.end_state import People, Situation, find_situation
 from crowdwise.active.fair_assignment import propose_fairly
 from crowdwise.active.state import Proposal, State
 from crowdwise.active.stopping import Proof
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Ints
 from crowdwise.online.stream import Online
 from crowdwise.store.journal import Journal
 from crowdwise.store.roster import Roster
 from crowdwise.store.settings import Settings
 
-TICK = 1e-6
-"""Seconds between the questions of one batch, so that they keep their order."""
+TICK = 1e-6  # seconds between the questions of one batch, so that they keep their order
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,15 @@ class Asking:
             asked, skipped = self._pairs("asked"), self._pairs("skipped")
             if any((item >= N).any() or (who >= M).any() for item, who in (asked, skipped)):
                 raise ValueError("a question is of an item or an annotator that is not there")
-            given = np.zeros(M)
+            counts = {}
             if not np.isnan(max_votes).all():
                 counts = dict(self.journal.read("SELECT annotator - 1, count(*) FROM votes GROUP BY annotator"))
-                given = np.array([counts.get(m, 0) for m in range(M)], dtype=np.float64)
+            votes_of = np.array([counts.get(m, 0) for m in range(M)], dtype=np.float64)
             shut, gold = np.zeros(N, dtype=bool), np.zeros(N, dtype=bool)
             shut[list(self.roster.items_with("closed"))] = True
             gold[list(self.roster.items_with("gold"))] = True
             proof = Proof.of(self.journal.facts().get("proof"))
-        people_now = People(price, available.astype(bool), max_votes, given)
+        people_now = People(price, available.astype(bool), max_votes, votes_of)
         money = self.spent(), self.spent("asked")
         at = self.journal.count("votes")
         return find_situation(online, settings.rule, people_now, shut, gold, asked, skipped, money, proof, at)
@@ -76,8 +75,7 @@ class Asking:
         if settings.rule.budget is not None:
             left = (settings.rule.budget - now.spent - now.awaited) * (1.0 + 1e-12)
         asked = state.available & (state.price <= left)
-        if annotator is not None:
-            asked &= np.arange(len(asked)) == annotator
+        asked &= annotator is None or np.arange(len(asked)) == annotator
         if not asked.any():
             return []
         proposal = self._choose(state.replace(available=asked), settings, online, n)
@@ -101,10 +99,12 @@ class Asking:
 
     def questions(self, state: State, settings: Settings, annotator: int | None = None) -> list[Question]:
         """The open questions, of all or of one annotator, the oldest first; their value is that of now."""
-        item, who, price = self._rows(annotator)
-        proposal = Proposal(item, who, np.zeros(len(item)), price)
+        query = "SELECT item - 1, annotator - 1, price FROM asked WHERE annotator = coalesce(?, annotator)"
+        rows = self.journal.read(f"{query} ORDER BY time, item", (None if annotator is None else annotator + 1,))
+        item, who, price = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        proposal = Proposal(item.astype(np.int64), who.astype(np.int64), np.zeros(len(item)), price)
         value = settings.strategy.expected_value(state, proposal) if len(item) else proposal.value
-        return self._named(state, Proposal(item, who, value, price))
+        return self._named(state, replace(proposal, value=value))
 
     @staticmethod
     def _named(state: State, proposal: Proposal) -> list[Question]:
@@ -117,13 +117,6 @@ class Asking:
         rows = self.journal.read(f"SELECT item - 1, annotator - 1 FROM {table}")
         item, annotator = np.array(rows, dtype=np.int64).reshape(-1, 2).T
         return item, annotator
-
-    def _rows(self, annotator: int | None = None) -> tuple[Ints, Ints, Floats]:
-        """Items, annotators and prices of open questions, of all or of one annotator (a code), the oldest first."""
-        query = "SELECT item - 1, annotator - 1, price FROM asked WHERE annotator = coalesce(?, annotator)"
-        found = self.journal.read(f"{query} ORDER BY time, item", (None if annotator is None else annotator + 1,))
-        item, who, price = np.array(found, dtype=np.float64).reshape(-1, 3).T
-        return item.astype(np.int64), who.astype(np.int64), price
 
     def expire(self, patience: float) -> None:
         """Forget those that are older than so many seconds. Where the clock was set back, their time begins now."""
@@ -146,14 +139,10 @@ class Asking:
 
     def release(self, items: Iterable[int] | None, annotator: int | None) -> int:
         """Take back open questions about some items (codes), of an annotator, or both; how many there were."""
-        before = self.journal.count("asked")
-        if items is None:
-            self.journal.write("DELETE FROM asked WHERE annotator = ?", [((annotator or 0) + 1,)])
-        elif annotator is None:
-            self.journal.write("DELETE FROM asked WHERE item = ?", [(n + 1,) for n in items])
-        else:
-            pairs = [(n + 1, annotator + 1) for n in items]
-            self.journal.write("DELETE FROM asked WHERE item = ? AND annotator = ?", pairs)
+        before, mine = self.journal.count("asked"), [] if annotator is None else [annotator + 1]
+        rows = [mine] if items is None else [[n + 1, *mine] for n in items]
+        where = ["item = ?"] * (items is not None) + ["annotator = ?"] * len(mine)
+        self.journal.write(f"DELETE FROM asked WHERE {' AND '.join(where)}", rows)
         return before - self.journal.count("asked")
 
     def skip(self, items: Iterable[int], annotator: int, skipped: bool) -> None:
@@ -162,6 +151,4 @@ class Asking:
         if skipped:
             rows = [(*pair, time.time()) for pair in pairs]
             self.journal.write("INSERT OR IGNORE INTO skipped (item, annotator, time) VALUES (?, ?, ?)", rows)
-            self.journal.write("DELETE FROM asked WHERE item = ? AND annotator = ?", pairs)
-        else:
-            self.journal.write("DELETE FROM skipped WHERE item = ? AND annotator = ?", pairs)
+        self.journal.write(f"DELETE FROM {'asked' if skipped else 'skipped'} WHERE item = ? AND annotator = ?", pairs)

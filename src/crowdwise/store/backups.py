@@ -11,6 +11,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,44 +22,36 @@ from crowdwise.data.folders import write_whole
 from crowdwise.errors import InputError, OutputError, ReadError
 from crowdwise.store.answer_forms import OF_PAYLOAD, answer_text, check_with_payload
 from crowdwise.store.campaign_rows import CampaignRow, check_campaign, find_campaign
-from crowdwise.store.database import Database, main_of
+from crowdwise.store.canonical import is_unicode
+from crowdwise.store.database import Database, count, main_of
 from crowdwise.store.live_votes import LiveVotes, read_votes
 from crowdwise.store.roster_rows import payload_of
-from crowdwise.store.store_tables import metadata
+from crowdwise.store.store_tables import campaigns, metadata
 
 FORMAT = 1
 CHUNK = 5_000
-MOST = 2**28
-"""Characters of a line: a small file may unpack to more than the machine holds."""
-SERIAL = ("audit", "events", "reviews")
-"""Tables whose ids the store counts."""
+MOST = 2**28  # characters of a line: a small file may unpack to more than the machine holds
+COLUMNS = {table.name: [column.name for column in table.columns] for table in metadata.sorted_tables}
+SERIAL = ("audit", "events", "reviews")  # tables whose ids the store counts
 
 
 def back_up(database: Database, path: Path) -> dict[str, int]:
     """Write all tables to a file, whole or not at all; how many rows each has."""
-    counts: dict[str, int] = {}
-    columns: dict[str, list[str]] = {}
+    counts = dict.fromkeys(COLUMNS, 0)
 
-    def write(made: str) -> None:
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive, database.reading() as conn:
+    def write(target: str) -> None:
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive, database.reading() as conn:
             for table in metadata.sorted_tables:
-                columns[table.name] = [column.name for column in table.columns]
+                query = sa.select(table).order_by(*table.primary_key.columns)
                 with archive.open(f"{table.name}.jsonl", "w", force_zip64=True) as file:
-                    counts[table.name] = _write(conn, table, file)
-            facts = {"format": FORMAT, "revision": database.revision(conn), "columns": columns, "counts": counts}
+                    for part in conn.execution_options(yield_per=CHUNK).execute(query).partitions():
+                        file.write("".join(json.dumps(list(row)) + "\n" for row in part).encode())
+                        counts[table.name] += len(part)
+            facts = {"format": FORMAT, "revision": database.revision(conn), "columns": COLUMNS, "counts": counts}
             archive.writestr("backup.json", json.dumps(facts, indent=1))
 
     write_whole(write, path, private=True)
     return counts
-
-
-def _write(conn: sa.Connection, table: sa.Table, file: Any) -> int:
-    count = 0
-    found = conn.execution_options(yield_per=CHUNK).execute(sa.select(table).order_by(*table.primary_key.columns))
-    for part in found.partitions():
-        file.write("".join(json.dumps(list(row)) + "\n" for row in part).encode())
-        count += len(part)
-    return count
 
 
 def restore(database: Database, path: Path) -> dict[str, int]:
@@ -67,42 +60,37 @@ def restore(database: Database, path: Path) -> dict[str, int]:
         archive = zipfile.ZipFile(path)
         with archive.open("backup.json") as file:
             facts = json.loads(file.read(MOST))
-        columns, counts = facts["columns"], dict(facts["counts"])
-        format_, revision = facts["format"], facts["revision"]
+        columns, counts, written_as = facts["columns"], dict(facts["counts"]), (facts["format"], facts["revision"])
     except OSError as error:
         raise ReadError(f"{path} could not be read: {error.strerror or error}.") from error
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ReadError(f"{path} is not a backup of a crowdwise server: {error}.") from error
     with archive, database.writing("restore") as conn:
-        if format_ != FORMAT or revision != database.revision(conn):
+        if written_as != (FORMAT, database.revision(conn)):
             raise ReadError(f"{path} was written by another version of crowdwise: restore it with that one.")
-        if columns != {table.name: [column.name for column in table.columns] for table in metadata.sorted_tables}:
+        if columns != COLUMNS:
             raise ReadError(f"{path} is damaged: its tables have other columns.")
-        if conn.execute(sa.text("SELECT count(*) FROM campaigns")).scalar_one():
+        if count(conn, campaigns):
             raise OutputError("The store holds campaigns already: restore into an empty one.")
         for table in reversed(metadata.sorted_tables):
             conn.execute(table.delete())
         for table in metadata.sorted_tables:
-            found = 0
-            for rows in _read(archive, table.name, columns[table.name], path):
+            n_rows = 0
+            for rows in _read(archive, table.name, path):
                 _check_rows(table, rows, path)
                 try:
                     conn.execute(table.insert(), rows)
                 except sa.exc.SQLAlchemyError as error:
                     reason = str(error.orig if isinstance(error, sa.exc.DBAPIError) else error)
                     raise ReadError(f"{path} is damaged: {table.name}: {reason}.") from error
-                found += len(rows)
-            if found != counts.get(table.name):
-                raise ReadError(f"{path} is damaged: {table.name} has {found} rows of {counts.get(table.name)}.")
+                n_rows += len(rows)
+            if n_rows != counts.get(table.name):
+                raise ReadError(f"{path} is damaged: {table.name} has {n_rows} rows of {counts.get(table.name)}.")
         _check_campaigns(conn, path)
         if not database.is_sqlite:
             for name in SERIAL:
-                conn.execute(
-                    sa.text(
-                        f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT coalesce(max(id), 0) + 1 FROM "
-                        f"{name}), false)"
-                    )
-                )
+                next_id = f"(SELECT coalesce(max(id), 0) + 1 FROM {name})"
+                conn.execute(sa.text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), {next_id}, false)"))
     return dict(counts)
 
 
@@ -113,8 +101,7 @@ JSON = {
 """Columns that hold JSON, beside the names of items and annotators."""
 OBJECTS = {"settings": dict, "payload": dict, "data": dict, "body": dict, "classes": list, "kinds": list}
 """What that is, in some of them."""
-PAIRS = ("votes", "answers", "leases", "skips")
-"""Tables that name an item and an annotator by their numbers."""
+PAIRS = ("votes", "answers", "leases", "skips")  # tables that name an item and an annotator by their numbers
 
 
 def _check_rows(table: sa.Table, rows: list[dict[str, Any]], path: Path) -> None:
@@ -128,7 +115,7 @@ def _check_rows(table: sa.Table, rows: list[dict[str, Any]], path: Path) -> None
             elif type(value) is kind:
                 right = kind is not int or abs(value) < 2**62
             if right and isinstance(value, str):
-                right = "\0" not in value and value.encode(errors="replace").decode() == value
+                right = "\0" not in value and is_unicode(value)
             try:
                 if right and value is not None and (column.name in JSON or (column.name == "name" and "number" in row)):
                     right = isinstance(json.loads(value), OBJECTS.get(column.name, object))
@@ -152,7 +139,7 @@ def _check_campaigns(conn: sa.Connection, path: Path) -> None:
             )
             if conn.execute(sa.text(lost)).first() is not None:
                 raise ReadError(f"{path} is damaged: {table} have one of {name} that is not there.")
-    for id_ in conn.execute(sa.text("SELECT id FROM campaigns")).scalars().all():
+    for id_ in conn.execute(sa.select(campaigns.c.id)).scalars().all():
         try:
             row = find_campaign(conn, id_)
             check_campaign(row)
@@ -186,28 +173,23 @@ def _check_answers(conn: sa.Connection, row: CampaignRow) -> None:
     """An error where answers are missing, or are none that the campaign takes."""
     read = 0
     while read < row.last_vote:
-        found = read_votes(conn, row.id, read, row.last_vote)
-        payloads = payload_of(conn, row.id, list({vote.item + 1 for vote in found})) if row.form in OF_PAYLOAD else {}
-        for vote in found:
+        coded = read_votes(conn, row.id, read, row.last_vote)
+        payloads = payload_of(conn, row.id, list({vote.item + 1 for vote in coded})) if row.form in OF_PAYLOAD else {}
+        for vote in coded:
             answer = json.loads(vote.answer)
             if answer_text(row, answer, vote.item) != vote.answer:
                 raise InputError(f"vote {vote.seq} is not written as answers are")
             if payloads:
                 check_with_payload(row.form, vote.item, answer, payloads[vote.item + 1][1])
-        read = found[-1].seq
+        read = coded[-1].seq
 
 
-def _read(archive: zipfile.ZipFile, name: str, columns: list[str], path: Path) -> Iterator[list[dict[str, Any]]]:
+def _read(archive: zipfile.ZipFile, name: str, path: Path) -> Iterator[list[dict[str, Any]]]:
     """The rows of a table, some at a time."""
     try:
         with io.TextIOWrapper(archive.open(f"{name}.jsonl"), "utf-8") as file:
-            rows: list[dict[str, Any]] = []
-            while line := file.readline(MOST):
-                rows.append(dict(zip(columns, json.loads(line), strict=True)))
-                if len(rows) == CHUNK:
-                    yield rows
-                    rows = []
-            if rows:
-                yield rows
+            lines = iter(lambda: file.readline(MOST), "")
+            while part := list(islice(lines, CHUNK)):
+                yield [dict(zip(COLUMNS[name], json.loads(line), strict=True)) for line in part]
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
         raise ReadError(f"{path} is damaged: {name}: {error}.") from error

@@ -1,13 +1,8 @@
 """A campaign: questions go out, votes come in, until the labels are good enough or the budget is spent.
 
-A campaign is a folder with a journal (:mod:`crowdwise.store.journal`) and snapshots of the model. Names become codes
-where votes come in (:mod:`crowdwise.store.intake`); the journal, the vote store and the stream hold codes, and names
-are looked up again for what is shown. The model is a function of the journal (:mod:`crowdwise.store.vote_stream`).
-Threads and processes may share a campaign.
-
-``add`` is all or nothing and may be repeated: a vote is identified by its id, and counts once. ``propose`` and
-``next_for`` note what they hand out, so that two who ask at once are not sent the same question; a question that is not
-answered within ``patience`` is handed out again.
+A campaign is a folder with a journal (:mod:`crowdwise.store.journal`) and snapshots of the model, which is a function
+of the journal (:mod:`crowdwise.store.vote_stream`). Names become codes where votes come in, and are looked up again for
+what is shown. Threads and processes may share a campaign: two who ask at once are not sent the same question.
 """
 
 from __future__ import annotations
@@ -15,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
@@ -40,7 +35,7 @@ from crowdwise.store.asking import Asking, Question
 from crowdwise.store.canonical import name_text
 from crowdwise.store.intake import UNKNOWN, Receipt, add_votes, class_codes
 from crowdwise.store.journal import Journal
-from crowdwise.store.roster import Roster
+from crowdwise.store.roster import NO_VOTES, Roster
 from crowdwise.store.settings import Classes, Settings, are_classes, change_settings, kept_params
 from crowdwise.store.vote_stream import JournalStream, Snapshots
 
@@ -51,14 +46,12 @@ def one_at_a_time(method: F) -> F:
     """A method of something with a ``lock`` that one thread at a time is in."""
 
     @wraps(method)
-    def locked(self: Any, *given: Any, **named: Any) -> Any:
+    def locked(self: Any, *args: Any, **options: Any) -> Any:
         with self.lock:
-            return method(self, *given, **named)
+            return method(self, *args, **options)
 
     return locked  # type: ignore[return-value]
 
-
-NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 
 __all__ = ["Campaign", "Question", "Receipt"]
 
@@ -166,7 +159,7 @@ class Campaign:
         }  # fmt: skip
         items = several_names(items, "items")
         people = _with_prices(annotators, price)
-        made = not folder.exists()
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
 
         def fill(journal: Journal) -> None:
@@ -178,7 +171,7 @@ class Campaign:
         try:
             journal = Journal.create(folder / "campaign.db", facts, fill)
         except BaseException:
-            if made:
+            if is_new:
                 with suppress(OSError):  # what a killed process left is in it
                     folder.rmdir()
             raise
@@ -251,13 +244,12 @@ class Campaign:
     ) -> None:
         """Say whether an annotator is available, how many votes the annotator may give in all, and what a vote costs
         from now on."""
-        given: dict[str, Any] = {"available": available, "max_votes": max_votes}
-        given = {key: int(value) for key, value in given.items() if value is not None}
-        given |= {} if price is None else {"price": float(price)}
+        columns = {"available": (int, available), "max_votes": (int, max_votes), "price": (float, price)}
+        changes: dict[str, Any] = {name: kind(value) for name, (kind, value) in columns.items() if value is not None}
         with self.journal.writing():
-            for column, value in given.items():
+            for column, value in changes.items():
                 self.roster.update("annotators", column, {name: value})
-            self.journal.log("annotators", {str(name): given})
+            self.journal.log("annotators", {str(name): changes})
 
     @one_at_a_time
     def close_items(self, items: Iterable[Any], closed: bool = True) -> None:
@@ -329,7 +321,7 @@ class Campaign:
         """
         self.stream.follow()
         with self.journal.writing():  # a transaction of its own: the names below are those that are there
-            text = self.roster.as_written("annotators", [name_text(annotator, "annotator")]).popitem()[1]
+            (text,) = self.roster.written("annotators", [annotator])
             who = self.roster.codes("annotators", [text], self.settings.price_of_unknown, UNKNOWN)[text]
         with self.journal.writing():
             settings, now = self._now()
@@ -343,14 +335,12 @@ class Campaign:
     def standing(self, annotator: Any = None) -> Standing:
         """The status: its ``state``, ``why`` there is no question now (for anybody, or for one annotator)
         and ``advice``. It is quicker than :meth:`status`."""
-        with self._deciding():
-            settings, online = self.settings, self.stream.follow()
-            now = self._looked(settings, online)
-            found = find_standing(settings.rule, now, online)
-            if found.ended or annotator is None:
-                return found
+        with self._deciding() as (settings, online, now):
+            standing = find_standing(settings.rule, now, online)
+            if standing.ended or annotator is None:
+                return standing
             who = self.roster.find("annotators", [annotator])[0]
-            return replace(found, why=now.why_not(who, settings.rule, found.why))
+            return replace(standing, why=now.why_not(who, settings.rule, standing.why))
 
     def why_none(self, annotator: Any = None) -> str | None:
         """Why there is no question now, for anybody or for one annotator; ``None`` where there is one."""
@@ -406,10 +396,13 @@ class Campaign:
         self.journal.log("look at gold", {"look": len(proof.looks), **asdict(proof.looks[-1])})
         return replace(now, proof=proof)
 
-    def _deciding(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _deciding(self) -> Iterator[tuple[Settings, Online, Situation]]:
         """A transaction in which a look at gold labels can be noted, where the campaign may stop by one."""
         looks = self.settings.rule.max_error is not None and not self.journal.read_only
-        return self.journal.writing() if looks else self.journal.reading()
+        with self.journal.writing() if looks else self.journal.reading():
+            settings, online = self.settings, self.stream.follow()
+            yield settings, online, self._looked(settings, online)
 
     @one_at_a_time
     @checked
@@ -449,9 +442,7 @@ class Campaign:
     def status(self) -> dict[str, Any]:
         """Counts, money, the accuracy as it is estimated without truth, and its status: its ``state``
         (:mod:`crowdwise.active.end_state`), why it stops (``stop``), and what would let it go on (``advice``)."""
-        with self._deciding():
-            settings, online = self.settings, self.stream.follow()
-            now = self._looked(settings, online)
+        with self._deciding() as (settings, online, now):
             counts = {"votes": self.journal.count("votes"), "method": self.model.key}
             return counts | status_of(settings.rule, now, online)
 
@@ -459,10 +450,7 @@ class Campaign:
     def votes(self) -> Votes:
         """All votes of the journal, as a table."""
         with self.journal.reading():
-            table = self.roster.votes_table(self.classes)
-        if table is None:
-            raise NotFittedError(NO_VOTES)
-        return table
+            return self.roster.votes_table(self.classes)
 
 
 def _with_prices(annotators: Mapping[Any, float] | Iterable[Any], price: float) -> dict[Any, float]:

@@ -25,29 +25,27 @@ CHUNK = 5_000
 
 def import_folder(conn: sa.Connection, folder: Path, name: str | None = None) -> CampaignRow:
     """Make a campaign of a folder, which stays as it is."""
-    with Campaign.open(folder) as found:
-        journal, settings = found.journal, found.settings
+    with Campaign.open(folder) as source:
+        journal, settings = source.journal, source.settings
         facts = journal.facts()
-        given = {
-            **settings.rule.get_params(), "name": name or folder.name, "classes": found.classes,
+        wanted = {
+            **settings.rule.get_params(), "name": name or folder.name, "classes": source.classes,
             "method": facts["method"], "params": facts.get("params", {}), "strategy": settings.strategy,
             "price": settings.price, "patience": settings.patience, "unknown": settings.unknown,
             "seed": settings.seed, "gold_rate": settings.strategy.gold_rate,
         }  # fmt: skip
         if settings.gap is not None:
             raise ParameterError("gap: groups of items are not balanced by the server; take it away: campaign set.")
-        row = create_campaign(conn, given)
+        row = create_campaign(conn, wanted)
         if "proof" in facts:
             set_proof(conn, row, Proof.of(facts["proof"]))
-        texts = [json.dumps(c) for c in found.classes]
+        texts = [json.dumps(c) for c in source.classes]
         for table, columns, query in COPIED:
-            rows = (
-                {"campaign": row.id, **_written(dict(zip(columns.split(), values, strict=True)), texts)}
-                for values in journal.read(query)
-            )
-            while some := list(islice(rows, CHUNK)):
-                conn.execute(table.insert(), some)
-        n_votes, spent = journal.count("votes"), found.asking.spent()
+            read = (dict(zip(columns.split(), values, strict=True)) for values in journal.read(query))
+            rows = ({"campaign": row.id, **_written(values, texts)} for values in read)
+            while part := list(islice(rows, CHUNK)):
+                conn.execute(table.insert(), part)
+        n_votes, spent = journal.count("votes"), source.asking.spent()
     pairs = sa.select(votes.c.campaign, votes.c.item, votes.c.annotator, votes.c.seq).where(votes.c.campaign == row.id)
     conn.execute(answers.insert().from_select(["campaign", "item", "annotator", "seq"], pairs))
     counts = {"last_vote": n_votes, "n_answers": n_votes, "spent": spent}
@@ -86,8 +84,10 @@ def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:
     if row.answer_type != registry.VOTES:
         raise ParameterError(f"Folders hold campaigns of classes; {row.name!r} is of {row.answer_type}.")
     settings, code = row.settings, {json.dumps(c): k for k, c in enumerate(row.classes)}
-    things = conn.execute(sa.select(items).where(items.c.campaign == id_).order_by(items.c.number)).all()
-    people = conn.execute(sa.select(annotators).where(annotators.c.campaign == id_).order_by(annotators.c.number)).all()
+    things, people = (
+        conn.execute(sa.select(table).where(table.c.campaign == id_).order_by(table.c.number)).all()
+        for table in (items, annotators)
+    )
     with Campaign.create(
         folder, row.model(), classes=row.classes, items=[json.loads(one.name) for one in things],
         annotators={json.loads(one.name): one.price for one in people}, price=settings["price"],
@@ -96,19 +96,19 @@ def export_folder(conn: sa.Connection, id_: str, folder: Path) -> int:
         groups={json.loads(one.name): json.loads(one.grp) for one in things if one.grp is not None},
         strategy=replace(row.strategy, gold_rate=settings["gold_rate"]), unknown=settings["unknown"],
         patience=settings["patience"], random_state=settings["seed"],
-    ) as made:  # fmt: skip
+    ) as copy:  # fmt: skip
         shut = [json.loads(one.name) for one in things if one.closed]
         if shut:
-            made.close_items(shut)
+            copy.close_items(shut)
         for one in people:
             if not one.available or one.max_votes is not None:
-                made.set_annotator(json.loads(one.name), available=bool(one.available), max_votes=one.max_votes)
+                copy.set_annotator(json.loads(one.name), available=bool(one.available), max_votes=one.max_votes)
         close_to_others(folder)
         rows = conn.execute(votes_that_count(id_)).all()
-        with made.journal.writing():
+        with copy.journal.writing():
             if "proof" in settings:
-                made.journal.note(proof=settings["proof"])
-            made.journal.add_votes(
+                copy.journal.note(proof=settings["proof"])
+            copy.journal.add_votes(
                 [(v.vote_id.removeprefix(":"), v.item, v.annotator, code[v.answer], v.price, v.time) for v in rows],
                 [(v.item_name, v.person) for v in rows],
             )

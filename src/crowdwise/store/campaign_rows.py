@@ -1,5 +1,4 @@
-"""Campaigns in the store: made, read, changed, closed, deleted; answers as they are written, checked against them;
-its curve: votes, money, accuracy and the skills of annotators over time."""
+"""Campaigns in the store: made, read, changed, closed, deleted; their curves of votes, money and accuracy over time."""
 
 from __future__ import annotations
 
@@ -25,42 +24,34 @@ from crowdwise.online.stream import Online
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import WITH_CLASSES
 from crowdwise.store.canonical import name_text
-from crowdwise.store.database import family, insert_new, main_of
+from crowdwise.store.database import count, family, insert_new, largest, main_of
 from crowdwise.store.settings import CHANGEABLE, Classes, changed_settings, check_settings, kept_params
 from crowdwise.store.store_tables import campaigns, events, points
 
 STATES = ("open", "paused", "closed")
 DEFAULT_METHOD = "one-coin"
-RULE = StopRule().get_params()
-"""Settings of the rule, and their defaults."""
-OWN: dict[str, Any] = {
-    "price": 1.0, "patience": 600.0, "gap": None, "gold_rate": 0.0, "feedback": False, "instructions": "",
-    "unknown": "error", "seed": 0, "scale": None, "ties": False, "unsure": False, "consent": "", "practice": 0,
-    "screen": None, "quota": None, "votes_each": None, "completion_code": "", "question": "", "questions": [],
+RULE = StopRule().get_params()  # settings of the rule, and their defaults
+GOLD_RATE = Annotated[float, Bounds(minimum=0, below=1)]
+SETTINGS: dict[str, tuple[Any, Any]] = {
+    "price": (1.0, Positive), "patience": (600.0, Positive), "gap": (None, None), "gold_rate": (0.0, GOLD_RATE),
+    "feedback": (False, bool), "instructions": ("", str), "unknown": ("error", Literal["error", "add"]),
+    "seed": (0, CountFromZero), "scale": (None, None), "ties": (False, bool), "unsure": (False, bool),
+    "consent": ("", str), "practice": (0, CountFromZero), "screen": (None, Share | None), "quota": (None, Count | None),
+    "votes_each": (None, Count | None), "completion_code": ("", str), "question": ("", str), "questions": ([], None),
 }  # fmt: skip
-"""Settings that are not those of the rule, and their defaults."""
-KINDS: dict[str, Any] = {
-    "price": Positive, "patience": Positive, "unknown": Literal["error", "add"],
-    "gold_rate": Annotated[float, Bounds(minimum=0, below=1)], "feedback": bool, "instructions": str,
-    "seed": CountFromZero, "ties": bool, "unsure": bool, "consent": str, "practice": CountFromZero,
-    "screen": Share | None, "quota": Count | None, "votes_each": Count | None, "completion_code": str, "question": str,
-}  # fmt: skip
-"""What these may be."""
+"""Settings that are not those of the rule: their defaults, and what they may be."""
+OWN = {name: default for name, (default, _) in SETTINGS.items()}
+KINDS = {name: kind for name, (_, kind) in SETTINGS.items() if kind is not None}
 PEOPLE = ("unsure", "consent", "practice", "screen", "quota", "votes_each", "completion_code")
 """Settings of who labels: "I don't know" as an answer, what is agreed to, practice questions and the share of them that
 must be right, the most people who sign up, votes of each of them, and the code that they get at the end."""
 LATER = (*(name for name in CHANGEABLE if name != "gap"), "gold_rate", "feedback", "instructions", "name", *PEOPLE)
 """What may be changed while a campaign runs."""
-
-
 QUESTION = re.compile(r"(?!(?i:items?|annotators?)$)[A-Za-z0-9_-]{1,19}")
-TOGETHER = (registry.ONE_CLASS, registry.CLASSES, registry.NUMBER, registry.TEXT)
-"""Forms that can be asked together about one item."""
-
 ANSWER_COLUMNS = {
     registry.ONE_CLASS: "label", registry.CLASSES: "labels", registry.NUMBER: "value", registry.TEXT: "text",
 }  # fmt: skip
-"""Form -> the column of results with the answer."""
+"""Form -> the column of results with the answer, where items have one: these can be asked together about an item."""
 
 
 class NotThere(InputError):
@@ -118,22 +109,19 @@ class CampaignRow:
 
     def model(self) -> EMModel:
         """The model that follows the votes."""
-        made: EMModel = registry.create(self.settings["method"], **self.settings["params"])
-        return made
+        model: EMModel = registry.create(self.settings["method"], **self.settings["params"])
+        return model
 
     def shown(self) -> dict[str, Any]:
         """What the API says about it, to those who may see all."""
-        said = {name: value for name, value in self.settings.items() if name not in ("strategy", "seed", "proof")}
-        return {
-            "id": self.id, "name": self.name, "answer_type": self.answer_type, "classes": self.classes,
-            "state": self.state, "votes": self.n_answers, "spent": self.spent, "created": self.created,
-            "settings": said,
-        }  # fmt: skip
+        settings = {name: value for name, value in self.settings.items() if name not in ("strategy", "seed", "proof")}
+        facts = {name: getattr(self, name) for name in ("id", "name", "answer_type", "classes", "state")}
+        return {**facts, "votes": self.n_answers, "spent": self.spent, "created": self.created, "settings": settings}
 
 
-def _row(found: Any) -> CampaignRow:
-    facts = dict(zip(campaigns.c.keys(), found, strict=False))  # a query may ask for more
-    return CampaignRow(**facts | {"classes": _parsed(found.classes), "settings": OWN | _parsed(found.settings)})
+def _row(row: Any) -> CampaignRow:
+    facts = dict(zip(campaigns.c.keys(), row, strict=False))  # a query may ask for more
+    return CampaignRow(**facts | {"classes": _parsed(row.classes), "settings": OWN | _parsed(row.settings)})
 
 
 @lru_cache(maxsize=256)
@@ -153,17 +141,17 @@ def find_campaign(conn: sa.Connection, id_: str) -> CampaignRow:
 
 def find_more(conn: sa.Connection, id_: str, query: Any) -> tuple[CampaignRow, Sequence[Any]]:
     """A campaign, and what else a query begun by ``BY_ID`` asks for."""
-    found = conn.execute(query, {"id": id_}).first()
-    if found is None:
+    row = conn.execute(query, {"id": id_}).first()
+    if row is None:
         raise NotThere(f"There is no campaign {id_!r}.")
-    return _row(found), found[len(campaigns.c) :]
+    return _row(row), row[len(campaigns.c) :]
 
 
 BY_ID = sa.select(campaigns).where(campaigns.c.id == sa.bindparam("id"))
 
 
 def list_campaigns(conn: sa.Connection) -> list[CampaignRow]:
-    return [_row(found) for found in conn.execute(sa.select(campaigns).order_by(campaigns.c.created, campaigns.c.id))]
+    return [_row(row) for row in conn.execute(sa.select(campaigns).order_by(campaigns.c.created, campaigns.c.id))]
 
 
 def read_marks(conn: sa.Connection) -> dict[str, tuple[int, int]]:
@@ -172,37 +160,36 @@ def read_marks(conn: sa.Connection) -> dict[str, tuple[int, int]]:
     return {row.id: (row.last_vote, row.version) for row in conn.execute(query)}
 
 
-def create_campaign(conn: sa.Connection, given: Mapping[str, Any], id_: str | None = None) -> CampaignRow:
+def create_campaign(conn: sa.Connection, wanted: Mapping[str, Any], id_: str | None = None) -> CampaignRow:
     """Make a campaign; settings that are not given have their defaults. Each further question about its items
     (``questions``) is a campaign, too, with the same items and annotators."""
-    given = {name: value for name, value in given.items() if value is not None}
-    id_, further = id_ or uuid.uuid4().hex[:12], given.pop("questions", [])
-    asked = [given.get("question", ""), *(one["question"] for one in further)] if further else []
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    id_, further = id_ or uuid.uuid4().hex[:12], wanted.pop("questions", [])
+    asked = [wanted.get("question", ""), *(one["question"] for one in further)] if further else []
     for question in asked:
         if not QUESTION.fullmatch(question) or [one.lower() for one in asked].count(question.lower()) > 1:
             raise ParameterError(
                 f"question={question!r}: expected a name of its own for each of several questions, of up to 19 "
                 "letters of a to z, digits, - and _, and neither item nor annotator."
             )
-    name, kind = given.pop("name"), registry.answer_type(given.pop("answer_type", registry.VOTES))
+    name, kind = wanted.pop("name"), registry.answer_type(wanted.pop("answer_type", registry.VOTES))
     if not registry.ANSWER_TYPES[kind].form:
         served = ", ".join(name for name, other in registry.ANSWER_TYPES.items() if other.form)
         raise ParameterError(f"Campaigns of {kind} cannot be served yet: there are {served}.")
-    classes = given.pop("classes", [])
+    classes = wanted.pop("classes", [])
     _check_classes(kind, classes)
     form = registry.ANSWER_TYPES[kind].form
-    if (asked or main_of(id_) != id_) and form not in TOGETHER:
+    if (asked or main_of(id_) != id_) and form not in ANSWER_COLUMNS:
         raise ParameterError(f"A question of {kind} is asked alone: give it a campaign without questions.")
-    settings = _settings(kind, classes, {**given, "questions": asked[1:]})
+    settings = _settings(kind, classes, {**wanted, "questions": asked[1:]})
     row = {
-        "id": id_, "name": name, "answer_type": kind, "state": "open",
-        "created": steady_clock.now(),
+        "id": id_, "name": name, "answer_type": kind, "state": "open", "created": steady_clock.now(),
         "classes": json.dumps([json.loads(name_text(c, "class", booleans=True)) for c in classes]),
         "settings": json.dumps(settings), "version": 1, "last_vote": 0, "n_answers": 0, "spent": 0.0,
     }  # fmt: skip
     conn.execute(campaigns.insert(), row)
     for one in further:
-        also = {key: given.get(key) for key in ("max_votes", "seed")}
+        also = {key: wanted.get(key) for key in ("max_votes", "seed")}
         create_campaign(conn, {**also, "name": f"{name}: {one['question']}", **one}, f"{id_}.{one['question']}")
     return find_campaign(conn, id_)
 
@@ -219,17 +206,17 @@ def _check_classes(kind: str, classes: list[Any]) -> None:
         raise ParameterError(f"A campaign of {kind} has no classes: leave them out.")
 
 
-def _settings(kind: str, classes: list[Any], given: dict[str, Any]) -> dict[str, Any]:
+def _settings(kind: str, classes: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
     known = [*RULE, *OWN, "method", "params", "strategy"]
-    for name in given:
+    for name in wanted:
         if name not in known:
             raise ParameterError(f"There is no setting {name!r}.{suggestion(name, known)}")
-    out = {**RULE, **OWN, **{name: given[name] for name in given if name in (*RULE, *OWN)}}
+    out = {**RULE, **OWN, **{name: wanted[name] for name in wanted if name in (*RULE, *OWN)}}
     _check(kind, out)
-    strategy = find_strategy(given.get("strategy", DEFAULT))
+    strategy = find_strategy(wanted.get("strategy", DEFAULT))
     default = DEFAULT_METHOD if kind == registry.VOTES else registry.default_method(kind)
-    entry = registry.find(given.get("method", default), kind)
-    model = entry.create(**given.get("params", {}))
+    entry = registry.find(wanted.get("method", default), kind)
+    model = entry.create(**wanted.get("params", {}))
     if kind == registry.VOTES:
         Online(model, classes=classes)  # raises an error where the model cannot follow a stream
     else:
@@ -271,19 +258,19 @@ def check_campaign(row: CampaignRow) -> None:
         raise ParameterError(f"state={row.state!r}: expected one of {', '.join(STATES)}.")
 
 
-def change_campaign(conn: sa.Connection, row: CampaignRow, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def change_campaign(conn: sa.Connection, row: CampaignRow, wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Change settings: name -> (before, now) of those that differ."""
-    if "name" in given and given["name"] is None:
+    if "name" in wanted and wanted["name"] is None:
         raise ParameterError("name: a campaign has one. Leave it out to keep it.")
     before = {**RULE, **row.settings}
     changeable = ("name", "instructions") if row.is_further else LATER  # the rest is that of its campaign
-    changed = changed_settings({**before, "name": row.name}, given, changeable)
+    changed = changed_settings({**before, "name": row.name}, wanted, changeable)
     if changed:
-        settings = {**before, **{name: value for name, value in given.items() if name != "name"}}
+        settings = {**before, **{name: value for name, value in wanted.items() if name != "name"}}
         if row.answer_type != registry.VOTES and settings["max_votes"] is None:
             raise ParameterError(f"max_votes: a campaign of {row.answer_type} needs a number, which finishes an item.")
         _check(row.answer_type, settings)
-        name = given.get("name", row.name)
+        name = wanted.get("name", row.name)
         values = {"settings": json.dumps(settings), "name": name}
         conn.execute(campaigns.update().where(campaigns.c.id == row.id).values(**values))
         bump(conn, row.id)
@@ -299,8 +286,6 @@ def set_proof(conn: sa.Connection, row: CampaignRow, proof: Proof) -> None:
 
 
 def set_state(conn: sa.Connection, row: CampaignRow, state: str) -> None:
-    if state not in STATES:
-        raise ParameterError(f"state={state!r}: expected one of {', '.join(STATES)}.")
     if state != row.state:
         conn.execute(campaigns.update().where(family(campaigns.c.id, row.id)).values(state=state))
         bump(conn, row.id)
@@ -348,24 +333,19 @@ def unknown_names(what: str, names: list[Any]) -> NotThere:
     return NotThere(f"Unknown {what}: {listing(names)}. Nothing was changed. Declare them first: POST .../{what}.")
 
 
-# -------------------------------------------------------------------- the curve of a campaign
-
-
-MOST = 500
-"""Points that are handed over; where there are more, every so many."""
+MOST = 500  # points that are handed over; where there are more, every so many
 SHOWN = ("annotator", "votes", "accuracy", "accuracy_low", "accuracy_high")
-SKILLS = 1.1
-"""Skills are noted when the votes have grown by this factor."""
+SKILLS = 1.1  # skills are noted when the votes have grown by this factor
 
 
 def point_of(view: Any, noted: int) -> dict[str, Any]:
     """The point of a view; skills are in it where the votes have grown by ``SKILLS`` since they were last."""
     status = view.status
-    known = status["accuracy_known"]
+    shown = {"accuracy": "accuracy", "low": "accuracy_low", "high": "accuracy_high"}
     return {
-        "campaign": view.row.id, "seq": view.seq, "time": steady_clock.now(), "votes": status["votes"],
-        "spent": status["spent"], "state": status["state"], "accuracy": status["accuracy"] if known else None,
-        "low": status["accuracy_low"] if known else None, "high": status["accuracy_high"] if known else None,
+        "campaign": view.row.id, "seq": view.seq, "time": steady_clock.now(),
+        **{name: status[name] for name in ("votes", "spent", "state")},
+        **{name: status[own] if status["accuracy_known"] else None for name, own in shown.items()},
         "skills": _skills(view) if status["votes"] >= SKILLS * noted else None,
     }  # fmt: skip
 
@@ -377,33 +357,29 @@ def _skills(view: Any) -> str | None:
     frame = view.consensus.to_frame("annotators", kind="polars")
     if not set(SHOWN) <= set(frame.columns):
         return None
-    rows = zip(*(frame[name].to_list() for name in SHOWN), strict=True)
-    return json.dumps(
-        [[name, votes, *(None if math.isnan(x) else round(x, 4) for x in rest)] for name, votes, *rest in rows]
-    )
+    rows = frame.select(SHOWN).iter_rows()
+    skills = [[name, votes, *(None if math.isnan(x) else round(x, 4) for x in rest)] for name, votes, *rest in rows]
+    return json.dumps(skills)
 
 
-def add_point(conn: sa.Connection, made: dict[str, Any], standing: dict[str, Any]) -> None:
+def add_point(conn: sa.Connection, point: dict[str, Any], standing: dict[str, Any]) -> None:
     """Write a point; another worker may have written it already. ``NotThere`` where the campaign is gone."""
-    find_campaign(conn, made["campaign"])
-    last = conn.execute(
-        sa.select(points.c.state, points.c.seq)
-        .where(points.c.campaign == made["campaign"])
-        .order_by(points.c.seq.desc())
-    ).first()
-    if last is not None and last.seq >= made["seq"]:
+    find_campaign(conn, point["campaign"])
+    query = sa.select(points.c.state, points.c.seq).where(points.c.campaign == point["campaign"])
+    last = conn.execute(query.order_by(points.c.seq.desc())).first()
+    if last is not None and last.seq >= point["seq"]:
         return
-    insert_new(conn, points, [made])
-    _thin(conn, made["campaign"])
-    if (last.state if last is not None else "running") != made["state"]:
-        add_event(conn, made["campaign"], "standing", standing)
+    insert_new(conn, points, [point])
+    _thin(conn, point["campaign"])
+    if (last.state if last is not None else "running") != point["state"]:
+        add_event(conn, point["campaign"], "standing", standing)
 
 
 def _thin(conn: sa.Connection, campaign: str) -> None:
     """Where there are too many points, keep half of them, evenly over the votes, and those with skills: a curve of a
     year has no more points than one of a day."""
     plain = (points.c.campaign == campaign, points.c.skills.is_(None))
-    if conn.execute(sa.select(sa.func.count()).where(*plain)).scalar_one() < 4 * MOST:
+    if count(conn, points, *plain) < 4 * MOST:
         return
     there = np.array(conn.execute(sa.select(points.c.seq).where(*plain).order_by(points.c.seq)).scalars().all())
     kept = np.searchsorted(there, np.linspace(there[0], there[-1], 2 * MOST))
@@ -413,17 +389,15 @@ def _thin(conn: sa.Connection, campaign: str) -> None:
 
 def skills_noted(conn: sa.Connection, campaign: str) -> int:
     """How many votes there were when skills were last noted."""
-    query = sa.select(sa.func.max(points.c.votes)).where(points.c.campaign == campaign, points.c.skills.is_not(None))
-    return int(conn.execute(query).scalar() or 0)
+    return largest(conn, points.c.votes, points.c.campaign == campaign, points.c.skills.is_not(None))
 
 
 def list_points(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
     """The curve, of which at most ``MOST`` points, the first and the last among them."""
     columns = [column for column in points.c if column.name not in ("campaign", "skills")]
-    found = conn.execute(sa.select(*columns).where(points.c.campaign == campaign).order_by(points.c.seq)).all()
-    step = max(1, math.ceil(len(found) / MOST))
-    rows = found[::step]
-    return [dict(row._mapping) for row in [*rows, *([] if not found or rows[-1] is found[-1] else [found[-1]])]]
+    curve = conn.execute(sa.select(*columns).where(points.c.campaign == campaign).order_by(points.c.seq)).all()
+    step = max(1, math.ceil(len(curve) / MOST))
+    return [dict(row._mapping) for row in dict.fromkeys([*curve[::step], *curve[-1:]])]
 
 
 def skill_history(conn: sa.Connection, campaign: str, annotator: Any) -> list[dict[str, Any]]:

@@ -38,23 +38,19 @@ def name_text(name: Any, what: str, *, booleans: bool = False) -> str:
 
 def is_unicode(text: str) -> bool:
     """Whether a text can be written: it has no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(errors="replace").decode() == text
 
 
 def one_kind(texts: Iterable[str], what: str) -> None:
     """Raise an error where names are of two kinds."""
     first: dict[str, str] = {}
     for text in texts:
-        first.setdefault("text" if text[0] == '"' else "boolean" if text[0] in "tf" else "integer", text)
+        first.setdefault("text" if text[0] == '"' else "a boolean" if text[0] in "tf" else "an integer", text)
         if len(first) > 1:
             (one, a), (other, b) = first.items()
             raise InputError(
-                f"Names of {what} are of one kind: {json.loads(a)!r} is {_article(one)} and {json.loads(b)!r} is "
-                f"{_article(other)}. Give all as text, or all as integers. Nothing was added."
+                f"Names of {what} are of one kind: {json.loads(a)!r} is {one} and {json.loads(b)!r} is {other}. "
+                "Give all as text, or all as integers. Nothing was added."
             )
 
 
@@ -69,10 +65,6 @@ def as_kind(text: str, first: str | None) -> str:
     number = value.removeprefix("-")
     whole = number.isascii() and number.isdecimal() and (number == "0" or number[0] != "0") and value != "-0"
     return value if whole and len(number) < 20 and -(2**63) <= int(value) < 2**63 else text
-
-
-def _article(kind: str) -> str:
-    return {"text": "text", "integer": "an integer", "boolean": "a boolean"}[kind]
 
 
 def checked_price(name: Any, price: Any) -> float:

@@ -4,11 +4,9 @@
 it is committed; in SQLite there is one writer. So votes become visible in the order of their numbers, on every worker
 and every machine, and a follower skips none.
 
-Files that other users of the machine may not read: the store, its backups and exports, the key of sessions.
-
-Folders are 0700 and files 0600, whatever the umask says. What is open to others is closed at the start, and the log
-says so; where that cannot be done, the server does not start. The key lies beside the store, not in it: neither a copy
-of the store nor a backup is enough to sign a session.
+Folders are 0700 and files (the store, backups, exports, the key of sessions) 0600, whatever the umask says. What is
+open to others is closed at the start, and the log says so; where that cannot be done, the server does not start. The
+key lies beside the store, not in it: neither a copy of the store nor a backup is enough to sign a session.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import stat
 import threading
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -40,8 +38,7 @@ from crowdwise.errors import OutputError, ReadError, listing
 from crowdwise.store.store_tables import metadata
 
 MIGRATION_LOCK = 0x63726F77
-WAIT = 30.0
-"""Seconds to wait for another process that writes (SQLite), or for a connection."""
+WAIT = 30.0  # seconds to wait for another process that writes (SQLite), or for a connection
 LOCK_WAIT = 0.5
 LIMITS = f"-c lock_timeout={LOCK_WAIT}s -c idle_in_transaction_session_timeout=5min"
 """Of PostgreSQL: what hangs elsewhere must not hang here."""
@@ -242,6 +239,26 @@ def _begin_sqlite(conn: sa.Connection) -> None:
     conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.get_execution_options().get("write") else "BEGIN")
 
 
+def of_campaign(table: sa.Table) -> Any:
+    """Whether a row is of the campaign that is the parameter ``campaign``."""
+    return table.c.campaign == sa.bindparam("campaign")
+
+
+def named_by(names: sa.Table, of: sa.Table) -> Any:
+    """Whether a row of items or annotators is the one that a row of another table is of."""
+    return (names.c.campaign == of.c.campaign) & (names.c.number == of.c[names.name.removesuffix("s")])
+
+
+def count(conn: sa.Connection, table: sa.Table, *where: Any) -> int:
+    """How many rows of a table there are."""
+    return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*where)).scalar_one())
+
+
+def largest(conn: sa.Connection, column: sa.Column[Any], *where: Any) -> int:
+    """The largest number in a column; 0 where there is none."""
+    return int(conn.execute(sa.select(sa.func.max(column)).where(*where)).scalar() or 0)
+
+
 def insert_new(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows; those whose key is there already are left out."""
     if rows:
@@ -252,8 +269,7 @@ def insert_new(conn: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
 def _unnested(columns: Sequence[sa.Column[Any]]) -> Any:
     """Rows whose columns are arrays, each a parameter."""
     arrays = [_array(f"each_{one.name}", one) for one in columns]
-    made = sa.func.unnest(*arrays).table_valued(*(sa.column(one.name, one.type) for one in columns))
-    return made.render_derived()
+    return sa.func.unnest(*arrays).table_valued(*(sa.column(one.name, one.type) for one in columns)).render_derived()
 
 
 def texts_given(dialect: str, *names: str) -> Any:
@@ -274,10 +290,10 @@ def as_parameter(dialect: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, A
 @cache
 def _of_arrays(statement: Literal["insert", "delete"], table: sa.Table, names: tuple[str, ...]) -> Any:
     """What inserts or deletes rows that come as one array for each column."""
-    given = _unnested([table.c[name] for name in names])
+    rows = _unnested([table.c[name] for name in names])
     if statement == "insert":
-        return table.insert().from_select(list(names), sa.select(*given.c), include_defaults=False)
-    return table.delete().where(*(table.c[name] == given.c[name] for name in names))
+        return table.insert().from_select(list(names), sa.select(*rows.c), include_defaults=False)
+    return table.delete().where(*(table.c[name] == rows.c[name] for name in names))
 
 
 @cache
@@ -369,9 +385,8 @@ def load_key(path: Path) -> str:
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(new, path)  # whole, and only where no other process was first
-        except FileExistsError:
-            pass
+            with suppress(FileExistsError):
+                os.link(new, path)  # whole, and only where no other process was first
         finally:
             new.unlink()
     key = path.read_text(encoding="ascii").strip()

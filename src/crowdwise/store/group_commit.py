@@ -21,26 +21,19 @@ import sqlalchemy as sa
 from crowdwise.errors import CrowdwiseError, OutputError
 from crowdwise.store.database import NO_STORE, Database, Held
 
-PATIENCE = 20.0
-"""Seconds for which work waits for a campaign that is being written to elsewhere."""
-PAUSE = 0.02
-"""Seconds for which the lock of a campaign is waited for: other campaigns wait, too."""
-HELD = 5.0
-"""Seconds for which a campaign whose rows were held elsewhere is not tried again."""
-AT_ONCE = 200
-"""The most pieces of work in one transaction."""
-SMALL, LARGE = 20, 500
-"""Work of more votes than the first waits where the second is reached in a transaction."""
+PATIENCE = 20.0  # seconds for which work waits for a campaign that is being written to elsewhere
+PAUSE = 0.02  # seconds for which the lock of a campaign is waited for: other campaigns wait, too
+HELD = 5.0  # seconds for which a campaign whose rows were held elsewhere is not tried again
+AT_ONCE = 200  # the most pieces of work in one transaction
+SMALL, LARGE = 20, 500  # work of more votes than the first waits where the second is reached in a transaction
 
 BUSY = "The store could not be written just now. Send it again: a vote with an id counts once."
 
 
 @dataclass(eq=False)
 class Work:
-    """Something to write: ``run(conn)``, or ``together(conn, [argument, ...])`` for all that wait and share it.
-
-    ``together`` gives a result or an exception for each argument, and writes nothing for an exception.
-    """
+    """Something to write: ``run(conn)``, or ``together(conn, campaign, [argument, ...])`` for all that wait and share
+    it, which gives a result or an exception for each argument, and writes nothing for an exception."""
 
     campaign: str | None
     run: Callable[[sa.Connection], Any] | None = None
@@ -86,20 +79,24 @@ class GroupCommit:
     def _loop(self) -> None:
         more, waiting, large = True, list[Work](), list[Work]()
         while more or waiting or large:
-            found = list[Work | None]()
+            taken = list[Work | None]()
             with contextlib.suppress(queue.Empty):
-                found.append(self._queue.get(timeout=0.0 if large else 0.1 * PAUSE if waiting else None))
-                while len(found) < AT_ONCE:
-                    found.append(self._queue.get_nowait())
-            more &= None not in found
-            new = [work for work in found if work is not None and work.future.set_running_or_notify_cancel()]
-            for work in new:
-                if self._held.get(work.campaign, 0.0) > time.monotonic():
-                    work.future.set_exception(OutputError(BUSY))
-            new = [work for work in new if not work.future.done()]
+                taken.append(self._queue.get(timeout=0.0 if large else 0.1 * PAUSE if waiting else None))
+                while len(taken) < AT_ONCE:
+                    taken.append(self._queue.get_nowait())
+            more &= None not in taken
+            new = [work for work in taken if work is not None and work.future.set_running_or_notify_cancel()]
+            new = [work for work in new if not self._is_held(work)]
             if new or waiting or large:
                 now, large = in_turn([*large, *waiting, *new])
                 waiting = self._commit(now)
+
+    def _is_held(self, work: Work) -> bool:
+        """Whether rows of its campaign are held elsewhere: then it is refused."""
+        held = self._held.get(work.campaign, 0.0) > time.monotonic()
+        if held:
+            work.future.set_exception(OutputError(BUSY))
+        return held
 
     def _commit(self, works: list[Work]) -> list[Work]:
         """Write what can be written; what has to wait for its campaign."""
@@ -119,8 +116,10 @@ class GroupCommit:
         except Exception as error:
             if len(works) > 1:  # one of them spoiled the transaction: each by itself
                 return self._one_by_one(works)
-            known = isinstance(error, CrowdwiseError)
-            works[0].future.set_exception(error if known else _failed(error))
+            if isinstance(error, NO_STORE):
+                busy = OutputError(BUSY)
+                busy.__cause__, error = error, busy
+            works[0].future.set_exception(error)
             return []
         self.written(touched)
         for work, result in done:
@@ -139,8 +138,7 @@ class GroupCommit:
         of work: the others would wait."""
         waiting = list[Work]()
         for work in works:
-            if self._held.get(work.campaign, 0.0) > time.monotonic():
-                work.future.set_exception(OutputError(BUSY))
+            if self._is_held(work):
                 continue
             waiting += self._commit([work])
             error = work.future.exception() if work.future.done() else None
@@ -182,12 +180,3 @@ def _groups(works: list[Work]) -> list[list[Work]]:
         key = id(work) if work.together is None else (work.together, work.campaign)
         groups.setdefault(key, []).append(work)
     return list(groups.values())
-
-
-def _failed(error: Exception) -> Exception:
-    """An error of the store in words; a mistake of ours as it is."""
-    if isinstance(error, NO_STORE):
-        out = OutputError(BUSY)
-        out.__cause__ = error
-        return out
-    return error

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,6 @@ UNKNOWN = (
 )
 PARTS = ("item", "annotator", "label")
 FRAMES = ("pandas", "polars", "pyarrow", "narwhals")
-Columns = tuple[list[str], list[str], list[int]]
-"""Items and annotators as JSON texts, and class codes, of each vote."""
 Rows = tuple[list[tuple[Any, ...]], list[Any] | None]
 """(item, annotator, class) of each vote, and the ids of the votes where there are some."""
 
@@ -45,55 +44,35 @@ def add_votes(
 ) -> Receipt:
     """Write votes into the journal, all or none. Unknown items and annotators are added where a price is given."""
     journal = roster.journal
-    if isinstance(votes, Votes):
-        items, people, labels = _of_table(votes, classes)
-    else:
-        rows, found = read_rows(votes)
-        items, people, labels = _of_rows(rows, classes)
-        ids = found if ids is None else ids
-    given: list[str | None] = [None] * len(items) if ids is None else [id_text(name) for name in ids]
-    if len(given) != len(items):
-        raise InputError(f"There are {len(items)} votes and {len(given)} ids: give one for each. Nothing was added.")
+    sent, own_ids = read_rows(votes)
+    items, people, labels = _of_rows(sent, classes)
+    ids = own_ids if ids is None else ids
+    vote_ids: list[str | None] = [None] * len(items) if ids is None else [id_text(name) for name in ids]
+    if len(vote_ids) != len(items):
+        raise InputError(f"There are {len(items)} votes and {len(vote_ids)} ids: give one for each. Nothing was added.")
     with journal.writing():
-        for table, texts in (("items", items), ("annotators", people)):
-            written = roster.as_written(table, texts)
-            texts[:] = [written[text] for text in texts]
+        items, people = roster.of_kind("items", items), roster.of_kind("annotators", people)
         item_code = roster.codes("items", items, price, UNKNOWN)
         person_code = roster.codes("annotators", people, price, UNKNOWN)
         incoming = [
             Incoming(f"[{n}, {m}]" if id_ is None else id_, id_, n, m, k, (item_code[n], person_code[m]))
-            for n, m, k, id_ in zip(items, people, labels, given, strict=True)
+            for n, m, k, id_ in zip(items, people, labels, vote_ids, strict=True)
         ]
         new = new_among(incoming, *_there(roster, incoming), roster.items_with("closed"), classes.__getitem__)
         prices = dict(journal.read("SELECT id - 1, price FROM annotators"))
-        now, rows = time.time(), [(id_, incoming[i]) for i, id_ in new]
-        journal.add_votes(
-            [(id_, v.pair[0] + 1, v.pair[1] + 1, v.answer, prices[v.pair[1]], now) for id_, v in rows],
-            [(v.item, v.annotator) for _, v in rows],
-        )
-        answered = [(v.pair[0] + 1, v.pair[1] + 1) for _, v in rows]
+        now, added = time.time(), [incoming[i] for i, _ in new]
+        pairs = [(vote.pair[0] + 1, vote.pair[1] + 1) for vote in added]
+        rows = [(new[i][1], *pairs[i], v.answer, prices[v.pair[1]], now) for i, v in enumerate(added)]
+        journal.add_votes(rows, [(vote.item, vote.annotator) for vote in added])
         for table in ("asked", "skipped"):
-            journal.write(f"DELETE FROM {table} WHERE item = ? AND annotator = ?", answered)
+            journal.write(f"DELETE FROM {table} WHERE item = ? AND annotator = ?", pairs)
     return Receipt(len(new), len(items) - len(new))
 
 
-def _of_table(votes: Votes, classes: list[Any]) -> Columns:
-    """Each name of a table becomes a text once."""
-    items, people = (
-        [name_text(name, what) for name in names.tolist()]
-        for names, what in ((votes.items, "item"), (votes.annotators, "annotator"))
-    )
-    used, first = np.unique(votes.label, return_index=True)
-    code = {
-        k: class_code(votes.classes[k], votes.items[votes.item[i]], classes)
-        for k, i in zip(used.tolist(), first, strict=True)
-    }
-    item, annotator, label = (column.tolist() for column in (votes.item, votes.annotator, votes.label))
-    return [items[n] for n in item], [people[m] for m in annotator], [code[k] for k in label]
-
-
 def read_rows(votes: Any) -> Rows:
-    """Votes from a dataframe, a dict of columns, a dict, or an iterable of dicts or of (item, annotator, class)."""
+    """Votes from a table, a dataframe, a dict of columns, or dicts or (item, annotator, class) of each vote."""
+    if isinstance(votes, Votes):
+        return _of_frame(votes.to_frame(kind="polars"))
     if type(votes).__module__.partition(".")[0] in FRAMES:
         return _of_frame(votes)
     if isinstance(votes, Mapping):
@@ -103,21 +82,17 @@ def read_rows(votes: Any) -> Rows:
         return _of_frame(dict(votes)) if columns else read_rows([votes])
     if not isinstance(votes, Iterable) or isinstance(votes, (str, bytes)):
         raise _no_vote(votes)
-    rows, ids = list[tuple[Any, ...]](), list[Any]()
-    where: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows, ids, parts_of = list[tuple[Any, ...]](), list[Any](), cache(_parts)
     for row in votes:
         if isinstance(row, Mapping):
-            keys = tuple(row)
-            if keys not in where:
-                where[keys] = _parts(keys)
-            parts = where[keys]
-            given = tuple(row.get(parts[part]) for part in PARTS)
+            parts = parts_of(tuple(row))
+            values = tuple(row.get(parts[part]) for part in PARTS)
             ids += [row[parts["id"]]] if parts["id"] is not None else []
         else:
-            given = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes)) else ()
-        if len(given) != 3 or any(x is None for x in given):
+            values = tuple(row) if isinstance(row, Iterable) and not isinstance(row, (str, bytes)) else ()
+        if len(values) != 3 or any(x is None for x in values):
             raise _no_vote(row)
-        rows.append(given)
+        rows.append(values)
     if ids and len(ids) != len(rows):
         raise InputError(f"{len(ids)} of {len(rows)} votes have an id: give one for each. Nothing was added.")
     return rows, ids or None
@@ -147,25 +122,22 @@ def _of_frame(frame: Any) -> Rows:
     return list(zip(*columns, strict=True)), ids
 
 
-def _no_vote(found: Any) -> InputError:
-    return InputError(f"Expected (item, annotator, class) for each vote and found {found!r}. Nothing was added.")
+def _no_vote(value: Any) -> InputError:
+    return InputError(f"Expected (item, annotator, class) for each vote and found {value!r}. Nothing was added.")
 
 
-def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Columns:
-    code = dict[tuple[type, str], int]()
-    items, people, labels = [], [], []
-    for item, who, label in rows:
-        items.append(name_text(item, "item"))
-        people.append(name_text(who, "annotator"))
-        key = (type(label), str(label))
-        if key not in code:
-            code[key] = class_code(label, item, classes)
-        labels.append(code[key])
-    return items, people, labels
+def _of_rows(rows: list[tuple[Any, ...]], classes: list[Any]) -> Iterator[list[Any]]:
+    """Items and annotators as JSON texts, and class codes, of each vote: each value is looked at once."""
+    for i, part in enumerate(PARTS):
+        known = dict[tuple[type, str], Any]()
+        for row in rows:
+            key = type(row[i]), str(row[i])
+            if key not in known:
+                known[key] = class_code(row[i], row[0], classes) if part == "label" else name_text(row[i], part)
+        yield [known[type(row[i]), str(row[i])] for row in rows]
 
 
-VOTE, GOLD = "A vote on {!r} says", "The known answer (gold) of {!r} is"
-"""How an error about an answer begins."""
+VOTE, GOLD = "A vote on {!r} says", "The known answer (gold) of {!r} is"  # how an error about an answer begins
 
 
 def class_code(label: Any, item: Any, classes: list[Any], about: str = VOTE) -> int:
@@ -194,25 +166,20 @@ class Incoming(NamedTuple):
     """A vote that comes in. Names are JSON texts; the answer is one, or a class code."""
 
     id: str
-    chosen: str | None
-    """The id that the sender gave it, if any."""
+    chosen: str | None  # the id that the sender gave it, if any
     item: str
     annotator: str
     answer: Any
-    pair: tuple[int, int] = (0, 0)
-    """The numbers of its item and annotator."""
-    given: Any = None
-    """The vote as it was handed over."""
+    pair: tuple[int, int] = (0, 0)  # the numbers of its item and annotator
+    sent: Any = None  # the vote as it was handed over
 
 
 def new_among(
     votes: Sequence[Incoming], by_id: dict[str, tuple[int, int, Any]], pairs: dict[tuple[int, int], int],
     closed: Container[int], show: Callable[[Any], Any] = json.loads,
 ) -> list[tuple[int, str]]:  # fmt: skip
-    """The places and ids of the votes that are not there yet; an error where one contradicts what is there.
-
-    ``by_id`` (id -> item, annotator and answer) and ``pairs`` (those with a vote that counts) get the new ones, too.
-    """
+    """The places and ids of the votes that are not there yet; an error where one contradicts what is there. ``by_id``
+    (id -> item, annotator and answer) and ``pairs`` (those with a vote that counts) get the new ones, too."""
     new, shut = list[tuple[int, str]](), dict[str, None]()
     for i, vote in enumerate(votes):
         id_, content = vote.id, (*vote.pair, vote.answer)
@@ -251,11 +218,11 @@ def _there(roster: Roster, votes: list[Incoming]) -> tuple[dict[str, tuple[int, 
     by_id, pairs = dict[str, tuple[int, int, int]](), dict[tuple[int, int], int]()
     columns = "SELECT vote_id, item - 1, annotator - 1, label FROM votes WHERE"
     for lo in range(0, len(votes), AT_ONCE):
-        some = votes[lo : lo + AT_ONCE]
-        marks, values = ",".join("?" * len(some)), ",".join(["(?, ?)"] * len(some))
-        found = roster.journal.read(f"{columns} vote_id IN ({marks})", [vote.id for vote in some])
-        numbers = [x + 1 for vote in some for x in vote.pair]
-        found += roster.journal.read(f"{columns} (item, annotator) IN (VALUES {values})", numbers)
-        by_id |= {id_: (item, who, label) for id_, item, who, label in found}
-        pairs |= {(item, who): 1 for _, item, who, _ in found}
+        part = votes[lo : lo + AT_ONCE]
+        marks, values = ",".join("?" * len(part)), ",".join(["(?, ?)"] * len(part))
+        rows = roster.journal.read(f"{columns} vote_id IN ({marks})", [vote.id for vote in part])
+        numbers = [x + 1 for vote in part for x in vote.pair]
+        rows += roster.journal.read(f"{columns} (item, annotator) IN (VALUES {values})", numbers)
+        by_id |= {id_: (item, who, label) for id_, item, who, label in rows}
+        pairs |= {(item, who): 1 for _, item, who, _ in rows}
     return by_id, pairs

@@ -3,19 +3,10 @@
 It is one SQLite file in write-ahead mode with full synchronisation: a vote that was acknowledged is on the disk, a
 process that dies half-way leaves nothing behind, and two processes may write at once (one waits for the other).
 
-==============  ======================================================================================
-``votes``       a row per vote, never changed; ``vote_id`` is unique, so that adding a vote twice counts
-                once, and so is (item, annotator); ``chain`` is a digest of this vote and all before it
-``items``       name, group, known class, whether it is closed
-``annotators``  name, price of a vote, whether available, most votes
-``asked``       pairs that were handed out and are not answered yet, with the time
-``skipped``     pairs that the annotator will not answer
-``facts``       what the campaign was made with, and its settings now
-``changes``     a row per change of settings, items or annotators, never changed; ``chain`` as that of votes
-==============  ======================================================================================
-
-Rows are numbered from 1; everywhere else the code of an item or annotator is its number less one. Names are kept as
-JSON (:mod:`crowdwise.store.canonical`).
+Rows of ``votes`` and ``changes`` (of settings, items, annotators) are never changed; ``chain`` is a digest of a row and
+all before it. ``asked`` holds the pairs that are out, ``skipped`` those that the annotator will not answer, ``facts``
+what the campaign was made with and its settings now. Rows are numbered from 1; everywhere else the code of an item or
+annotator is its number less one. Names are kept as JSON (:mod:`crowdwise.store.canonical`).
 
 A journal on a full or read-only disk is opened for reading alone. Several threads may share one: a transaction belongs
 to the thread that began it, and the others wait.
@@ -33,7 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,8 +43,7 @@ CREATE {} TABLE IF NOT EXISTS changes (
 );
 """
 """Tables that the first journals of this format lack: they get them when they are opened."""
-WAIT = 60.0
-"""Seconds to wait for another process that is writing."""
+WAIT = 60.0  # seconds to wait for another process that is writing
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE items (
@@ -76,18 +66,8 @@ CREATE TABLE asked (
 Vote = tuple[str, int, int, int, float, float]
 """Its id, the numbers of its item and annotator, its class, price and time."""
 NEEDED = (
-    "format",
-    "identity",
-    "classes",
-    "rule",
-    "strategy",
-    "unknown",
-    "patience",
-    "price",
-    "seed",
-    "proposals",
-    "method",
-)
+    "format", "identity", "classes", "rule", "strategy", "unknown", "patience", "price", "seed", "proposals", "method",
+)  # fmt: skip
 """The facts that every campaign has."""
 
 
@@ -147,14 +127,11 @@ class Journal:
         folders.clean_temporaries(path.parent, path.name, Path.unlink)
         with folders.temporary(path.parent, path.name, folder=False) as new:
             try:
-                journal = cls(new)
-                try:
+                with closing(cls(new)) as journal:
                     with journal.writing():
                         journal._make(SCHEMA + LATER.replace("{}", ""))
                         journal.note(format=FORMAT, identity=uuid.uuid4().hex, **facts)
                     fill(journal)
-                finally:
-                    journal.close()
                 _name(new, path)
                 folders.done[:] = [path if one == new else one for one in folders.done]
             finally:
@@ -187,14 +164,14 @@ class Journal:
         there = {name for (name,) in self.read("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if {"skipped", "changes"} <= there:
             return
-        with suppress(OutputError):
+        try:
             with self.writing():
                 self._make(LATER.replace("{}", ""))
-            return
-        self.read_only = True
-        with self._errors("read"):
-            self._db.execute("PRAGMA temp_store = MEMORY")
-            self._make(LATER.replace("{}", "TEMP"))
+        except OutputError:
+            self.read_only = True
+            with self._errors("read"):
+                self._db.execute("PRAGMA temp_store = MEMORY")
+                self._make(LATER.replace("{}", "TEMP"))
 
     def close(self) -> None:
         with self._lock:
@@ -321,13 +298,11 @@ class Journal:
 
     def _last(self, table: str) -> str:
         """The digest of all rows of a table; empty where there is none."""
-        found = self.read(f"SELECT chain FROM {table} ORDER BY id DESC LIMIT 1")
-        return found[0][0] if found else ""
+        return next((chain for (chain,) in self.read(f"SELECT chain FROM {table} ORDER BY id DESC LIMIT 1")), "")
 
     def chain(self, number: int) -> str | None:
         """The digest of all votes up to one; ``None`` where there is no such vote."""
-        found = self.read("SELECT chain FROM votes WHERE id = ?", (number,))
-        return str(found[0][0]) if found else None
+        return next((str(chain) for (chain,) in self.read("SELECT chain FROM votes WHERE id = ?", (number,))), None)
 
 
 def _name(new: Path, path: Path) -> None:
@@ -350,8 +325,7 @@ def _digest(*parts: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-SMALLEST = 8
-"""No row takes fewer bytes: a file holds so many rows at most, whatever its damaged numbers say."""
+SMALLEST = 8  # no row takes fewer bytes: a file holds so many rows at most, whatever its damaged numbers say
 BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises about damaged pages; a damaged text may stand in its message, too."""
 
@@ -371,31 +345,26 @@ def salvage(path: Path) -> tuple[list[tuple[str, str, str, str]], int]:
         rows, lost = _readable(db, columns, _last(db, "votes", most))
     finally:
         db.close()
-    out = []
-    for _, vote_id, item, annotator, label in rows:
-        whole = isinstance(vote_id, str) and item in names["items"] and annotator in names["annotators"]
-        if whole and isinstance(label, int) and 0 <= label < len(classes):
-            out.append((vote_id, names["items"][item], names["annotators"][annotator], classes[label]))
-        else:
-            lost += 1
-    return out, lost
+    votes = [
+        (vote_id, names["items"][item], names["annotators"][annotator], classes[label])
+        for _, vote_id, item, annotator, label in rows
+        if isinstance(vote_id, str) and item in names["items"] and annotator in names["annotators"]
+        if isinstance(label, int) and 0 <= label < len(classes)
+    ]
+    return votes, lost + len(rows) - len(votes)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     """The journal, for reading; without the log beside it where the disk does not allow that."""
     where = path.resolve().as_uri()  # ? and % in the names of folders are not options
-    found: Exception | None = None
     for options in ("mode=ro", "mode=ro&immutable=1"):
-        db = None
         try:
             db = sqlite3.connect(f"{where}?{options}", uri=True)
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             return db
         except BROKEN as error:
-            found = error
-            if db is not None:
-                db.close()
-    raise ReadError(f"Nothing of {path} can be read: {found}.") from found
+            broken = error
+    raise ReadError(f"Nothing of {path} can be read: {broken}.") from broken
 
 
 def _is_name(text: Any) -> bool:
@@ -407,11 +376,11 @@ def _is_name(text: Any) -> bool:
 
 def _last(db: sqlite3.Connection, table: str, most: int) -> int:
     """The number of the last row, as far as the file can hold so many."""
-    found = []
+    numbers = []
     for query in (f"SELECT max(id) FROM {table}", f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"):
         with suppress(*BROKEN):
-            found += [row[0] for row in db.execute(query).fetchall() if isinstance(row[0], int)]
-    return max((number for number in found if 0 <= number <= most), default=most if found else 0)
+            numbers += [row[0] for row in db.execute(query).fetchall() if isinstance(row[0], int)]
+    return max((number for number in numbers if 0 <= number <= most), default=most if numbers else 0)
 
 
 def _classes(db: sqlite3.Connection) -> list[Any]:
@@ -426,10 +395,7 @@ def _readable(db: sqlite3.Connection, query: str, last: int) -> tuple[list[Any],
     rows, lost = [], 0
     for number in range(1, last + 1):
         try:
-            row = db.execute(query, (number,)).fetchone()
+            rows += db.execute(query, (number,)).fetchall()
         except BROKEN:
             lost += 1
-            continue
-        if row is not None:
-            rows.append(row)
     return rows, lost

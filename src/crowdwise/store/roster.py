@@ -10,20 +10,18 @@ import numpy as np
 
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, listing
+from crowdwise.errors import InputError, NotFittedError, listing
 from crowdwise.online.vote_store import Names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
 from crowdwise.store.journal import Journal, link
 
-AT_ONCE = 500
-"""How many names SQLite is asked about at once."""
+AT_ONCE = 500  # how many names SQLite is asked about at once
+NO_VOTES = "No votes have come in yet: hand some over with campaign.add(votes), or crowdwise campaign add."
 
 
 class Roster:
-    """The items and annotators in a journal: row n of a table has the code n - 1, which never changes.
-
-    Methods that change something belong inside :meth:`Journal.writing`.
-    """
+    """The items and annotators in a journal: row n of a table has the code n - 1, which never changes. Methods that
+    change something belong inside :meth:`Journal.writing`."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal, self.items, self.annotators = journal, Names(), Names()
@@ -34,87 +32,89 @@ class Roster:
         for table, names in (("items", self.items), ("annotators", self.annotators)):
             rows = self.journal.read(f"SELECT id, name FROM {table} WHERE id > ? ORDER BY id", (len(names),))
             with self.journal.decoding():
-                found = [json.loads(name) for _, name in rows]
+                new = [json.loads(name) for _, name in rows]
                 if [number for number, _ in rows] != list(range(len(names) + 1, len(names) + len(rows) + 1)):
                     raise ValueError(f"the {table} are not numbered one after the other")
-                if any(name_text(name, table) != text for name, (_, text) in zip(found, rows, strict=True)):
+                if any(name_text(name, table) != text for name, (_, text) in zip(new, rows, strict=True)):
                     raise ValueError(f"a name of {table} is not as it was written")
-                names.extend(found)
+                names.extend(new)
                 self._texts[table].extend(text for _, text in rows)
 
     def votes_after(self, last: int, chain: str, most: int = -1) -> tuple[Ints, Floats, str]:
         """Rows (number, item, annotator, class) of the next votes in codes, in the order in which they were written,
         their times, and the digest after them; a vote that is not as it was written is an error."""
         columns = "id, vote_id, item, annotator, label, price, time, chain"
-        found = self.journal.read(f"SELECT {columns} FROM votes WHERE id > ? ORDER BY id LIMIT ?", (last, most))
+        votes = self.journal.read(f"SELECT {columns} FROM votes WHERE id > ? ORDER BY id LIMIT ?", (last, most))
         items, people = self._texts["items"], self._texts["annotators"]
         with self.journal.decoding():
-            for number, *vote, digest in found:
+            for number, *vote, digest in votes:
                 chain = link(chain, tuple(vote), items[vote[1] - 1], people[vote[2] - 1])
                 if chain != digest:
                     raise ValueError(f"vote {number} is not as it was written")
-            rows = np.array([(number, item - 1, who - 1, k) for number, _, item, who, k, *_ in found], dtype=np.int64)
-            return rows.reshape(-1, 4), np.array([row[6] for row in found], dtype=np.float64), chain
+            rows = np.array([(number, item - 1, who - 1, k) for number, _, item, who, k, *_ in votes], dtype=np.int64)
+            return rows.reshape(-1, 4), np.array([row[6] for row in votes], dtype=np.float64), chain
 
-    def votes_table(self, classes: list[Any]) -> Votes | None:
-        """All votes, as a table; ``None`` where there are none."""
+    def votes_table(self, classes: list[Any]) -> Votes:
+        """All votes, as a table."""
         self.refresh()
         rows, when, _ = self.votes_after(0, "")
         if not len(rows):
-            return None
+            raise NotFittedError(NO_VOTES)
         _, item, annotator, label = rows.T
         items, annotators = self.items.array()[item], self.annotators.array()[annotator]
         columns = {"item": items.tolist(), "annotator": annotators.tolist(), "timestamp": when}
         columns["label"] = [classes[k] for k in label.tolist()]
         return Votes.from_frame(columns, classes=classes)
 
-    def as_written(self, table: str, texts: Iterable[str]) -> dict[str, str]:
-        """JSON text of a name -> the same name in the kind of those that are there."""
+    def written(self, table: str, names: Iterable[Any]) -> list[str]:
+        """The JSON text of each name, in the kind of those that are there."""
+        return self.of_kind(table, [name_text(name, table.removesuffix("s")) for name in names])
+
+    def of_kind(self, table: str, texts: Iterable[str]) -> list[str]:
+        """JSON texts of names, in the kind of those that are there."""
         first = self._first(table)
-        return {text: as_kind(text, first) for text in texts}
+        return [as_kind(text, first) for text in texts]
 
     def _first(self, table: str) -> str | None:
-        found = self.journal.read(f"SELECT name FROM {table} LIMIT 1")
-        return found[0][0] if found else None
+        rows = self.journal.read(f"SELECT name FROM {table} LIMIT 1")
+        return rows[0][0] if rows else None
 
     def _known(self, table: str, texts: list[str]) -> dict[str, int]:
         """JSON text of a name -> its code, for those that are there."""
-        found = dict[str, int]()
+        codes = dict[str, int]()
         for lo in range(0, len(texts), AT_ONCE):
-            some = texts[lo : lo + AT_ONCE]
-            marks = ",".join("?" * len(some))
-            found |= dict(self.journal.read(f"SELECT name, id - 1 FROM {table} WHERE name IN ({marks})", some))
-        return found
+            part = texts[lo : lo + AT_ONCE]
+            marks = ",".join("?" * len(part))
+            codes |= dict(self.journal.read(f"SELECT name, id - 1 FROM {table} WHERE name IN ({marks})", part))
+        return codes
 
     def find(self, table: str, names: Iterable[Any]) -> list[int]:
         """The codes of names that must be there."""
-        texts = [name_text(name, table.removesuffix("s")) for name in names]
-        written = self.as_written(table, texts)
-        codes = self.codes(table, written.values(), remedy="")
-        return [codes[written[text]] for text in texts]
+        texts = self.written(table, names)
+        codes = self.codes(table, texts, remedy="")
+        return [codes[text] for text in texts]
 
     def codes(
         self, table: str, texts: Iterable[str], price: float | None = None, remedy: str = "Declare them first."
     ) -> dict[str, int]:
         """JSON text of a name -> its code. Unknown names are an error, or with a price are added."""
         distinct = list(dict.fromkeys(texts))
-        found = self._known(table, distinct)
-        missing = [text for text in distinct if text not in found]
+        known = self._known(table, distinct)
+        missing = [text for text in distinct if text not in known]
         if missing and price is None:
             names = listing([json.loads(text) for text in missing])
             raise InputError(f"Unknown {table}: {names}. Nothing was added. {remedy}".rstrip())
         if not missing:
-            return found
+            return known
         column, value = ("price", price) if table == "annotators" else ("closed", 0)
         rows = [(text, value) for text in missing]
         self._one_kind(table, missing)
         self.journal.write(f"INSERT INTO {table} (name, {column}) VALUES (?, ?)", rows)
-        return found | self.codes(table, missing)
+        return known | self.codes(table, missing)
 
     def add_items(self, items: Iterable[Any], gold: Mapping[Any, int], groups: Mapping[Any, Any]) -> int:
         """Add items that are new, then the known classes (codes) and groups of items; how many are new."""
-        before, texts = self.journal.count("items"), [name_text(item, "item") for item in items]
-        texts = list(self.as_written("items", texts).values())
+        before, texts = self.journal.count("items"), self.written("items", items)
         self._one_kind("items", texts)
         self.journal.write("INSERT OR IGNORE INTO items (name) VALUES (?)", [(text,) for text in texts])
         named = {item: name_text(group, "group", booleans=True) for item, group in groups.items()}
@@ -124,15 +124,11 @@ class Roster:
 
     def set_prices(self, prices: Mapping[Any, float]) -> None:
         """Add annotators with their prices, or change prices."""
-        texts = {name_text(name, "annotator"): checked_price(name, price) for name, price in prices.items()}
-        written = self.as_written("annotators", texts)
-        rows = [(written[text], price) for text, price in texts.items()]
-        self._one_kind("annotators", [text for text, _ in rows])
-        self.journal.write(
-            "INSERT INTO annotators (name, price) VALUES (?, ?) "
-            "ON CONFLICT (name) DO UPDATE SET price = excluded.price",
-            rows,
-        )
+        checked = [checked_price(name, price) for name, price in prices.items()]
+        texts = self.written("annotators", [name for name, _ in prices.items()])
+        self._one_kind("annotators", texts)
+        query = "INSERT INTO annotators (name, price) VALUES (?, ?) ON CONFLICT (name)"
+        self.journal.write(f"{query} DO UPDATE SET price = excluded.price", list(zip(texts, checked, strict=True)))
 
     def _one_kind(self, table: str, texts: list[str]) -> None:
         """Raise an error where new names are not of the kind of those there are."""
@@ -140,10 +136,9 @@ class Roster:
 
     def update(self, table: str, column: str, facts: Mapping[Any, Any]) -> None:
         """Set a column of the named rows."""
-        texts = {name_text(name, table.removesuffix("s")): value for name, value in facts.items()}
-        written = self.as_written(table, texts)
-        codes = self.codes(table, written.values())
-        rows = [(value, codes[written[text]] + 1) for text, value in texts.items()]
+        texts = self.written(table, facts)
+        codes = self.codes(table, texts)
+        rows = [(value, codes[text] + 1) for text, value in zip(texts, facts.values(), strict=True)]
         self.journal.write(f"UPDATE {table} SET {column} = ? WHERE id = ?", rows)
 
     def items_with(self, column: str) -> dict[int, Any]:

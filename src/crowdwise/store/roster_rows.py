@@ -1,11 +1,9 @@
-"""Items and annotators in the store: names and their numbers, which never change (codes of models are one less), what
-is shown of items, who labels at what price.
-"""
+"""Items and annotators in the store: names and their numbers, which never change (codes of models are one less)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,25 +12,24 @@ import sqlalchemy as sa
 
 from crowdwise import registry
 from crowdwise.active.stopping import Proof
-from crowdwise.core.constraints import is_count, is_number
+from crowdwise.core.constraints import is_number
 from crowdwise.errors import InputError, ParameterError, SizeError
 from crowdwise.store import steady_clock
 from crowdwise.store.answer_forms import OF_PAYLOAD, SIDES, answer_text, check_payload, check_with_payload
 from crowdwise.store.campaign_rows import CampaignRow, add_event, bump, set_proof, unknown_names
 from crowdwise.store.canonical import as_kind, checked_price, name_text, one_kind
-from crowdwise.store.database import among, family, insert_rows, main_of
+from crowdwise.store.database import among, family, insert_rows, largest, main_of, named_by, of_campaign
 from crowdwise.store.intake import GOLD, class_codes
 from crowdwise.store.lease_rows import release
 from crowdwise.store.store_tables import annotators, answers, campaigns, items, reviews, votes
 
-CHUNK = 10_000
-"""Rows that are written at once."""
+CHUNK = 10_000  # rows that are written at once
 
 
 def first_name(conn: sa.Connection, table: sa.Table, campaign: str) -> str | None:
     """The JSON text of a name that is there: all are of its kind; nothing where there is none."""
-    found: str | None = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
-    return found
+    name: str | None = conn.execute(sa.select(table.c.name).where(table.c.campaign == campaign).limit(1)).scalar()
+    return name
 
 
 def written_texts(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[str]:
@@ -45,16 +42,11 @@ def texts_of_kind(first: str | None, table: sa.Table, names: Iterable[Any]) -> l
     return [as_kind(name_text(name, table.name.removesuffix("s")), first) for name in names]
 
 
-def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str]) -> dict[str, int]:
+def known_numbers(conn: sa.Connection, table: sa.Table, campaign: str, texts: Iterable[str]) -> dict[str, int]:
     """JSON text of a name -> its number, for those that are there."""
-    return {row.name: row.number for row in find_rows(conn, table, campaign, texts, "number")}
-
-
-def find_rows(conn: sa.Connection, table: sa.Table, campaign: str, texts: Sequence[str], *facts: str) -> list[Any]:
-    """Names that are there, of some, with facts about them."""
+    query = sa.select(table.c.name, table.c.number).where(table.c.campaign == campaign, among(table.c.name, "names"))
     distinct = list(dict.fromkeys(texts))
-    query = sa.select(*(table.c[name] for name in ("name", *facts))).where(table.c.campaign == campaign)
-    return list(conn.execute(query.where(among(table.c.name, "names")), {"names": distinct})) if distinct else []
+    return {row.name: row.number for row in conn.execute(query, {"names": distinct})} if distinct else {}
 
 
 def find_numbers(conn: sa.Connection, table: sa.Table, campaign: str, names: Iterable[Any]) -> list[int]:
@@ -73,8 +65,7 @@ def add_names(
 ) -> dict[str, int]:  # fmt: skip
     """Add names that are new with some facts, and those of each; the numbers of these."""
     one_kind(filter(None, [first_name(conn, table, campaign), *texts]), table.name)
-    query = sa.select(sa.func.coalesce(sa.func.max(table.c.number), 0)).where(table.c.campaign == campaign)
-    last = int(conn.execute(query).scalar_one())
+    last = largest(conn, table.c.number, table.c.campaign == campaign)
     numbers = {text: last + 1 + i for i, text in enumerate(texts)}
     further = _questions(conn, campaign) if texts else []
     for lo in range(0, len(texts), CHUNK):
@@ -91,8 +82,7 @@ def add_names(
 
 def _questions(conn: sa.Connection, campaign: str) -> Sequence[str]:
     """The further questions about the items of a campaign: its names and numbers are theirs."""
-    query = sa.select(campaigns.c.id).where(campaigns.c.id.startswith(f"{campaign}."))
-    return conn.execute(query).scalars().all()
+    return conn.execute(sa.select(campaigns.c.id).where(campaigns.c.id.startswith(f"{campaign}."))).scalars().all()
 
 
 def add_annotators(conn: sa.Connection, row: CampaignRow, prices: Mapping[Any, float | None]) -> dict[Any, int]:
@@ -120,14 +110,12 @@ def change_annotator(
     """Say whether an annotator is asked, the most votes, and what a vote costs from now on."""
     (number,) = find_numbers(conn, annotators, row.id, [name])
     price = None if price is None else checked_price(name, price)
-    if max_votes is not None and not (is_count(max_votes) and 0 <= max_votes < 2**31):
-        raise ParameterError(f"max_votes={max_votes!r}: expected a whole number from 0.")
-    given = {"available": available, "max_votes": max_votes, "price": price}
-    given = {key: value for key, value in given.items() if value is not None}
-    if not given:
+    values = {"available": available, "max_votes": max_votes, "price": price}
+    changes = {key: value for key, value in values.items() if value is not None}
+    if not changes:
         raise ParameterError("Say what is changed: available, max_votes or price.")
-    update_annotator(conn, row.id, number, bump(conn, row.id), given)
-    add_event(conn, row.id, "annotators", {"new": 0, "changed": name, **given})
+    update_annotator(conn, row.id, number, bump(conn, row.id), changes)
+    add_event(conn, row.id, "annotators", {"new": 0, "changed": name, **changes})
 
 
 def update_annotator(conn: sa.Connection, campaign: str, number: int, version: int, values: Mapping[str, Any]) -> None:
@@ -147,51 +135,39 @@ def annotator_of(conn: sa.Connection, row: CampaignRow, name: Any) -> int:
     return known[texts[0]] if known else find_numbers(conn, annotators, row.id, [name])[0]
 
 
-def count_annotators(conn: sa.Connection, campaign: str) -> int:
-    query = sa.select(sa.func.count()).where(annotators.c.campaign == campaign)
-    return int(conn.execute(query).scalar_one())
-
-
 def list_annotators(conn: sa.Connection, campaign: str) -> list[dict[str, Any]]:
     """All annotators with the number of their votes."""
-    counted = sa.select(answers.c.annotator, sa.func.count().label("votes")).where(answers.c.campaign == campaign)
-    found = counted.group_by(answers.c.annotator).subquery()
-    query = (
-        sa.select(annotators, sa.func.coalesce(found.c.votes, 0).label("votes"))
-        .outerjoin(found, found.c.annotator == annotators.c.number)
-        .where(annotators.c.campaign == campaign)
-        .order_by(annotators.c.number)
-    )
+    counted = sa.select(sa.func.count()).where(named_by(annotators, answers)).scalar_subquery()
+    query = sa.select(annotators, counted.label("votes")).where(annotators.c.campaign == campaign)
+    query = query.order_by(annotators.c.number)
+    shown = ("number", "price", "available", "max_votes", "votes")
     return [
-        {
-            "number": row.number, "annotator": json.loads(row.name), "price": row.price, "available": row.available,
-            "max_votes": row.max_votes, "votes": row.votes,
-        }
+        {"annotator": json.loads(row.name), **{name: row._mapping[name] for name in shown}}
         for row in conn.execute(query)
-    ]  # fmt: skip
+    ]
 
 
-MOST_PAYLOAD = 1_000_000
-"""Bytes of what is shown of an item: it goes to every annotator who is asked about it."""
+MOST_PAYLOAD = 1_000_000  # bytes of what is shown of an item: it goes to every annotator who is asked about it
 MEDIA = {"image": ("https", "data", "media"), "audio": ("https", "media"), "file": ("https", "media")}
 """Parts of a payload that are loaded by their address, and its schemes; an address without one is of the server."""
 
 
 @dataclass(frozen=True)
 class ItemGiven:
-    """An item as it is handed over."""
+    """An item as it is handed over. Of one that is there only the named ``fields`` change."""
 
     item: Any
     payload: dict[str, Any] = field(default_factory=dict)
     gold: Any = None
     group: Any = None
     priority: float = 1.0
+    fields: Collection[str] = ("payload", "gold", "group", "priority")
 
 
-def checked_items(conn: sa.Connection, row: CampaignRow, given: Iterable[ItemGiven]) -> dict[str, dict[str, Any]]:
+def checked_items(conn: sa.Connection, row: CampaignRow, wanted: Iterable[ItemGiven]) -> dict[str, dict[str, Any]]:
     """The text of each name -> what is written of the item; an error where one is wrong, or given twice."""
     first, values = first_name(conn, items, row.id), dict[str, dict[str, Any]]()
-    for one in given:
+    for one in wanted:
         (text,) = texts_of_kind(first, items, [one.item])
         if text in values:
             raise InputError(f"The item {one.item!r} is given twice. Nothing was added.")
@@ -206,19 +182,20 @@ def add_items(conn: sa.Connection, row: CampaignRow, values: Mapping[str, Mappin
     known = known_numbers(conn, items, row.id, texts)
     version = bump(conn, row.id)
     fresh = [text for text in texts if text not in known]
-    new = add_names(conn, items, row.id, fresh, {"version": version}, values)
-    if known:
-        update = items.update().where(items.c.campaign == row.id, items.c.number == sa.bindparam("at"))
-        names = next(iter(values.values()))
-        columns: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*names, "version")}
-        rows = [
-            {"at": number, "new_version": version, **{f"new_{name}": x for name, x in values[text].items()}}
-            for text, number in known.items()
-        ]
-        conn.execute(update.values(**columns), rows)
-        if further := _questions(conn, row.id):
-            shown = items.update().where(items.c.campaign.in_(further), items.c.number == sa.bindparam("at"))
-            conn.execute(shown.values(payload=columns["payload"], version=columns["version"]), rows)
+    unsaid = {"payload": "{}", "gold": None, "grp": None, "priority": 1.0}
+    new = add_names(conn, items, row.id, fresh, {"version": version, **unsaid}, values)
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for text, number in known.items():
+        changes = {f"new_{name}": x for name, x in values[text].items()}
+        alike.setdefault(tuple(values[text]), []).append({"at": number, **changes})
+    further = _questions(conn, row.id) if known else []
+    for names, rows in alike.items():
+        update = items.update().where(items.c.number == sa.bindparam("at"))
+        columns: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in names}
+        conn.execute(update.where(items.c.campaign == row.id).values(version=version, **columns), rows)
+        if further and "payload" in columns:
+            shown = {"payload": columns["payload"], "version": version}
+            conn.execute(update.where(items.c.campaign.in_(further)).values(shown), rows)
     add_event(conn, row.id, "items", {"new": len(new), "changed": len(texts) - len(new)})
     return len(new)
 
@@ -242,12 +219,9 @@ def _values(row: CampaignRow, one: ItemGiven) -> dict[str, Any]:
     gold = None if one.gold is None else answer_text(row, one.gold, one.item, GOLD)
     if gold is not None and row.form in OF_PAYLOAD:
         check_with_payload(row.form, one.item, json.loads(gold), one.payload)
-    return {
-        "payload": payload,
-        "gold": gold,
-        "grp": None if one.group is None else name_text(one.group, "group", booleans=True),
-        "priority": _checked_priority(one.priority),
-    }
+    group = None if one.group is None else name_text(one.group, "group", booleans=True)
+    columns = {"payload": payload, "gold": gold, "grp": group, "priority": _checked_priority(one.priority)}
+    return {name: x for name, x in columns.items() if name.replace("grp", "group") in one.fields}
 
 
 def _check_addresses(item: Any, payload: Any) -> None:
@@ -265,16 +239,12 @@ def change_items(
     conn: sa.Connection, row: CampaignRow, names: Sequence[Any], *, closed: bool | None = None,
     priority: float | None = None, gold: Any = None,
 ) -> int:  # fmt: skip
-    """Close or reopen items, change their priority (in all questions of a campaign), or set their known answer; how
-    many were named."""
+    """Close or reopen items, change their priority (in all questions), or their known answer; how many."""
     numbers = find_numbers(conn, items, row.id, names)
-    values: dict[str, Any] = {}
-    if row.is_further and (closed is not None or priority is not None):
+    shared = {"closed": closed, "priority": None if priority is None else _checked_priority(priority)}
+    values = {name: value for name, value in shared.items() if value is not None}
+    if row.is_further and values:
         raise ParameterError(f"Items are closed, and have a priority, at {main_of(row.id)}: for all its questions.")
-    if closed is not None:
-        values["closed"] = closed
-    if priority is not None:
-        values["priority"] = _checked_priority(priority)
     own = {} if gold is None else {"gold": answer_text(row, gold, names[0] if names else "", GOLD)}
     if gold is not None and row.form in OF_PAYLOAD:
         for name, payload in payload_of(conn, row.id, numbers).values():
@@ -295,94 +265,77 @@ def settle(conn: sa.Connection, row: CampaignRow, item: Any, answer: Any, actor:
     it counts for no annotator's accuracy: doubtful items are not a random sample."""
     (number,) = find_numbers(conn, items, row.id, [item])
     where = (items.c.campaign == row.id) & (items.c.number == number)
-    found = conn.execute(sa.select(items.c.gold, items.c.settled, items.c.payload).where(where)).one()
-    if found.gold is not None:
+    before = conn.execute(sa.select(items.c.gold, items.c.settled, items.c.payload).where(where)).one()
+    if before.gold is not None:
         raise InputError(f"The answer on {item!r} is known (gold): change that. Nothing was changed.")
     text = None if answer is None else answer_text(row, answer, item, "The second look at item {!r} says")
     if text is not None and row.form in OF_PAYLOAD:
-        check_with_payload(row.form, item, json.loads(text), json.loads(found.payload))
+        check_with_payload(row.form, item, json.loads(text), json.loads(before.payload))
     conn.execute(items.update().where(where).values(settled=text, version=bump(conn, row.id)))
-    entry = {"time": steady_clock.now(), "actor": actor, "answer": text, "before": found.settled, "note": note}
+    entry = {"time": steady_clock.now(), "actor": actor, "answer": text, "before": before.settled, "note": note}
     conn.execute(reviews.insert(), {"campaign": row.id, "item": number, **entry})
     add_event(conn, row.id, "items", {"new": 0, "changed": 1})
     return {"item": item, **_decoded(entry)}
 
 
 def _decoded(entry: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {name: None if entry[name] is None else json.loads(entry[name]) for name in ("answer", "before")}
+    texts = {name: json.loads(entry[name] or "null") for name in ("answer", "before")}
     return {name: entry[name] for name in ("time", "actor", "note")} | texts
 
 
 def list_reviews(conn: sa.Connection, campaign: str, item: Any = None, limit: int = 200) -> list[dict[str, Any]]:
     """Second looks, the latest first: at all items, or at one."""
-    query = sa.select(reviews, items.c.name).join(
-        items, (items.c.campaign == reviews.c.campaign) & (items.c.number == reviews.c.item)
-    )
-    query = query.where(reviews.c.campaign == campaign)
+    query = sa.select(reviews, items.c.name).join(items, named_by(items, reviews)).where(reviews.c.campaign == campaign)
     if item is not None:
         query = query.where(reviews.c.item == find_numbers(conn, items, campaign, [item])[0])
-    found = conn.execute(query.order_by(reviews.c.id.desc()).limit(limit))
-    return [{"item": json.loads(row.name), **_decoded(row._asdict())} for row in found]
+    rows = conn.execute(query.order_by(reviews.c.id.desc()).limit(limit))
+    return [{"item": json.loads(row.name), **_decoded(row._asdict())} for row in rows]
 
 
 def list_items(conn: sa.Connection, campaign: str, after: int, limit: int, search: str = "") -> list[dict[str, Any]]:
     """A page of items with the number of their votes; ``search``: part of a name or of what is shown."""
-    counted = (
-        sa.select(sa.func.count())
-        .where(answers.c.campaign == items.c.campaign, answers.c.item == items.c.number)
-        .scalar_subquery()
-    )
+    counted = sa.select(sa.func.count()).where(named_by(items, answers)).scalar_subquery()
     query = sa.select(items, counted.label("votes")).where(items.c.campaign == campaign, items.c.number > after)
     if search:
         text = json.dumps(search)[1:-1]  # as names and payloads are written
-        query = query.where(
-            items.c.name.icontains(text, autoescape=True) | items.c.payload.icontains(text, autoescape=True)
-        )
-    found = conn.execute(query.order_by(items.c.number).limit(limit))
+        name, payload = (column.icontains(text, autoescape=True) for column in (items.c.name, items.c.payload))
+        query = query.where(name | payload)
+    rows = conn.execute(query.order_by(items.c.number).limit(limit))
+    parsed = {"item": "name", "payload": "payload", "gold": "gold", "settled": "settled", "group": "grp"}
     return [
-        {
-            "number": row.number, "item": json.loads(row.name), "payload": json.loads(row.payload),
-            "gold": None if row.gold is None else json.loads(row.gold),
-            "settled": None if row.settled is None else json.loads(row.settled),
-            "group": None if row.grp is None else json.loads(row.grp), "closed": row.closed,
-            "priority": row.priority, "votes": row.votes,
-        }
-        for row in found
-    ]  # fmt: skip
+        {name: row._mapping[name] for name in ("number", "closed", "priority", "votes")}
+        | {name: json.loads(row._mapping[column] or "null") for name, column in parsed.items()}
+        for row in rows
+    ]
 
 
 def payload_of(conn: sa.Connection, campaign: str, numbers: Sequence[int]) -> dict[int, tuple[Any, dict[str, Any]]]:
     """Number of an item -> its name and what is shown of it."""
-    found = conn.execute(_PAYLOADS, {"campaign": campaign, "numbers": list(numbers)}) if numbers else ()
-    return {row.number: (json.loads(row.name), json.loads(row.payload)) for row in found}
+    rows = conn.execute(_PAYLOADS, {"campaign": campaign, "numbers": list(numbers)}) if numbers else ()
+    return {row.number: (json.loads(row.name), json.loads(row.payload)) for row in rows}
 
 
-_PAYLOADS = sa.select(items.c.number, items.c.name, items.c.payload).where(
-    items.c.campaign == sa.bindparam("campaign"), among(items.c.number, "numbers")
-)
+_PAYLOADS = sa.select(items.c.number, items.c.name, items.c.payload)
+_PAYLOADS = _PAYLOADS.where(of_campaign(items), among(items.c.number, "numbers"))
 
 
 def items_since(conn: sa.Connection, campaign: str, seq: int) -> list[Any]:
     """The names of items that were voted on, or whose votes were taken back, after a vote."""
-    query = (
-        sa.select(items.c.name)
-        .where(items.c.campaign == campaign)
-        .where(sa.exists().where(votes.c.campaign == campaign, votes.c.item == items.c.number, votes.c.seq > seq))
-    )
-    return [json.loads(name) for name in conn.execute(query).scalars()]
+    query = sa.select(items.c.name).where(items.c.campaign == campaign)
+    newer = sa.exists().where(named_by(items, votes), votes.c.seq > seq)
+    return [json.loads(name) for name in conn.execute(query.where(newer)).scalars()]
 
 
 def draw_for_gold(conn: sa.Connection, row: CampaignRow, n: int) -> list[Any]:
     """Draw items at random whose gold labels the model will not see (:class:`~crowdwise.active.stopping.Proof`)."""
     if row.answer_type != registry.VOTES:
         raise ParameterError(f"Labels of {row.answer_type} are not proven by a server: use crowdwise certify.")
-    found = conn.execute(
-        sa.select(items.c.name, items.c.gold).where(items.c.campaign == row.id).order_by(items.c.number)
-    ).all()
-    taught = np.array([one.gold is not None for one in found], dtype=bool)
+    query = sa.select(items.c.name, items.c.gold).where(items.c.campaign == row.id)
+    rows = conn.execute(query.order_by(items.c.number)).all()
+    taught = np.array([one.gold is not None for one in rows], dtype=bool)
     proof = Proof.of(row.settings.get("proof")).drawn_anew(n, taught, np.random.default_rng())
     set_proof(conn, row, proof)
-    return [json.loads(found[code].name) for code in proof.drawn]
+    return [json.loads(rows[code].name) for code in proof.drawn]
 
 
 def add_gold_of_draw(conn: sa.Connection, row: CampaignRow, gold: Mapping[Any, Any]) -> None:

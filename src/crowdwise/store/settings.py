@@ -45,8 +45,7 @@ def are_classes(names: Any) -> bool:
 
 Classes = Annotated[Sequence[Any], Check(are_classes, "two or more different classes, all text, integers or booleans")]
 
-CHANGEABLE = (*StopRule.parameters(), *OWN)
-"""The names of all settings that may be changed."""
+CHANGEABLE = (*StopRule.parameters(), *OWN)  # the names of all settings that may be changed
 
 
 @dataclass(frozen=True)
@@ -60,18 +59,15 @@ class Settings:
     price: float
     gap: float | None
     seed: int
-    proposals: int
-    """How many batches were proposed so far."""
+    proposals: int  # how many batches were proposed so far
 
     @classmethod
     def of(cls, journal: Journal) -> Settings:
-        facts = journal.facts()
+        facts = {"gap": None, **journal.facts()}
         with journal.decoding():
-            check_settings({"gap": None, **facts}, OWN | {"seed": CountFromZero, "proposals": CountFromZero})
-            return cls(
-                StopRule(**facts["rule"]), Strategy(**facts["strategy"]), str(facts["unknown"]), facts["patience"],
-                facts["price"], facts.get("gap"), facts["seed"], facts["proposals"],
-            )  # fmt: skip
+            check_settings(facts, OWN | {"seed": CountFromZero, "proposals": CountFromZero})
+            own = {name: facts[name] for name in ("unknown", "patience", "price", "gap", "seed", "proposals")}
+            return cls(StopRule(**facts["rule"]), Strategy(**facts["strategy"]), **own)
 
     @property
     def price_of_unknown(self) -> float | None:
@@ -79,39 +75,38 @@ class Settings:
         return self.price if self.unknown == "add" else None
 
 
-def check_settings(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+def check_settings(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
     """An error where a setting is not what it may be."""
     for name, allowed in kinds.items():
-        if name in given and (found := constraint_of(allowed)) is not None:
-            found.check(name, given[name])
+        if name in values and (constraint := constraint_of(allowed)) is not None:
+            constraint.check(name, values[name])
 
 
 def changed_settings(
-    before: Mapping[str, Any], given: Mapping[str, Any], changeable: Sequence[str]
+    before: Mapping[str, Any], wanted: Mapping[str, Any], changeable: Sequence[str]
 ) -> dict[str, tuple[Any, Any]]:
     """Name -> (before, now) of the settings that differ; an error about one that cannot be changed."""
-    for name in given:
+    for name in wanted:
         if name not in changeable:
             why = f"{NOT_NOW[name]}: make a new campaign for that." if name in NOT_NOW else "There is no such setting."
             near = "" if name in NOT_NOW else suggestion(name, changeable)
             raise ParameterError(f"{name} cannot be changed. {why}{near} What can be: {', '.join(changeable)}.")
-    return {name: (before[name], value) for name, value in given.items() if value != before[name]}
+    return {name: (before[name], value) for name, value in wanted.items() if value != before[name]}
 
 
-def change_settings(journal: Journal, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def change_settings(journal: Journal, wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Change settings: name -> (before, now) of those that differ; inside :meth:`Journal.writing`."""
-    given = {name: x.item() if isinstance(x, np.generic) else x for name, x in given.items()}
+    wanted = {name: x.item() if isinstance(x, np.generic) else x for name, x in wanted.items()}
     facts = journal.facts()
-    before = {**facts["rule"], **{name: facts.get(name) for name in OWN}}
-    changed = changed_settings(before, given, CHANGEABLE)
-    check_settings(given, OWN)
-    rule = StopRule(**{**facts["rule"], **{name: x for name, x in given.items() if name not in OWN}})
-    if given.get("gap") is not None:
+    changed = changed_settings({**facts["rule"], **{name: facts.get(name) for name in OWN}}, wanted, CHANGEABLE)
+    check_settings(wanted, OWN)
+    rule = StopRule(**{**facts["rule"], **{name: x for name, x in wanted.items() if name not in OWN}})
+    if wanted.get("gap") is not None:
         groups = journal.read("SELECT count(DISTINCT grp) FROM items")[0][0]
         if groups < 2:
             raise ParameterError("A gap is between groups: two groups of items at least are needed (add_items).")
     if changed:
-        own = {name: x if x is None else float(x) for name, x in given.items() if name in OWN}
+        own = {name: x if x is None else float(x) for name, x in wanted.items() if name in OWN}
         journal.note(rule=rule.get_params(), **own)
         journal.log("settings", {name: list(pair) for name, pair in changed.items()})
     return changed

@@ -1,8 +1,5 @@
-"""The time of the server: that of the machine, which never goes back while the process runs.
-
-A clock that is set back would keep questions out for as long as it was set back, and make tokens and sessions valid
-again that have expired.
-"""
+"""The time of the server: that of the machine, which never goes back while the process runs: questions would stay out,
+and tokens and sessions that have expired would be valid again."""
 
 from __future__ import annotations
 
@@ -25,5 +22,4 @@ class SteadyClock:
             return self._wall
 
 
-now = SteadyClock().now
-"""The time of this process."""
+now = SteadyClock().now  # the time of this process

@@ -22,17 +22,17 @@ ID, DIGEST, KIND = String(32), String(64), String(12)
 def _table(table: str, keys: str, *constraints: Any, optional: str = "", **columns: Any) -> Table:
     """A table: name -> type of its columns, or (type, default). Those named in ``optional`` may be empty; rows go with
     the campaign or webhook that they name."""
-    made: list[Column[Any]] = []
+    parts: list[Column[Any]] = []
     for column, kind in columns.items():
         kind, default = kind if isinstance(kind, tuple) else (kind, None)
         of = f"{column}s.id" if column in ("campaign", "webhook") and table != "audit" else None
-        made.append(
+        parts.append(
             Column(
                 column, kind, *([ForeignKey(of, ondelete="CASCADE")] if of else []), primary_key=column in keys.split(),
                 nullable=column in optional.split(), default=default, autoincrement="auto" if column == "id" else False,
             )
         )  # fmt: skip
-    return Table(table, metadata, *made, *constraints)
+    return Table(table, metadata, *parts, *constraints)
 
 
 ended_sessions = _table("ended_sessions", "id", id=DIGEST, expires=Float)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -34,14 +34,13 @@ from crowdwise.store.campaign_rows import (
     unknown_names,
 )
 from crowdwise.store.canonical import id_text
-from crowdwise.store.database import among, as_parameter, texts_given, write_rows
+from crowdwise.store.database import among, as_parameter, count, named_by, of_campaign, texts_given, write_rows
 from crowdwise.store.intake import Incoming, new_among
 from crowdwise.store.lease_rows import money_left, votes_given
 from crowdwise.store.roster_rows import add_names, payload_of, texts_of_kind, update_annotator
 from crowdwise.store.store_tables import annotators, answers, campaigns, events, items, leases, points, skips, votes
 
-UNDO_SECONDS = 3600.0
-"""How long an annotator may take a vote back."""
+UNDO_SECONDS = 3600.0  # how long an annotator may take a vote back
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,8 @@ class VoteGiven:
     id: str | None = None
     seconds: float | None = None
     shown: str | None = None
-    own: bool = False
-    """Whether the annotator sends it, and not a lead."""
-    others: Mapping[str, Any] | None = None
-    """The answers to further questions about the item."""
+    own: bool = False  # whether the annotator sends it, and not a lead
+    others: Mapping[str, Any] | None = None  # the answers to further questions about the item
 
 
 class _Person(NamedTuple):
@@ -77,10 +74,8 @@ class _Known:
     annotator: dict[str, int]
     people: dict[int, _Person] = field(default_factory=dict)
     leased: set[tuple[int, int]] = field(default_factory=set)
-    left: float = math.inf
-    """What may be spent beyond the questions that are out."""
-    ended: bool = False
-    """Whether the campaign had reached its end when its curve was last noted."""
+    left: float = math.inf  # what may be spent beyond the questions that are out
+    ended: bool = False  # whether the campaign had reached its end when its curve was last noted
     closed: set[int] = field(default_factory=set)
     gold: dict[int, str] = field(default_factory=dict)
     by_id: dict[str, tuple[int, int, str]] = field(default_factory=dict)
@@ -98,36 +93,39 @@ def add_together(
     row, kinds = find_more(conn, campaign, _WITH_KINDS)
     check_open(row)
     if row.questions:
-        return [_add_all(conn, row, votes) for votes in requests]
+        return [_tried(_add_all, conn, row, votes) for votes in requests]
     return _add(conn, row, kinds, requests)
 
 
-def _add_all(conn: sa.Connection, row: CampaignRow, votes: Sequence[VoteGiven]) -> dict[str, Any] | Exception:
-    """Write the answers to all questions of a request, or none."""
+def _tried(run: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function gives, or its error."""
     try:
-        with conn.begin_nested():
-            receipt = _add_one(conn, row.id, votes)
-            for question, further in row.questions.items():
-                given = [(vote, vote.others or {}) for vote in votes]
-                some = [replace(vote, label=said[question], others={}) for vote, said in given if question in said]
-                _add_one(conn, further, some)
-            return receipt
+        return run(*arguments)
     except CrowdwiseError as error:
         return error
 
 
-def _add_one(conn: sa.Connection, campaign: str, votes: Sequence[VoteGiven]) -> dict[str, Any]:
-    (found,) = _add(conn, *find_more(conn, campaign, _WITH_KINDS), [votes])
-    if isinstance(found, Exception):
-        raise found
-    return found
+def _add_all(conn: sa.Connection, row: CampaignRow, votes: Sequence[VoteGiven]) -> dict[str, Any]:
+    """Write the answers to all questions of a request, or none."""
+    parts = {row.id: votes}
+    for question, further in row.questions.items():
+        answered = [(vote, vote.others[question]) for vote in votes if vote.others and question in vote.others]
+        parts[further] = [replace(vote, label=label, others={}) for vote, label in answered]
+    receipts: list[dict[str, Any]] = []
+    with conn.begin_nested():
+        for campaign, part in parts.items():
+            (outcome,) = _add(conn, *find_more(conn, campaign, _WITH_KINDS), [part])
+            if isinstance(outcome, Exception):
+                raise outcome
+            receipts.append(outcome)
+    return receipts[0]
 
 
 def _check_questions(row: CampaignRow, vote: VoteGiven) -> None:
     """An error about answers to questions that are not there, or that an annotator left out."""
-    given, there = set(vote.others or ()), set(row.questions)
-    missing = there - given if vote.own else set()
-    for names, what in ((given - there, "no question"), (missing, "a question without an answer,")):
+    answered, there = set(vote.others or ()), set(row.questions)
+    missing = there - answered if vote.own else set()
+    for names, what in ((answered - there, "no question"), (missing, "a question without an answer,")):
         if names:
             raise InputError(f"The vote on {vote.item!r}: there is {what} {listing(sorted(names))}. Nothing was added.")
 
@@ -136,45 +134,33 @@ def _add(
     conn: sa.Connection, row: CampaignRow, kinds: Sequence[str | None], requests: Sequence[Sequence[VoteGiven]]
 ) -> list[dict[str, Any] | Exception]:
     """As :func:`add_together`, of one question."""
-    read = [_read(row, votes, *kinds) for votes in requests]
-    good = [one for one in read if not isinstance(one, Exception)]
-    known = _look_up(conn, row, [vote for one in good for vote in one])
-    out: list[dict[str, Any] | Exception] = []
-    rows: list[dict[str, Any]] = []
+    read = [_tried(_read, row, votes, *kinds) for votes in requests]
+    known = _look_up(conn, row, [vote for one in read if not isinstance(one, Exception) for vote in one])
+    out, rows = list[dict[str, Any] | Exception](), list[dict[str, Any]]()
     for one in read:
-        if isinstance(one, Exception):
-            out.append(one)
-            continue
-        try:
-            new, receipt = _sort_out_whole(conn, known, one)
-        except CrowdwiseError as error:
-            out.append(error)
-            continue
-        rows += new
-        out.append(receipt)
+        outcome = one if isinstance(one, Exception) else _tried(_sort_out_whole, conn, known, one)
+        if not isinstance(outcome, Exception):
+            new, outcome = outcome
+            rows += new
+        out.append(outcome)
     _write(conn, row, rows)
     _screen(conn, row, {vote["annotator"] for vote in rows})
     return out
 
 
-def _read(
-    row: CampaignRow, given: Sequence[VoteGiven], item_kind: str | None, kind: str | None
-) -> list[Incoming] | Exception:
-    try:
-        for vote in given:
-            _check_questions(row, vote)
-        texts = [answer_text(row, vote.label, vote.item) for vote in given]
-        names = texts_of_kind(item_kind, items, [vote.item for vote in given])
-        people = texts_of_kind(kind, annotators, [vote.annotator for vote in given])
-        return [
-            Incoming(
-                f"[{n}, {m}]" if vote.id is None else f"{m if vote.own else ''}:{id_text(vote.id)}",
-                vote.id, n, m, text, given=vote,
-            )
-            for vote, n, m, text in zip(given, names, people, texts, strict=True)
-        ]  # fmt: skip
-    except CrowdwiseError as error:
-        return error
+def _read(row: CampaignRow, sent: Sequence[VoteGiven], item_kind: str | None, kind: str | None) -> list[Incoming]:
+    for vote in sent:
+        _check_questions(row, vote)
+    texts = [answer_text(row, vote.label, vote.item) for vote in sent]
+    names = texts_of_kind(item_kind, items, [vote.item for vote in sent])
+    people = texts_of_kind(kind, annotators, [vote.annotator for vote in sent])
+    return [
+        Incoming(
+            f"[{n}, {m}]" if vote.id is None else f"{m if vote.own else ''}:{id_text(vote.id)}",
+            vote.id, n, m, text, sent=vote,
+        )
+        for vote, n, m, text in zip(sent, names, people, texts, strict=True)
+    ]  # fmt: skip
 
 
 def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Known:
@@ -196,7 +182,7 @@ def _look_up(conn: sa.Connection, row: CampaignRow, read: list[Incoming]) -> _Kn
             known.pairs[one.number, one.who] = one.seq
         if one.answer is not None:
             known.by_id[one.id] = (one.voted_item, one.voter, one.answer)
-    own = {known.annotator[vote.annotator] for vote in read if vote.given.own and vote.annotator in known.annotator}
+    own = {known.annotator[vote.annotator] for vote in read if vote.sent.own and vote.annotator in known.annotator}
     if own:
         known.left = money_left(conn, row)
         known.ended = conn.execute(_STATE, {"campaign": row.id}).scalar() in ENDS
@@ -221,30 +207,17 @@ def _there(dialect: str) -> sa.Select[Any]:
         votes.c.annotator.label("voter"), votes.c.answer,
     ).select_from(come)  # fmt: skip
     for table, joined in same:
-        query = query.outerjoin(table, (table.c.campaign == sa.bindparam("campaign")) & joined)
+        query = query.outerjoin(table, of_campaign(table) & joined)
     return query
 
 
-_WITH_KINDS = BY_ID.add_columns(
-    *(
-        sa.select(table.c.name).where(table.c.campaign == sa.bindparam("id")).limit(1).scalar_subquery()
-        for table in (items, annotators)
-    )
-)
+_WITH_KINDS = BY_ID.add_columns(*(
+    sa.select(table.c.name).where(table.c.campaign == sa.bindparam("id")).limit(1).scalar_subquery()
+    for table in (items, annotators)
+))  # fmt: skip
 """A campaign with a name of an item and one of an annotator: all names are of their kinds."""
-_STATE = (
-    sa.select(points.c.state)
-    .where(points.c.campaign == sa.bindparam("campaign"))
-    .order_by(points.c.seq.desc())
-    .limit(1)
-)
-_ON_ITEM = [
-    sa.select(sa.func.count()).where(table.c.campaign == sa.bindparam("campaign"), table.c.item == sa.bindparam("item"))
-    for table in (answers, leases)
-]
-_LEASED = sa.select(leases.c.item, leases.c.annotator).where(
-    leases.c.campaign == sa.bindparam("campaign"), among(leases.c.annotator, "people")
-)
+_STATE = sa.select(points.c.state).where(of_campaign(points)).order_by(points.c.seq.desc()).limit(1)
+_LEASED = sa.select(leases.c.item, leases.c.annotator).where(of_campaign(leases), among(leases.c.annotator, "people"))
 
 
 def _sort_out_whole(
@@ -275,7 +248,7 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
             check_with_payload(known.row.form, name, json.loads(vote.answer), payload)
     before = set[tuple[int, int]]()
     for _, vote in new:
-        if vote.given.own and not known.row.is_further:  # asked, paid and measured with the first question
+        if vote.sent.own and not known.row.is_further:  # asked, paid and measured with the first question
             late += _late(conn, known, *vote.pair, late, before)
             before.add(vote.pair)
     judged = read if known.row.settings["feedback"] else _practice_of(conn, known, [vote for _, vote in new])
@@ -286,35 +259,27 @@ def _sort_out(conn: sa.Connection, known: _Known, read: list[Incoming]) -> tuple
             "campaign": known.row.id, "vote_id": id_, "item": vote.pair[0], "annotator": vote.pair[1],
             "answer": vote.answer, "time": now,
             "price": 0.0 if known.row.is_further else known.people[vote.pair[1]].price,
-            "seconds": vote.given.seconds, "shown": vote.given.shown, "retracts": None,
+            "seconds": vote.sent.seconds, "shown": vote.sent.shown, "retracts": None,
         }
         for id_, vote in new
     ]  # fmt: skip
     receipt: dict[str, Any] = {"added": len(new), "repeated": len(read) - len(new)}
     if judged is not None:
-        tested = [(vote, known.gold[vote.pair[0]]) for vote in judged if vote.pair[0] in known.gold]
         receipt["feedback"] = [
             {"item": json.loads(vote.item), "correct": vote.answer == gold, "expected": json.loads(gold)}
-            for vote, gold in tested
+            for vote in judged
+            if (gold := known.gold.get(vote.pair[0])) is not None
         ]
     return rows, receipt
 
 
 def votes_that_count(campaign: str) -> sa.Select[Any]:
     """The votes that were not taken back, in their order, with the names of their items and annotators, and gold."""
-
-    def same(table: sa.Table, **columns: str) -> Any:
-        return sa.and_(*(table.c[own] == votes.c[of] for own, of in {"campaign": "campaign", **columns}.items()))
-
+    counts = sa.and_(*(answers.c[name] == votes.c[name] for name in ("campaign", "item", "annotator", "seq")))
     columns = items.c.name.label("item_name"), items.c.gold, annotators.c.name.label("person")
-    return (
-        sa.select(votes, *columns)
-        .join(answers, same(answers, item="item", annotator="annotator", seq="seq"))
-        .join(items, same(items, number="item"))
-        .join(annotators, same(annotators, number="annotator"))
-        .where(votes.c.campaign == campaign)
-        .order_by(votes.c.seq)
-    )
+    query = sa.select(votes, *columns).join(answers, counts).join(items, named_by(items, votes))
+    query = query.join(annotators, named_by(annotators, votes))
+    return query.where(votes.c.campaign == campaign).order_by(votes.c.seq)
 
 
 def _on_gold(conn: sa.Connection, campaign: str, who: int, upto: int = 2**62) -> dict[int, bool]:
@@ -324,8 +289,7 @@ def _on_gold(conn: sa.Connection, campaign: str, who: int, upto: int = 2**62) ->
 
 
 def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) -> list[Incoming] | None:
-    """The votes of practice among new ones, of which annotators are shown what was right; nothing where practice has
-    ended for all."""
+    """The new votes of practice, of which annotators are shown what was right; ``None`` where it has ended for all."""
     left, judged = dict[int, int](), list[Incoming]()
     if practice := known.row.settings["practice"]:
         for who in {vote.pair[1] for vote in new}:
@@ -340,15 +304,8 @@ def _practice_of(conn: sa.Connection, known: _Known, new: Sequence[Incoming]) ->
     return judged
 
 
-def _practised(conn: sa.Connection, row: CampaignRow, vote: Any) -> bool:
-    """Whether a vote on an item with a known answer was one of practice, whose answer was shown."""
-    practice = row.settings["practice"]
-    return bool(practice > 0 and len(_on_gold(conn, row.id, vote.annotator, vote.seq)) <= practice)
-
-
 def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
-    """Pause annotators whose practice ended with the votes that were just written, and who got too little of it
-    right."""
+    """Pause annotators whose practice ended with the votes just written, and who got too little of it right."""
     practice, least = row.settings["practice"], row.settings["screen"]
     for who in people if practice and least is not None else ():
         right = sorted(_on_gold(conn, row.id, who).items())[:practice]
@@ -357,9 +314,7 @@ def _screen(conn: sa.Connection, row: CampaignRow, people: set[int]) -> None:
             update_annotator(conn, row.id, who, bump(conn, row.id), {"available": False})
 
 
-def _late(
-    conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: set[tuple[int, int]]
-) -> float:  # fmt: skip
+def _late(conn: sa.Connection, known: _Known, item: int, who: int, late: float, before: set[tuple[int, int]]) -> float:
     """What an answer costs whose question is no longer out: it came late, or the question was given back. It is taken
     as long as the annotator could be asked about the item; else tickets that were kept would go beyond the end, the
     budget and limits. ``before``: the votes of the same request that came before it."""
@@ -373,9 +328,9 @@ def _late(
         out = {there for there, other in known.leased | before if other == who} | known.waiting_of(who)
         full |= votes_given(conn, known.row.id, who) + len(out) >= person.max_votes
     if most is not None and item not in known.gold:
-        given = sum(conn.execute(query, {"campaign": known.row.id, "item": item}).scalar_one() for query in _ON_ITEM)
+        n_there = sum(count(conn, x, x.c.campaign == known.row.id, x.c.item == item) for x in (answers, leases))
         waiting = sum(there == item and not seq for (there, _), seq in known.pairs.items())
-        full |= given + waiting >= most
+        full |= n_there + waiting >= most
     if full or late + person.price > known.left:
         raise CampaignClosed("The question was given back, or its time is over. Nothing was added.")
     return float(person.price)
@@ -426,17 +381,16 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
     back, and the annotator may be asked again."""
     row = find_campaign(conn, campaign)
     check_open(row)
-    last = sa.select(sa.func.max(answers.c.seq)).where(
-        answers.c.campaign == campaign,
-        answers.c.annotator == annotator,
-        *([] if item is None else [answers.c.item == item]),
-    )
-    vote = conn.execute(votes_that_count(campaign).where(votes.c.seq == last.scalar_subquery())).first()
+    mine = (answers.c.campaign == campaign) & (answers.c.annotator == annotator)
+    wanted = mine if item is None else mine & (answers.c.item == item)
+    last = sa.select(sa.func.max(answers.c.seq)).where(wanted).scalar_subquery()
+    vote = conn.execute(votes_that_count(campaign).where(votes.c.seq == last)).first()
     if vote is None:
         raise NotThere("There is no vote of yours to take back.")
     if steady_clock.now() - vote.time > UNDO_SECONDS:
         raise InputError(f"A vote can be taken back within {UNDO_SECONDS / 60:g} minutes. Nothing was changed.")
-    if vote.gold is not None and (row.settings["feedback"] or _practised(conn, row, vote)):
+    practised = vote.gold is not None and len(_on_gold(conn, campaign, annotator, vote.seq)) <= row.settings["practice"]
+    if practised or (vote.gold is not None and row.settings["feedback"]):
         raise InputError("The known answer to this question was shown: the vote cannot be taken back.")
     seq = row.last_vote + 1
     taken = {
@@ -444,11 +398,7 @@ def undo(conn: sa.Connection, campaign: str, annotator: int, item: int | None = 
         "answer": vote.answer, "price": -vote.price, "time": steady_clock.now(), "retracts": vote.seq,
     }  # fmt: skip
     conn.execute(votes.insert(), taken)
-    conn.execute(
-        answers.delete().where(
-            answers.c.campaign == campaign, answers.c.item == vote.item, answers.c.annotator == annotator
-        )
-    )
+    conn.execute(answers.delete().where(mine, answers.c.item == vote.item))
     counts = {"last_vote": seq, "n_answers": row.n_answers - 1, "spent": row.spent - vote.price}
     conn.execute(campaigns.update().where(campaigns.c.id == campaign).values(**counts))
     add_event(conn, campaign, "undo", {"votes": row.n_answers - 1, "seq": seq})
@@ -462,22 +412,15 @@ def list_votes(conn: sa.Connection, campaign: str, after: int, limit: int) -> li
     """The next votes that count, with the names of their items and annotators."""
     query = votes_that_count(campaign).where(votes.c.seq > after).limit(limit)
     return [
-        {"seq": row.seq, "id": given_id(row.vote_id, row.person), "item": json.loads(row.item_name)}
-        | _shown(row) | {"first": row.shown}
+        {"seq": row.seq, "id": row.vote_id.removeprefix(":" if row.vote_id[0] == ":" else f"{row.person}:")}
+        | {"item": json.loads(row.item_name), **_shown(row), "first": row.shown}
         for row in conn.execute(query)
-    ]  # fmt: skip
+    ]
 
 
 def _shown(row: Any) -> dict[str, Any]:
-    return {
-        "annotator": json.loads(row.person), "label": json.loads(row.answer), "price": row.price, "time": row.time,
-        "seconds": row.seconds,
-    }  # fmt: skip
-
-
-def given_id(vote_id: str, annotator: str) -> str:
-    """The id of a vote as it was given; ``annotator`` is the text of the name."""
-    return vote_id.removeprefix(":") if vote_id.startswith(":") else vote_id.removeprefix(f"{annotator}:")
+    facts = {name: row._mapping[name] for name in ("price", "time", "seconds")}
+    return {"annotator": json.loads(row.person), "label": json.loads(row.answer), **facts}
 
 
 def votes_of_item(conn: sa.Connection, campaign: str, item: int) -> list[dict[str, Any]]:

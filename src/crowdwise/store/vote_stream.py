@@ -1,15 +1,14 @@
 """The model of a campaign follows its votes, in a folder and on the server.
 
-**Its state is a function of the votes that count**, in their order, and of the gold that is known now. Who asked
-when, and whether the campaign was closed meanwhile, does not matter to the last bit. A stream depends on how votes are
-cut into batches, so the cuts are fixed: the model learns from whole blocks of ``BLOCK`` votes for good, and from the
-votes after the last whole block as one more batch, on a copy, which is thrown away when more votes come. Where gold
-comes for an item that was learned from without it, the model learns again from the first vote.
+**Its state is a function of the votes that count**, in their order, and of the gold that is known now, to the last bit.
+A stream depends on how votes are cut into batches, so the cuts are fixed: the model learns from whole blocks of
+``BLOCK`` votes for good, and from the votes after the last whole block as one more batch, on a copy, which is thrown
+away when more votes come. Where gold comes for an item that was learned from without it, the model learns again from
+the first vote.
 
 Snapshots are taken of whole blocks: folders ``model-N``, N the number of the last vote that the stream has seen. They
-only save time: a stream is the same without them, once it has learned from all votes of the campaign. They hold codes
-and no names, which are those of the campaign. A snapshot carries notes on the votes that it has seen (whose they
-are, and a digest): where those of the campaign are others now, it is thrown away.
+only save time, and hold codes without names. A snapshot carries notes on the votes that it has seen (whose they are,
+and a digest): where those of the campaign are others now, it is thrown away.
 """
 
 from __future__ import annotations
@@ -31,12 +30,9 @@ from crowdwise.online.vote_store import CodedBatch, Names
 from crowdwise.store.journal import Journal
 from crowdwise.store.roster import Roster
 
-BLOCK = 1_000
-"""The votes that the model learns from at once."""
-CHUNK = 20_000
-"""The votes that are read at once."""
-SNAPSHOT = 20_000
-"""After so many votes a new snapshot of the model is saved."""
+BLOCK = 1_000  # the votes that the model learns from at once
+CHUNK = 20_000  # the votes that are read at once
+SNAPSHOT = 20_000  # after so many votes a new snapshot of the model is saved
 
 
 class VoteStream:
@@ -50,21 +46,18 @@ class VoteStream:
 
     def restart(self, base: Online | None = None, last: int = 0) -> None:
         """Begin with a stream that has seen the votes up to a number; without one, with the first vote."""
-        self.base = self.make() if base is None else base
-        """What was learned from whole blocks."""
+        self.base = self.make() if base is None else base  # what was learned from whole blocks
         self.base.item_names, self.base.annotator_names = self.names
-        self.pending: Ints = np.empty((0, 4), dtype=np.int64)
-        """The votes that count after the last whole block."""
+        self.pending: Ints = np.empty((0, 4), dtype=np.int64)  # the votes that count after the last whole block
         self.read = self.learned = self.saved = last
         """The numbers of the last vote that was read, of the last in ``base``, and of the last in a snapshot."""
-        self.online, self.seen = self.base.copy(), last
-        """What was learned from all votes, and the number of the last."""
+        self.online, self.seen = self.base.copy(), last  # what was learned from all votes, and the number of the last
 
     def load(self, notes: Callable[[int], dict[str, Any]], *, remove: bool = True) -> None:
         """Begin with the latest snapshot, where there is one of votes that still are what they were."""
-        found = None if self.snapshots is None else self.snapshots.latest(notes, remove=remove)
-        if found is not None:
-            self.restart(*found)
+        snapshot = None if self.snapshots is None else self.snapshots.latest(notes, remove=remove)
+        if snapshot is not None:
+            self.restart(*snapshot)
 
     def knows(self, gold: dict[int, int]) -> bool:
         """Whether whole blocks were learned with the gold that is known now (item -> class, in codes)."""
@@ -148,8 +141,7 @@ class JournalStream(VoteStream):
         return gold
 
 
-KEPT = 2
-"""How many of the latest are left on the disk."""
+KEPT = 2  # how many of the latest are left on the disk
 
 
 class Snapshots:
@@ -163,10 +155,8 @@ class Snapshots:
         return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
     def latest(self, expected: Callable[[int], dict[str, Any]], *, remove: bool = True) -> tuple[Online, int] | None:
-        """The latest that can be read and whose notes are those that are expected for its number, and its number.
-
-        ``remove``: others are removed.
-        """
+        """The latest that can be read and has the notes that are expected for its number, and its number; with
+        ``remove`` others are removed."""
         for number in reversed(self.numbers()):
             try:
                 online = Online.load(self.folder / f"model-{number}", self.model)

@@ -19,14 +19,14 @@ function finder(choices, names) {
   const box = element("input", { type: "search", id: "find", autocomplete: "off", placeholder: t("part of a name") });
   const matching = () => choices.filter((_, i) => String(names[i]).toLowerCase().includes(box.value.trim().toLowerCase()));
   box.addEventListener("input", () => {
-    const found = new Set(matching());
-    for (const one of choices) one.hidden = !found.has(one);
+    const matches = new Set(matching());
+    for (const one of choices) one.hidden = !matches.has(one);
   });
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault();
-    const found = matching();
-    if (found.length === 1) (found[0].querySelector("input") || found[0]).click();
+    const matches = matching();
+    if (matches.length === 1) (matches[0].querySelector("input") || matches[0]).click();
   });
   return element("div", { class: "finder" }, element("label", { for: "find" }, t("Find a class")), box);
 }
@@ -38,9 +38,9 @@ function oneOf(names, answer, wanted, layout) {
     if (key) keys.set(key, () => answer(name));
     return choice(key, wanted ? wanted[i] : String(name), () => answer(name));
   });
-  const made = [element("div", { class: `choices ${layout}`, role: "group", "aria-label": t("Your answer") }, ...choices)];
-  if (names.length > MANY) made.unshift(finder(choices, names));
-  return { shown: made, keys };
+  const parts = [element("div", { class: `choices ${layout}`, role: "group", "aria-label": t("Your answer") }, ...choices)];
+  if (names.length > MANY) parts.unshift(finder(choices, names));
+  return { shown: parts, keys };
 }
 
 function comparison({ ties }, question, answer) {
@@ -61,14 +61,14 @@ function rating({ scale }, answer) {
   const slider = element("input", { type: "range", id: "slider", class: "untouched", ...limits, "aria-describedby": "question" });
   slider.value = min;
   const number = element("input", { type: "number", id: "number", inputmode: "decimal", ...limits });
-  const said = element("output", { for: "slider number", "aria-live": "polite" }, "–");
+  const shownValue = element("output", { for: "slider number", "aria-live": "polite" }, "–");
   const done = submitButton(t("Answer"), { disabled: true });
   let typed = "";
   const take = (value, typing = false) => {
     number.value = value;
     if (value !== "") slider.value = value;
     slider.classList.toggle("untouched", value === "");
-    said.textContent = value === "" ? "–" : value;
+    shownValue.textContent = value === "" ? "–" : value;
     done.disabled = value === "" || !number.validity.valid;
     if (!typing) typed = "";
   };
@@ -94,12 +94,12 @@ function rating({ scale }, answer) {
   });
   const submit = () => done.disabled || answer(Number(number.value));
   keys.set("Enter", submit);
-  const made = element("div", { class: "rating" },
+  const box = element("div", { class: "rating" },
     element("label", { for: "slider" }, t("Your rating, from {min} to {max}", { min, max })),
-    element("div", { class: "sliding" }, element("span", { "aria-hidden": "true" }, min), slider, element("span", { "aria-hidden": "true" }, max), said),
+    element("div", { class: "sliding" }, element("span", { "aria-hidden": "true" }, min), slider, element("span", { "aria-hidden": "true" }, max), shownValue),
     element("div", { class: "exact" }, element("label", { for: "number" }, t("Exact value")), number, done),
   );
-  return { shown: [made], keys, focus: slider, submit, digits: true };
+  return { shown: [box], keys, focus: slider, submit, digits: true };
 }
 
 function labelSet({ classes }, answer) {
@@ -264,7 +264,7 @@ function marking({ classes }, question, answer) {
   return { shown: [element("p", { class: "hint" }, t("Select a part of the text, then its class.")), ...form.shown, list, done], keys: form.keys, submit, instead: place };
 }
 
-function made(kind, settings, question, answer) {
+function formOf(kind, settings, question, answer) {
   if (kind === "comparisons") return comparison(settings, question, answer);
   if (kind === "ratings") return rating(settings, answer);
   if (kind === "label-sets") return labelSet(settings, answer);
@@ -277,7 +277,7 @@ function made(kind, settings, question, answer) {
 
 // unsure(): "I don't know", where the campaign takes it.
 export function answerForm(kind, settings, question, answer, unsure) {
-  const form = made(kind, settings, question, answer);
+  const form = formOf(kind, settings, question, answer);
   if (unsure) {
     const key = form.digits ? "" : "0";
     if (key) form.keys.set(key, unsure);

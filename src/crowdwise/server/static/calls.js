@@ -33,13 +33,13 @@ export async function call(path, body, method) {
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);
   }
-  let answer, found;
+  let answer, content;
   try {
     answer = await fetch(path, options);
-    found = await answer.json();
+    content = await answer.json();
   } catch {
     throw new Failure("The server cannot be reached.", answer && answer.status >= 400 ? answer.status : 0);
   }
-  if (!answer.ok) throw new Failure(found.detail || answer.statusText, answer.status);
-  return found;
+  if (!answer.ok) throw new Failure(content.detail || answer.statusText, answer.status);
+  return content;
 }

@@ -3,15 +3,15 @@ import { t } from "/static/messages.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function filled(made, attributes, children) {
+function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false || name === "dir") continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else made.setAttribute(name, value === true ? "" : String(value));
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : String(child))));
-  if (attributes && attributes.dir) made.setAttribute("dir", attributes.dir); // last: a browser looks at all there is after each child
-  return made;
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : String(child))));
+  if (attributes && attributes.dir) node.setAttribute("dir", attributes.dir); // last: a browser looks at all there is after each child
+  return node;
 }
 
 export function element(name, attributes, ...children) {

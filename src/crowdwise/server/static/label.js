@@ -27,7 +27,7 @@ let behind = false; // another tab may have done more than this one knows
 let past = []; // what was done here, the last action last
 const over = new Set(); // items that were answered or skipped here: an answer of "next" may be older than that
 let form = null; // the way to answer that is shown
-let said = []; // answers to the first of several questions of the item that is shown
+let answered = []; // answers to the first of several questions of the item that is shown
 let since = 0;
 let again = 0;
 let filling = null;
@@ -63,9 +63,9 @@ async function recount() {
   behind = false;
   const before = done;
   try {
-    const found = await call(`${api}/progress?${new URLSearchParams(as)}`);
+    const progress = await call(`${api}/progress?${new URLSearchParams(as)}`);
     if (done !== before || outbox.length) behind = true; // answered meanwhile: count again after that
-    else done = found.done;
+    else done = progress.done;
   } catch {
     behind = true;
   }
@@ -89,7 +89,7 @@ function drawLine() {
   find("#done").textContent = done;
   const bar = find("#bar");
   bar.value = Math.min(done, bar.max);
-  find("#undo").disabled = done < 1 && !past.length && !said.length;
+  find("#undo").disabled = done < 1 && !past.length && !answered.length;
 }
 
 // ---------------------------------------------------------------- what is shown
@@ -100,7 +100,7 @@ function state(title, text, ...buttons) {
   find("#answers").replaceChildren();
   find("#skip").hidden = true;
   form = null;
-  said = [];
+  answered = [];
   page.dataset.state = "none";
   if (acted) heading.focus();
 }
@@ -118,8 +118,8 @@ function draw() {
     const rest = kind === "spans" || kind === "tags" ? { ...now.payload, text: null, tokens: [] } : now.payload;
     find("#question").replaceChildren(...shown(rest, now.item));
   }
-  if (now.given !== undefined) find("#question").append(element("p", { class: "hint" }, t("Your answer was: {said}", { said: inWords(now.given) })));
-  said = [];
+  if (now.before !== undefined) find("#question").append(element("p", { class: "hint" }, t("Your answer was: {said}", { said: inWords(now.before) })));
+  answered = [];
   drawForm();
   find("#skip").hidden = false;
   since = performance.now();
@@ -128,7 +128,7 @@ function draw() {
 
 // The way to answer; of several questions the one whose turn it is, below those that are answered.
 function drawForm() {
-  const now = said.length;
+  const now = answered.length;
   form = answerForm(asked[now].type, asked[now], queue[0], answer, canBeUnsure && !now ? unsure : null);
   if (form.instead) find("#question").append(form.instead);
   find("#answers").replaceChildren(...(asked.length > 1 ? asked.map((one, i) => part(one, i, now)) : form.shown));
@@ -136,18 +136,18 @@ function drawForm() {
 }
 
 function part({ question, about }, i, now) {
-  const change = i < now ? [element("p", {}, element("strong", { dir: "auto" }, words(said[i])), " ", element("button", { type: "button", class: "quiet small", onclick: () => back(i) }, t("Change")))] : [];
+  const change = i < now ? [element("p", {}, element("strong", { dir: "auto" }, words(answered[i])), " ", element("button", { type: "button", class: "quiet small", onclick: () => back(i) }, t("Change")))] : [];
   const head = element("h3", { id: `part${i}`, tabindex: -1 }, t("{i} of {n}: {question}", { i: i + 1, n: asked.length, question: question.replaceAll("_", " ") }));
   const hint = about && i === now ? [element("p", { class: "hint", dir: "auto" }, about)] : [];
   return element("section", { class: "part", "aria-labelledby": `part${i}` }, head, ...hint, ...change, ...(i === now ? form.shown : []));
 }
 
 function focusForm() {
-  (form.focus || find(`#part${said.length}`)).focus();
+  (form.focus || find(`#part${answered.length}`)).focus();
 }
 
 function back(to) {
-  said = said.slice(0, to);
+  answered = answered.slice(0, to);
   drawForm();
   focusForm();
 }
@@ -165,17 +165,17 @@ function endSession() {
 async function ask() {
   const waiting = new Set(outbox.entries.map((entry) => String(entry.body.item)));
   const query = new URLSearchParams({ n: Math.min(50, AHEAD + waiting.size), ...as });
-  const found = await call(`${api}/next?${query}`);
+  const reply = await call(`${api}/next?${query}`);
   const there = new Set([...waiting, ...over, ...queue.map((question) => String(question.item))]);
   const empty = !queue.length;
-  queue.push(...found.questions.filter((question) => !there.has(String(question.item))));
+  queue.push(...reply.questions.filter((question) => !there.has(String(question.item))));
   if (!empty) return;
   if (queue.length) return draw();
-  const why = t(found.why_none || found.state);
+  const why = t(reply.why_none || reply.state);
   const thanks = `${why.charAt(0).toUpperCase()}${why.slice(1)}. ${t("You have answered {n}. Thank you.", { n: done })}`;
-  if (found.code) {
-    const code = element("input", { id: "code", readonly: true, value: found.code, onfocus: () => code.select() });
-    const back = /^https:/.test(found.code) ? [element("a", { class: "button primary", href: found.code }, t("Finish"))] : [];
+  if (reply.code) {
+    const code = element("input", { id: "code", readonly: true, value: reply.code, onfocus: () => code.select() });
+    const back = /^https:/.test(reply.code) ? [element("a", { class: "button primary", href: reply.code }, t("Finish"))] : [];
     state(t("Done"), thanks, ...back);
     find("#question").append(element("label", { for: "code" }, t("Your completion code")), code);
     return undefined;
@@ -226,7 +226,7 @@ function next(path, body, text) {
   if (queue.length) draw();
   else {
     form = null;
-    said = [];
+    answered = [];
     find("#answers").replaceChildren();
     find("#skip").hidden = true;
     page.dataset.state = "none";
@@ -237,15 +237,15 @@ function next(path, body, text) {
 
 function answer(label) {
   if (!form) return;
-  said = [...said, label];
-  if (said.length < asked.length) {
+  answered = [...answered, label];
+  if (answered.length < asked.length) {
     drawForm();
     focusForm();
     say(t("Answered: {said}.", { said: words(label) }));
     return;
   }
-  const others = asked.length > 1 ? { others: Object.fromEntries(asked.slice(1).map((one, i) => [one.question, said[i + 1]])) } : {};
-  next("votes", { label: said[0], ...others }, t("Answered: {said}.", { said: said.map(chosenWords).join(" · ") }));
+  const others = asked.length > 1 ? { others: Object.fromEntries(asked.slice(1).map((one, i) => [one.question, answered[i + 1]])) } : {};
+  next("votes", { label: answered[0], ...others }, t("Answered: {said}.", { said: answered.map(chosenWords).join(" · ") }));
 }
 
 // An answer with a meaning: the item is not asked of this annotator again, and the lead sees who did not know.
@@ -265,26 +265,26 @@ function chosenWords(label) {
   return t(label === "tie" ? "equal" : label === (queue[0].first || "left") ? "the first" : "the second");
 }
 
-function showAgain(question, given) {
+function showAgain(question, before) {
   over.delete(String(question.item));
-  queue = [{ ...question, given }, ...queue.filter((other) => String(other.item) !== String(question.item))];
+  queue = [{ ...question, before }, ...queue.filter((other) => String(other.item) !== String(question.item))];
   acted = true;
   draw();
 }
 
 async function undo() {
-  if (said.length) return back(said.length - 1);
+  if (answered.length) return back(answered.length - 1);
   const last = past.at(-1);
   const kept = last && outbox.sending !== last.id && outbox.entries.some((entry) => entry.id === last.id);
   try {
     if (kept) outbox.remove(last.id);
     else if (!last || last.path === "votes") {
       await outbox.flush();
-      const found = await call(`${api}/undo`, { ...(last ? { item: last.question.item } : {}), ...as });
+      const taken = await call(`${api}/undo`, { ...(last ? { item: last.question.item } : {}), ...as });
       if (!last) {
         done -= 1;
-        over.delete(String(found.item));
-        say(t("Your answer was taken back: {said}.", { said: inWords(found.label) }));
+        over.delete(String(taken.item));
+        say(t("Your answer was taken back: {said}.", { said: inWords(taken.label) }));
         drawLine();
         return fill();
       }

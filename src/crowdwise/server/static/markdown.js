@@ -71,7 +71,7 @@ export function markdown(text, depth = 0) {
     }
     const kind = kindOf(lines[i]);
     while (end < lines.length && kindOf(lines[end]) === kind && !lines[end].startsWith("```")) end += 1;
-    for (const made of KINDS[kind][1](lines.slice(i, end), depth)) out.push(made);
+    for (const part of KINDS[kind][1](lines.slice(i, end), depth)) out.push(part);
     i = end;
   }
   return out;

@@ -2,7 +2,7 @@
 const catalogue = JSON.parse(document.getElementById("messages")?.textContent || "{}");
 
 export function t(text, values = {}) {
-  return Object.entries(values).reduce((said, [name, value]) => said.replaceAll(`{${name}}`, String(value)), catalogue[text] ?? text);
+  return Object.entries(values).reduce((out, [name, value]) => out.replaceAll(`{${name}}`, String(value)), catalogue[text] ?? text);
 }
 
 // The form for one, or for several.

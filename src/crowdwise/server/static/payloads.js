@@ -56,9 +56,9 @@ function sound(address, alt) {
   const player = element("audio", { src: address, controls: true, preload: "metadata", "aria-label": alt || t("The recording to label") });
   const speed = element("select", { id: "speed" }, ...SPEEDS.map((one) => element("option", { value: one, selected: one === 1 }, `${one}×`)));
   speed.addEventListener("change", () => (player.playbackRate = Number(speed.value)));
-  const made = element("div", { class: "sound" }, player, element("div", { class: "finder" }, element("label", { for: "speed" }, t("Speed")), speed, element("span", { class: "hint" }, t("p plays and stops, b goes back 3 seconds"))));
-  player.addEventListener("error", () => made.replaceWith(failed(t("The recording could not be loaded."))));
-  return made;
+  const box = element("div", { class: "sound" }, player, element("div", { class: "finder" }, element("label", { for: "speed" }, t("Speed")), speed, element("span", { class: "hint" }, t("p plays and stops, b goes back 3 seconds"))));
+  player.addEventListener("error", () => box.replaceWith(failed(t("The recording could not be loaded."))));
+  return box;
 }
 
 // A text file of the media folder.

@@ -17,9 +17,9 @@ function say(text, bad = false) {
 
 async function act(run, text) {
   try {
-    const found = await run();
+    const result = await run();
     if (text) say(text);
-    return found;
+    return result;
   } catch (error) {
     say(error.signedOut ? t("Your session has ended") : error.message, true);
     return null;
@@ -44,14 +44,14 @@ if (make) {
     make.elements.first.required = others.children.length > 0;
   };
   find("#more").addEventListener("click", () => {
-    const made = find("#another").content.firstElementChild.cloneNode(true);
-    made.querySelector("button").addEventListener("click", () => (made.remove(), tell()));
-    others.append(made);
+    const row = find("#another").content.firstElementChild.cloneNode(true);
+    row.querySelector("button").addEventListener("click", () => (row.remove(), tell()));
+    others.append(row);
     tell();
-    made.querySelector("input").focus();
+    row.querySelector("input").focus();
   });
-  const further = (made) => {
-    const [question, type, range] = ["question", "type", "range"].map((name) => made.querySelector(`[name=${name}]`).value.trim());
+  const further = (row) => {
+    const [question, type, range] = ["question", "type", "range"].map((name) => row.querySelector(`[name=${name}]`).value.trim());
     const parts = range.split(",").map((part) => part.trim()).filter(Boolean);
     const [min, max] = parts.map(Number);
     return { question, answer_type: type, ...(type === "ratings" ? { scale: parts.length ? { min, max } : null } : type === "texts" ? {} : { classes: parts }) };
@@ -60,13 +60,13 @@ if (make) {
   show();
   make.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const given = { name: make.elements.name.value.trim(), answer_type: kind.value, instructions: make.elements.instructions.value };
-    if (WITH_CLASSES.has(kind.value)) given.classes = make.elements.classes.value.split("\n").map((line) => line.trim()).filter(Boolean);
-    if (kind.value === "ratings") given.scale = Object.fromEntries(["min", "max", "step"].map((name) => [name, Number(make.elements[name].value)]));
-    if (kind.value === "comparisons") given.ties = make.elements.ties.checked;
-    if (others.children.length) Object.assign(given, { question: make.elements.first.value, questions: [...others.children].map(further) });
-    const found = await act(() => call("/api/v1/campaigns", given));
-    if (found) location.assign(`/campaign/${found.id}`);
+    const settings = { name: make.elements.name.value.trim(), answer_type: kind.value, instructions: make.elements.instructions.value };
+    if (WITH_CLASSES.has(kind.value)) settings.classes = make.elements.classes.value.split("\n").map((line) => line.trim()).filter(Boolean);
+    if (kind.value === "ratings") settings.scale = Object.fromEntries(["min", "max", "step"].map((name) => [name, Number(make.elements[name].value)]));
+    if (kind.value === "comparisons") settings.ties = make.elements.ties.checked;
+    if (others.children.length) Object.assign(settings, { question: make.elements.first.value, questions: [...others.children].map(further) });
+    const row = await act(() => call("/api/v1/campaigns", settings));
+    if (row) location.assign(`/campaign/${row.id}`);
   });
 } else {
   setUp();
@@ -74,26 +74,26 @@ if (make) {
 
 // ---------------------------------------------------------------- its items, people and rules
 
-function preview(file, found) {
+function preview(file, content) {
   const place = find("#preview");
-  if (found.problem) return place.replaceChildren(element("p", { class: "notice bad" }, found.problem));
-  const head = element("tr", {}, ...found.columns.map((name) => element("th", { scope: "col" }, name)));
-  const rows = found.rows.map((row) => element("tr", {}, ...found.columns.map((name) => element("td", { dir: "auto" }, row[name] ?? ""))));
+  if (content.problem) return place.replaceChildren(element("p", { class: "notice bad" }, content.problem));
+  const head = element("tr", {}, ...content.columns.map((name) => element("th", { scope: "col" }, name)));
+  const rows = content.rows.map((row) => element("tr", {}, ...content.columns.map((name) => element("td", { dir: "auto" }, row[name] ?? ""))));
   const add = element("button", { type: "button", class: "primary", onclick: async () => {
     const done = await act(() => upload(`${api}/items`, file), t("The items are there."));
     if (!done) return;
     place.replaceChildren();
     listItems();
-  } }, t("Add {n} items", { n: found.items }));
-  const answers = found.answers ? [element("p", { class: "notice warn" }, t("This is a file of {n} answers of {m} annotators: its items are added, not its answers.", { n: found.answers.answers, m: found.answers.annotators }))] : [];
+  } }, t("Add {n} items", { n: content.items }));
+  const answers = content.answers ? [element("p", { class: "notice warn" }, t("This is a file of {n} answers of {m} annotators: its items are added, not its answers.", { n: content.answers.answers, m: content.answers.annotators }))] : [];
   return place.replaceChildren(element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("First rows") }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows))), ...answers, add);
 }
 
 async function take(files) {
   const table = files.find((file) => TABLES.test(file.name));
   if (table) {
-    const found = await act(() => upload(`${api}/items?preview=true`, table));
-    if (found) preview(table, found);
+    const content = await act(() => upload(`${api}/items?preview=true`, table));
+    if (content) preview(table, content);
     return;
   }
   for (let i = 0; i < files.length; i += AT_ONCE) {
@@ -104,15 +104,15 @@ async function take(files) {
 }
 
 async function fromFolder() {
-  const found = await act(() => call(`${api}/media/items`, {}));
-  if (found) say(t("{n} new items.", { n: found.new }));
+  const counts = await act(() => call(`${api}/media/items`, {}));
+  if (counts) say(t("{n} new items.", { n: counts.new }));
   listItems();
 }
 
 async function listItems() {
-  const found = await act(() => call(`${api}/items?limit=100&search=${encodeURIComponent(find("#search").value)}`));
-  if (!found) return;
-  const rows = found.items.map((row) => element("tr", {}, ...[String(row.item), row.votes, row.gold === null ? "" : words(row.gold), row.closed ? t("closed") : ""].map((text) => element("td", { dir: "auto" }, text)), element("td", {}, element("button", { type: "button", class: "small", onclick: async () => (await act(() => call(`${api}/items`, { items: [row.item], closed: !row.closed }, "PATCH"))) && listItems() }, row.closed ? t("Open it") : t("Close it")))));
+  const listed = await act(() => call(`${api}/items?limit=100&search=${encodeURIComponent(find("#search").value)}`));
+  if (!listed) return;
+  const rows = listed.items.map((row) => element("tr", {}, ...[String(row.item), row.votes, row.gold === null ? "" : words(row.gold), row.closed ? t("closed") : ""].map((text) => element("td", { dir: "auto" }, text)), element("td", {}, element("button", { type: "button", class: "small", onclick: async () => (await act(() => call(`${api}/items`, { items: [row.item], closed: !row.closed }, "PATCH"))) && listItems() }, row.closed ? t("Open it") : t("Close it")))));
   const head = element("tr", {}, ...[t("Item"), t("Votes"), t("Gold"), "", ""].map((text) => element("th", { scope: "col" }, text)));
   find("#items").replaceChildren(rows.length ? element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)) : element("p", { class: "hint" }, t("There is none.")));
 }
@@ -184,8 +184,8 @@ function setUp() {
     act(() => call(api, { quota: numberOf(quota.value), votes_each: numberOf(votes_each.value), practice: Number(practice.value), screen: numberOf(screen.value, true), consent: consent.value, completion_code: completion_code.value, unsure: unsure.checked }, "PATCH"), t("Saved."));
   });
   find("#signup").addEventListener("click", async () => {
-    const found = await act(() => call(`${api}/signup`, {}), t("The link is shown once."));
-    if (found) shownLink(find("#link"), t("Sign-up link (for Prolific add ?PROLIFIC_PID=…)"), found.link);
+    const signup = await act(() => call(`${api}/signup`, {}), t("The link is shown once."));
+    if (signup) shownLink(find("#link"), t("Sign-up link (for Prolific add ?PROLIFIC_PID=…)"), signup.link);
   });
   find("#known-file").addEventListener("change", async (event) => {
     find("#known").value = await event.target.files[0].text();
@@ -198,15 +198,15 @@ function setUp() {
   rules.addEventListener("submit", (event) => {
     event.preventDefault();
     const { budget, price, max_votes, gold_rate, target, max_error, instructions } = rules.elements;
-    const given = { budget: numberOf(budget.value), price: Number(price.value), max_votes: numberOf(max_votes.value), gold_rate: numberOf(gold_rate.value, true) ?? 0, instructions: instructions.value };
-    if (target) Object.assign(given, { target: numberOf(target.value, true), max_error: numberOf(max_error.value, true) });
-    act(() => call(api, given, "PATCH"), t("Saved."));
+    const settings = { budget: numberOf(budget.value), price: Number(price.value), max_votes: numberOf(max_votes.value), gold_rate: numberOf(gold_rate.value, true) ?? 0, instructions: instructions.value };
+    if (target) Object.assign(settings, { target: numberOf(target.value, true), max_error: numberOf(max_error.value, true) });
+    act(() => call(api, settings, "PATCH"), t("Saved."));
   });
   find("#hook").addEventListener("submit", async (event) => {
     event.preventDefault();
-    const found = await act(() => call(`${api}/webhooks`, { url: find("#url").value }));
-    if (!found) return;
-    say(t("The secret that signs events, shown once: {secret}", { secret: found.secret }));
+    const hook = await act(() => call(`${api}/webhooks`, { url: find("#url").value }));
+    if (!hook) return;
+    say(t("The secret that signs events, shown once: {secret}", { secret: hook.secret }));
     listHooks();
   });
   for (const button of document.querySelectorAll("[data-state]")) {

@@ -49,12 +49,12 @@ function connection(text) {
 
 // Put elements into a place. Who uses a control there keeps the focus, what was chosen and a button that is held down.
 let held = null;
-function put(place, made, key) {
+function put(place, make, key) {
   if (place.dataset.key === key || (held && place.contains(held))) return;
   const inside = place.contains(document.activeElement) ? document.activeElement : null;
   const chosen = [...place.querySelectorAll("[data-touched]")];
   if (inside && chosen.includes(inside)) return;
-  place.replaceChildren(...made());
+  place.replaceChildren(...make());
   place.dataset.key = key;
   const same = (control) => [...place.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === control.dataset.focus);
   for (const control of chosen) {
@@ -86,11 +86,11 @@ function tile(name, value, more, share) {
 // How much annotators agree, by the coefficient that is usual for the answers.
 function agreementTile() {
   const known = (seen.agreement || []).filter((row) => typeof row.value === "number");
-  const found = known.find((row) => ["krippendorff alpha", "kendall tau"].includes(row.coefficient)) || known[0];
-  if (!found) return tile(t("Agreement"), t("not known"), (seen.agreement || []).length ? t("the answers are too few, or all alike") : t("no item has two answers yet"));
-  const write = (x) => (found.coefficient === "percent" ? percent(x) : x.toFixed(2));
-  const interval = typeof found.low === "number" ? `, 95% CI ${write(found.low)}-${write(found.high)}` : "";
-  return tile(t("Agreement"), write(found.value), `${t(found.title)}${interval}`);
+  const best = known.find((row) => ["krippendorff alpha", "kendall tau"].includes(row.coefficient)) || known[0];
+  if (!best) return tile(t("Agreement"), t("not known"), (seen.agreement || []).length ? t("the answers are too few, or all alike") : t("no item has two answers yet"));
+  const write = (x) => (best.coefficient === "percent" ? percent(x) : x.toFixed(2));
+  const interval = typeof best.low === "number" ? `, 95% CI ${write(best.low)}-${write(best.high)}` : "";
+  return tile(t("Agreement"), write(best.value), `${t(best.title)}${interval}`);
 }
 
 const NUMBERS = { probability: "Probability", interval: "95% CI", rank: "Rank", score: "Score", value: "Value", votes: "Votes", ratings: "Ratings", answers: "Answers", comparisons: "Pairs", wins: "Wins", labels: "Classes", label: "Label", text: "Text", item: "Item", settled: "Settled" };
@@ -177,10 +177,10 @@ function drawLists() {
 
 async function act(text, path, body, method) {
   try {
-    const found = await call(path, body, method);
+    const result = await call(path, body, method);
     say(text);
     refresh(true);
-    return found;
+    return result;
   } catch (error) {
     if (error.signedOut) signedOut();
     say(error.message);
@@ -238,9 +238,9 @@ function listen() {
     connection(t("live"));
     refresh();
   });
-  for (const kind of ["votes", "undo", "items", "annotators", "state", "standing", "settings"]) stream.addEventListener(kind, () => refresh());
+  for (const kind of ["votes", "undo", "items", "annotators", "state", "standing", "settings", "proof"]) stream.addEventListener(kind, () => refresh());
   stream.addEventListener("standing", (event) => say(t("The status changed: {state}.", { state: t(JSON.parse(event.data).state.replaceAll("-", " ")) })));
-  stream.addEventListener("settings", () => call(api).then((found) => Object.assign(settings, found.settings)).then(fillSettings).catch(() => {}));
+  stream.addEventListener("settings", () => call(api).then((row) => Object.assign(settings, row.settings)).then(fillSettings).catch(() => {}));
   stream.addEventListener("error", () => {
     if (over) return stream.close();
     connection(t("not live; read every few seconds"));
@@ -280,11 +280,11 @@ if (lead) {
   invite.addEventListener("submit", async (event) => {
     event.preventDefault();
     const price = invite.elements.price.value === "" ? {} : { price: Number(invite.elements.price.value) };
-    const found = await act(t("The link is shown once: send it to the annotator."), `${api}/invitations`, { annotator: invite.elements.name.value, ...price });
-    if (!found) return;
-    const field = element("input", { id: "made", readonly: true, value: found.link, onfocus: () => field.select() });
-    const copy = element("button", { type: "button", onclick: () => navigator.clipboard.writeText(found.link).then(() => say(t("Copied.")), () => field.focus()) }, t("Copy"));
-    find("#link").replaceChildren(element("label", { for: "made" }, t("Link for {name}", { name: found.annotator })), element("div", { class: "finder" }, field, copy));
+    const invitation = await act(t("The link is shown once: send it to the annotator."), `${api}/invitations`, { annotator: invite.elements.name.value, ...price });
+    if (!invitation) return;
+    const field = element("input", { id: "made", readonly: true, value: invitation.link, onfocus: () => field.select() });
+    const copy = element("button", { type: "button", onclick: () => navigator.clipboard.writeText(invitation.link).then(() => say(t("Copied.")), () => field.focus()) }, t("Copy"));
+    find("#link").replaceChildren(element("label", { for: "made" }, t("Link for {name}", { name: invitation.annotator })), element("div", { class: "finder" }, field, copy));
     invite.reset();
   });
   find("#pause").addEventListener("click", () => {

@@ -36,7 +36,7 @@ const ORDERS = {
 export function peopleList(rows, { order, chance, pause, all, showAll }) {
   if (!rows.length) return [element("p", { class: "hint" }, t("No annotators yet: invite one."))];
   const sorted = [...rows].sort(ORDERS[order]);
-  const made = sorted.slice(0, all ? undefined : SHOWN).map((row) => {
+  const entries = sorted.slice(0, all ? undefined : SHOWN).map((row) => {
     const name = element("span", { class: "person" }, element("strong", {}, String(row.annotator)), row.available === false ? element("span", { class: "tag bad" }, t("paused")) : null);
     const facts = [count(row.votes, "{n} vote", "{n} votes")];
     if (row.seconds) facts.push(t("{n} s each", { n: row.seconds.toFixed(1) }));
@@ -45,8 +45,8 @@ export function peopleList(rows, { order, chance, pause, all, showAll }) {
     const button = pause && row.available !== undefined ? element("button", { type: "button", class: "small", "data-focus": `pause ${row.annotator}`, onclick: () => pause(row) }, row.available ? t("Pause") : t("Resume"), element("span", { class: "hidden" }, ` ${row.annotator}`)) : null;
     return element("li", {}, name, element("span", { class: "hint" }, facts.join(" · ")), element("div", { class: "measure" }, ...measured(row, chance)), element("div", { class: "flags" }, ...flagsOf(row)), button);
   });
-  const more = sorted.length > made.length ? [element("button", { type: "button", onclick: showAll }, t("Show all {n}", { n: sorted.length }))] : [];
-  return [element("ul", { class: "people" }, ...made), ...more];
+  const more = sorted.length > entries.length ? [element("button", { type: "button", onclick: showAll }, t("Show all {n}", { n: sorted.length }))] : [];
+  return [element("ul", { class: "people" }, ...entries), ...more];
 }
 
 // A control for the right answer, and what it says.
@@ -72,7 +72,7 @@ function surely(row) {
 // settle(item, label) writes a second look; it counts for no annotator's accuracy.
 export function reviewList(rows, { classes, type, settle }) {
   if (!rows.length) return [element("p", { class: "hint" }, t("Nothing is in doubt."))];
-  const made = rows.map((row) => {
+  const entries = rows.map((row) => {
     const id = `settle-${encodeURIComponent(row.item)}`;
     const [control, right] = rightAnswer(row, { classes, type }, { id, "data-focus": `settle ${row.item}` });
     const of = () => element("span", { class: "hidden" }, ` ${t("for {item}", { item: row.item })}`);
@@ -80,12 +80,12 @@ export function reviewList(rows, { classes, type, settle }) {
     const give = element("button", { type: "button", onclick: () => control.reportValidity?.() !== false && settle(row.item, right()) }, t("Correct"), of());
     const votes = row.given.map((vote) => element("li", { class: words(vote.label) === words(row.label) ? "" : "against" }, element("span", { class: "hint" }, `${vote.annotator} `), words(vote.label)));
     if (row.unsure) votes.push(element("li", { class: "against" }, t("{n} did not know", { n: row.unsure })));
-    const said = typeof row.label === "number" ? amount(row.label) : words(row.label);
+    const answer = typeof row.label === "number" ? amount(row.label) : words(row.label);
     return element("li", { class: "doubt" },
       element("div", { class: "about" }, element("h3", {}, String(row.item)), element("div", { class: "question small" }, ...shown(row.payload, row.item))),
-      element("div", {}, element("p", {}, `${t("Answer given")} `, element("strong", { dir: "auto" }, said), surely(row), element("span", { class: "hint" }, row.why || "")), element("ul", { class: "given", "aria-label": t("Votes on {item}", { item: row.item }) }, ...votes)),
+      element("div", {}, element("p", {}, `${t("Answer given")} `, element("strong", { dir: "auto" }, answer), surely(row), element("span", { class: "hint" }, row.why || "")), element("ul", { class: "given", "aria-label": t("Votes on {item}", { item: row.item }) }, ...votes)),
       element("div", { class: "adjudicate" }, element(type === "label-sets" ? "span" : "label", { for: type === "label-sets" ? null : id, id: `${id}-name` }, t("The right answer")), element("div", { class: "actions" }, accept, control, give)),
     );
   });
-  return [element("ul", { class: "doubts" }, ...made)];
+  return [element("ul", { class: "doubts" }, ...entries)];
 }
