@@ -133,11 +133,11 @@ def aggregate(
             answers, out, method, answer_type, gold=gold, max_memory=max_memory, scratch=scratch, callback=callback,
             verbose=verbose, **options,
         )  # fmt: skip
-    given = [
+    unused = [
         name for name, value in (("out", out), ("max_memory", max_memory), ("scratch", scratch)) if value is not None
     ]
-    if given:
-        raise ParameterError(f"{', '.join(given)}: only engine 'stream' takes it, which is chosen where out is given.")
+    if unused:
+        raise ParameterError(f"{', '.join(unused)}: only engine 'stream' takes it, which is chosen where out is given.")
     if is_large(answers):
         from crowdwise.out_of_core import check_fits
 
@@ -279,12 +279,12 @@ class _Task(_Work):
         from crowdwise.learners.inputs_forecast import fitted_with, forecast
 
         seed = fixed_seed(self.model.random_state)
-        found = forecast(
+        prediction = forecast(
             self.model, self.inputs, votes, gold, max_seconds=max_seconds, seed=seed, callback=callback,
             progress=progress,
         )  # fmt: skip
-        fitted_with(self.model, votes, gold, found.p, callback)
-        self.model.consensus_.notes[:0] = found.notes
+        fitted_with(self.model, votes, gold, prediction.p, callback)
+        self.model.consensus_.notes[:0] = prediction.notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,9 +342,9 @@ class Fitted(_Work):
         model.consensus_ = replace(self.result, **new)
         table = replace(table, **new)
         data = None if answers.dataset is None else replace(answers.dataset, votes=table)
-        made = replace(self, answers=replace(answers, table=table, dataset=data), model=model, gold=gold)
-        made.__dict__["measured"] = self.measured
-        return made
+        renamed = replace(self, answers=replace(answers, table=table, dataset=data), model=model, gold=gold)
+        renamed.__dict__["measured"] = self.measured
+        return renamed
 
     def report(self, **options: Any) -> dict[str, Any]:
         """The report on it, see :func:`crowdwise.build_report`."""
@@ -370,12 +370,12 @@ def _prepared(
     learner = inputs is not None and method is not None and method not in registry.for_votes()
     entry = None if method is None else registry.find(method, answer_type, inputs=learner)
     model = None if entry is None else entry.create(**(params or {}))
-    found = opened.answers
+    answers = opened.answers
     if select is not None:
-        found = replace(found, table=select(found.table))
+        answers = replace(answers, table=select(answers.table))
     if answer_type == registry.LINKED:  # votes, with what links their items
-        found = replace(found, answer_type=answer_type)
-    answer_type = found.answer_type
+        answers = replace(answers, answer_type=answer_type)
+    answer_type = answers.answer_type
     if entry is None:
         entry = registry.find(registry.default_method(answer_type), answer_type)
         model = entry.create(**(params or {}))
@@ -387,11 +387,11 @@ def _prepared(
         graph = read_graph(graph)
     notes: list[str] = []
     if auto and inputs is not None:
-        inputs, notes = own_inputs(found)
+        inputs, notes = own_inputs(answers)
     elif inputs is not None and not learner:
         check_inputs(entry, model)
-    X, test = (None, None) if inputs is None else inputs_of(found, inputs)
-    return _Task(found, entry.key, model, test if learner else None, graph, X, tuple(notes))
+    X, test = (None, None) if inputs is None else inputs_of(answers, inputs)
+    return _Task(answers, entry.key, model, test if learner else None, graph, X, tuple(notes))
 
 
 def compare(
@@ -415,8 +415,7 @@ def compare(
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(400, n_annotators=15, n_classes=3, votes_per_item=5, random_state=0)
-    >>> found = cw.compare(crowd.votes, ["majority", "dawid-skene"], repeats=2, replicates=0)
-    >>> found.methods
+    >>> cw.compare(crowd.votes, ["majority", "dawid-skene"], repeats=2, replicates=0).methods
     ('dawid-skene', 'majority')
     """
     from crowdwise.trust import method_comparison
@@ -434,8 +433,9 @@ def compare(
             table, pair_models, repeats=repeats, share=share, random_state=random_state, progress=progress
         )
     if not isinstance(table, Votes):
-        found = type(table).__name__
-        raise InputError(f"Expected Votes and found {found}: methods for {table.answer_type} are not compared.")
+        raise InputError(
+            f"Expected Votes and found {type(table).__name__}: methods for {table.answer_type} are not compared."
+        )
     models = {key: registry.create(key, random_state=random_state) for key in compared(methods)}
     return method_comparison.compare(
         table, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
@@ -521,8 +521,8 @@ def estimate(
     >>> crowd = cw.simulate.one_coin(2000, n_annotators=30, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes)
     >>> gold = {item: crowd.votes.classes[crowd.truth[item]] for item in cw.draw_for_gold(consensus, 200).tolist()}
-    >>> found = cw.estimate(consensus, gold=gold, positive=1)
-    >>> bool(found[1].low < (crowd.truth == 1).mean() < found[1].high), found.narrower < 0.9
+    >>> figures = cw.estimate(consensus, gold=gold, positive=1)
+    >>> bool(figures[1].low < (crowd.truth == 1).mean() < figures[1].high), figures.narrower < 0.9
     (True, True)
     """
     from crowdwise.trust import estimates

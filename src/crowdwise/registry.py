@@ -181,8 +181,8 @@ def scenarios() -> dict[str, tuple[str, Any]]:
     out: dict[str, tuple[str, Any]] = {}
     for kind in ANSWER_TYPES.values():
         for target in kind.simulated:
-            found = load(target, kind.package)
-            named = found if isinstance(found, dict) else {found.__name__.replace("_", "-"): found}
+            source = load(target, kind.package)
+            named = source if isinstance(source, dict) else {source.__name__.replace("_", "-"): source}
             out |= {name: (kind.name, function) for name, function in named.items()}
     return out
 
@@ -515,16 +515,16 @@ def plugins() -> dict[str, Entry]:
     """
     from importlib.metadata import entry_points
 
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for point in sorted(entry_points(group="crowdwise.methods"), key=lambda point: (point.name, str(point.dist))):
         package = "?" if point.dist is None else f"{point.dist.name} {point.dist.version}"
-        if point.name in (METHODS | LEARNERS | ANSWER_METHODS | found):
+        if point.name in (METHODS | LEARNERS | ANSWER_METHODS | entries):
             warnings.warn(
                 f"{package} has a method {point.name!r}, a key that is taken: it is left out.", InputWarning, 2
             )
             continue
-        found[point.name] = Plugin(point.name, point.value, "", package)
-    return found
+        entries[point.name] = Plugin(point.name, point.value, "", package)
+    return entries
 
 
 def for_votes() -> dict[str, Entry]:

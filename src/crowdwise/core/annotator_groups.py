@@ -134,9 +134,9 @@ def common_items(X: Any, M: int, K: int, min_common: int = MIN_COMMON) -> tuple[
     for row, col, count in _products(seen):
         keep = (row < col) & (count >= min_common)
         kept.append(np.stack([busy[row[keep]], busy[col[keep]], count[keep].astype(np.int64)], axis=1))
-    found = np.concatenate(kept)
-    found = found[np.lexsort((found[:, 1], found[:, 0]))]
-    return found[:, 0], found[:, 1], found[:, 2].astype(np.float64)
+    pairs = np.concatenate(kept)
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    return pairs[:, 0], pairs[:, 1], pairs[:, 2].astype(np.float64)
 
 
 def pair_blocks(votes: Votes, min_common: int = MIN_COMMON) -> PairBlocks:
@@ -294,13 +294,13 @@ def candidates(pairs: PairBlocks, z: Floats, threshold: float | None) -> Ints:
     if M <= MAX_GROUPED:
         return np.arange(M)
     strong = z > (4.5 if threshold is None else threshold)
-    found = np.unique(np.concatenate([pairs.i[strong], pairs.j[strong]]))
-    if len(found) > MAX_GROUPED:
+    dependent = np.unique(np.concatenate([pairs.i[strong], pairs.j[strong]]))
+    if len(dependent) > MAX_GROUPED:
         raise InputError(
-            f"{len(found):,} annotators seem to depend on others: at most {MAX_GROUPED:,} can be put in groups. "
+            f"{len(dependent):,} annotators seem to depend on others: at most {MAX_GROUPED:,} can be put in groups. "
             "Look at fewer of them (votes.only), or give the groups."
         )
-    return found
+    return dependent
 
 
 def affinity(pairs: PairBlocks, z: Floats, candidate: Ints) -> tuple[Floats, Floats]:
@@ -316,15 +316,15 @@ def affinity(pairs: PairBlocks, z: Floats, candidate: Ints) -> tuple[Floats, Flo
     return total, count
 
 
-def spectral_groups(found: PairDependence, groups: int, max_iter: int = 100) -> Ints:
+def spectral_groups(residuals: PairDependence, groups: int, max_iter: int = 100) -> Ints:
     """So many groups: the directions of the top eigenvectors of the scaled positive z, clustered by angle.
 
     The first centre is the annotator with most ties, each next one the annotator farthest from those before: nothing
     is drawn, and only angles enter, so neither order nor the signs of eigenvectors matter.
     """
-    M = found.pairs.n_annotators
-    candidate = candidates(found.pairs, found.surprise, None)
-    W = np.maximum(affinity(found.pairs, found.surprise, candidate)[0], 0.0)
+    M = residuals.pairs.n_annotators
+    candidate = candidates(residuals.pairs, residuals.surprise, None)
+    W = np.maximum(affinity(residuals.pairs, residuals.surprise, candidate)[0], 0.0)
     group = np.arange(M) + M
     if len(candidate) and W.any():
         degree = W.sum(axis=1) + W.sum() / len(W)  # plus the mean: those with few ties do not dominate

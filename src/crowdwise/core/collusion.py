@@ -306,8 +306,8 @@ class PairAgreement:
         """
         K = int(self.label.max()) + 1
         ours, theirs = (
-            np.bincount((self.item * K + self.label)[some[self.place]], minlength=K * (int(self.item.max()) + 1))
-            for some in (self.mask(members), outside)
+            np.bincount((self.item * K + self.label)[side[self.place]], minlength=K * (int(self.item.max()) + 1))
+            for side in (self.mask(members), outside)
         )
         ours, theirs = ours.reshape(-1, K), theirs.reshape(-1, K)
         size = ours.sum(axis=1)
@@ -393,7 +393,7 @@ class _Search:
         self.each = self.level / max(len(self.i), 1)
         self.bar = -NormalDist().inv_cdf(self.each)
 
-    def found(self, members: Ints, inside: float, own: float, p: float, **others: Any) -> Ring:
+    def ring(self, members: Ints, inside: float, own: float, p: float, **others: Any) -> Ring:
         share = float(self.pairs.votes[members].sum()) / self.votes.n_votes
         return Ring(self.pairs.annotator[members], inside, own, share, min(p * len(self.i), 1.0), **others)
 
@@ -413,10 +413,10 @@ class _Search:
         while rings:  # each without the others in its reference
             free = ~self.pairs.mask(np.concatenate(rings))
             tests = [self.test(members, free) for members in rings]
-            z = [found[0] for found in tests]
+            z = [result[0] for result in tests]
             if min(z) >= self.bar:
                 return [
-                    (z, self.found(members, inside, own, NormalDist().cdf(-z)))
+                    (z, self.ring(members, inside, own, NormalDist().cdf(-z)))
                     for members, (z, inside, own) in zip(rings, tests, strict=True)
                 ]
             rings.pop(int(np.argmin(z)))
@@ -451,7 +451,7 @@ class _Search:
                 p, own = pairs.copied(members, free)
             if len(members) >= COPIERS:
                 free[members] = False
-                out.append(self.found(members, pairs.inside(members), own, float(p[members].max()), kind="copies"))
+                out.append(self.ring(members, pairs.inside(members), own, float(p[members].max()), kind="copies"))
         return out
 
     def alike(self, voices: Sequence[Ring]) -> list[Ring]:
@@ -468,7 +468,7 @@ class _Search:
         if others < JUDGES or room < 1.0 or explained > WEAKER * others:
             return []
         rho = (inside - explained) / (1.0 - explained)
-        return [self.found(members, inside, own, 1.0, kind="alike", rho=rho)] if rho >= LEAST_RHO else []
+        return [self.ring(members, inside, own, 1.0, kind="alike", rho=rho)] if rho >= LEAST_RHO else []
 
     def candidates(self, free: Mask) -> list[tuple[float, Ints]]:
         """Groups that pass the test, with their z."""
@@ -572,16 +572,16 @@ def find_voices(votes: Votes, *, trusted: Mask | None = None, level: float = 0.0
         late = [start for start in np.unique(np.nanquantile(time, LATE)).tolist() if start > np.nanmin(time)]
     level /= 1 + len(late)
     search = _Search(votes, trusted, level)
-    found = search.rings()
+    scored = search.rings()
     for start in late:
-        some = votes.select(time >= start)
-        share = some.n_votes / votes.n_votes
-        found += [
+        later = votes.select(time >= start)
+        share = later.n_votes / votes.n_votes
+        scored += [
             (z, replace(ring, share=ring.share * share, since=start))
-            for z, ring in _Search(some, trusted, level).rings()
+            for z, ring in _Search(later, trusted, level).rings()
         ]
     rings: list[Ring] = []
-    for _, ring in sorted(found, key=lambda entry: -entry[0]):
+    for _, ring in sorted(scored, key=lambda entry: -entry[0]):
         if not any(np.intersect1d(ring.members, other.members).size for other in rings):
             rings.append(ring)
     rings.sort(key=lambda ring: (-len(ring.members), ring.members[0]))

@@ -98,16 +98,16 @@ class ConsensusInParts(VoteResult):
     model: Any = None
 
     @classmethod
-    def of_parts(cls, model: Any, parts: VoteParts, found: dict[str, Any], each: Each | None = None) -> Self:
+    def of_parts(cls, model: Any, parts: VoteParts, fields: dict[str, Any], each: Each | None = None) -> Self:
         """The result of a model that was fitted, by a pass over the parts."""
-        independent, by_votes = found.pop("independent"), found.pop("gold_by_votes", None)
+        independent, by_votes = fields.pop("independent"), fields.pop("gold_by_votes", None)
         dependence = resolve(
             model.dependence, parts, independent, shares=model.vote_shares, gold_by_votes=by_votes,
-            kind=found.pop("kind", None),
+            kind=fields.pop("kind", None),
         )  # fmt: skip
         why = [] if dependence.source == "none" else [dependence.reason]
         decision = Decision(
-            independent=independent, prior=found["prior"], dependence=dependence, ties=model.ties,
+            independent=independent, prior=fields["prior"], dependence=dependence, ties=model.ties,
             seed=fixed_seed(model.random_state),
         )  # fmt: skip
         M, K = parts.names.n_annotators, parts.names.n_classes
@@ -115,14 +115,14 @@ class ConsensusInParts(VoteResult):
         votes, agrees, total, *own = sums[: 7 * M].reshape(7, M)
         right, others = sums[-2:]
         calibrated = dependence.source in ("crowds", "gold")
-        return cls(**cls.made_by(model, found | {
+        return cls(**cls.made_by(model, fields | {
             "annotators": parts.names.annotators, "classes": parts.names.classes, "n_answers": int(votes.sum()),
             "votes_per_annotator": votes.astype(np.int64), "total": total, "dependence": dependence,
             "agreement": np.divide(agrees, votes, out=np.full(M, np.nan), where=votes > 0),
             "judged": np.stack(judged(np.stack(own))) if model.judges_annotators and calibrated else None,
             "expected_right": right / others if others and calibrated else None,
             "items_per_class": sums[7 * M : -2].astype(np.int64), "known": int(parts.sizes[2]),
-            "notes": found.get("notes", []) + why + copied_note(parts.agreeing),
+            "notes": fields.get("notes", []) + why + copied_note(parts.agreeing),
             "parts": parts, "decision": decision, "model": model,
         }))  # fmt: skip
 

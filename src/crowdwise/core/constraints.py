@@ -148,14 +148,14 @@ def _words(words: tuple[Any, ...]) -> Check:
 
 
 def _union(members: list[Check | None]) -> Check | None:
-    some = [member for member in members if member is not None]
-    if len(some) < len(members):
+    stated = [member for member in members if member is not None]
+    if len(stated) < len(members):
         return None  # one of them allows anything
     return Check(
-        lambda v: any(member.allows(v) for member in some),
-        _either([member.expected for member in some]),
-        tuple(v for member in some for v in member.accepts),
-        tuple(v for member in some for v in member.refuses if not any(other.allows(v) for other in some)),
+        lambda v: any(member.allows(v) for member in stated),
+        _either([member.expected for member in stated]),
+        tuple(v for member in stated for v in member.accepts),
+        tuple(v for member in stated for v in member.refuses if not any(other.allows(v) for other in stated)),
     )
 
 
@@ -183,17 +183,17 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     @cache
     def constraints() -> dict[str, Check]:
         hints = typing.get_type_hints(function, include_extras=True)
-        return {name: found for name in hints if (found := constraint_of(hints[name])) is not None}
+        return {name: constraint for name in hints if (constraint := constraint_of(hints[name])) is not None}
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:  # said better by the call itself
             return function(*args, **kwargs)
         for name, constraint in constraints().items():
-            if name in given:
-                constraint.check(name, given[name])
+            if name in arguments:
+                constraint.check(name, arguments[name])
         return function(*args, **kwargs)
 
     return call
@@ -250,12 +250,12 @@ def declared(cls: Class) -> Class:
     Its own parameters come first, then those of its bases, save the :func:`leading` ones. ``field(init=False)`` marks
     an attribute that is not a parameter: one that a fit sets, or one of a base that the class does not offer.
     """
-    made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
-    given = inspect.signature(made.__init__).parameters
-    names = [f.name for f in fields(made) if f.metadata.get("leading")]
-    names += [name for c in made.__mro__ for name in inspect.get_annotations(c)]
-    ordered = [given[name] for name in dict.fromkeys(["self", *names]) if name in given]
-    made.__init__.__signature__ = inspect.Signature(ordered)
+    data_class: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    parameters = inspect.signature(data_class.__init__).parameters
+    names = [f.name for f in fields(data_class) if f.metadata.get("leading")]
+    names += [name for c in data_class.__mro__ for name in inspect.get_annotations(c)]
+    ordered = [parameters[name] for name in dict.fromkeys(["self", *names]) if name in parameters]
+    data_class.__init__.__signature__ = inspect.Signature(ordered)
     return cls
 
 
@@ -271,7 +271,11 @@ class Parameterised:
     @classmethod
     def constraints(cls) -> dict[str, Check]:
         """What each parameter may be, for those whose annotation says so."""
-        return {name: found for name in cls.parameters() if (found := constraint_of(annotation(cls, name))) is not None}
+        return {
+            name: constraint
+            for name in cls.parameters()
+            if (constraint := constraint_of(annotation(cls, name))) is not None
+        }
 
     def check_parameters(self) -> None:
         """Refuse values that are not allowed: each alone (as declared), then together (``_check_together``)."""
@@ -299,16 +303,18 @@ class Parameterised:
         return self
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self.get_params().items() if not _same(value, self.parameters()[name])}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        changed = {
+            name: value for name, value in self.get_params().items() if not _same(value, self.parameters()[name])
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
 
 def annotation(cls: type, name: str) -> Any:
     """The annotation of an attribute, read where it was written; ``Any`` where there is none."""
     for c in cls.__mro__:
-        found = inspect.get_annotations(c).get(name)
-        if found is not None:
-            return eval(found, vars(sys.modules[c.__module__])) if isinstance(found, str) else found
+        hint = inspect.get_annotations(c).get(name)
+        if hint is not None:
+            return eval(hint, vars(sys.modules[c.__module__])) if isinstance(hint, str) else hint
     return Any
 
 

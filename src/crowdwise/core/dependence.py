@@ -202,44 +202,44 @@ USUAL = Dependence(RHO, "crowds", DOUBT)
 """As in real crowds."""
 
 
-def correct(q: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
+def correct(q: Floats, n: Floats, dependence: Dependence, log_prior: Floats | None = None) -> Floats:
     """The posterior of items with n votes corrected: see the module."""
-    if found.source == "shares":
+    if dependence.source == "shares":
         w = n[:, None]
         return np.asarray((w * q + 0.5) / (w + 0.5 * q.shape[1]))
-    if found.rho == 0.0 == found.doubt:
+    if dependence.rho == 0.0 == dependence.doubt:
         return q
     if is_large(q, log_prior):
-        return correct_in_place(q.copy(), n, found)
+        return correct_in_place(q.copy(), n, dependence)
     out = np.empty(q.shape)
     for rows in row_blocks(q, BLOCK):
         before = None if log_prior is None else log_prior[rows]
-        out[rows] = softmax(corrected_logit(safe_log(q[rows]), n[rows], found, before))
+        out[rows] = softmax(corrected_logit(safe_log(q[rows]), n[rows], dependence, before))
     return out
 
 
 def corrected(
-    q: Floats, votes: Votes, found: Dependence, log_prior: Floats | None = None, gold: Ints | None = None
+    q: Floats, votes: Votes, dependence: Dependence, log_prior: Floats | None = None, gold: Ints | None = None
 ) -> Floats:
     """The posterior of votes corrected, with the regression on gold labels where there is one; these are certain."""
-    q = correct(q, votes_per_item(votes), found, log_prior)
-    if found.weights is not None:
-        unseen = ((0, votes.n_annotators - len(found.weights)), (0, 0), (0, 0))
-        score = np.pad(found.weights, unseen).reshape(-1, votes.n_classes)
+    q = correct(q, votes_per_item(votes), dependence, log_prior)
+    if dependence.weights is not None:
+        unseen = ((0, votes.n_annotators - len(dependence.weights)), (0, 0), (0, 0))
+        score = np.pad(dependence.weights, unseen).reshape(-1, votes.n_classes)
         q = softmax(reference.logits(votes.indptr, votes.cells(), votes.weights, score, safe_log(q)))
     return clamp(q, gold)
 
 
-def corrected_logit(logit: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
+def corrected_logit(logit: Floats, n: Floats, dependence: Dependence, log_prior: Floats | None = None) -> Floats:
     """log q' but for a constant per row, from log q (as :func:`correct`)."""
-    before = 0.0 if log_prior is None or found.shared_prior else log_prior
-    n = found.counted(n)
-    z = (logit - before) / found.divisor(n)[:, None]
-    if found.doubt:
-        w = found.even(n, z.shape[1])[:, None]
+    before = 0.0 if log_prior is None or dependence.shared_prior else log_prior
+    n = dependence.counted(n)
+    z = (logit - before) / dependence.divisor(n)[:, None]
+    if dependence.doubt:
+        w = dependence.even(n, z.shape[1])[:, None]
         z = safe_log((1.0 - w) * softmax(z) + w / z.shape[1])
     z = z + before
-    return np.asarray(z if found.source != "gold" else found.power * z + np.array(found.bias))
+    return np.asarray(z if dependence.source != "gold" else dependence.power * z + np.array(dependence.bias))
 
 
 def is_large(q: Floats, log_prior: Floats | None) -> bool:
@@ -247,26 +247,28 @@ def is_large(q: Floats, log_prior: Floats | None) -> bool:
     return q.size > MAX_DENSE and log_prior is None
 
 
-def correct_in_place(q: Floats, n: Floats, found: Dependence, back: bool = False) -> Floats:
+def correct_in_place(q: Floats, n: Floats, dependence: Dependence, back: bool = False) -> Floats:
     """As :func:`correct` but that what is 0 stays 0; ``back`` undoes it. Returns q.
 
     What the doubt gives to classes of probability 0 is not written: the row lacks it.
     """
-    n, K = found.counted(n), q.shape[1]
+    n, K = dependence.counted(n), q.shape[1]
     for rows in row_blocks(q):
         i, k = np.nonzero(q[rows])
         i += rows.start
         start = np.flatnonzero(np.diff(i, prepend=-1))
         size = np.diff(np.append(start, len(i)))
-        d, w = found.divisor(n[i]), found.even(n[i], K)
+        d, w = dependence.divisor(n[i]), dependence.even(n[i], K)
         total = 1.0 - w * (1.0 - np.repeat(size, size) / K)
-        bias = np.array(found.bias)[k] if found.bias else 0.0
+        bias = np.array(dependence.bias)[k] if dependence.bias else 0.0
         if back:
-            p = total * _per_row((safe_log(q[i, k]) - bias) / found.power, start, size)
+            p = total * _per_row((safe_log(q[i, k]) - bias) / dependence.power, start, size)
             q[i, k] = _per_row(d * safe_log((p - w / K) / (1.0 - w)), start, size)
         else:
             p = (1.0 - w) * _per_row(safe_log(q[i, k]) / d, start, size) + w / K
-            q[i, k] = p if found.source != "gold" else total * _per_row(found.power * safe_log(p) + bias, start, size)
+            if dependence.source == "gold":
+                p = total * _per_row(dependence.power * safe_log(p) + bias, start, size)
+            q[i, k] = p
     return q
 
 
@@ -337,15 +339,15 @@ def copied_note(agreeing: Floats) -> list[str]:
 
 
 def with_gold(
-    found: Dependence, free: Floats, votes: Votes, gold: Ints, log_prior: Floats | None = None, regression: bool = False
+    dependence: Dependence, free: Floats, votes: Votes, gold: Ints, log_prior: Floats | None, regression: bool
 ) -> Dependence:
     """What gold labels correct, from the votes of their items and the posterior by these and by other items."""
-    logit = corrected_logit(safe_log(free), votes_per_item(votes), found, log_prior)
+    logit = corrected_logit(safe_log(free), votes_per_item(votes), dependence, log_prior)
     small = votes.n_annotators * votes.n_classes**2 <= MAX_CELLS
     fit = regress(logit, gold, votes if regression and small else None)
     return replace(
-        found, source="gold", power=fit.power, bias=fit.bias, n_gold=len(gold), weights=fit.weights, share=fit.share,
-        losses=fit.losses,
+        dependence, source="gold", power=fit.power, bias=fit.bias, n_gold=len(gold), weights=fit.weights,
+        share=fit.share, losses=fit.losses,
     )  # fmt: skip
 
 
@@ -353,12 +355,12 @@ DRAWS = 20_000
 """Simulated items, several of each real one where there are fewer."""
 
 
-def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, found: Dependence, rng: Any) -> Floats:
+def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, dependence: Dependence, rng: Any) -> Floats:
     """N: the probability that each label is right once its item has ``after`` votes."""
     N, K = q.shape
-    rho = found.rho
+    rho = dependence.rho
     further = independent_votes(after, rho) - independent_votes(before, rho)
-    w = np.where(after > 0, found.doubt * K / max(K - 1, 1), 0.0)[:, None]
+    w = np.where(after > 0, dependence.doubt * K / max(K - 1, 1), 0.0)[:, None]
     known = np.where(before[:, None] > 0, w, 0.0)  # q has its doubt where there were votes
     sure = normalise(np.maximum(q - known / K, 1e-12), axis=1)
     log, logit = np.log(np.maximum(normalise(confusion, axis=1), 1e-12)), safe_log(sure)

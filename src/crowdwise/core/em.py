@@ -39,9 +39,9 @@ _cells: WeakKeyDictionary[Votes, ref[Ints]] = WeakKeyDictionary()
 def _cells_of(votes: Votes) -> Ints:
     """The cell of each vote: see :meth:`crowdwise.Votes.cells`."""
     known = _cells.get(votes)
-    found = None if known is None else known()
-    if found is not None:
-        return found
+    kept = None if known is None else known()
+    if kept is not None:
+        return kept
     cell = votes.cells()
     _cells[votes] = ref(cell)
     return cell

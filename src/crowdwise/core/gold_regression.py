@@ -126,10 +126,10 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     rows, fold = _folds(_own_loss(power * logit, gold), gold, None if votes is None else alike(votes))
     logit, gold = logit[rows], gold[rows]
     train = np.stack([fold != f for f in (*range(FOLDS), -1)])  # the last one has all items
-    offset = np.stack([calibrated_power(logit[some], gold[some]) * logit for some in train])
+    offset = np.stack([calibrated_power(logit[items], gold[items]) * logit for items in train])
     before, one = _held_out(offset[:, None], gold, fold), np.ones((len(rows), 1))
-    found = ridge(one, offset, gold, train, np.array(BIAS_SD) ** -2.0)
-    loss = [_held_out(offset[:, None] + one @ found, gold, fold)]
+    biases = ridge(one, offset, gold, train, np.array(BIAS_SD) ** -2.0)
+    loss = [_held_out(offset[:, None] + one @ biases, gold, fold)]
     if votes is not None:
         product = inner_products(votes[rows])
         scale = max(float(np.trace(product)) / len(rows), 1e-12)
@@ -141,7 +141,7 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     w = softmax(np.append(gain, 0.0)[None])[0]
     w *= w[-1] <= FIT_DECIDES
     of_bias, of_votes = w[: len(BIAS_SD)], w[len(BIAS_SD) : -1]
-    bias, weights = of_bias @ found[-1, :, 0], None
+    bias, weights = of_bias @ biases[-1, :, 0], None
     losses: tuple[float, ...] = ()
     if votes is not None:
         losses = float(before.mean()), float(loss[1].mean(axis=1).min())
@@ -228,7 +228,7 @@ def _own_loss(logit: Floats, gold: Ints) -> Floats:
 def _held_out(logit: Floats, gold: Ints, fold: Ints) -> Floats:
     """strengths x g: the log loss of each item where it was not fitted, from logits (folds x strengths x g x K)."""
     at = np.arange(len(gold))
-    return np.stack([_own_loss(some, gold) for some in logit[fold, :, at].transpose(1, 0, 2)])
+    return np.stack([_own_loss(own, gold) for own in logit[fold, :, at].transpose(1, 0, 2)])
 
 
 POWER_SD = 0.4

@@ -228,8 +228,8 @@ def renamed_share(moved: Floats) -> float:
 
 def _leave_out(votes: Votes, logit: Floats, gold: Ints, log_theta: Floats, cell: Ints, item: Ints, k: int) -> Floats:
     """logit[n, k] - w log theta[m, k, l] of every vote; minus infinity where the truth is known to be another."""
-    said = log_theta[:, k][cell]
-    column = logit[:, k][item] - (said if votes.weight is None else votes.weight * said)
+    own = log_theta[:, k][cell]
+    column = logit[:, k][item] - (own if votes.weight is None else votes.weight * own)
     if (gold >= 0).any():
         known = gold[item]
         column = np.where(known >= 0, np.where(known == k, 0.0, -np.inf), column)

@@ -137,20 +137,20 @@ class Model(Parameterised, ABC):
         with shown(self.key, verbose, callback) as report:
             outcome = self._fit(votes, known, log_prior, report)
         parts = VoteParts.whole(votes, known, log_prior)
-        found = resolve(
+        dependence = resolve(
             self.dependence, parts, lambda _: outcome.posterior, shares=self.vote_shares, kind=outcome.kind,
             gold_by_votes=outcome.gold_by_votes, shared_prior=shared_prior and log_prior is not None,
         )  # fmt: skip
         rng = np.random.default_rng(self.random_state)
         q = outcome.posterior
-        if found.bias:  # a shared error of the crowd, and gold labels that show it
-            q = corrected(q, votes, found, log_prior, known)
+        if dependence.bias:  # a shared error of the crowd, and gold labels that show it
+            q = corrected(q, votes, dependence, log_prior, known)
         labels = decide(q, outcome.prior, self.ties, rng)
-        fields = consensus_fields(votes, outcome, labels, known, log_prior, found)
-        if self.judges_annotators and found.source in ("crowds", "gold"):
+        fields = consensus_fields(votes, outcome, labels, known, log_prior, dependence)
+        if self.judges_annotators and dependence.source in ("crowds", "gold"):
             sums = judgement_sums(parts.only, fields["posterior"])
             fields["judged"] = np.stack(judged(sums))
-        why = [] if found.source == "none" else [found.reason]
+        why = [] if dependence.source == "none" else [dependence.reason]
         remarks = self._remarks(votes, fields["posterior"], labels, known)
         fields["notes"] = [*seen, *outcome.notes, *why, *remarks, *copied_note(parts.agreeing)]
         self.consensus_ = self.result.of(
@@ -180,8 +180,8 @@ class Model(Parameterised, ABC):
         if not self.single_annotator and not parts.sizes[2]:
             check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
         parts, seen = self._weighed_parts(parts)
-        found = ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
-        return replace(found, notes=[*seen, *found.notes], seconds=time.perf_counter() - began)
+        consensus = ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
+        return replace(consensus, notes=[*seen, *consensus.notes], seconds=time.perf_counter() - began)
 
     def check_in_parts(self) -> None:
         """Raise an error where the model cannot be fitted to votes in parts."""
@@ -230,8 +230,8 @@ class Model(Parameterised, ABC):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         """The fit of all votes; of a class that says ``in_parts`` it is a fit of one part."""
         parts = VoteParts.whole(votes, gold, item_prior)
-        found = self._fit_in_parts(parts, callback)
-        return Outcome(posterior=found.pop("independent")(parts.only), **found)
+        fields = self._fit_in_parts(parts, callback)
+        return Outcome(posterior=fields.pop("independent")(parts.only), **fields)
 
     @abstractmethod
     def _predict(self, votes: Votes) -> Floats: ...
@@ -338,8 +338,8 @@ class EMModel(Model, ABC):
 
     def _expect(self, parts: Any, params: Params) -> Stats:
         """The expectation step."""
-        found: Stats = parts.expect(params)
-        return found
+        stats: Stats = parts.expect(params)
+        return stats
 
     def _finish(self, part: Any, family: Family, params: Params) -> Params:
         """The parameters to report, from those that EM ended with."""
@@ -389,8 +389,8 @@ class EMModel(Model, ABC):
         self.params_ = fit.params if params is None else params
         q = part.posterior(self.params_)
         self.stats_ = part.expect(self.params_)
-        found: dict[str, Any] = {"posterior": q, "log_likelihood": self.stats_.log_likelihood}
-        return Outcome(**found | self._reported(fit) | others)
+        fields: dict[str, Any] = {"posterior": q, "log_likelihood": self.stats_.log_likelihood}
+        return Outcome(**fields | self._reported(fit) | others)
 
     def _reported(self, fit: EMFit) -> dict[str, Any]:
         """Prior and confusion by the parameters, and how EM went."""

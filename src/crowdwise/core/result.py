@@ -88,24 +88,24 @@ class Result(Frozen, ABC):
     kind: str = "polars"
 
     @classmethod
-    def of(cls, model: Any, answers: Any, **found: Any) -> Self:
+    def of(cls, model: Any, answers: Any, **values: Any) -> Self:
         """The result of a model that was fitted to some answers: what it ``found``, and how it was made."""
         return cls(**{
             "items": answers.items, "annotators": answers.annotators, "n_answers": answers.n_answers,
             "kind": answers.kind,
-        } | cls.made_by(model, found))  # fmt: skip
+        } | cls.made_by(model, values))  # fmt: skip
 
     @classmethod
-    def made_by(cls, model: Any, found: dict[str, Any]) -> dict[str, Any]:
+    def made_by(cls, model: Any, values: dict[str, Any]) -> dict[str, Any]:
         """What a model found, checked, and how it was made."""
         for name in cls.FINITE:
-            if isinstance(array := found.get(name), np.ndarray) and not np.isfinite(array).all():
+            if isinstance(array := values.get(name), np.ndarray) and not np.isfinite(array).all():
                 raise DivergedError(
                     f"{model.key} broke down on these answers: its {name} is not finite. Extreme answers or weights "
                     "may be the cause: check them, or take another method."
                 )
         params = {name: plain(value) for name, value in model.get_params(deep=False).items()}
-        return {"method": model.key, "params": params, "seed": seed_of(model.random_state)} | found
+        return {"method": model.key, "params": params, "seed": seed_of(model.random_state)} | values
 
     @property
     def objective(self) -> float | None:
@@ -202,9 +202,9 @@ class Result(Frozen, ABC):
             raise ReadError(
                 f"{saved.folder} was written by another version of crowdwise, which this one does not read."
             )
-        found = facts.pop("type", None)
-        if found != cls.__name__:
-            raise ReadError(f"{saved.folder} holds a saved {found}: load it with crowdwise.{found}.load.")
+        saved_type = facts.pop("type", None)
+        if saved_type != cls.__name__:
+            raise ReadError(f"{saved.folder} holds a saved {saved_type}: load it with crowdwise.{saved_type}.load.")
         with saved.reading():
             for name in cls.NAMES:
                 if not all(isinstance(one, (str, int, float)) for one in facts[name]):
@@ -256,18 +256,18 @@ def some_known(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return known
 
 
-def r_squared(found: Floats, truth: Floats) -> float:
+def r_squared(values: Floats, truth: Floats) -> float:
     """1 - the mean squared error as a share of the variance of the truth; of a constant truth 1 or 0."""
-    error, variance = float(((found - truth) ** 2).sum()), float(((truth - truth.mean()) ** 2).sum())
+    error, variance = float(((values - truth) ** 2).sum()), float(((truth - truth.mean()) ** 2).sum())
     return 1.0 - error / variance if variance > 0.0 else float(error == 0.0)
 
 
-def kendall_tau(found: Floats, truth: Floats) -> float:
+def kendall_tau(values: Floats, truth: Floats) -> float:
     """Kendall's rank correlation tau-b, which allows for ties; 0 where one side is constant."""
     from scipy.stats import kendalltau
 
-    constant = (found == found[0]).all() or (truth == truth[0]).all()
-    return 0.0 if constant else float(kendalltau(found, truth).statistic)
+    constant = (values == values[0]).all() or (truth == truth[0]).all()
+    return 0.0 if constant else float(kendalltau(values, truth).statistic)
 
 
 def adjusted_rand(cluster: Ints, truth: Ints, weight: Floats) -> float:
@@ -344,10 +344,10 @@ class Estimates(Result):
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Any, answers: Ratings, **found: Any) -> Estimates:
-        found["ratings_per_item"] = np.diff(answers.indptr)
-        found["ratings_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
-        return super().of(model, answers, **{"ends": answers.ends()} | found)
+    def of(cls, model: Any, answers: Ratings, **values: Any) -> Estimates:
+        values["ratings_per_item"] = np.diff(answers.indptr)
+        values["ratings_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
+        return super().of(model, answers, **{"ends": answers.ends()} | values)
 
     def __repr__(self) -> str:
         unsure = float(self.deviations.mean()) if len(self.deviations) else float("nan")

@@ -123,9 +123,9 @@ class VoteParts:
         if not parts:
             raise InputError("No parts: there are no votes to fit to.")
         held = [part if isinstance(part, VotePart) else VotePart(part) for part in parts]
-        found = cls([partial(_same, part) for part in held], held[0].votes.annotators, held[0].votes.classes)
-        found.held = held
-        return found
+        out = cls([partial(_same, part) for part in held], held[0].votes.annotators, held[0].votes.classes)
+        out.held = held
+        return out
 
     @classmethod
     def whole(cls, votes: Votes, gold: Ints | None = None, item_prior: Floats | None = None) -> VoteParts:
@@ -147,8 +147,8 @@ class VoteParts:
     def __iter__(self) -> Iterator[VotePart]:
         """The parts that have items, one after the other."""
         for load in self.load:
-            found = load()
-            part = found if isinstance(found, VotePart) else VotePart(found)
+            loaded = load()
+            part = loaded if isinstance(loaded, VotePart) else VotePart(loaded)
             same = len(part.votes.annotators) == self.names.n_annotators and len(part.votes.classes) == (
                 self.names.n_classes
             )
@@ -206,19 +206,19 @@ class VoteParts:
     def summed(self, make: Callable[[VotePart], Stats]) -> Stats:
         """The sum of the statistics that a function gives of each part."""
         K, cells = self.names.n_classes, self.names.n_annotators * self.names.n_classes
-        found: Stats = self.total(make, Stats(np.zeros((cells, K)), np.zeros(K)))
-        return found
+        stats: Stats = self.total(make, Stats(np.zeros((cells, K)), np.zeros(K)))
+        return stats
 
     def total(self, make: Callable[[VotePart], Any], zero: Any) -> Any:
         """The sum of what a function gives of each part, an array or statistics; ``zero`` where there is no part."""
-        found = list(islice(each := self.map(make), 1))
-        return reduce(add, each, found[0]) if found else zero
+        first = list(islice(each := self.map(make), 1))
+        return reduce(add, each, first[0]) if first else zero
 
-    def map(self, make: Callable[..., Any], given: Sequence[Any] | None = None) -> Iterator[Any]:
+    def map(self, make: Callable[..., Any], values: Sequence[Any] | None = None) -> Iterator[Any]:
         """What a function gives of each part that has items, in their order: ``make(part)``, or
         ``make(part, given[i])`` where something is given for each."""
         for i, part in enumerate(self):
-            yield make(part) if given is None else make(part, given[i])
+            yield make(part) if values is None else make(part, values[i])
 
     def without_gold(self) -> VoteParts:
         """The same votes, with no label known."""
@@ -227,11 +227,11 @@ class VoteParts:
     def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
         """The items for which a mask, made part by part, is true."""
 
-        def some(part: VotePart) -> VotePart:
+        def kept_items(part: VotePart) -> VotePart:
             kept = np.asarray(keep(part), dtype=bool)
             return part if kept.all() else part.select(kept)
 
-        return self._each(some)
+        return self._each(kept_items)
 
     def reweighed(self, change: Callable[[Votes], Votes]) -> VoteParts:
         """The same votes with other weights."""
@@ -306,22 +306,22 @@ def usual(
     """
     kind = kind or parts.kind
     known, pairs = parts.gold_items(), bool(parts.agreeing[0])
-    found = replace(
+    estimate = replace(
         dependence.USUAL, rho=0.0 if kind == "rules" else dependence.RHO, kind=kind, shared_prior=shared_prior,
         doubt=dependence.DOUBT if pairs or known or parts.has_item_prior else dependence.DOUBT_ALONE,
         pairs=pairs, copied=dependence.look_copied(parts.agreeing),
     )  # fmt: skip
     M, K = parts.names.n_annotators, parts.names.n_classes
-    if gold_by_votes is None and known and found.pairs and 2 <= K and M * K**2 <= dependence.MAX_CELLS:
+    if gold_by_votes is None and known and estimate.pairs and 2 <= K and M * K**2 <= dependence.MAX_CELLS:
         stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))
         gold_by_votes = partial(_by_other_items, stats)
     if gold_by_votes is None or not known:
-        return found
+        return estimate
     free = np.concatenate([gold_by_votes(part) for part in known])
     gold = np.concatenate([part.gold for part in known if part.gold is not None])
     before = [part.item_prior for part in known if part.item_prior is not None]
     votes, log_prior = joined([part.votes for part in known]), np.concatenate(before) if before else None
-    return dependence.with_gold(found, free, votes, gold, log_prior, regression)
+    return dependence.with_gold(estimate, free, votes, gold, log_prior, regression)
 
 
 def joined(parts: Sequence[Votes]) -> Votes:

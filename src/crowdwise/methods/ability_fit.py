@@ -157,10 +157,10 @@ class AbilityModel(StartedModel, ABC):
 
         def height(b: Floats) -> tuple[Floats, Floats]:
             x, _, v = to.x(state.a, b)
-            q, found = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
+            q, evidence = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
             r = to.rows.weight * (self._credit(to.rows, x, state.guess, q) - sigmoid(x))
             slope = to.rows.per_item(r * v) - (b - to.on_b[0]) / to.on_b[1] ** 2
-            return found + log_gaussian(b, to.on_b), slope
+            return evidence + log_gaussian(b, to.on_b), slope
 
         return height
 
@@ -228,17 +228,17 @@ class AbilityModel(StartedModel, ABC):
 
         Also the mean and variance of every b. By Gauss-Hermite quadrature around the b of each item.
         """
-        rows, heights, found = to.rows, [], []
+        rows, heights, slopes = to.rows, [], []
         points = [state.b + t * width for t in NODES]
         for b, t, log_w in zip(points, NODES, LOG_WEIGHTS, strict=True):
             x, u, _ = to.x(state.a, b)
             q, evidence = expect(rows, *self._evidence(rows, x, state.guess), log_prior, gold)
             c = self._credit(rows, x, state.guess, q)
             heights.append(evidence + log_gaussian(b, to.on_b) + log_w + 0.5 * t * t)
-            found.append((u * (c - sigmoid(x)), self._guess_slope(rows, c, state.guess)))
+            slopes.append((u * (c - sigmoid(x)), self._guess_slope(rows, c, state.guess)))
         share = softmax(np.stack(heights, axis=1))
         in_a, in_guess = (
-            sum((share[rows.item, j] * pair[side] for j, pair in enumerate(found)), np.zeros(len(rows.item)))
+            sum((share[rows.item, j] * pair[side] for j, pair in enumerate(slopes)), np.zeros(len(rows.item)))
             for side in (0, 1)
         )
         at = np.stack(points, axis=1)
@@ -352,8 +352,8 @@ class ItemResponse(AbilityModel):
 
     def _per_cell(self, rows: VoteRows, values: Floats) -> Floats:
         """M x K: the weighted sum over an annotator's votes for a label."""
-        found = np.bincount(rows.cell, weights=rows.weight * values, minlength=rows.M * rows.K)
-        return np.asarray(found.reshape(rows.M, rows.K), dtype=np.float64)
+        sums = np.bincount(rows.cell, weights=rows.weight * values, minlength=rows.M * rows.K)
+        return np.asarray(sums.reshape(rows.M, rows.K), dtype=np.float64)
 
     def _guess_slope(self, rows: VoteRows, c: Floats, guess: Floats) -> Floats:
         return np.asarray((1.0 - c) / guess.ravel()[rows.cell])
@@ -619,9 +619,9 @@ def best_difficulty(height: Height, on_b: Gaussian, N: int) -> Floats:
     mean, sd = on_b
     best, low, up = np.full(N, -np.inf), np.zeros(N), np.zeros(N)
     for point in mean + sd * GRID:
-        found, slope = height(np.full(N, point))
-        higher = found > best
-        best, low, up = np.where(higher, found, best), np.where(higher, point, low), np.where(higher, slope, up)
+        value, slope = height(np.full(N, point))
+        higher = value > best
+        best, low, up = np.where(higher, value, best), np.where(higher, point, low), np.where(higher, slope, up)
     # From the best point the way goes up to `high`, which is no higher; `up` and `down` are the slopes on that way.
     way = np.where(up >= 0.0, 1.0, -1.0)
     high, up = low + way * sd * (GRID[1] - GRID[0]), np.abs(up)
@@ -631,11 +631,11 @@ def best_difficulty(height: Height, on_b: Gaussian, N: int) -> Floats:
         falsi = (down <= 0.0) & (up > down)
         share = np.divide(up, up - down, out=np.full(N, 0.5), where=falsi)
         probe = low + share * (high - low)
-        found, slope = height(probe)
+        value, slope = height(probe)
         slope = slope * way
         # A slope that still goes up, but from lower ground, belongs to another maximum.
-        rise = (slope > 0.0) & (found >= best - 1e-9)
-        low, best = np.where(rise, probe, low), np.where(rise, np.maximum(found, best), best)
+        rise = (slope > 0.0) & (value >= best - 1e-9)
+        low, best = np.where(rise, probe, low), np.where(rise, np.maximum(value, best), best)
         high = np.where(rise, high, probe)
         # The end that stays a second time counts for less.
         before = np.where(rise, up, down)

@@ -306,13 +306,13 @@ class Auto(Anchored):
         by vote shares."""
         assert isinstance(family.free, ConfusionFamily)
         fixed, even, a = family.free.class_prior, family.free.even_items, family.anchor.share
-        found = em.log_class_prior(at_votes, fixed, even)
+        log_prior = em.log_class_prior(at_votes, fixed, even)
         for _ in range(self.max_iter if fixed is None else 0):
-            mass = engine.expect(Params(params.log_score, found)).mass
-            before, found = found, em.log_class_prior((1.0 - a) * mass + a * at_votes, fixed, even)
-            if np.abs(np.exp(found) - np.exp(before)).max() < PRIOR_TOL:
+            mass = engine.expect(Params(params.log_score, log_prior)).mass
+            before, log_prior = log_prior, em.log_class_prior((1.0 - a) * mass + a * at_votes, fixed, even)
+            if np.abs(np.exp(log_prior) - np.exp(before)).max() < PRIOR_TOL:
                 break
-        mass = engine.expect(Params(params.log_score, found)).mass
+        mass = engine.expect(Params(params.log_score, log_prior)).mass
         return Params(params.log_score, em.log_class_prior(mass, fixed, even))
 
     def _second(
@@ -383,13 +383,13 @@ class Auto(Anchored):
         own = posterior[differs, labels[differs]].mean()
         other = posterior[differs, favourite].mean()
         share = len(differs) / len(votes)
-        said = (
+        remark = (
             f"The labels differ from the majority's on {len(differs):,} of {len(votes):,} items ({share:.1%}); "
             f"{own:.0%} of these are expected to be right, and {other:.0%} of the majority's."
         )
         if gold is None and share >= GOLD_HELPS and len(votes) >= 2 * GOLD_ASKED:
-            said += f" {GOLD_ASKED} gold labels would show which to go by (crowdwise gold names the items)."
-        return [said]
+            remark += f" {GOLD_ASKED} gold labels would show which to go by (crowdwise gold names the items)."
+        return [remark]
 
 
 def ring_note(ring: Ring, votes: Votes) -> str:

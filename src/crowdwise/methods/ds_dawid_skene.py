@@ -222,8 +222,8 @@ def best_classes(params: Params, part: VotePart) -> Stats:
     """The statistics of items that count for their most probable class alone, the first of equals."""
     soft, q = em.expect(part.part, params, posterior=True)
     best = q.argmax(axis=1)
-    found = em.statistics(part.part, np.eye(q.shape[1])[best])
-    return replace(found, log_likelihood=soft.log_likelihood + float(safe_log(q[np.arange(len(q)), best]).sum()))
+    stats = em.statistics(part.part, np.eye(q.shape[1])[best])
+    return replace(stats, log_likelihood=soft.log_likelihood + float(safe_log(q[np.arange(len(q)), best]).sum()))
 
 
 @declared
@@ -247,8 +247,8 @@ class FastDawidSkene(DawidSkene):
     accelerate: bool = field(default=False, init=False)
 
     def _expect(self, parts: Any, params: Params) -> Stats:
-        found: Stats = parts.summed(partial(best_classes, params))
-        return found
+        stats: Stats = parts.summed(partial(best_classes, params))
+        return stats
 
 
 @dataclass(frozen=True)

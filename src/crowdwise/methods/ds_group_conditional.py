@@ -80,8 +80,7 @@ def item_groups(groups: Any, items: npt.NDArray[Any]) -> tuple[Ints, npt.NDArray
                 "or a mapping from item to group."
             )
         values = array.tolist()
-    given = {v for v in values if not is_missing(v)}
-    names = sorted(given, key=lambda v: (str(type(v)), v))
+    names = sorted({v for v in values if not is_missing(v)}, key=lambda v: (str(type(v)), v))
     code = {name: z for z, name in enumerate(names)}
     return np.array([code.get(v, -1) for v in values], dtype=np.int64), encoding.to_vocabulary(names)
 
@@ -204,8 +203,8 @@ class GroupConditional(DawidSkene):
     >>> rng, z = np.random.default_rng(0), np.arange(600) % 2
     >>> truth = rng.integers(0, 2, 600)
     >>> harsh = rng.random((600, 9)) < 0.4  # on items of group 1, a "no" often becomes a "yes"
-    >>> said = np.where((z[:, None] == 1) & (truth[:, None] == 0) & harsh, 1, truth[:, None])
-    >>> votes = cw.Votes.from_dense(np.where(rng.random((600, 9)) < 0.1, 1 - said, said))
+    >>> label = np.where((z[:, None] == 1) & (truth[:, None] == 0) & harsh, 1, truth[:, None])
+    >>> votes = cw.Votes.from_dense(np.where(rng.random((600, 9)) < 0.1, 1 - label, label))
     >>> model = cw.GroupConditional(groups=dict(enumerate(z.tolist()))).fit(votes)
     >>> model.group_confusion_[:, :, 0, 1].mean(axis=0).round(1).tolist()
     [0.1, 0.4]
@@ -321,8 +320,8 @@ class GroupConditional(DawidSkene):
             return q
         names = self.consensus_.items
         if isinstance(self.groups, Mapping):
-            wanted, given = item_groups(self.groups, votes.items)
-            place = np.append(encoding.locate(given, self.groups_), -1)[wanted]
+            code, groups = item_groups(self.groups, votes.items)
+            place = np.append(encoding.locate(groups, self.groups_), -1)[code]
         else:
             old, _ = item_groups(self.groups, names)
             place = np.append(old, -1)[encoding.locate(votes.items, names)]

@@ -220,9 +220,9 @@ class Stacked(Model):
             if len(here) and len(there):
                 known = _rows(here, gold, item_prior)
                 fits = [self._fit_one(tie, votes, gold, item_prior, callback, f + 1, there) for tie in TIES]
-                found = [predictive.leave_one_out_scores(fit.params, votes[here], *known) for fit in fits]
-                log_p.append(np.stack([x.log_p for x in found]))
-                weight.append(found[0].weight)
+                scores = [predictive.leave_one_out_scores(fit.params, votes[here], *known) for fit in fits]
+                log_p.append(np.stack([x.log_p for x in scores]))
+                weight.append(scores[0].weight)
             if sum(map(np.sum, weight)) >= ENOUGH:
                 break
         return np.concatenate(log_p, axis=1), np.concatenate(weight)
@@ -280,14 +280,14 @@ INNER = 15
 def know_or_habit(counts: Floats) -> Floats:
     """theta[m, l, k] of annotators who know the truth, or draw a label from their habit."""
     K = counts.shape[1]
-    right, said, given = np.einsum("mll->ml", counts), counts.sum(axis=2), counts.sum(axis=1)
+    right, by_label, by_class = np.einsum("mll->ml", counts), counts.sum(axis=2), counts.sum(axis=1)
     # (1 - t) x[l] is how often l is said where it is wrong.
-    wrong = (said - right) / (given.sum(axis=1, keepdims=True) - given + 1e-12)
+    wrong = (by_label - right) / (by_class.sum(axis=1, keepdims=True) - by_class + 1e-12)
     t, x = 1.0 - np.clip(wrong.sum(axis=1), 0.05, 0.95), normalise(wrong, axis=1)
     for _ in range(INNER):
         knew = right * (t[:, None] / (t[:, None] + (1.0 - t[:, None]) * x + 1e-300))
-        t = np.clip(knew.sum(axis=1) / np.maximum(said.sum(axis=1), 1e-300), 1e-6, 1.0 - 1e-6)
-        x = normalise(np.maximum(said - knew, 0.0), axis=1)
+        t = np.clip(knew.sum(axis=1) / np.maximum(by_label.sum(axis=1), 1e-300), 1e-6, 1.0 - 1e-6)
+        x = normalise(np.maximum(by_label - knew, 0.0), axis=1)
     out = np.repeat(((1.0 - t)[:, None] * x)[:, :, None], K, axis=2)
     out[:, np.arange(K), np.arange(K)] += t[:, None]
     return out

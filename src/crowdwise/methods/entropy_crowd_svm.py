@@ -157,10 +157,10 @@ class CrowdSVM(MarginModel):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         there = np.flatnonzero(np.bincount(votes.annotator, minlength=votes.n_annotators))
-        some = votes if len(there) == votes.n_annotators else votes.only(votes.annotators[there].tolist())
-        v = Canonical.of(some, gold)
+        active = votes if len(there) == votes.n_annotators else votes.only(votes.annotators[there].tolist())
+        v = Canonical.of(active, gold)
         self._seed = fixed_seed(self.random_state)  # every cost gets the same random numbers
-        chain = self._best(v, some, gold, self.cost, callback)
+        chain = self._best(v, active, gold, self.cost, callback)
         q, log_phi, eta = chain.q, chain.log_phi, chain.eta
         classes = np.argsort(v.class_order)  # back in the order of the votes, without those left out
         log_phi, place = log_phi[:, :, classes][:, :, :, classes], there[v.annotator_order]
@@ -219,11 +219,11 @@ class CrowdSVM(MarginModel):
         return SamplerRun(c, mean / mean.sum(axis=1, keepdims=True), kept_phi, kept_eta)
 
     def _predict(self, votes: Votes) -> Floats:
-        some = self._classes
-        N, M, K = len(votes), votes.n_annotators, len(some)
-        inside = np.isin(votes.label, some)
+        classes = self._classes
+        N, M, K = len(votes), votes.n_annotators, len(classes)
+        inside = np.isin(votes.label, classes)
         table = (
-            votes.item[inside], votes.annotator[inside], np.searchsorted(some, votes.label[inside]),
+            votes.item[inside], votes.annotator[inside], np.searchsorted(classes, votes.label[inside]),
             votes.weights[inside],
         )  # fmt: skip
         mean = np.zeros((N, K))
@@ -232,5 +232,5 @@ class CrowdSVM(MarginModel):
             eta = with_unseen(eta, M, eta.mean())
             mean += truth_given(log_phi, eta, table, (N, K), self.cost_, float(self.margin))
         q = np.zeros((N, votes.n_classes))
-        q[:, some] = mean / mean.sum(axis=1, keepdims=True)
+        q[:, classes] = mean / mean.sum(axis=1, keepdims=True)
         return q

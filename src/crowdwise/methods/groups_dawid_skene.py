@@ -79,16 +79,16 @@ def given_groups(groups: Any, votes: Votes) -> Ints:
         code = np.arange(M) + len(names)  # those not named are groups of one
         code[place] = [names[g] for g in groups.values()]
         return renumbered(code)
-    given = np.asarray(groups)
-    if given.shape != (M,):
+    codes = np.asarray(groups)
+    if codes.shape != (M,):
         raise ParameterError(
-            f"groups has shape {given.shape}: expected 'evidence', 'test', a number of groups, one group for each of "
+            f"groups has shape {codes.shape}: expected 'evidence', 'test', a number of groups, one group for each of "
             f"the {M} annotators, or a mapping from annotator to group."
         )
-    return renumbered(np.unique(given, return_inverse=True)[1])
+    return renumbered(np.unique(codes, return_inverse=True)[1])
 
 
-def likeliest_groups(votes: Votes, found: PairDependence) -> Ints:
+def likeliest_groups(votes: Votes, residuals: PairDependence) -> Ints:
     """Of the groups that the pairs suggest, those under which the two-level model fits best.
 
     Tried are what the test found, and for numbers of groups up to that both the tree of joins cut there and spectral
@@ -96,13 +96,13 @@ def likeliest_groups(votes: Votes, found: PairDependence) -> Ints:
     matrices (the Bayesian information criterion; members' matrices are as many whatever the groups).
     """
     M = votes.n_annotators
-    max_groups = int(found.group.max()) + 1
+    max_groups = int(residuals.group.max()) + 1
     rungs = min(int(WORK / (4 * SHORT * max(votes.n_votes, 1))), LADDER)
     if max_groups == M or rungs < 2:  # the test found none, or has so many votes that it misses none
-        return found.group
-    merges = tree(found.pairs, found.surprise)
+        return residuals.group
+    merges = tree(residuals.pairs, residuals.surprise)
     tried: dict[bytes, float] = {}
-    best = found.group
+    best = residuals.group
 
     def score(group: Ints) -> float:
         nonlocal best
@@ -114,9 +114,9 @@ def likeliest_groups(votes: Votes, found: PairDependence) -> Ints:
         return tried[key]
 
     def either(J: int) -> float:
-        return max(score(cut(merges, M, J)), score(spectral_groups(found, J)))
+        return max(score(cut(merges, M, J)), score(spectral_groups(residuals, J)))
 
-    score(found.group)
+    score(residuals.group)
     ladder = np.unique(np.round(np.geomspace(2, max_groups, rungs)).astype(int))
     at = int(np.argmax([either(J) for J in ladder.tolist()]))
     low, high = ladder[max(at - 1, 0)], ladder[min(at + 1, len(ladder) - 1)]
@@ -172,10 +172,10 @@ class GroupedModel(Model):
         """The groups, given or found in the votes."""
         if not (isinstance(self.groups, str) or is_count(self.groups)):
             return given_groups(self.groups, votes)
-        found = dependence(votes, level=self.level, min_common=self.min_common)
+        residuals = dependence(votes, level=self.level, min_common=self.min_common)
         if is_count(self.groups):
-            return spectral_groups(found, int(self.groups))
-        return likeliest_groups(votes, found) if self.groups == "evidence" else found.group
+            return spectral_groups(residuals, int(self.groups))
+        return likeliest_groups(votes, residuals) if self.groups == "evidence" else residuals.group
 
     def _groups_with_unseen(self, M: int) -> Ints:
         """The group of every annotator; those not seen in the fit are groups of one."""
@@ -211,9 +211,9 @@ class GroupedMajority(GroupedModel):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         group = self.group_ = self._groups(votes)
         voted = one_vote_each(votes, group)
-        said = np.diff(votes.indptr) > 0
+        has_votes = np.diff(votes.indptr) > 0
         q = clamp(voted, gold)
-        known = said if gold is None else said | (gold >= 0)
+        known = has_votes if gold is None else has_votes | (gold >= 0)
         prior = q[known].mean(axis=0) if known.any() else np.full(votes.n_classes, 1.0 / votes.n_classes)
         return Outcome(posterior=q, prior=prior, annotator_columns=_columns(group))
 
@@ -306,11 +306,11 @@ class GroupedDawidSkene(GroupedModel):
 
     def _predict(self, votes: Votes) -> Floats:
         K, M = votes.n_classes, votes.n_annotators
-        group, found = self._groups_with_unseen(M), self.levels_
-        theta = scores_with_unseen(found.log_theta, self.counts_, M, K)
-        xi = with_unseen(found.log_xi, len(found.log_xi) + M - len(self.group_), safe_log(np.eye(K)))
+        group, levels = self._groups_with_unseen(M), self.levels_
+        theta = scores_with_unseen(levels.log_theta, self.counts_, M, K)
+        xi = with_unseen(levels.log_xi, len(levels.log_xi) + M - len(self.group_), safe_log(np.eye(K)))
         single = np.append(np.bincount(self.group_), np.ones(M - len(self.group_))) == 1
-        return expect(Cells.of(votes, group), Levels(theta, xi, found.log_pi), single, None, None, counting=False)[2]
+        return expect(Cells.of(votes, group), Levels(theta, xi, levels.log_pi), single, None, None, counting=False)[2]
 
 
 CHUNK = 200_000

@@ -102,7 +102,7 @@ class MixtureModel(EMModel, ABC):
         """The score by which the number of groups is chosen."""
 
     @abstractmethod
-    def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
+    def _described(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         """theta[m, k, l], and of the groups that have members: matrices, shares and memberships."""
 
     def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
@@ -125,11 +125,11 @@ class MixtureModel(EMModel, ABC):
         return shared_prior(params.log_prior[0])
 
     def _confusion(self, params: Params, K: int) -> Floats:
-        return self._found(params)[0]
+        return self._described(params)[0]
 
     def _keep(self, params: Params) -> dict[str, Any]:
         """Keep what was found about the groups; the columns of annotators."""
-        _, matrices, shares, member = self._found(params)
+        _, matrices, shares, member = self._described(params)
         order = np.argsort(-np.einsum("jkk->j", matrices), kind="stable")  # the most accurate group first
         setattr(self, f"{self.group}_confusion_", matrices[order])
         setattr(self, f"{self.group}_share_", shares[order])
@@ -298,7 +298,7 @@ class WorkerCluster(MixtureModel):
 
         return fit.objective + float(gammaln(J + 1.0))
 
-    def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
+    def _described(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         assert isinstance(params, Clusters)
         centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
         used = params.member.sum(axis=0) > 0.5

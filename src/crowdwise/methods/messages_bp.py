@@ -128,8 +128,8 @@ class BeliefPropagation(Model):
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.regular(600, l=5, r=6, a=1.0, b=0.5, random_state=0)
-    >>> found = cw.aggregate(crowd.votes, "bp", coins="one", prior=(1.0, 0.5)).score(crowd.truth)
-    >>> found > cw.aggregate(crowd.votes, "majority").score(crowd.truth) + 0.05
+    >>> accuracy = cw.aggregate(crowd.votes, "bp", coins="one", prior=(1.0, 0.5)).score(crowd.truth)
+    >>> accuracy > cw.aggregate(crowd.votes, "majority").score(crowd.truth) + 0.05
     True
     """
 
@@ -263,8 +263,8 @@ def same_items(votes: Votes, others: Votes) -> tuple[Ints, Ints]:
         n = size[here]
         at = np.repeat(table.indptr[which] - np.append(0, np.cumsum(n))[:-1], n) + np.arange(n.sum())
         owner = np.repeat(np.arange(len(which)), n)
-        found = np.stack([owner, table.annotator[at], table.label[at], table.weights[at]], axis=1).astype(np.float64)
-        return found[np.lexsort(found.T[::-1])]
+        columns = np.stack([owner, table.annotator[at], table.label[at], table.weights[at]], axis=1).astype(np.float64)
+        return columns[np.lexsort(columns.T[::-1])]
 
     ours, theirs = rows(votes, here), rows(others, there)
     differs = ours[(ours != theirs).any(axis=1), 0].astype(np.int64)

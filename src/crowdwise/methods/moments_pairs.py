@@ -159,9 +159,9 @@ def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> shared
     for m in range(len(counts)):
         blocks = partners(pairs, m, K, rank)
         if blocks.shape[1] > rank:
-            found = shared.proper(corners(blocks, smoothing, rank))
-            classes, places = shared.match(found, counts[m])
-            table[m][:, classes] = found[:, places]
+            columns = shared.proper(corners(blocks, smoothing, rank))
+            classes, places = shared.match(columns, counts[m])
+            table[m][:, classes] = columns[:, places]
             solved[m] = True
     return shared.MomentSolution(table, shared.marginal_prior(counts, table), solved)
 
@@ -217,8 +217,8 @@ def fit_pairs(
         push = d * A * (csr_matrix((value / model, column, pairs.indptr), shape=pairs.shape) @ A)
         d = normalise(push.sum(axis=0), axis=0)
         new = push[:C].reshape(M, K, K) + added
-        said = new.sum(axis=1, keepdims=True)
-        A[:C] = np.where(said > 0, new / np.maximum(said, 1e-300), A[:C].reshape(M, K, K)).reshape(C, K)
+        sums = new.sum(axis=1, keepdims=True)
+        A[:C] = np.where(sums > 0, new / np.maximum(sums, 1e-300), A[:C].reshape(M, K, K)).reshape(C, K)
     return A[:C].reshape(M, K, K), d
 
 
@@ -252,8 +252,8 @@ class CNMF(shared.WeightedMomentModel):
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
-    >>> found = cw.CNMF(refine=False).fit(crowd.votes).consensus_.confusion
-    >>> bool(abs(found - crowd.parameters["confusion"]).mean() < 0.06)
+    >>> confusion = cw.CNMF(refine=False).fit(crowd.votes).consensus_.confusion
+    >>> bool(abs(confusion - crowd.parameters["confusion"]).mean() < 0.06)
     True
     """
 
@@ -272,13 +272,13 @@ EPS = 1e-6
 
 def blocks_of(pairs: csr_matrix, K: int) -> tuple[Ints, Ints, Floats, Floats]:
     """First and second annotator of each pair seen, its joint label shares, and its number of common items."""
-    found = pairs.tocoo()
+    entries = pairs.tocoo()
     C = pairs.shape[0] // K
-    key, place = np.unique((found.row // K).astype(np.int64) * C + found.col // K, return_inverse=True)
+    key, place = np.unique((entries.row // K).astype(np.int64) * C + entries.col // K, return_inverse=True)
     what = f"{len(key):,} pairs of annotators with common items, over {K:,} classes"
     check_cost(what, 8.0 * 5 * len(key) * K * K, 0.0, ADVICE)  # blocks, two factors, their product, a difference
     blocks = np.zeros((len(key), K, K))
-    blocks[place, found.row % K, found.col % K] = found.data
+    blocks[place, entries.row % K, entries.col % K] = entries.data
     common = blocks.sum(axis=(1, 2))
     return key // C, key % C, blocks / common[:, None, None], common
 
@@ -340,9 +340,9 @@ def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Round
     solved = np.bincount(first, minlength=M + 1)[:M] > 0
     H = rotate(U[:M][solved].reshape(-1, len(used))).reshape(-1, K, len(used))
     sums = H.sum(axis=1)
-    found = shared.proper(H / np.maximum(sums, shared.FLOOR)[:, None])
-    classes, places = shared.match(found.reshape(-1, len(used)), counts[solved].reshape(-1, K))
-    return guess.replaced(solved, classes, found[:, :, places], np.median(sums[:, places], axis=0) ** 2, rounds)
+    columns = shared.proper(H / np.maximum(sums, shared.FLOOR)[:, None])
+    classes, places = shared.match(columns.reshape(-1, len(used)), counts[solved].reshape(-1, K))
+    return guess.replaced(solved, classes, columns[:, :, places], np.median(sums[:, places], axis=0) ** 2, rounds)
 
 
 @declared

@@ -100,10 +100,10 @@ def match(columns: Floats, counts: Floats) -> tuple[Ints, Ints]:
 
 def marginal_prior(counts: Floats, table: Floats, passes: int = 200) -> Floats:
     """The d under which what each annotator said overall, n[m, l], is most probable: sum n log (A d), concave in d."""
-    said = counts.sum(axis=2)
+    by_label = counts.sum(axis=2)
     d = normalise(counts.sum(axis=(0, 1)) + FLOOR, axis=0)
     for _ in range(passes):
-        ratio = said / np.maximum(table @ d, FLOOR)
+        ratio = by_label / np.maximum(table @ d, FLOOR)
         new = normalise(d * np.einsum("ml,mlk->k", ratio, table), axis=0)
         done = np.abs(new - d).max() < 1e-12
         d = new
@@ -199,8 +199,8 @@ class MomentModel(EMModel):
 
     def initial_confusion(self, votes: Votes, gold: Ints | None = None) -> Floats:
         """theta[m, k, l] of the solution, before any EM, for another model to start from."""
-        found = likeliest(Part.of(votes, gold), self._solutions(votes, gold))
-        return np.ascontiguousarray(found.table.transpose(0, 2, 1))
+        solution = likeliest(Part.of(votes, gold), self._solutions(votes, gold))
+        return np.ascontiguousarray(solution.table.transpose(0, 2, 1))
 
     def _family_of(self, parts: VoteParts) -> ConfusionFamily:
         pseudo = priors.pseudo_counts(self.prior, None, parts.names, counts=partial(majority_counts, parts))
@@ -226,8 +226,8 @@ class MomentModel(EMModel):
             return super()._fit(votes, gold, item_prior, callback)
         check_memory(votes)
         part = VotePart(votes, gold, item_prior=item_prior)
-        params, found = self._solve(part.part, votes, gold), self.solution_
-        return self._outcome(part, EMFit(params, found.trace, found.iterations, found.converged))
+        params, solution = self._solve(part.part, votes, gold), self.solution_
+        return self._outcome(part, EMFit(params, solution.trace, solution.iterations, solution.converged))
 
 
 @declared

@@ -141,8 +141,8 @@ def solve_groups(
     check_triples(len(votes), votes.n_classes, splits)
     rng = np.random.default_rng(random_state)
     counts = shared.vote_counts(votes, gold)
-    found = [solve_split(votes, counts, group, smoothing) for group in three_groups(votes, splits, rng)]
-    kept = [solution for solution in found if solution is not None]
+    solutions = [solve_split(votes, counts, group, smoothing) for group in three_groups(votes, splits, rng)]
+    kept = [solution for solution in solutions if solution is not None]
     return kept or [shared.vote_solution(counts)]
 
 
@@ -189,9 +189,9 @@ def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smoo
         joint[group == g] = 0.0
         left += joint @ H.T
         right += joint.sum(axis=(1, 2))[:, None, None] * (H @ H.T)
-    found = shared.proper(left @ np.linalg.pinv(right, rcond=RCOND, hermitian=True))
+    estimate = shared.proper(left @ np.linalg.pinv(right, rcond=RCOND, hermitian=True))
     seen = per_annotator(votes)[:, None] * d
-    table = (seen[:, None] * found + smoothing * means[group]) / np.maximum(seen + smoothing, shared.FLOOR)[:, None]
+    table = (seen[:, None] * estimate + smoothing * means[group]) / np.maximum(seen + smoothing, shared.FLOOR)[:, None]
     return table, np.asarray(right.any(axis=(1, 2)))
 
 

@@ -175,27 +175,27 @@ def statistics(
     """All three moments of votes that are sorted by item and annotator; cell = annotator * K + label."""
     C = J * K
     indptr = np.concatenate([[0], np.cumsum(np.bincount(item, minlength=n_items))])
-    said = np.bincount(cell, weights=weight, minlength=C).astype(np.float64).reshape(J, K)
+    by_label = np.bincount(cell, weights=weight, minlength=C).astype(np.float64).reshape(J, K)
     X = csr_matrix((weight, (item, cell)), shape=(n_items, C))
     met = (X.T @ X).tocoo()
     other = met.row // K != met.col // K
     key, count = vote_triples(indptr, cell, weight, C, K)
     cells = np.stack([key // C // C, key // C % C, key % C])
-    return moments_of(said, (met.row[other], met.col[other], met.data[other]), cells, count, weighting)
+    return moments_of(by_label, (met.row[other], met.col[other], met.data[other]), cells, count, weighting)
 
 
 def moments_of(
-    said: Floats, met: tuple[Ints, Ints, Floats], cells: Ints, count: Floats, weighting: str = "counts"
+    by_label: Floats, met: tuple[Ints, Ints, Floats], cells: Ints, count: Floats, weighting: str = "counts"
 ) -> Moments:
     """Counts of labels (J x K), of pairs of cells (both ways round) and of triples of cells (3 x T, ascending)."""
-    J, K = said.shape
+    J, K = by_label.shape
     C = J * K
     row, column, pair = met
     who = cells // K
     pair_key, pair_place = np.unique(row.astype(np.int64) // K * J + column // K, return_inverse=True)
     key, place = np.unique((who[0] * J + who[1]) * J + who[2], return_inverse=True)
     trio = np.stack([key // J // J, key // J % J, key % J])
-    said, w1, size1 = _weighted(said.ravel(), np.repeat(np.arange(J), K), J, weighting)
+    by_label, w1, size1 = _weighted(by_label.ravel(), np.repeat(np.arange(J), K), J, weighting)
     pair, w2, size2 = _weighted(pair, pair_place, len(pair_key), weighting)
     count, w3, size3 = _weighted(count, place, len(key), weighting)
     R = csr_matrix((pair, (row, column)), shape=(C, C))
@@ -205,7 +205,7 @@ def moments_of(
         mine, a, b, value = _around(m, who, cells, count)
         own.append(Slab.of((mine % K, a, b, value), _around(m, trio, trio, w3), C, J))
     return Moments(
-        said.reshape(J, K), w1, [R[m * K : (m + 1) * K] for m in range(J)],
+        by_label.reshape(J, K), w1, [R[m * K : (m + 1) * K] for m in range(J)],
         [(pair_key[lo:hi] % J, w2[lo:hi]) for lo, hi in itertools.pairwise(at)], own,
         Slab.of((*cells, count), (*trio, w3), C, J), size1 + size2 / 2.0 + size3,
     )  # fmt: skip
@@ -227,9 +227,9 @@ def _rows(row: Ints, column: Ints, value: Floats, width: int) -> tuple[csr_matri
 
 def _around(m: int, who: Ints, parts: Ints, value: Floats) -> tuple[Ints, Ints, Ints, Floats]:
     """The triples that m is in: m's part, the other two in order, and the value."""
-    found = [(np.flatnonzero(who[i] == m), i, *others) for i, others in enumerate(((1, 2), (0, 2), (0, 1)))]
-    own, a, b = (np.concatenate([parts[f[place]][f[0]] for f in found]) for place in (1, 2, 3))
-    return own, a, b, np.concatenate([value[f[0]] for f in found])
+    places = [(np.flatnonzero(who[i] == m), i, *others) for i, others in enumerate(((1, 2), (0, 2), (0, 1)))]
+    own, a, b = (np.concatenate([parts[f[place]][f[0]] for f in places]) for place in (1, 2, 3))
+    return own, a, b, np.concatenate([value[f[0]] for f in places])
 
 
 def simplex(Y: Floats, axis: int) -> Floats:
@@ -353,11 +353,11 @@ def solve_tensor(
     A, d = fit_moments(data, start, first, start, strength, order[paired[order]], inner, rounds, tol)
     solved = able.copy()
     solved[able] = paired
-    found = A[:-1][paired]
+    factors = A[:-1][paired]
     columns, places = shared.match(
-        found.reshape(-1, len(classes)), counts[solved][:, :, classes].reshape(-1, len(classes))
+        factors.reshape(-1, len(classes)), counts[solved][:, :, classes].reshape(-1, len(classes))
     )
-    return guess.replaced(solved, classes[columns], shared.proper(found)[:, :, places], d[places], rounds)
+    return guess.replaced(solved, classes[columns], shared.proper(factors)[:, :, places], d[places], rounds)
 
 
 @declared

@@ -205,8 +205,8 @@ def supported(group: Ints, support: Floats, v: Floats) -> Floats:
 
 def by_first(indptr: Ints, annotator: Ints, value: Floats, M: int) -> Floats:
     """M: values of items, each attributed to the first of its annotators, to be summed over groups."""
-    some = np.diff(indptr) > 0
-    return np.bincount(annotator[indptr[:-1][some]], weights=value[some], minlength=M).astype(np.float64)
+    voted = np.diff(indptr) > 0
+    return np.bincount(annotator[indptr[:-1][voted]], weights=value[voted], minlength=M).astype(np.float64)
 
 
 def at_mean(value: Floats, M: int) -> Floats:

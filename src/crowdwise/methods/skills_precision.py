@@ -83,7 +83,7 @@ def pair_variance(votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
 
 
 def triangle_variance(
-    votes: Votes, gold: Ints | None, found: AgreementPairs, size: Floats, first: Ints, second: Ints
+    votes: Votes, gold: Ints | None, pairs: AgreementPairs, size: Floats, first: Ints, second: Ints
 ) -> Floats:
     """The variance of skills that each rest on one pair of partners (-1: on none, infinite).
 
@@ -95,15 +95,15 @@ def triangle_variance(
     N, K = len(votes), votes.n_classes
     item, who, label, w, M = with_gold(votes, gold)
     there = csr_matrix((w, (who, item)), shape=(M, N))
-    said = csr_matrix((w, (who, item * K + label)), shape=(M, N * K))
+    labels = csr_matrix((w, (who, item * K + label)), shape=(M, N * K))
     own = np.flatnonzero(first >= 0)
     i, j = first[own], second[own]
 
     def deviation(a: Ints, b: Ints) -> tuple[Floats, Any]:
         """c_ab, and (e_ab - c_ab) / n_ab, triangles x items."""
-        common, same = there[a].multiply(there[b]).tocsr(), said[a].multiply(said[b]).tocsr()
+        common, same = there[a].multiply(there[b]).tocsr(), labels[a].multiply(labels[b]).tocsr()
         agree = csr_matrix((same.data, same.indices // K, same.indptr), shape=common.shape)
-        n, c = (np.asarray(table[a, b]).ravel() for table in (found.n, found.c))
+        n, c = (np.asarray(table[a, b]).ravel() for table in (pairs.n, pairs.c))
         gap = (K * agree - common) / (K - 1.0) - common.multiply(c[:, None])
         return c, gap.multiply((1.0 / n)[:, None]).tocsr()
 

@@ -50,15 +50,15 @@ def covariances(A: Any) -> tuple[Floats, AgreementPairs]:
     return mu, AgreementPairs(n, graph.like(n, graph.on_pattern(centred.T @ centred, n) / n.data))
 
 
-def rank_one(found: AgreementPairs, bound: Floats, max_iter: int = 500, tol: float = 1e-11) -> Floats:
+def rank_one(pairs: AgreementPairs, bound: Floats, max_iter: int = 500, tol: float = 1e-11) -> Floats:
     """v with v_i v_j = c_ij off the diagonal, by least squares weighted with n, and |v| <= bound; sign open.
 
     Alternating u_i = sum_j n_ij c_ij v_j / sum_j n_ij v_j^2, cut off at the bound, and the same for v. With equal n
     a fixed point is the top eigenvector of c with its diagonal filled in from itself (v_i^2): rank-one completion.
     Without the bound, annotators who share few items with others get any value and spoil those of the rest.
     """
-    n = found.n
-    nc = graph.like(n, n.data * found.c.data)
+    n = pairs.n
+    nc = graph.like(n, n.data * pairs.c.data)
     group = graph.groups_of(n)
 
     def solve(members: Ints) -> Floats:
@@ -102,8 +102,8 @@ def coin_influences(A: Any, mu: Floats, v: Floats, b: float) -> tuple[Floats, Fl
     """
     row, col, size = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, np.abs(A.data)
     vote = A.data - size * mu[col]
-    said, weight = vote * v[col], size * v[col] ** 2
-    others = np.bincount(row, weights=said, minlength=A.shape[0])[row] - said
+    term, weight = vote * v[col], size * v[col] ** 2
+    others = np.bincount(row, weights=term, minlength=A.shape[0])[row] - term
     squares = np.bincount(row, weights=weight, minlength=A.shape[0])[row] - weight
     total = np.bincount(col, weights=size * squares, minlength=A.shape[1])
     on_v = (vote * others - v[col] * size * squares) / np.maximum(total, 1e-12)[col]
@@ -173,8 +173,8 @@ class SML(fallback.FallsBack):
             self.worth_ = [mean_log_odds(*evidence(*self._linear(votes, c))) for c in self.coins_]
         q, notes = clamp(self._predict(votes), gold), []
         if self._unusable(votes, gold, q):
-            found, notes = graph.pairs(votes, gold), [fallback.NOTE]
-            skill = fallback.equal_skill(found.n.data, found.c.data, 0.05, 0.95)
+            pairs, notes = graph.pairs(votes, gold), [fallback.NOTE]
+            skill = fallback.equal_skill(pairs.n.data, pairs.c.data, 0.05, 0.95)
             self.coins_ = [alike(coins, skill, votes) for coins in self.coins_]
             q = clamp(self._predict(votes), gold)
         psi, eta = (np.column_stack([getattr(c, name) for c in self.coins_]) for name in ("psi", "eta"))
@@ -209,17 +209,17 @@ class SML(fallback.FallsBack):
                 (np.where(gold[known] == k, 1.0, -1.0), (known, np.zeros(len(known), np.int64))), shape=(len(votes), 1)
             )
             A = hstack([A, truth]).tocsr()
-        mu, found = covariances(A)
+        mu, pairs = covariances(A)
         size = np.asarray(abs(A).sum(axis=0)).ravel()
         bound = np.sqrt(1.0 - mu**2)  # |cov(vote, truth)| <= sd(vote) sd(truth)
-        v, group = rank_one(found, bound), graph.groups_of(found.n)
+        v, group = rank_one(pairs, bound), graph.groups_of(pairs.n)
         v *= graph.supported(group, v * size, v)
-        paired = np.diff(found.n.indptr) > 0
+        paired = np.diff(pairs.n.indptr) > 0
         v[~paired] = np.average(v[paired], weights=size[paired]) if paired.any() else 0.0
         v = np.clip(v, -bound, bound)
         if len(known) and gold is not None:
-            said = np.sign((A[:, :M] @ v[:M])[known])
-            if -(said * np.where(gold[known] == k, 1.0, -1.0)).sum() >= graph.CONTRADICTIONS:
+            signs = np.sign((A[:, :M] @ v[:M])[known])
+            if -(signs * np.where(gold[known] == k, 1.0, -1.0)).sum() >= graph.CONTRADICTIONS:
                 v[group == group[-1]] *= -1.0
         mu, v, size = mu[:M], v[:M], size[:M]
         part = _question_part(votes, k, gold)

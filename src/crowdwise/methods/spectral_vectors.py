@@ -78,9 +78,9 @@ def evidence(A: Any, y: Floats, offset: Floats) -> tuple[Floats, Floats]:
 
     t = np.asarray(csr_matrix((A.data * y, A.indices, A.indptr), shape=A.shape).sum(axis=1)).ravel() - offset
     length, norm = spread_of(A, y)
-    some = norm > 0
-    z = np.divide(t, norm, out=np.zeros_like(t), where=some)
-    return z, np.divide(length, norm, out=np.zeros_like(t), where=some)
+    voted = norm > 0
+    z = np.divide(t, norm, out=np.zeros_like(t), where=voted)
+    return z, np.divide(length, norm, out=np.zeros_like(t), where=voted)
 
 
 def mean_log_odds(z: Floats, g: Floats) -> float:
@@ -157,8 +157,8 @@ class OneVsRest(fallback.FallsBack, ABC):
             question = learn(A, k)
             z, g = evidence(A, self._first_edges(A, question), _item_offset(A, question.offset))
             if gold is not None:
-                said, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
-                if -(said * true).sum() >= graph.CONTRADICTIONS:
+                signs, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
+                if -(signs * true).sum() >= graph.CONTRADICTIONS:
                     question, z = replace(question, sign=-question.sign), -z
             asked.append(replace(question, worth=mean_log_odds(z, g)))
             scores.append(z * g)
@@ -248,9 +248,9 @@ def influences(A: Any, v: Floats, offset: Floats, group: Ints) -> Floats:
     """
     row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     t = A @ v - _item_offset(A, offset)
-    some = np.diff(A.indptr) > 0
-    owner = group[A.indices[A.indptr[:-1][some]]]
-    top = np.bincount(owner, weights=t[some] ** 2, minlength=int(group.max()) + 1)[group]
+    voted = np.diff(A.indptr) > 0
+    owner = group[A.indices[A.indptr[:-1][voted]]]
+    top = np.bincount(owner, weights=t[voted] ** 2, minlength=int(group.max()) + 1)[group]
     own = np.bincount(A.indices, weights=A.data**2, minlength=A.shape[1])
     term = A.data * (t[row] - A.data * v[A.indices])
     return centred(A, term / np.maximum(top - own, 1e-12)[A.indices])

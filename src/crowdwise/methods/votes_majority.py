@@ -102,8 +102,8 @@ class GoldWeighted(Model):
         self._unseen = float(log_odds(inside(np.array(crowd)), K))
         mass = parts.total(lambda part: shares(part.votes, part.gold).sum(axis=0), np.zeros(K))
         columns = with_interval("weight", self.weight_, low, high) | {"gold_votes": tested, "gold_right": right}
-        found: dict[str, Any] = {"independent": lambda part: clamp(self._predict(part.votes), part.gold)}
-        return found | {"prior": normalise(mass, axis=0), "annotator_columns": columns}
+        fields: dict[str, Any] = {"independent": lambda part: clamp(self._predict(part.votes), part.gold)}
+        return fields | {"prior": normalise(mass, axis=0), "annotator_columns": columns}
 
     def _predict(self, votes: Votes) -> Floats:
         return weighted_posterior(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))

@@ -167,8 +167,8 @@ class WeightedVote(Model, ABC):
             return np.append(agreement(part.votes, winners(q)), q.sum(axis=0))
 
         right, mass = np.split(parts.total(sums, np.zeros(M + parts.names.n_classes)), [M])
-        found = {"independent": posterior, "prior": normalise(mass, axis=0)}
-        return found | {"annotator_columns": self._columns(weight, right, total)} | rounds.outcome
+        fields = {"independent": posterior, "prior": normalise(mass, axis=0)}
+        return fields | {"annotator_columns": self._columns(weight, right, total)} | rounds.outcome
 
     def _predict(self, votes: Votes) -> Floats:
         return self._count(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))

@@ -60,9 +60,11 @@ FLOOR = 1e-6
 """The least scale b / a of ``bwa``: where everybody agrees, votes would have infinite precision."""
 
 
-def loss_weights(loss: Floats, norm: str, some: Any = True) -> Floats:
+def loss_weights(loss: Floats, norm: str, counted: Any = True) -> Floats:
     """v[m] = -log of the loss as a share of all losses (``"sum"``) or of the largest (``"max"``) of ``some``."""
-    return np.asarray(-np.log(loss / (loss.sum(where=some) if norm == "sum" else loss.max(where=some, initial=0.0))))
+    return np.asarray(
+        -np.log(loss / (loss.sum(where=counted) if norm == "sum" else loss.max(where=counted, initial=0.0)))
+    )
 
 
 def chi_squared_quantile(p: float, n: Floats) -> Floats:
@@ -92,8 +94,8 @@ class Squares:
         out = np.empty((self.N, self.K))
         for k in range(self.K):
             v = precision[self.annotator, k] * self.weight
-            said = np.bincount(self.item, weights=v * (self.label == k), minlength=self.N)
-            out[:, k] = (lam * mu[k] + said) / (lam + np.bincount(self.item, weights=v, minlength=self.N))
+            for_class = np.bincount(self.item, weights=v * (self.label == k), minlength=self.N)
+            out[:, k] = (lam * mu[k] + for_class) / (lam + np.bincount(self.item, weights=v, minlength=self.N))
         return out
 
 
