@@ -29,15 +29,7 @@ from crowdwise.core.dependence import (
 from crowdwise.core.em import Part, count_moments
 from crowdwise.core.gold_regression import by_votes_alone
 from crowdwise.core.leave_one_out import LeaveOneOut, accuracies, accuracy_with_interval, is_sparse, matrices_fit
-from crowdwise.core.numerics import (
-    TIE,
-    Floats,
-    Ints,
-    clamp,
-    entropy,
-    normalise,
-    share_interval,
-)  # fmt: skip
+from crowdwise.core.numerics import TIE, Floats, Ints, clamp, entropy, normalise, share_interval
 from crowdwise.core.prediction_sets import Inside, PredictionSets, check_random, conformal_thresholds, members
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.vote_parts import Posterior, VoteParts, usual
@@ -322,12 +314,12 @@ class Consensus(VoteResult):
             The level of the intervals of accuracies and confusions; those of what the method adds are at 95 %.
         """
         self._check_table(table, level)
-        columns = self._item_table(probabilities) if table == "items" else self._columns(table, level)
-        return make_frame(columns, kind or self.kind)
+        more = probability_columns(self.classes, self.posterior) if probabilities and table == "items" else {}
+        return make_frame(self._columns(table, level) | more, kind or self.kind)
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "items":
-            return self._item_table(False)
+            return self._item_table()
         return self._annotator_table(level) if table == "annotators" else self._confusion_table(level)
 
     @property
@@ -432,11 +424,9 @@ class Consensus(VoteResult):
             q = by_votes_alone(self.votes, self.independent_posterior, self.gold)
         return correct(q, self._weight_per_item()[known], dependence), self.gold[known]
 
-    def _item_table(self, probabilities: bool) -> dict[str, Any]:
-        columns = item_columns(self.items, self.classes, self.label_codes, self.posterior, self.votes_per_item)
-        return (
-            columns | self.item_columns | (probability_columns(self.classes, self.posterior) if probabilities else {})
-        )
+    def _item_table(self) -> dict[str, Any]:
+        votes = self.votes_per_item
+        return item_columns(self.items, self.classes, self.label_codes, self.posterior, votes) | self.item_columns
 
     def _confusion_table(self, level: float) -> dict[str, Any]:
         if self.confusion is None:
@@ -455,10 +445,8 @@ class Consensus(VoteResult):
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write it to a folder, all or nothing (see :meth:`Result.save <crowdwise.core.result.Result.save>`)."""
         measured = self.shown_dependence if self.dependence.source in ("none", "shares") else None
-        kept = replace(
-            self, judged=self._judged, measured=measured, expected_right=self._expected_right, votes=None
-        )  # fmt: skip
-        return Result.save(kept, folder)
+        known = {"judged": self._judged, "measured": measured, "expected_right": self._expected_right}
+        return Result.save(replace(self, **known, votes=None), folder)
 
 
 @dataclass(frozen=True)
@@ -505,7 +493,7 @@ def consensus_fields(
     M, K = votes.n_annotators, votes.n_classes
     before = item_prior if outcome.item_prior is None else outcome.item_prior
     q = sure = outcome.posterior
-    uncorrected = None
+    uncorrected = counts = spread = None
     if dependence.source not in ("none", "shares") and is_large(q, before) and dependence.weights is None:
         correct_in_place(q, votes_per_item(votes), dependence)
     elif dependence.source != "none":
@@ -513,7 +501,6 @@ def consensus_fields(
         uncorrected = q
         sure = corrected(uncorrected, votes, replace(dependence, doubt=0.0), before, gold)
         q = corrected(uncorrected, votes, dependence, before, gold) if dependence.doubt else sure
-    counts = spread = None
     if M * K * K <= MAX_CELLS:
         counts, spread = count_moments(Part.of(votes), sure)
     per_annotator, agrees = agreement_counts(votes, labels)

@@ -31,8 +31,7 @@ on both real sets of rules its log loss is lower as it is (docs/benchmarks/calib
 Where a prior of an item was given, it is not a vote: it is taken out before and put back after. A forecast from inputs
 that was learned from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote,
 n + 1 of them. Items without votes keep their prior. Where gold labels are known, they set a power of the corrected odds
-(:mod:`crowdwise.core.gold_regression`), a bias towards each class, and what votes add beyond the model
-(:mod:`crowdwise.core.gold_regression`).
+(:mod:`crowdwise.core.gold_regression`), a bias towards each class, and what votes add beyond the model.
 
 **Vote shares** are not probabilities given the votes (three votes of three are not certainty), and nothing was
 multiplied. For methods whose posterior they are, the correction is half a vote for every class:
@@ -152,7 +151,7 @@ class Dependence:
         if self.source == "gold":
             what += f" By {self.n_gold:,} gold labels, log-odds are then multiplied by {self.power:.2f}"
             what += " and shifted by class." if max(self.bias) - min(self.bias) >= MIN_SHIFT else "."
-            what += self._regression()
+            what += self._regression() if self.losses else ""
         if self.shared_prior:
             what += " What inputs say was learned from the same annotators, and counts as one more of the votes."
         elif not self.pairs and self.source != "gold":
@@ -164,8 +163,6 @@ class Dependence:
 
     def _regression(self) -> str:
         """Whether the regression on the votes was taken, and why."""
-        if not self.losses:
-            return ""
         before, after = self.losses
         loss = f"cross-validated on the gold labels, its log loss is {after:.2f} and that of the model {before:.2f}"
         if self.share < NEGLIGIBLE:
@@ -301,18 +298,14 @@ def accuracy_interval(p: float, known: int, level: float, copied: bool = False) 
     """
     p = min(max(p, 1e-9), 1.0 - 1e-9)
     s = NormalDist().inv_cdf((1.0 + level) / 2.0) * crowd_spread(CROWD_SD, p, known, copied)
-    value, low, high = (1.0 / (1.0 + np.exp(-np.log(p / (1.0 - p)) - np.array([0.0, -s, s])))).tolist()
-    return value, low, high
+    return tuple((1.0 / (1.0 + np.exp(-np.log(p / (1.0 - p)) - np.array([0.0, -s, s])))).tolist())
 
 
 def votes_per_item(votes: Votes) -> Floats:
     """n: the number (weight) of the votes on each item."""
-    size = np.diff(votes.indptr).astype(np.float64)
-    return (
-        size
-        if votes.weight is None
-        else np.bincount(votes.item, weights=votes.weight, minlength=len(votes)).astype(np.float64)
-    )
+    if votes.weight is None:
+        return np.diff(votes.indptr).astype(np.float64)
+    return np.bincount(votes.item, weights=votes.weight, minlength=len(votes)).astype(np.float64)
 
 
 def agreeing_items(votes: Votes) -> Floats:
@@ -358,9 +351,8 @@ DRAWS = 20_000
 def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, dependence: Dependence, rng: Any) -> Floats:
     """N: the probability that each label is right once its item has ``after`` votes."""
     N, K = q.shape
-    rho = dependence.rho
-    further = independent_votes(after, rho) - independent_votes(before, rho)
-    w = np.where(after > 0, dependence.doubt * K / max(K - 1, 1), 0.0)[:, None]
+    further = after / dependence.divisor(after) - before / dependence.divisor(before)  # independent votes
+    w = dependence.even(after, K)[:, None]
     known = np.where(before[:, None] > 0, w, 0.0)  # q has its doubt where there were votes
     sure = normalise(np.maximum(q - known / K, 1e-12), axis=1)
     log, logit = np.log(np.maximum(normalise(confusion, axis=1), 1e-12)), safe_log(sure)
@@ -377,8 +369,3 @@ def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, dependen
             z[at] += log[:, label].T
         total += softmax(z).max(axis=1)
     return np.asarray((1.0 - w[:, 0]) * total / turns + w[:, 0] / K)
-
-
-def independent_votes(n: Ints, rho: float) -> Floats:
-    """The number of independent votes that n are worth."""
-    return np.asarray(n / (1.0 + rho * np.maximum(n - 1.0, 0.0)))

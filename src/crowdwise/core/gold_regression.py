@@ -18,9 +18,8 @@ without itself, beyond that of the fit, a candidate has the weight
     w ∝ exp(D) / (5 ``CAUTION``)         and the fit 1,
 
 and W and b are the averages under these weights, where the fit has at most two thirds of the weight; else it stays as
-it is. So it
-does where hundreds of annotators have few votes on gold items each, and D is below 0. Fewer than ``MIN_LABELS`` labels,
-or labels of one class, show too little: then there is no regression.
+it is, as where hundreds of annotators have few votes on gold items each, and D is below 0. Fewer than ``MIN_LABELS``
+labels, or labels of one class, show too little: then there is no regression.
 
 **How it is computed.** Items enter by their inner products alone, g x g, so that any number of annotators is cheap. In
 the basis of their eigenvectors F (F^T F diagonal with entries e), the Hessian of the log-likelihood is at most e / 2 on
@@ -120,7 +119,7 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     votes
         Their votes, in the codes of the fit; without them there is a bias alone.
     """
-    power, K = calibrated_power(logit, gold), logit.shape[1]
+    power, K, losses = calibrated_power(logit, gold), logit.shape[1], ()
     if len(gold) < MIN_LABELS or (gold == gold[0]).all():
         return GoldRegression(power, (0.0,) * K)
     rows, fold = _folds(_own_loss(power * logit, gold), gold, None if votes is None else alike(votes))
@@ -141,13 +140,12 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     w = softmax(np.append(gain, 0.0)[None])[0]
     w *= w[-1] <= FIT_DECIDES
     of_bias, of_votes = w[: len(BIAS_SD)], w[len(BIAS_SD) : -1]
-    bias, weights = of_bias @ biases[-1, :, 0], None
-    losses: tuple[float, ...] = ()
+    bias, weights, losses = of_bias @ biases[-1, :, 0], None, ()
     if votes is not None:
         losses = float(before.mean()), float(loss[1].mean(axis=1).min())
-    if votes is not None and of_votes.sum() >= NEGLIGIBLE:
-        added = basis @ (np.einsum("j,jrk->rk", of_votes, B[-1]) / root[:, None])  # by each gold item, to b and W
-        bias, weights = bias + added.sum(axis=0), vote_weights(votes[rows], added / scale)
+        if of_votes.sum() >= NEGLIGIBLE:
+            added = basis @ (np.einsum("j,jrk->rk", of_votes, B[-1]) / root[:, None])  # by each gold item, to b and W
+            bias, weights = bias + added.sum(axis=0), vote_weights(votes[rows], added / scale)
     bias = tuple((bias - bias.mean()).tolist())
     return GoldRegression(power, bias, weights, float(of_votes.sum()), losses)
 
@@ -249,11 +247,17 @@ def calibrated_power(logit: Floats, gold: Ints) -> float:
 
 def by_other_items(stats: Stats, votes: Votes, gold: Ints, log_prior: Floats | None = None) -> Floats:
     """:func:`without_own` by the expected counts of all votes under the posterior of any method."""
-    pseudo = np.asarray(learned_prior(stats.table(), quick=True))
+    return _without_own(votes, gold, stats, learned_prior(stats.table(), quick=True), stats.mass, log_prior)
+
+
+def _without_own(
+    votes: Votes, gold: Ints, stats: Stats, pseudo: Floats, mass: Floats, log_prior: Floats | None = None
+) -> Floats:
+    """:func:`without_own` by counts and pseudo-counts, and the mass of the classes where items have no prior."""
     table = stats.table() + pseudo
-    pi = np.zeros_like(stats.mass) if log_prior is not None else np.log(normalise(stats.mass + 1e-9, axis=0))
+    pi = np.zeros_like(mass) if log_prior is not None else np.log(normalise(mass + 1e-9, axis=0))
     params = Params(safe_log(normalise(table, axis=1)).reshape(stats.counts.shape), pi[None])
-    return without_own(votes, gold, params, table.sum(axis=1), pseudo, log_prior=log_prior)
+    return without_own(votes, gold, params, table.sum(axis=1), pseudo, log_prior)
 
 
 def without_own(
@@ -286,11 +290,8 @@ def by_votes_alone(votes: Votes, q: Floats, gold: Ints) -> Floats:
     items, and the shares of votes on gold items. What is known of an item before any vote does not count: a classifier
     may have learned it from the gold label.
     """
-    known, part = np.flatnonzero(gold >= 0), Part.of(votes)
-    stats, free = em.statistics(part, clamp(q, gold)), q.copy()
+    known, part, free = np.flatnonzero(gold >= 0), Part.of(votes), q.copy()
     free[known] = votes[known].shares()
     pseudo = learned_prior(em.statistics(part, winners(free)).table(), quick=True)
-    table = stats.table() + pseudo
-    log_theta = safe_log(normalise(table, axis=1)).reshape(stats.counts.shape)
-    params = Params(log_theta, np.log(normalise(free.sum(axis=0) + 1e-9, axis=0))[None])
-    return without_own(votes[known], gold[known], params, table.sum(axis=1), pseudo)
+    stats = em.statistics(part, clamp(q, gold))
+    return _without_own(votes[known], gold[known], stats, pseudo, free.sum(axis=0))

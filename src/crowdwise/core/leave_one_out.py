@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,14 +96,7 @@ class LeaveOneOut:
     gold: Ints
     """N class codes, -1 unknown."""
     cell: Ints
-    item: Ints
     log_theta: Floats
-    norm: Floats
-    """S: log of the sum over classes of exp(logit - log theta)."""
-    counts: Floats
-    """M x K x K (annotator, truth, label), by the others."""
-    right: Floats
-    """S: the probability that the vote is right, by the others."""
     dependence: Dependence
     item_prior: Floats | None = None
 
@@ -118,9 +112,7 @@ class LeaveOneOut:
         M, K, N = votes.n_annotators, votes.n_classes, len(votes)
         dependence = usual(VoteParts.whole(votes, gold, item_prior), lambda _: q) if dependence is None else dependence
         gold = np.full(N, -1, dtype=np.int32) if gold is None else gold
-        part = Part.of(votes, gold, item_prior)
-        cell, weight = part.cell, part.weight
-        first = clamp(q, gold)
+        part, first = Part.of(votes, gold, item_prior), clamp(q, gold)
 
         def moved(params: Params) -> Floats:
             return moved_classes(first, em.expect(part, params, posterior=True)[1])
@@ -129,35 +121,55 @@ class LeaveOneOut:
         stats, rules = em.statistics(part, first), kind == "rules"
         if not rules:
             stats = refined(stats, part.expect, moved, item_prior is not None)
-        pseudo, pi = np.asarray(learned_prior(stats.table())), normalise(stats.mass + 1e-9, axis=0)
+        pseudo = np.asarray(learned_prior(stats.table()))
         matrices = scored(stats, pseudo)
         params = rates(stats) if rules else matrices
         log_theta, before = params.log_score, params.log_prior if item_prior is None else item_prior
-        logit = kernels.reference.logits(votes.indptr, cell, weight, log_theta, before)
+        logit = kernels.reference.logits(votes.indptr, part.cell, part.weight, log_theta, before)
         logit -= logit.max(axis=1, keepdims=True)
-        item = votes.item
-        norm = np.full(votes.n_votes, -np.inf)
-        for k in range(K):
-            norm = np.logaddexp(norm, _leave_out(votes, logit, gold, log_theta, cell, item, k))
-        counts, right = np.empty((M * K, K)), np.empty(votes.n_votes)
-        for k in range(K):
-            r = np.exp(_leave_out(votes, logit, gold, log_theta, cell, item, k) - norm)
-            counts[:, k] = np.bincount(cell, weights=r, minlength=M * K)
-            mine = votes.label == k
-            right[mine] = r[mine]
         return cls(
             votes=votes, theta=np.exp(matrices.log_score).reshape(M, K, K).transpose(0, 2, 1).copy(),
-            pseudo=pseudo.transpose(0, 2, 1), prior=pi, logit=logit, gold=gold, cell=cell, item=item,
-            log_theta=log_theta, norm=norm, counts=counts.reshape(M, K, K).transpose(0, 2, 1).copy(), right=right,
-            dependence=dependence, item_prior=item_prior,
+            pseudo=pseudo.transpose(0, 2, 1), prior=normalise(stats.mass + 1e-9, axis=0), logit=logit, gold=gold,
+            cell=part.cell, log_theta=log_theta, dependence=dependence, item_prior=item_prior,
         )  # fmt: skip
 
-    def others(self, k: int) -> Floats:
-        """r[s, k] for all votes."""
+    @cached_property
+    def item(self) -> Ints:
+        """The item of each vote."""
+        return self.votes.item
+
+    @cached_property
+    def norm(self) -> Floats:
+        """S: log of the sum over classes of exp(logit - log theta)."""
+        norm = np.full(self.votes.n_votes, -np.inf)
+        for k in range(self.votes.n_classes):
+            norm = np.logaddexp(norm, self._without(k))
+        return norm
+
+    @cached_property
+    def counts(self) -> Floats:
+        """M x K x K (annotator, truth, label), by the others."""
+        M, K, _ = self.theta.shape
+        columns = [np.bincount(self.cell, weights=self.others(k), minlength=M * K) for k in range(K)]
+        return np.stack(columns, axis=1).reshape(M, K, K).transpose(0, 2, 1).copy()
+
+    @cached_property
+    def right(self) -> Floats:
+        """S: the probability that the vote is right, by the others."""
+        return self.others(self.votes.label)
+
+    def others(self, k: Any) -> Floats:
+        """r[s, k] for all votes, of one class or one for each vote."""
         return np.asarray(np.exp(self._without(k) - self.norm))
 
-    def _without(self, k: int) -> Floats:
-        return _leave_out(self.votes, self.logit, self.gold, self.log_theta, self.cell, self.item, k)
+    def _without(self, k: Any) -> Floats:
+        """logit[n, k] - w log theta[m, k, l] of every vote; minus infinity where the truth is known to be another."""
+        own = self.log_theta[self.cell, k]
+        column = self.logit[self.item, k] - (own if self.votes.weight is None else self.votes.weight * own)
+        if (self.gold >= 0).any():
+            known = self.gold[self.item]
+            column = np.where(known >= 0, np.where(known == k, 0.0, -np.inf), column)
+        return np.asarray(column)
 
     def posterior(self) -> Floats:
         """N x K, given all votes, corrected for their dependence."""
@@ -226,25 +238,10 @@ def renamed_share(moved: Floats) -> float:
     return float(moved[moved.argmax(axis=1) != np.arange(len(moved))].sum() / max(moved.sum(), 1.0))
 
 
-def _leave_out(votes: Votes, logit: Floats, gold: Ints, log_theta: Floats, cell: Ints, item: Ints, k: int) -> Floats:
-    """logit[n, k] - w log theta[m, k, l] of every vote; minus infinity where the truth is known to be another."""
-    own = log_theta[:, k][cell]
-    column = logit[:, k][item] - (own if votes.weight is None else votes.weight * own)
-    if (gold >= 0).any():
-        known = gold[item]
-        column = np.where(known >= 0, np.where(known == k, 0.0, -np.inf), column)
-    return np.asarray(column)
-
-
 def accuracy_with_interval(
-    right: Floats,
-    total: Floats,
-    unsure: Floats,
-    agreement: Floats,
-    known: int,
-    level: float = 0.95,
+    right: Floats, total: Floats, unsure: Floats, agreement: Floats, known: int, level: float = 0.95,
     copied: bool = False,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
     """Each annotator's accuracy, nan without votes, and the ends of its interval (see the module); M each.
 
     ``right`` of ``total`` votes are expected to be right, with variance ``unsure``; ``agreement`` is the share of votes

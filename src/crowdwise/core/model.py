@@ -137,19 +137,16 @@ class Model(Parameterised, ABC):
         with shown(self.key, verbose, callback) as report:
             outcome = self._fit(votes, known, log_prior, report)
         parts = VoteParts.whole(votes, known, log_prior)
+        q = outcome.posterior
         dependence = resolve(
-            self.dependence, parts, lambda _: outcome.posterior, shares=self.vote_shares, kind=outcome.kind,
+            self.dependence, parts, lambda _: q, shares=self.vote_shares, kind=outcome.kind,
             gold_by_votes=outcome.gold_by_votes, shared_prior=shared_prior and log_prior is not None,
         )  # fmt: skip
-        rng = np.random.default_rng(self.random_state)
-        q = outcome.posterior
-        if dependence.bias:  # a shared error of the crowd, and gold labels that show it
-            q = corrected(q, votes, dependence, log_prior, known)
-        labels = decide(q, outcome.prior, self.ties, rng)
+        by = corrected(q, votes, dependence, log_prior, known) if dependence.bias else q  # gold shows a shared error
+        labels = decide(by, outcome.prior, self.ties, np.random.default_rng(self.random_state))
         fields = consensus_fields(votes, outcome, labels, known, log_prior, dependence)
         if self.judges_annotators and dependence.source in ("crowds", "gold"):
-            sums = judgement_sums(parts.only, fields["posterior"])
-            fields["judged"] = np.stack(judged(sums))
+            fields["judged"] = np.stack(judged(judgement_sums(parts.only, fields["posterior"])))
         why = [] if dependence.source == "none" else [dependence.reason]
         remarks = self._remarks(votes, fields["posterior"], labels, known)
         fields["notes"] = [*seen, *outcome.notes, *why, *remarks, *copied_note(parts.agreeing)]
@@ -175,10 +172,7 @@ class Model(Parameterised, ABC):
         if parts.n_votes == 0:
             raise InputError("No votes: the parts have no rows.")
         check_classes(parts.names)
-        if self.needs_gold and not parts.sizes[2]:
-            raise self._no_gold()
-        if not self.single_annotator and not parts.sizes[2]:
-            check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
+        self._check_annotators(parts.names, bool(parts.sizes[2]))
         parts, seen = self._weighed_parts(parts)
         consensus = ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
         return replace(consensus, notes=[*seen, *consensus.notes], seconds=time.perf_counter() - began)
@@ -203,16 +197,13 @@ class Model(Parameterised, ABC):
         """N x K class probabilities of items, in the fit or not, from what was learned about their annotators."""
         fitted = self._fitted()
         new = self._discounted(recode(votes, fitted))
-        q = self._predict(new)
-        if fitted.dependence.source == "none":
-            return q
-        return corrected(q, new, replace(fitted.dependence, shared_prior=False))
+        q, dependence = self._predict(new), fitted.dependence
+        return q if dependence.source == "none" else corrected(q, new, replace(dependence, shared_prior=False))
 
     @guarded
     def predict(self, votes: Votes) -> npt.NDArray[Any]:
         """The most probable class of each item."""
-        q = self.predict_proba(votes)
-        fitted = self._fitted()
+        q, fitted = self.predict_proba(votes), self._fitted()
         return fitted.classes[decide(q, fitted.prior, self.ties, np.random.default_rng(self.random_state))]
 
     def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
@@ -252,16 +243,17 @@ class Model(Parameterised, ABC):
         check_classes(votes)
         if votes.n_votes == 0:
             raise InputError("No votes: the table has items and annotators, and no row is left.")
-        if self.needs_gold and (gold is None or not (gold >= 0).any()):
-            raise self._no_gold()
-        if not self.single_annotator and (gold is None or not (gold >= 0).any()):
-            check_several(votes, self.key, "Use a majority vote, or give gold labels of some items.")
+        self._check_annotators(votes, gold is not None and bool((gold >= 0).any()))
 
-    def _no_gold(self) -> InputError:
-        return InputError(
-            f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",
-            remedy=Remedy("Give them: {}.", Option("gold", python="{item: class}", command="FILE")),
-        )
+    def _check_annotators(self, votes: Votes, has_gold: bool) -> None:
+        """Refuse a crowd that the model cannot learn from without gold labels."""
+        if self.needs_gold and not has_gold:
+            raise InputError(
+                f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",
+                remedy=Remedy("Give them: {}.", Option("gold", python="{item: class}", command="FILE")),
+            )
+        if not self.single_annotator and not has_gold:
+            check_several(votes, self.key, "Use a majority vote, or give gold labels of some items.")
 
     def _log_item_prior(self, votes: Votes, item_prior: Any) -> Floats | None:
         if item_prior is None:

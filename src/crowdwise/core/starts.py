@@ -25,12 +25,9 @@ GOLD_WEIGHT = 5.0
 """How many votes on gold items weigh as much as an annotator's agreement with everybody else."""
 
 
-def _is_start(value: Any) -> bool:
-    return isinstance(value, (str, Consensus)) or hasattr(value, "__len__") or hasattr(value, "__array__")
-
-
 Start = Annotated[Any, Check(
-    _is_start, "'votes', the name of a method of moments, an N x K posterior, or a Consensus", ("votes",), (1.5,)
+    lambda value: isinstance(value, (str, Consensus)) or hasattr(value, "__len__") or hasattr(value, "__array__"),
+    "'votes', the name of a method of moments, an N x K posterior, or a Consensus", ("votes",), (1.5,),
 )]  # fmt: skip
 """Where a fit starts."""
 

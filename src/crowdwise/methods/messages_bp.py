@@ -44,18 +44,7 @@ import numpy as np
 from crowdwise.core import em, priors, shrinkage
 from crowdwise.core.constraints import Bounds, Check, Count, NonNegative
 from crowdwise.core.em import Stats, log_class_prior
-from crowdwise.core.model import (
-    Callback,
-    EMModel,
-    Family,
-    Model,
-    Outcome,
-    Params,
-    Part,
-    Rounds,
-    Votes,
-    declared,
-)
+from crowdwise.core.model import Callback, EMModel, Family, Model, Outcome, Params, Part, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, posterior_and_evidence, safe_log, softmax
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_parts import VoteParts
