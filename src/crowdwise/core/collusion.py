@@ -567,8 +567,8 @@ def find_voices(votes: Votes, *, trusted: Mask | None = None, level: float = 0.0
     if votes.n_classes < 2 or votes.n_annotators < FEWEST:
         return []
     late: list[float] = []
-    if votes.timestamp is not None:
-        time = np.asarray(votes.timestamp).astype(np.float64)
+    time = times(votes)
+    if not np.isnan(time).all():
         late = [start for start in np.unique(np.nanquantile(time, LATE)).tolist() if start > np.nanmin(time)]
     level /= 1 + len(late)
     search = _Search(votes, trusted, level)
@@ -594,11 +594,17 @@ def find_rings(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05
     return [voice for voice in find_voices(votes, trusted=trusted, level=level) if voice.kind == "ring"]
 
 
+def times(votes: Votes) -> Floats:
+    """When each vote was given, as a number; NaN where that is not known."""
+    if votes.timestamp is None:
+        return np.full(votes.n_votes, np.nan)
+    time = np.asarray(votes.timestamp)
+    return np.where(np.isnat(time), np.nan, time.astype(np.float64)) if time.dtype.kind == "M" else time.astype(float)
+
+
 def since(votes: Votes, ring: Ring) -> Votes:
     """The votes from when on there is a ring."""
-    if ring.since is None:
-        return votes
-    return votes.select(np.asarray(votes.timestamp).astype(np.float64) >= ring.since)
+    return votes if ring.since is None else votes.select(times(votes) >= ring.since)
 
 
 def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
@@ -610,9 +616,7 @@ def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
         group[ring.members] = r
         start[r] = -np.inf if ring.since is None else ring.since
     of = group[votes.annotator]
-    inside = of >= 0
-    if votes.timestamp is not None:
-        inside &= np.asarray(votes.timestamp).astype(np.float64) >= start[of]
+    inside = (of >= 0) & ((start[of] == -np.inf) | (times(votes) >= start[of]))
     cell = votes.item[inside].astype(np.int64) * len(rings) + of[inside]
     _, code, size = np.unique(cell, return_inverse=True, return_counts=True)
     weight = votes.weights.astype(np.float64).copy()

@@ -337,7 +337,9 @@ def joined(parts: Sequence[Votes]) -> Votes:
         return np.concatenate([getattr(votes, name) for votes in parts])
 
     names = (column("items"), first.annotators, first.classes)
-    return Votes(indptr, column("annotator"), column("label"), *names, weight)
+    times = [votes.timestamp for votes in parts if votes.timestamp is not None]
+    time = np.concatenate(times) if sum(map(len, times)) == ends[-1] > 0 else None
+    return Votes(indptr, column("annotator"), column("label"), *names, weight, time)
 
 
 def _by_other_items(stats: Stats, part: VotePart) -> Floats:
