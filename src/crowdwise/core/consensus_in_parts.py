@@ -26,7 +26,7 @@ from crowdwise.core.vote_sums import agreement_counts, per_annotator
 from crowdwise.data.folders import replacing, write_arrays
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_classes
-from crowdwise.data.vote_files import ITEMS, PART, write_about
+from crowdwise.data.vote_files import ITEMS, PART, scan_items, write_about
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
@@ -163,7 +163,7 @@ class ConsensusInParts(VoteResult):
         if self.out.is_dir():
             return pl.scan_parquet(self.out / ITEMS / "*.parquet")
         if self.out.suffix.lower() == ".csv":
-            return pl.scan_csv(self.out)
+            return scan_items(self.out)
         return (pl.scan_ndjson if self.out.suffix.lower() == ".jsonl" else pl.scan_parquet)(self.out)
 
     def _read(self, *names: str) -> dict[str, npt.NDArray[Any]]:
