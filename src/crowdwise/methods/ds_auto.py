@@ -328,7 +328,7 @@ class Auto(Anchored):
         """How many options an item (each item) has, where each has its own."""
         if self.exchangeable and item_prior is not None:
             raise ParameterError("A prior of items speaks of classes, which exchangeable options are not: give one.")
-        if self.exchangeable is not False and self.exchangeable is not True:
+        if not isinstance(self.exchangeable, (bool, np.bool_)):
             return votes.with_options(dict.fromkeys(votes.items.tolist(), int(self.exchangeable))).n_options
         seen = own_options(votes) if item_prior is None else None
         return votes.n_classes if seen is None and self.exchangeable else seen
