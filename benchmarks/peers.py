@@ -159,7 +159,7 @@ def objective_of(key: str, votes: Any, point: Any) -> float:
         model = cw.GLAD()
         to, pi = model._problem(votes), np.full(K, 1.0 / K)
         state = AbilityState(a, b, np.empty((M, 0)), pi)
-        return model._objective(to, state, model._pass(to, state, safe_log(pi)[None])[2])
+        return model._objective(to, state, model._pass(to, state)[2])
     knowing, strategy = point
     family = cw.MACE()._family_of(VoteParts.whole(votes))
     trust, habit = knowing[:, ::-1] + family.trust_prior, strategy + family.strategy_prior
