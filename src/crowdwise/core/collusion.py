@@ -6,11 +6,11 @@ is not: members agree because they copy. What tells a ring is the gap between th
 
     kappa inside the ring - skill of the ring as everybody *outside* it sees it,
 
-which is 1 for exact copies of random labels, more for copied mistakes, and at most 0.5 in most real crowds, where
-annotators who are alike also agree with the rest. So the test is whether the agreement inside exceeds the skill by more
-than ``MARGIN``. Where many err together the gap is larger for honest annotators, too: the others agree about their
-mistakes, so the few who know seem to lack skill. Two things tell them from a ring: the others still agree with them
-(``along``), and where they do not, those who judge split on the same items, while copies slip anywhere (``judged``).
+which is 1 for exact copies of random labels, more for copied mistakes, and at most 0.5 in most real crowds. So the test
+is whether the agreement inside exceeds the skill by more than ``MARGIN``. Where many err together the gap is larger for
+honest annotators, too: the others agree about their mistakes, so the few who know seem to lack skill. Two things tell
+them from a ring: the others still agree with them (``along``), and where they do not, those who judge split on the same
+items, while copies slip anywhere (``judged``).
 
 ===============  ============  =======  ===============================================================================
 symbol           code          shape    equation
@@ -25,10 +25,9 @@ z(C)             ``test``      1        sum over pairs in C of (a - n p) / sqrt(
 ===============  ============  =======  ===============================================================================
 
 **Candidates** grow from the pairs that stand out most. The skill of an annotator is first taken from the median of the
-partners, which a ring of less than half does not move: the mean, and the likelihood, follow a ring that agrees with
-itself. An annotator joins who agrees with the candidate ``BAR`` times as much as its members do, surely (a binomial
-test at level / M); then the skills are learned again from everybody outside, until nothing changes. So the ring does
-not poison the null that it is tested by.
+partners, which a ring of less than half does not move. An annotator joins who agrees with the candidate ``BAR`` times
+as much as its members do, surely (a binomial test at level / M); then the skills are learned again from everybody
+outside, until nothing changes. So the ring does not poison the null that it is tested by.
 
 **Which side is the ring** cannot be seen from votes: the two sides could change roles. A candidate with whose answers
 half of the crowd agrees, annotators who guess left out, is none. Where two candidates contradict each other, the one
@@ -41,18 +40,16 @@ is tested again without the others in the reference.
 **Alike.** Similar models answer every item and err together, so that each looks as good as the others say. Where other
 annotators answer fewer items and agree among themselves, they show the skill g of those who answer nearly all, and that
 their correlation is rho = (kappa inside - g^2) / (1 - g^2), about 0 for people. Then n of their votes count as
-n / (1 + rho (n - 1)), and none is accused. Not where g^2 is near the agreement of the others or above: experts beside
-a weaker crowd that errs together look the same, but they agree with it more than it agrees with itself.
+n / (1 + rho (n - 1)), and none is accused; nor where g^2 is near the agreement of the others or above: experts beside a
+weaker crowd that errs together agree with it more than it agrees with itself.
 
 **Time.** A ring that is honest for a while (a drip attack) agrees with the rest as long as it is. Where there are
-timestamps the search is repeated on the votes after each quarter of them, with a part of the level each, and members
-count as one from then on.
+timestamps the search is repeated on the votes after each quarter of them, with a part of the level each.
 
-When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
-others guess, of half of those who do not; collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). Copies of
-an honest annotator have a small gap: they are not accused, and count as one (``copies``). The opposite failure:
-two or three who know, or who hardly ever slip, among many who are wrong together on most items look like a ring, and so
-do more of them on some dozens of items.
+When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or of half of those
+who do not guess; collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). Two or three who know, or who
+hardly ever slip, among many who are wrong together on most items look like a ring, and so do more of them on some
+dozens of items.
 
 Agreement of honest annotators as s_i s_j: Y. Ma, A. Olshevsky, C. Szepesvari and V. Saligrama, ICML 2018. The agreement
 matrix with adversaries: P. A. Traganitis and G. B. Giannakis, ICDM 2021. The gap, the search and the test are ours.

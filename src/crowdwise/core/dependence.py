@@ -2,42 +2,28 @@
 
 Models of votes multiply them as if they were independent given the class. Hard items, ambiguous ones and copied answers
 mislead many annotators at once, so the product is far too sure. This stage stands between a fit and its result, and has
-two constants.
+two constants, chosen on real crowds, one left out at a time (docs/benchmarks/calibration.md).
 
 **Votes err together.** n answers with correlation rho carry as much information as n / (1 + (n - 1) rho) independent
 ones (the design effect of clustered samples), so the log-odds of an item with n votes are divided by that:
 
-    z[n, k] = log q[n, k] / (1 + rho (n - 1)),        rho = ``RHO``
+    z[n, k] = log q[n, k] / (1 + rho (n - 1)),        rho = ``RHO``, 0 for rules
 
-**All of them can be wrong.** Of the labels on which all votes of a real crowd agree, some are wrong however many votes
-there are. So a share ``DOUBT`` of what the odds give to a class goes to the others, evenly:
+**All of them can be wrong.** A share ``DOUBT`` of what the odds give to a class goes to the others, evenly:
 
     q'[n, k] = (1 - w) softmax(z[n])[k] + w / K,        w = DOUBT K / (K - 1)
 
-and no label is more than 1 - DOUBT probable. No label changes: q' is monotone in q, item by item. (Shares of votes in
-the place of 1 / K have a higher log loss on left-out sets, and change labels.)
+so that no label is more than 1 - DOUBT probable, and none changes: q' is monotone in q, item by item. Where no item has
+votes of two annotators, and neither gold labels nor inputs are there, the doubt is ``DOUBT_ALONE``: of real crowds, one
+vote drawn for each item, 68 % are right.
 
-**Single votes alone.** Where no item has votes of two annotators, and neither gold labels nor inputs are there, nothing
-shows how often votes are right: of real crowds, one vote drawn for each item, 68 % are. There the doubt is
-``DOUBT_ALONE``.
+A prior of an item is not a vote: it is taken out before and put back after. A forecast from inputs that was learned
+from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote. Items without
+votes keep their prior. Gold labels set a power of the corrected odds, a bias towards each class, and what votes add
+beyond the model (:mod:`crowdwise.core.gold_regression`).
 
-Why constants: over 33 real crowds nothing that votes show (agreement, unanimity, classes, votes per item, the agreement
-of pairs beyond the model) predicts the right correction of a left-out crowd better. Both were chosen leaving out one
-set at a time (``benchmarks/calibration.py``, docs/benchmarks/calibration.md). They are round and the optimum is flat.
-
-Rules have rho = 0. A vote of theirs has odds of 3 to 1 as in smoothed shares, and that posterior is not sure of itself:
-on both real sets of rules its log loss is lower as it is (docs/benchmarks/calibration.md).
-
-Where a prior of an item was given, it is not a vote: it is taken out before and put back after. A forecast from inputs
-that was learned from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote,
-n + 1 of them. Items without votes keep their prior. Where gold labels are known, they set a power of the corrected odds
-(:mod:`crowdwise.core.gold_regression`), a bias towards each class, and what votes add beyond the model.
-
-**Vote shares** are not probabilities given the votes (three votes of three are not certainty), and nothing was
-multiplied. For methods whose posterior they are, the correction is half a vote for every class:
+**Vote shares** are not probabilities given the votes, and nothing was multiplied: half a vote is added for every class,
 (n q + 1/2) / (n + K / 2).
-
-When it fails: a crowd that is much better or worse than others. No vote shows it; only gold labels do.
 """
 
 from __future__ import annotations

@@ -1,25 +1,21 @@
 """What gold labels say about votes that err together: a ridge regression of the truth on the votes.
 
-A generative fit learns from agreement what votes are worth. A panel whose members err together agrees on its errors,
-and no vote shows it. Gold labels do: with x[n, m, l] the (weighted) votes of annotator m for l on item n, and q' the
-posterior of the fit (:mod:`crowdwise.core.dependence`), to the power a that gold labels give it,
+A panel whose members err together agrees on its errors, and no vote shows it. Gold labels do: with x[n, m, l] the
+(weighted) votes of annotator m for l on item n, and q' the posterior of the fit (:mod:`crowdwise.core.dependence`), to
+the power a that gold labels give it,
 
     q''[n, k] ∝ q'[n, k] ^ a * exp( b[k] + sum_m,l x[n, m, l] W[m, l, k] )
 
 b is a bias towards each class, W a correction of what a vote says. Both maximise the log-likelihood of the gold labels
 less a ridge, lambda / 2 of the sum of their squares. The votes of an item are centred (a third of a vote is taken from
 each of three classes) and scaled to a mean square of 1, so that 1 / sqrt(lambda) is the standard deviation of what the
-regression adds to the log-odds of an item. W = 0 and b = 0 is the fit as it was.
+regression adds to the log-odds of an item.
 
 **How strong.** Candidates are the fit, a bias alone under each of ``BIAS_SD``, and bias and votes under each of
-``VOTES_SD``. Cross-validation on the gold labels decides: with D the log-likelihood of gold labels, each predicted
-without itself, beyond that of the fit, a candidate has the weight
-
-    w ∝ exp(D) / (5 ``CAUTION``)         and the fit 1,
-
-and W and b are the averages under these weights, where the fit has at most two thirds of the weight; else it stays as
-it is, as where hundreds of annotators have few votes on gold items each, and D is below 0. Fewer than ``MIN_LABELS``
-labels, or labels of one class, show too little: then there is no regression.
+``VOTES_SD``. With D the log-likelihood of gold labels, each predicted without itself (cross-validation), beyond that of
+the fit, a candidate has the weight exp(D) / (5 ``CAUTION``) and the fit 1. W and b are the averages under these
+weights; where the fit has more than two thirds of the weight, or there are fewer than ``MIN_LABELS`` labels or labels
+of one class, it stays as it is.
 
 **How it is computed.** Items enter by their inner products alone, g x g, so that any number of annotators is cheap. In
 the basis of their eigenvectors F (F^T F diagonal with entries e), the Hessian of the log-likelihood is at most e / 2 on
@@ -31,26 +27,21 @@ accelerated as by Nesterov, with a restart where a step goes uphill. All folds a
 Folds take every tenth item in the order of their log loss under the fit, so that neither the order of rows nor names
 matter. Of more than ``MAX_LABELS`` labels as many are taken, evenly in the same order.
 
-**The power** says whether the probabilities of the crowd as a whole are too sure. Few labels must do no harm, so it is
-shrunk towards 1: it maximises, with q'' = q' ^ a alone and q' what the votes alone give a gold item,
+**The power** maximises, with q'' = q' ^ a alone and q' what the votes alone give a gold item,
 
     sum_gold log q''[n, y_n] - (a - 1)² / (2 ``POWER_SD``²)
 
-and then moved back to 1 as far as the labels leave open that it is 1: with D the log-likelihood beyond that of 1, less
-the half that a free number gains by chance, a - 1 is divided by 1 + ``CAUTION`` exp(-D).
+and is then moved back to 1 as far as the labels leave open that it is 1: with D the log-likelihood beyond that of 1,
+less the half that a free number gains by chance, a - 1 is divided by 1 + ``CAUTION`` exp(-D).
 
-**A gold item must not vouch for itself.** Its votes taught the matrices what its annotators do, so its posterior under
-these is too good. Its own votes are taken out again, one item at a time: with T[m, k] the counts and pseudo-counts of
-annotator m on class k, and w the weight of the vote in them,
+**A gold item must not vouch for itself**, nor for the prior that annotators are shrunk towards: its own votes are taken
+out again, one item at a time. With T[m, k] the counts and pseudo-counts of annotator m on class k, and w the weight of
+the vote in them,
 
     theta'[m, l, y] = ( theta[m, l, y] T[m, y] - w ) / ( T[m, y] - w )
 
-Nor must the prior that annotators are shrunk towards: where single votes teach only on gold items, it is made of these.
-``auto`` therefore judges gold items under the prior that the labels of the other items give.
-
-When it fails: gold items that are not like the others (the easy ones, the ones that were disputed) speak for their
-like. The power is that of the whole crowd, on all items. The weights are those of annotators as they were on gold
-items; an annotator without votes there, or unseen in the fit, has none.
+When it fails: gold items that are not like the others speak for their like. An annotator without votes on gold items,
+or unseen in the fit, has no weights.
 
 D. Böhning, Multinomial logistic regression algorithm, Annals of the Institute of Statistical Mathematics 1992. The
 other numbers are round, and were chosen on real sets as docs/benchmarks/gold.md says.

@@ -1,19 +1,17 @@
 """Leave-one-out: the posterior of an item without the vote that is being judged, and accuracies from it.
 
 An annotator judged by a consensus they took part in looks better than they are, the more so the fewer votes an item
-has. Here each vote is judged by the posterior of its item given the *other* votes. For that the posterior of any method
+has. So each vote is judged by the posterior of its item given the *other* votes. For that the posterior of any method
 is turned into confusion matrices: its expected counts, shrunk towards the crowd's and the annotator's own accuracy
-(:func:`crowdwise.core.shrinkage.learned_prior`), which makes a log-linear model in which one vote can be taken out
-again. From there ``PASSES`` passes of EM make matrices and posterior fit each other: shares of votes are no
-probabilities, and likelihood alone is too sure of itself where votes are few. Where those passes would rename classes
-(most of the items that the consensus is sure are k end up in one other class), they are not made: the consensus decides
-what the classes mean. Nor are they made in a crowd of rules, which are judged by how often each speaks
-(:func:`crowdwise.core.crowd_kind.rates`): by what it says when it speaks, each is a constant annotator.
+(:func:`crowdwise.core.shrinkage.learned_prior`), from which one vote can be taken out again. ``PASSES`` passes of EM
+make matrices and posterior fit each other: shares of votes are no probabilities, and likelihood alone is too sure of
+itself where votes are few. They are not made where they would rename classes (``OVERTURNED``), since the consensus
+decides what the classes mean, nor in a crowd of rules, which are judged by how often each speaks
+(:func:`crowdwise.core.crowd_kind.rates`).
 
-The passes cost twenty times what one look at the votes costs, so that one :class:`LeaveOneOut` is made
-(``LeaveOneOut.of(votes, q)``, or ``consensus.leave_one_out``) and passed on. A method whose own posterior is fit to
-judge (``judges_annotators``: ``auto``, whose matrices are shrunk by a prior that is learned from its labels, and whose
-probabilities are corrected) needs none of them for how often annotators are right: p below is by its own posterior.
+The passes cost twenty times one look at the votes, so one :class:`LeaveOneOut` is made (``LeaveOneOut.of(votes, q)``,
+or ``consensus.leave_one_out``) and passed on. A method whose own posterior is fit to judge (``judges_annotators``)
+needs none of them for how often annotators are right: p below is by its own posterior.
 
 ==============  =====================  =============================================================================
 symbol          code                   equation
@@ -31,23 +29,16 @@ interval        see below              of sum_s p[s] right votes in n, with vari
 r and a take votes as independent given the class, and serve comparisons between annotators. How often an annotator is
 right is judged by the posterior of all votes, corrected (:mod:`crowdwise.core.dependence`): under that one the expected
 number of right votes has no bias, whereas others who err together confirm each other. The only vote on an item says
-nothing about its annotator: p is the mean of the others, a half where there are none, and its variance takes the vote
-off again.
+nothing about its annotator: p is the mean of the others, a half where there are none.
 
-**Intervals** know two errors (:func:`accuracy_with_interval`). That of the votes is ``share_interval``. That of the
-crowd is in all of its annotators at once: they are measured by a consensus that is wrong where the crowd is. On the
-scale of log-odds its standard deviation is ``CROWD_SD``, less with gold labels
-(:func:`crowdwise.core.dependence.crowd_spread`; none where the truth of all votes is known), and the squares of both
-are added. Where all labels are right, an annotator's accuracy is their agreement with the labels, so that is within the
-interval, too. CROWD_SD was chosen on the real sets, leaving one out at a time (docs/benchmarks/calibration.md). Where
-all votes agree on all items nothing shows the crowd's error, and the interval is wide.
+**Intervals** (:func:`accuracy_with_interval`) know two errors: that of the votes (``share_interval``), and that of the
+crowd, which is in all of its annotators at once: they are measured by a consensus that is wrong where the crowd is. On
+the scale of log-odds its standard deviation is ``CROWD_SD``, less with gold labels
+(:func:`crowdwise.core.dependence.crowd_spread`), none where the truth of all votes is known. The squares of both are
+added. An annotator's agreement with the labels is within the interval, too: that is the accuracy where all are right.
 
-Memory grows with the votes and with annotators x classes², never with votes x classes. Items with gold labels are
-certain. With more than ``MAX_CELLS`` cells of matrices, every annotator is taken to be right with one probability and
-wrong evenly (:func:`one_coin_right`).
-
-When it fails: annotators who err together on all items of a kind confirm each other; a prior of an item from a
-classifier that was trained on the very vote being judged is not independent of it.
+Memory grows with the votes and with annotators x classes², never with votes x classes. With more than ``MAX_CELLS``
+cells of matrices, every annotator is taken to be right with one probability and wrong evenly (:func:`one_coin_right`).
 """
 
 from __future__ import annotations

@@ -1,56 +1,34 @@
 """The default method: Dawid-Skene held to what the labels mean, with a prior that is learned twice; or a plainer model
-where the votes show that matrices of confusions do not fit.
+where the votes show that matrices of confusions do not fit. docs/methods.md says what is seen from the votes, and why.
 
-``auto`` looks at what kind of crowd it has (:mod:`crowdwise.core.crowd_kind`), which needs no truth.
+===================  =============================================================================================
+crowd                model
+===================  =============================================================================================
+rules                votes, each by how far others agree with the rule (:func:`crowdwise.core.crowd_kind.weighed`)
+a panel              annotators know or guess (``mace``), classes equally common; or, where the bound is higher by
+                     more than (K - 1) / 2 log N (the Bayesian information criterion), as common as vote shares say
+options of its own   one accuracy per annotator (:mod:`crowdwise.core.sparse_coin`), as where tables over pairs of
+                     classes are out of proportion (``MAX_CELLS``)
+people               ``anchored`` with the changes below
+===================  =============================================================================================
 
-docs/methods.md describes the kinds of crowds. **Rules** say one class or nothing. Their votes are counted, each by how
-far the other votes on its items agree with the rule (:func:`crowdwise.core.crowd_kind.weighed`). How often a rule
-speaks on items of a class, silence included, is not used: that reads class shares off the rules that were written.
+**Twice.** The fit is made once more, from where it ended, with the prior learned from its own labels. The anchor is .8;
+``WITH_INPUTS`` where items have a prior of their own, which is a second witness.
 
-**Panels** are fitted as annotators who know or guess (``mace``, variational), with one vote per label, not ten, behind
-a guess, and all classes equally common. Where the votes show that they are not (with vote shares as the prior of the
-classes the bound is higher by more than (K - 1) / 2 log N, the Bayesian information criterion), the prior is the vote
-shares and there are ten votes behind a guess: under an even prior the habit of saying the common class would explain
-most votes, and a vote or two for the rare class would outweigh all others.
-
-**Options of their own** (``exchangeable``): one accuracy per annotator (:mod:`crowdwise.core.sparse_coin`).
-
-**People**: everybody else, as ``anchored`` with some changes.
-
-**Twice.** The fit is made once more, from where it ended, with the prior learned from its own labels.
-
-**The anchor** is .8, not .5. With a prior of each item, a second witness, it is .5 (``WITH_INPUTS``).
-
-Items with a single vote do not teach what annotators do, but how common the classes are. With the matrices as they are,
-the class prior of the answer maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a last step
-without the anchor,
+**Single votes** do not teach what annotators do, but how common the classes are. With the matrices as they are, the
+class prior maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a last step without the anchor,
 
     pi[k] ∝ 1/K + (1 - a) sum_n q[n, k] + a sum_n v[n, k]     until it converges, then     pi[k] ∝ 1/K + sum_n q[n, k].
 
-**Single votes alone.** Where no item has two votes or a gold label, all votes are right by their own labels, and the
-likelihood is flat: an annotator with one vote may as well be always right as always wrong. The prior of the
-strength (:mod:`crowdwise.core.shrinkage`) keeps matrices near the crowd's, so that labels are the votes.
+(1/K: one item more, of each class alike.) Where no item has two votes or a gold label all votes are right by their own
+labels; the prior of the strength (:mod:`crowdwise.core.shrinkage`) keeps matrices near the crowd's, so that labels are
+the votes. A prior learned from such votes would outweigh that of the items, so with these the first round has that of
+``dawid-skene``.
 
-A prior of each item, from inputs say, is a second witness of single votes. A prior learned from votes that are all
-right by their own labels would outweigh it, so the first round has next to none (that of ``dawid-skene``), and the
-second learns one from the labels of the first.
-
-**Few items.** One item more, of each class with probability 1/K, counts in pi (and (1/K) sum_k log pi_k in J).
-
-**Gold.** Gold labels calibrate the posterior (:mod:`crowdwise.core.gold_regression`); labels go by that. The fit itself
-is made without them: on real crowds 150 or 400 of them in it brought nothing. Where most items have one vote, there is
-a fit with gold labels alone. Where these show that the crowd is worse than
-chance, the anchor is dropped, and votes mean what the gold labels say they mean.
-
-**Collusion.** Rings are looked for first (:mod:`crowdwise.core.collusion`), and a ring has one vote on an item: each
-member's vote has the weight 1 / the ring's votes there. So do copies of an honest annotator; votes of annotators who
-answer everything and err together count less. Where none is seen nothing changes. Rules and items with options of their
-own are not looked at.
-
-**Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`).
-
-With so many classes that tables over pairs of them are out of proportion (``MAX_CELLS``),
-:mod:`crowdwise.core.sparse_coin` takes their place, and a note says so. Notes say which kind of crowd was seen.
+**Gold** calibrates the posterior (:mod:`crowdwise.core.gold_regression`); the fit itself is made without, but where
+most items have one vote. Where it shows that the crowd is worse than chance, the anchor is dropped. **Rings**
+(:mod:`crowdwise.core.collusion`) are looked for first and count as one vote, but for rules and options. The posterior
+allows for votes that err together (:mod:`crowdwise.core.dependence`). Notes say what was seen.
 """
 
 from __future__ import annotations

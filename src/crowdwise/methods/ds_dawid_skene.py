@@ -23,14 +23,8 @@ theta      ``table``    M x L x K            (c + b) / sum_l (c + b), tied as ab
 objective                                    sum_n log sum_k pi_k prod theta + sum b log theta
 =========  ===========  ===================  =================================================
 
-A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM
-algorithm, Applied Statistics 28 (1979). V. B. Sinha, S. Rao and V. N. Balasubramanian, Fast Dawid-Skene
-(2018), for the hard version.
-
-Dawid-Skene held to what the labels mean: ``anchored``.
-
-The likelihood of votes does not know what a label means. On sparse or lopsided data it can rise while a latent class
-drifts away from the label of its name, and accuracy falls. ``anchored`` therefore maximises
+``anchored`` is held to what the labels mean. On sparse or lopsided data the likelihood can rise while a latent class
+drifts away from the label of its name, and accuracy falls. So it maximises
 
     J(theta, pi) = (1 - a) * sum_n log sum_k pi_k prod_votes theta[m, k, l]          the likelihood
                  +      a  * sum_n sum_k v[n, k] ( log pi_k + sum_votes log theta[m, k, l] )   the anchor
@@ -38,23 +32,18 @@ drifts away from the label of its name, and accuracy falls. ``anchored`` therefo
 
 with v[n, k] the share of class k among the votes on item n (its gold label where it has one) and b the hierarchical
 prior of :mod:`crowdwise.core.priors`. The anchor is the complete-data log-likelihood of a world in which the vote
-shares are right; it is concave in the logarithms and its statistics are constant.
-
-EM for J: given theta, q is the posterior as always, and (1 - a) * log-likelihood is bounded from below by (1 - a) times
-the expected complete-data log-likelihood, tight at the current theta. Adding the anchor, the bound is that of ordinary
-EM with the counts
+shares are right. Given theta, (1 - a) * log-likelihood is bounded from below by (1 - a) times the expected
+complete-data log-likelihood, tight at the current theta, so that J never falls under ordinary EM with the counts
 
     c[m, l, k] = (1 - a) * sum q[n, k] + a * sum v[n, k]      (sums over m's votes for l)
 
-so the maximisation step is (c + b) normalised, and J never falls. The constant statistics add up like the others, so
-threads, partitions and streams work unchanged.
+Vote shares are softer than the truth, so the matrices at the maximum of J are too. Once the anchor has decided which
+class is which, one maximisation step without it, (sum q + b) normalised, gives the matrices that the votes support.
+Posterior, confusion and prior are reported after that step; objective and trace are those of J.
 
-The anchor dilutes: vote shares are softer than the truth, so the matrices at the maximum of J are too, and with them
-the posterior. Once the anchor has decided which class is which, one maximisation step without it, (sum q + b)
-normalised, gives the matrices that the votes support. Posterior, confusion and prior are reported after that step;
-objective and trace are those of J.
-
-With a = 0 this is ``dawid-skene`` under the hierarchical prior.
+A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM
+algorithm, Applied Statistics 28 (1979). V. B. Sinha, S. Rao and V. N. Balasubramanian, Fast Dawid-Skene
+(2018), for the hard version.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """``stacked``: confusion models averaged by how well they predict held-out votes.
 
 Confusion models, from one number per annotator to a full matrix, are each fitted to a part of the items and predict the
-votes on the others (:func:`crowdwise.core.predictive.leave_one_out_scores`):
-
-    p[j, v] = sum_k q[n, k] theta[m, k, l]
-
-with theta and pi of model j from the items of other folds, and q from the votes of the *other* annotators on the item.
-The answer is an average of the models, weighted so that together they predict best (stacking):
+votes on the others (:func:`crowdwise.core.predictive.leave_one_out_scores`). The answer is an average of the models,
+weighted so that together they predict best (stacking):
 
 =============  ==================  ===========  ====================================================================
 symbol         code                shape        equation
 =============  ==================  ===========  ====================================================================
-p[j, v]        exp ``log_p``       J x V        probability of the held-out votes of pair v (item, annotator)
+p[j, v]        exp ``log_p``       J x V        sum_k q[n, k] theta[m, k, l], the probability of the held-out votes
+                                                of pair v (item, annotator): theta and pi of model j from the items
+                                                of other folds, q from the votes of the *other* annotators
 w[j]           ``weights_``        J            towards argmax sum_v log sum_j w[j] p[j, v]; 0 under ``MIN_WEIGHT``
 q[n, k]        posterior           N x K        sum_j w[j] q_j[n, k], each model fitted to all votes; q_1[n, k]
                                                 where a single annotator voted
@@ -19,14 +17,6 @@ q[n, k]        posterior           N x K        sum_j w[j] q_j[n, k], each model
 
 The weights solve a concave problem, by EM: w[j] <- mean over v of w[j] p[j, v] / sum_i w[i] p[i, v]. It starts with
 equal weights and takes ``PASSES`` steps, so that models which predict about equally well keep about equal weights.
-
-Three guards keep the meaning of labels: every model is anchored to vote shares as ``anchored`` is (to those of
-the most informative annotators); no vote is predicted by parameters that have seen its item; and on single-annotator
-items, where nothing could be predicted and the weights carry no information, the simplest model decides: the vote
-stands, unless its annotator is worse than chance.
-
-The weights are those of D. Wolpert, Stacked generalization, Neural Networks 5 (1992), for densities: P. Smyth and D.
-Wolpert, Linearly combining density estimators via stacking, Machine Learning 36 (1999).
 
 The models differ in what may differ between two annotators, so in how matrices come from counts:
 
@@ -47,6 +37,9 @@ from the labels of the fit before.
 
 The habit's t and x are the fixed point of knew[m, l] = c[m, l, l] t / (t + (1 - t) x[l]), t ~ sum_l knew and
 (1 - t) x[l] ~ sum_k c[m, l, k] - knew[m, l].
+
+D. Wolpert, Stacked generalization, Neural Networks 5 (1992); for densities P. Smyth and D. Wolpert, Linearly combining
+density estimators via stacking, Machine Learning 36 (1999).
 """
 
 from __future__ import annotations

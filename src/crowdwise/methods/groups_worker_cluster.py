@@ -20,19 +20,15 @@ q[n, k]         posterior       N x K           softmax_k( E log pi_k + sum_vote
 objective                                       sum_n log Z_n - KL(pi) - KL(theta) - KL(c) - KL(lam), the ELBO
 ==============  ==============  ==============  =======================================================================
 
-How many clusters there are is chosen by the ELBO, a lower bound of the evidence, to which log J! is added: the clusters
-could have been numbered in so many ways. The Dirichlet process leaves those that are not needed empty.
-
-``cbcc`` is the same with members who scatter around their cluster, each with a matrix of their own.
+How many there are is given, or found: the model is fitted with one, two, three..., each time from the same start with
+annotators sorted into groups by how often they agree with it, and the fit with the best score is kept
+(:class:`MixtureModel`, also the base of ``cbcc``, whose members scatter around their cluster). The score is the ELBO,
+to which log J! is added: the clusters could have been numbered in so many ways. The Dirichlet process leaves those that
+are not needed empty.
 
 H. Imamura, I. Sato and M. Sugiyama, Analysis of minimax error rate for crowdsourcing and its application to worker
 clustering model, ICML 2018. P. G. Moreno, A. Artes-Rodriguez, Y. W. Teh and F. Perez-Cruz, Bayesian nonparametric
 crowdsourcing, JMLR 16 (2015), for the Dirichlet process.
-
-Mixtures of annotators, each answering like one of a few groups: the base of ``cbcc`` and ``worker-cluster``.
-
-How many groups there are is given, or found: the model is fitted with one, two, three..., each time from the same start
-with annotators sorted into groups by how often they agree with it, and the fit with the best score is kept.
 """
 
 from __future__ import annotations

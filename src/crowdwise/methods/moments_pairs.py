@@ -14,6 +14,7 @@ counted well.
               point, then the longest of what is left orthogonal to it, K times. One pass, no optimisation.
 ``cnmf``      All pairs at once: the A and D whose pair probabilities are nearest to the observed ones in
               Kullback-Leibler divergence, starting from ``multispa``. Corners need not have been observed.
+``symnmf``    The blocks as one symmetric matrix of rank K, some of them never seen: see below.
 ============  ====================================================================================================
 
 ===============  ==========  ===========  ============================================================================
@@ -30,24 +31,18 @@ objective        ``trace``                - sum over pairs m < m' of w R log (R 
 ===============  ==========  ===========  ============================================================================
 
 Which corner is which class is decided by the votes: the pairing under which m's counts against the vote shares are
-most probable. Annotators with fewer than two votes per class or without common items with others, and for ``multispa``
-those without more than K usable columns (of blocks of full rank), get the matrix of those counts. Gold labels are one
-more annotator, who is never wrong.
+most probable. For ``multispa``, annotators without more than K usable columns (of blocks of full rank) get the matrix
+of those counts. Gold labels are one more annotator, who is never wrong.
 
-S. Ibrahim, X. Fu, N. Kargas and K. Huang, Crowdsourcing via pairwise co-occurrences: identifiability and algorithms,
-NeurIPS 2019. The paper lowers KL by mirror descent with a line search; here it is done by sweeps that need none.
-
-Confusion matrices from pairs of annotators, by a symmetric factorisation that fills in the pairs never seen.
-
-Stacked over annotators, the pair probabilities are one symmetric matrix of rank K,
+``symnmf``: stacked over annotators, the pair probabilities are
 
     X = H H^T      with block X[m, m'] = R[m, m'] = A_m D A_m'^T  and  H_m = A_m D^(1/2) >= 0.
 
-``symnmf`` finds its column space first and turns it into something non-negative afterwards:
+Its column space is found first and turned into something non-negative afterwards:
 
-1. U (MK x K) such that U_m U_m'^T is near R[m, m'] on the blocks that were seen. Own blocks (m = m') and those of pairs
-   without common items are free: the factorisation fills them in. Distances, not squares, are summed, so that
-   outlying blocks count less; that is iteratively reweighted least squares, one annotator after the other,
+1. U (MK x K) such that U_m U_m'^T is near R[m, m'] on the blocks that were seen; the others are free. Distances, not
+   squares, are summed, so that outlying blocks count less; that is iteratively reweighted least squares, one annotator
+   after the other,
 
        U_m <- ( sum over m' of w R[m, m'] U_m' + ridge B_m ) ( sum over m' of w U_m'^T U_m' + ridge I )^-1,
        w[m, m'] = n[m, m'] / ( n[m, m'] |R[m, m'] - U_m U_m'^T|^2 + eps )^(1/2)
@@ -64,15 +59,16 @@ symbol       code         shape          equation
 R[m, m']     ``blocks``   P x K x K      joint label shares of a pair with common items, both ways round
 n[m, m']     ``common``   P              their number of common items
 B            ``start``    M x K x K      A_m D^(1/2) of the counts against the vote shares
-U            ``U``        M x K x K      factors of step 1, from B
-Q            ``Q``        K x K          rotation, from the identity
+U, Q         the same                    factors of step 1, from B; the rotation, from the identity
 A[m, l, k]   ``table``    M x K x K      H_m with its columns set to sum one
 d[k]         ``d``        K              square of the median column sum of H_m, normalised
 ===========  ===========  =============  ==================================================================
 
-S. Ibrahim and X. Fu, Crowdsourcing via annotator co-occurrence imputation and provable symmetric nonnegative matrix
-factorization, ICML 2021: its robust stage one and its stage two. Weights by common items, the start and the
-ridge towards it are ours; without the ridge, sparse crowds with many or rare classes are rotated wrongly.
+S. Ibrahim, X. Fu, N. Kargas and K. Huang, Crowdsourcing via pairwise co-occurrences: identifiability and algorithms,
+NeurIPS 2019 (there KL is lowered by mirror descent with a line search; here by sweeps that need none). S. Ibrahim and
+X. Fu, Crowdsourcing via annotator co-occurrence imputation and provable symmetric nonnegative matrix factorization,
+ICML 2021: its robust stage one and its stage two. Weights by common items, the start and the ridge towards it are ours;
+without the ridge, sparse crowds with many or rare classes are rotated wrongly.
 """
 
 from __future__ import annotations

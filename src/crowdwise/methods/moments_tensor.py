@@ -18,11 +18,12 @@ step that would raise F is not taken, so F never rises.
 ============  ===========  ============  ===========================================================================
 symbol        code         shape         equation
 ============  ===========  ============  ===========================================================================
+cell          c                          annotator * K + label
 A[m, l, k]    ``A``        M x K x K     theta[m, k, l], with the label first; columns on the simplex
 d[k]          ``d``        K             the class prior pi, on the simplex
-w p, R, T     ``first``,   sparse        items on which m said l, (m, a) said (l, l'), (m, a, b) said (l, l', l''); w is
-              ``pairs``,                 the number of common items (``weighting="counts"``), which is the inverse
-              ``triples``                variance of a share up to a constant, or 1 (``"blocks"``, as in the paper)
+w p, R, T     ``first``,   sparse        w times the joint label shares of one, two and three annotators on their
+              ``pairs``,                 common items; w is the number of these (``weighting="counts"``: a plain count,
+              ``triples``                the inverse variance of a share up to a constant), or 1 (``"blocks"``)
 B[m, l, k]    ``base``     M x K x K     the matrices of the counts: the start of A, towards which it is shrunk
 G_a           ``G``        M x K K       A_a' A_a
 Gram                       K x K         D ( sum w G_a * G_b + sum w G_a + w 1 1' ) D + s I, s = ``prior_strength``
@@ -31,29 +32,15 @@ X, V, U       same         K x K         X = (Gram + rho I)^-1 (target + rho (V 
 rho                                      trace(Gram) / K
 ============  ===========  ============  ===========================================================================
 
-A ``*`` is taken cell by cell. The moments, and the limit on their number, are described below. Gold labels are
-one more annotator, who is never wrong. Where no three annotators share an item, the solution is that of the counts.
+A ``*`` is taken cell by cell. Gold labels are one more annotator, who is never wrong. Where no three annotators share
+an item, the solution is that of the counts. Only triples of cells that were seen are kept: with r_n votes on item n, at
+most the sum over items of r_n (r_n - 1) (r_n - 2) / 6, and at most K^3 for each three annotators (``check_size``). An
+annotator is never paired with themselves, and a vote of weight w counts as w votes.
 
 P. A. Traganitis, A. Pages-Zamora and G. B. Giannakis, Blind multiclass ensemble classification, IEEE Transactions on
 Signal Processing 66 (2018). K. Huang, N. D. Sidiropoulos and A. P. Liavas, A flexible and efficient algorithmic
 framework for constrained matrix and tensor factorization, same journal 64 (2016), for the inner ADMM and its rho.
 Weights by common items, the start at the votes (the paper's is random) and the shrinkage are ours.
-
-The joint label shares of one, two and three annotators on the same items: the moments of ``tensor``.
-
-=================  ============  ===================================================================================
-symbol             code          equation
-=================  ============  ===================================================================================
-cell               c             annotator * K + label
-w p[m]             ``first``     w times the share of each label among m's votes, w = n[m] or 1
-w R[m, a]          ``pairs``     w times the joint label shares of m and a on their n[m, a] common items
-w T[m, a, b]       ``triples``   w times the joint label shares of three annotators on their n[m, a, b] common items
-=================  ============  ===================================================================================
-
-With ``weighting="counts"`` w is the number of common items, so that w times a share is a plain count; with ``"blocks"``
-it is 1. Only triples of cells that were seen are kept: with r_n votes on item n, at most the sum over items of r_n (r_n
-- 1) (r_n - 2) / 6, and at most K^3 for each three annotators. An annotator is never paired with themselves, and a vote
-of weight w counts as w votes. Too many annotators who share many items are refused by ``check_size``.
 """
 
 from __future__ import annotations

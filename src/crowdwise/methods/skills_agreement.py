@@ -12,43 +12,31 @@ method          s
 ==============  ==================================================================================================
 ``eigenratio``  v1 / v2 * sqrt(l1 / l2): top eigenpairs of c and of the 0/1 graph of common items, ones on diagonals
 ``pgd``         argmin of sum over i < j of n_ij (c_ij - s_i s_j)^2 within bounds, by projected gradient steps
-``m-msr``       trimmed means of |c_ij| / s_i: see below
-``triangular``  s_k^2 = |c_ik c_jk / c_ij|: see below
+``m-msr``       trimmed means of |c_ij| / s_i: every partner i of j gives an estimate of the skill of j, and an
+                adversary any value. Of those above the current value the F greatest are left out, of those below
+                it the F smallest, and the rest is averaged
+``triangular``  s_k^2 = |c_ik c_jk / c_ij| for any two partners i, j of k: as good as c_ij is far from zero, so the
+                best pair is taken
 ==============  ==================================================================================================
 
-=========  ===============  ======  ==================================================================================
-symbol     code             shape   equation
-=========  ===============  ======  ==================================================================================
-n, c       ``pairs``        M x M   sparse: common items; agreement above chance
-s          ``skill``        M       within [-1/(K-1) + e, 1 - e], e = 1/sqrt(N): no weight is infinite
-p          accuracy         M       (1 + (K - 1) s) / K
-=========  ===============  ======  ==================================================================================
+===============  ===================  ======  ========================================================================
+symbol           code                 shape   equation
+===============  ===================  ======  ========================================================================
+n, c             ``pairs``            M x M   sparse: common items; agreement above chance
+s                ``skill``            M       within [-1/(K-1) + e, 1 - e], e = 1/sqrt(N): no weight is infinite
+p                accuracy             M       (1 + (K - 1) s) / K
+``m-msr``
+u, v             ``u``, ``v``         M       v_j = trimmed mean over i of |c_ij| / u_i, and u likewise from v
+F                ``trim``             1       floor(fewest partners of an annotator / 2) - 1
+abs(s), sign     ``graph_signs``      M       sqrt(u v); top eigenvector of D^-1/2 (n c) D^-1/2, D the degrees; + for
+                                              most annotators
+``triangular``
+abs(s)           ``best_triangles``   M       root of |c_ik c_jk / c_ij|, (i, j) of greatest |c_ij| sqrt(min of the n)
+k*               ``triangle_signs``   1       argmax over k of |s_k^2 + sum over i of c_ik|, with the sign of this sum
+sign(s)          ``triangle_signs``   M       that of c[k, k*] times that of k*
+===============  ===================  ======  ========================================================================
 
 Gold labels are one more annotator, whose skill is 1.
-
-``m-msr``: a few adversaries cannot move skills. Every partner i of j gives an estimate of the skill of j, |c_ij| / s_i,
-and an adversary can give any value. Of the estimates above the current value the F greatest are left out, of those
-below it the F smallest, and the rest is averaged.
-
-=========  ================  ======  =================================================================================
-symbol     code              shape   equation
-=========  ================  ======  =================================================================================
-u, v       ``u``, ``v``      M       v_j = trimmed mean over i of |c_ij| / u_i, and u likewise from v
-F          ``trim``          1       floor(fewest partners of an annotator / 2) - 1
-abs(s)     ``skill``         M       sqrt(u v)
-sign(s)    ``graph_signs``   M       top eigenvector of D^-1/2 (n c) D^-1/2, D the degrees; + for most annotators
-=========  ================  ======  =================================================================================
-
-``triangular``: any two partners i, j of k give s_k^2 = |c_ik c_jk / c_ij|. The estimate is as good as c_ij is far from
-zero, so the best pair is taken.
-
-=========  ===================  ======  ==============================================================================
-symbol     code                 shape   equation
-=========  ===================  ======  ==============================================================================
-abs(s)     ``best_triangles``   M       root of |c_ik c_jk / c_ij|, (i, j) of greatest |c_ij| sqrt(min of the n)
-k*         ``triangle_signs``   1       argmax over k of |s_k^2 + sum over i of c_ik|, whose sign is that of this sum
-sign(s)    ``triangle_signs``   M       that of c[k, k*] times that of k*
-=========  ===================  ======  ==============================================================================
 
 References: Dalvi, Dasgupta, Kumar and Rastogi 2013 (eigenratio); Ma, Olshevsky, Saligrama and Szepesvari 2018 (pgd);
 Ma and Olshevsky 2020 (m-msr); Bonald and Combes 2017 (triangular).

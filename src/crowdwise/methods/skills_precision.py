@@ -1,4 +1,4 @@
-"""Variances of skills and competences, for the intervals in the table of annotators.
+"""Skills from agreement: their variances, for the intervals in the table of annotators, and whether they can be used.
 
 Skills are made of agreements, and agreements of items. An estimate s_m moves with item n by an influence psi[n, m];
 items are independent of each other, so its variance is the sum of psi^2. The influences:
@@ -21,12 +21,9 @@ on items of class k, the Fisher information about logit theta when the truths ar
 of which the part that a change of the strategy could explain is subtracted: the projection on the directions xi + t,
 sum t = 0.
 
-Whether labels made from agreement of pairs can be used, or all annotators must count alike.
-
-Skills from pairs need common items, and annotators without favourite labels. Two annotators who answer the same class
-to everything agree perfectly, so a method built on agreement takes them for perfect: where votes are few and unequal,
-a single pair like that decides all labels. The labels themselves show it. With confusion matrices integrated out, the
-probability of votes and labels together is
+**Usable.** Two annotators who answer the same class to everything agree perfectly, so a method built on agreement takes
+them for perfect: where votes are few and unequal, a single pair like that decides all labels. The labels themselves
+show it. With confusion matrices integrated out, the probability of votes and labels together is
 
     p(votes, z) = p(z) prod over m, k of  B(c[m, k] + a_k) / B(a_k)
 
