@@ -86,9 +86,7 @@ def ability_table(counts: Floats, crowd: Floats, quick: bool) -> Floats:
     ability = logit(np.clip((right + s * mean) / (total + s), 1e-3, 1.0 - 1e-3)) - logit(mean)
     a = np.clip(expit(ability[:, None] + logit(np.clip(np.diag(crowd), 0.01, 0.99))), 1e-3, 1.0 - 1e-3)
     wrong = crowd * (1.0 - np.eye(K))
-    base = (wrong / wrong.sum(axis=0))[None] * (1.0 - a)[:, None, :]
-    base[:, np.arange(K), np.arange(K)] = a
-    return np.asarray(base)
+    return np.where(np.eye(K, dtype=bool), a[:, None], (wrong / wrong.sum(axis=0)) * (1.0 - a)[:, None])
 
 
 def logit(p: Any) -> Any:
@@ -110,10 +108,8 @@ def own_accuracy(counts: Floats) -> Floats:
 
 def one_coin_table(accuracy: Floats, K: int) -> Floats:
     """theta[m, l, k] of annotators who are right with one probability (M) or one per class (M x K), wrong evenly."""
-    w = accuracy.reshape(len(accuracy), -1)
-    out = np.broadcast_to(((1.0 - w) / (K - 1.0))[:, None, :], (len(w), K, K)).copy()
-    out[:, np.arange(K), np.arange(K)] = w
-    return out
+    w = accuracy.reshape(len(accuracy), 1, -1)
+    return np.where(np.eye(K, dtype=bool), w, (1.0 - w) / (K - 1.0))
 
 
 def strength(counts: Floats, base: Floats, quick: bool = False, usual: bool = False) -> float:

@@ -91,9 +91,7 @@ def _even_errors(right: Floats, wrong: Floats, K: int) -> Floats:
     total = right + wrong
     w = np.divide(right, total, out=np.full_like(total, 1.0 / K), where=total > 0)
     error = np.divide(wrong, total, out=np.full_like(total, 1.0 - 1.0 / K), where=total > 0) / (K - 1.0)
-    out = np.broadcast_to(error[:, None, :], (len(right), K, K)).copy()
-    out[:, np.arange(K), np.arange(K)] = w
-    return out
+    return np.where(np.eye(K, dtype=bool), w[:, None], error[:, None])
 
 
 @dataclass(frozen=True)

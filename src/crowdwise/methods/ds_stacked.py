@@ -281,9 +281,7 @@ def know_or_habit(counts: Floats) -> Floats:
         knew = right * (t[:, None] / (t[:, None] + (1.0 - t[:, None]) * x + 1e-300))
         t = np.clip(knew.sum(axis=1) / np.maximum(by_label.sum(axis=1), 1e-300), 1e-6, 1.0 - 1e-6)
         x = normalise(np.maximum(by_label - knew, 0.0), axis=1)
-    out = np.repeat(((1.0 - t)[:, None] * x)[:, :, None], K, axis=2)
-    out[:, np.arange(K), np.arange(K)] += t[:, None]
-    return out
+    return np.asarray(((1.0 - t)[:, None] * x)[:, :, None] + t[:, None, None] * np.eye(K))
 
 
 TIES: tuple[Tie, ...] = (one_coin, per_class, know_or_habit, full)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Annotated, Any
 
 import numpy as np
@@ -101,17 +102,13 @@ def likeliest_groups(votes: Votes, residuals: PairDependence) -> Ints:
     if max_groups == M or rungs < 2:  # the test found none, or has so many votes that it misses none
         return residuals.group
     merges = tree(residuals.pairs, residuals.surprise)
-    tried: dict[bytes, float] = {}
-    best = residuals.group
+    tried: dict[bytes, tuple[float, Ints]] = {}
 
     def score(group: Ints) -> float:
-        nonlocal best
         key = group.tobytes()
         if key not in tried:
-            tried[key] = _score(votes, group)
-            if tried[key] > tried.get(best.tobytes(), -np.inf):
-                best = group
-        return tried[key]
+            tried[key] = _score(votes, group), group
+        return tried[key][0]
 
     def either(J: int) -> float:
         return max(score(cut(merges, M, J)), score(spectral_groups(residuals, J)))
@@ -122,7 +119,7 @@ def likeliest_groups(votes: Votes, residuals: PairDependence) -> Ints:
     low, high = ladder[max(at - 1, 0)], ladder[min(at + 1, len(ladder) - 1)]
     for J in np.unique(np.round(np.linspace(low, high, rungs)).astype(int)).tolist():
         either(J)
-    return best
+    return max(tried.values(), key=itemgetter(0))[1]
 
 
 def _score(votes: Votes, group: Ints) -> float:
@@ -336,9 +333,7 @@ class Cells:
         item, of = votes.item, group[votes.annotator]
         order = np.lexsort((votes.label, votes.annotator, of, item))
         item, of = item[order], of[order]
-        new = np.ones(len(item), dtype=bool)
-        new[1:] = (item[1:] != item[:-1]) | (of[1:] != of[:-1])
-        begin = np.flatnonzero(new)
+        begin = np.flatnonzero(_changes(item, of))
         first = np.concatenate([[0], np.cumsum(np.bincount(item[begin], minlength=len(votes)))])
         vote = votes.annotator[order].astype(np.int64) * votes.n_classes + votes.label[order]
         return cls(np.append(begin, len(item)), first, item[begin], of[begin], vote, votes.weights[order])
@@ -351,11 +346,14 @@ class Cells:
         """The mean weight, per member who labelled the item, of each cell."""
         K = votes.n_classes
         cell = np.repeat(np.arange(len(self.item)), np.diff(self.indptr))
-        who = self.vote // K
-        new = np.ones(len(who), dtype=bool)
-        new[1:] = (cell[1:] != cell[:-1]) | (who[1:] != who[:-1])
         total = np.bincount(cell, weights=self.weight, minlength=len(self.item))
-        return np.asarray(total / np.maximum(np.bincount(cell[new], minlength=len(self.item)), 1))
+        members = np.bincount(cell[_changes(cell, self.vote // K)], minlength=len(self.item))
+        return np.asarray(total / np.maximum(members, 1))
+
+
+def _changes(one: Ints, two: Ints) -> Ints:
+    """Where either of two columns differs from the row before (a mask); the first row does."""
+    return (np.diff(one, prepend=-1) != 0) | (np.diff(two, prepend=-1) != 0)
 
 
 def one_vote_each(votes: Votes, group: Ints) -> Floats:

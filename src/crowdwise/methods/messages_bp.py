@@ -296,8 +296,8 @@ class MeanFieldFamily(Family):
         alpha = self.alpha + counts
         mean_log = expected_log(alpha, axis=-1)
         if self.alpha.ndim == 2:
-            table = np.repeat(mean_log[:, 1] - np.log(K - 1.0), K * K).reshape(-1, K, K)
-            table[:, np.arange(K), np.arange(K)] = mean_log[:, :1]
+            right, wrong = mean_log[:, :1, None], mean_log[:, 1:, None] - np.log(K - 1.0)
+            table = np.where(np.eye(K, dtype=bool), right, wrong)
         else:
             table = mean_log.transpose(0, 2, 1)
         log_prior = log_class_prior(stats.mass, self.class_prior)

@@ -268,8 +268,7 @@ class Grid:
         wrong = np.stack([rule[1][i] for rule, i in zip(rules, at.T, strict=True)], axis=1) - np.log(K - 1.0)
         weight = sum(rule[2][i] for rule, i in zip(rules, at.T, strict=True))
         truth = np.arange(K) if len(self.coins) > 1 else np.zeros(K, dtype=np.int64)
-        log_theta = np.repeat(wrong[:, truth][:, :, None], K, axis=2)
-        log_theta[:, np.arange(K), np.arange(K)] = right[:, truth]
+        log_theta = np.where(np.eye(K, dtype=bool), right[:, truth, None], wrong[:, truth, None])
         return Nodes(log_theta, np.asarray(weight))
 
     def all(self) -> Nodes:

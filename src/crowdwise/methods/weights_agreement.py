@@ -310,9 +310,7 @@ class ReliableFamily(Family):
         right = np.einsum("mkk->m", counts)
         wrong = np.maximum(counts.sum(axis=(1, 2)) - right, 0.0)
         w = reliability(right, wrong, self.a, self.b, K)
-        theta = np.repeat((1.0 - w) / K, K * K).reshape(-1, K, K)
-        theta[:, np.arange(K), np.arange(K)] += w[:, None]
-        return stats.params(theta, self.class_prior)
+        return stats.params(((1.0 - w) / K)[:, None, None] + w[:, None, None] * np.eye(K), self.class_prior)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum_m ( a log w + b log(1 - w) )."""
