@@ -14,7 +14,7 @@ from crowdwise.core.numerics import winners
 from crowdwise.core.shrinkage import learned_prior, one_coin_table
 from crowdwise.core.vote_sums import single_annotator_items
 from crowdwise.methods import ds_stacked
-from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily, ConfusionFamily
+from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -65,7 +65,7 @@ def test_a_climb_does_not_fall(tie):
     sim = cw.simulate.dirichlet(300, n_annotators=20, n_classes=4, votes_per_item=4, random_state=3)
     part, votes = Part.of(sim.votes), sim.votes
     held = em.statistics(part, votes.shares())
-    family = AnchoredFamily(ConfusionFamily(tie, learned_prior(held.table()), None), Anchor(0.25, held))
+    family = AnchoredFamily(tie, learned_prior(held.table()), None, anchor=Anchor(0.25, held))
     trace = em.run_em(part, family, held, tol=1e-8).trace
     slack = 1e-6 * (tie is ds_stacked.know_or_habit) + 1e-9
     assert (np.diff(trace) > -slack * abs(trace[0])).all()

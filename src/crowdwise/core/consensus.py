@@ -445,7 +445,7 @@ class Consensus(VoteResult):
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write it to a folder, all or nothing (see :meth:`Result.save <crowdwise.core.result.Result.save>`)."""
         measured = self.shown_dependence if self.dependence.source in ("none", "shares") else None
-        known = {"judged": self._judged, "measured": measured, "expected_right": self._expected_right}
+        known: dict[str, Any] = {"judged": self._judged, "measured": measured, "expected_right": self._expected_right}
         return Result.save(replace(self, **known, votes=None), folder)
 
 

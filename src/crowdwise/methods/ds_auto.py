@@ -45,9 +45,9 @@ from crowdwise.core.collusion import Ring, discounted, find_voices
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
 from crowdwise.core.crowd_kind import CrowdKind, agreement, one_label, own_options, weighed
 from crowdwise.core.dependence import Setting
-from crowdwise.core.em import EMFit, Engine, Family, Stats
+from crowdwise.core.em import EMFit, Engine, Stats
 from crowdwise.core.gold_regression import without_own
-from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
+from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Rounds, Votes, declared
 from crowdwise.core.numerics import binomial_tail, normalise, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
@@ -57,7 +57,7 @@ from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
 from crowdwise.core.vote_sums import confirmed, outvoted
 from crowdwise.errors import ParameterError, SizeError, listing
 from crowdwise.methods.bayes_mace import MACE
-from crowdwise.methods.ds_dawid_skene import Anchored, AnchoredFamily, ConfusionFamily, DawidSkene
+from crowdwise.methods.ds_dawid_skene import Anchored, AnchoredFamily, DawidSkene
 
 MAX_CELLS, MANY_CLASSES = 2**27, 100
 """Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many
@@ -191,17 +191,22 @@ class Auto(Anchored):
         several = parts.where(lambda part: confirmed(part.votes, part.gold))
         several = several if several.n_items else parts
         family, fit = self._best_fit(several, callback)
-        assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
+        assert isinstance(family, AnchoredFamily)
         self.anchored_params_ = first = fit.params
-        twice = isinstance(self.prior, str)
+        twice, K = isinstance(self.prior, str), parts.names.n_classes
         labels = several.statistics(lambda part: winners(part.posterior(first))) if twice else None
-        stats = several.expect(first)
-        params, others = family.free.maximise(stats), family.free
+        stats, others = several.expect(first), family.free
+        params = others.maximise(stats)
         if labels is not None:
             again = self._relearned(labels, parts.names, family)
-            params, fit = self._second(several, again, stats, fit, callback)
-            gold = [_gold_counts(part.votes, part.gold) for part in parts.gold_items() if part.gold is not None]
-            others = self._without(np.sum(gold, axis=0), labels, parts.names, family) if gold else others
+            second = self._run_em(several, again, stats, callback, self.restarts + 1)
+            passes, converged = fit.iterations + second.iterations, fit.converged and second.converged
+            fit = replace(second, iterations=passes, converged=converged)
+            params = self._finish(several, again, second.params)
+            gold = [part.statistics(lambda part: np.eye(K)[part.gold]).counts for part in parts.gold_items()]
+            if gold:  # gold labels do not teach the prior by which gold items are judged
+                rest = Stats(np.maximum(labels.counts - np.sum(gold, axis=0), 0.0), labels.mass)
+                others = self._relearned(rest, parts.names, family).free
         voted = parts.where(lambda part: np.diff(part.votes.indptr) > 0)
         if several.n_items < voted.n_items:
             at_votes = voted.statistics(lambda part: shares(part.votes, part.gold))
@@ -267,23 +272,20 @@ class Auto(Anchored):
         others = {"confusion": matrices(labels, parts.expect(fit.params)), "notes": notes}
         return fit.params, fit, others, partial(without_gold, params=fit.params)
 
-    def _family_of(self, parts: VoteParts) -> Family:
+    def _family_of(self, parts: VoteParts) -> AnchoredFamily:
         family = super()._family_of(parts)
         if not parts.has_item_prior:
             return family
-        assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
-        anchor = replace(family.anchor, share=min(family.anchor.share, WITH_INPUTS))
-        if not isinstance(self.prior, str) or parts.total(lambda part: confirmed(part.votes, part.gold).sum(), 0):
-            return AnchoredFamily(family.free, anchor)
-        # Single votes are all right by their own labels: a prior learned from these would outweigh that of the items.
-        pseudo = priors.pseudo_counts(DawidSkene.prior, self.history, parts.names)
-        return AnchoredFamily(replace(family.free, pseudo=pseudo), anchor)
+        pseudo, anchor = family.pseudo, replace(family.anchor, share=min(family.anchor.share, WITH_INPUTS))
+        if isinstance(self.prior, str) and not parts.total(lambda part: confirmed(part.votes, part.gold).sum(), 0):
+            # Single votes are all right by their own labels: a prior learned from these would outweigh the items'.
+            pseudo = priors.pseudo_counts(DawidSkene.prior, self.history, parts.names)
+        return replace(family, pseudo=pseudo, anchor=anchor)
 
     def _with_all_items(self, engine: Engine, at_votes: Floats, params: Params, family: AnchoredFamily) -> Params:
         """The parameters with the class prior of all items that were voted on; ``at_votes`` is the mass of the classes
         by vote shares."""
-        assert isinstance(family.free, ConfusionFamily)
-        fixed, even, a = family.free.class_prior, family.free.even_items, family.anchor.share
+        fixed, even, a = family.class_prior, family.even_items, family.anchor.share
         log_prior = em.log_class_prior(at_votes, fixed, even)
         for _ in range(self.max_iter if fixed is None else 0):
             mass = engine.expect(Params(params.log_score, log_prior)).mass
@@ -292,15 +294,6 @@ class Auto(Anchored):
                 break
         mass = engine.expect(Params(params.log_score, log_prior)).mass
         return Params(params.log_score, em.log_class_prior(mass, fixed, even))
-
-    def _second(
-        self, part: Engine, again: AnchoredFamily, start: Stats, first: EMFit, callback: Callback | None
-    ) -> tuple[Params, EMFit]:
-        """The fit under the prior that was learned again."""
-        second = self._run_em(part, again, start, callback, self.restarts + 1)
-        passes, converged = first.iterations + second.iterations, first.converged and second.converged
-        fit = EMFit(second.params, second.trace, passes, converged)
-        return self._finish(part, again, second.params), fit
 
     def _options(self, votes: Votes, item_prior: Floats | None) -> Ints | int | None:
         """How many options an item (each item) has, where each has its own."""
@@ -339,20 +332,8 @@ class Auto(Anchored):
 
     def _relearned(self, labels: Stats, votes: Votes, family: AnchoredFamily) -> AnchoredFamily:
         """The family with its prior learned from the (statistics of the) labels of a fit, not of the majority's."""
-        assert isinstance(family.free, ConfusionFamily)
-        counts = labels.table()
         past = 0.0 if self.history is None else priors.history_counts(self.history, votes)
-        pseudo = learned_prior(counts + past, self.prior, quick=True) + past
-        return AnchoredFamily(replace(family.free, pseudo=pseudo), family.anchor)
-
-    def _without(self, gold: Floats, labels: Stats, votes: Votes, family: AnchoredFamily) -> ConfusionFamily:
-        """The family with the prior that items without gold labels teach; ``gold``: the counts of the others."""
-        assert isinstance(family.free, ConfusionFamily)
-        if not isinstance(self.prior, str):
-            return family.free
-        rest = self._relearned(Stats(np.maximum(labels.counts - gold, 0.0), labels.mass), votes, family).free
-        assert isinstance(rest, ConfusionFamily)
-        return rest
+        return replace(family, pseudo=learned_prior(labels.table() + past, self.prior, quick=True) + past)
 
     def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32], gold: Ints | None) -> list[str]:
         differs, favourite = outvoted(votes, labels, gold)
@@ -404,11 +385,6 @@ def contradicted(known: list[VotePart], by_votes: Posterior) -> bool:
     wrong = sum(int((by_votes(part).argmax(axis=1) != part.gold).sum()) for part in known)
     K, size = known[0].votes.n_classes, sum(len(part.votes) for part in known)
     return bool(binomial_tail(wrong, size, 1.0 - 1.0 / K) < WRONG_CROWD)
-
-
-def _gold_counts(votes: Votes, gold: Ints) -> Floats:
-    """Counts of the votes on gold items against their gold labels, as in :class:`crowdwise.core.em.Stats`."""
-    return em.statistics(Part.of(votes), np.eye(votes.n_classes)[gold]).counts
 
 
 def matrices(labels: Stats, stats: Stats) -> Floats:

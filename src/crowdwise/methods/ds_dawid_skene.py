@@ -163,7 +163,7 @@ class DawidSkene(StreamingModel):
                 "give a number of votes, such as prior=0.01."
             )
 
-    def _family_of(self, parts: VoteParts) -> Family:
+    def _family_of(self, parts: VoteParts) -> ConfusionFamily:
         counts = partial(majority_counts, parts)
         pseudo = priors.pseudo_counts(self.prior, self.history, parts.names, counts=counts, quick=self._quick)
         class_prior = priors.class_prior_counts(self.class_prior, parts.names)
@@ -209,8 +209,8 @@ def best_classes(params: Params, part: VotePart) -> Stats:
     """The statistics of items that count for their most probable class alone, the first of equals."""
     soft, q = em.expect(part.part, params, posterior=True)
     best = q.argmax(axis=1)
-    stats = em.statistics(part.part, np.eye(q.shape[1])[best])
-    return replace(stats, log_likelihood=soft.log_likelihood + float(safe_log(q[np.arange(len(q)), best]).sum()))
+    of_best = float(safe_log(q[np.arange(len(q)), best]).sum())
+    return replace(em.statistics(part.part, np.eye(q.shape[1])[best]), log_likelihood=soft.log_likelihood + of_best)
 
 
 @declared
@@ -258,17 +258,21 @@ class Anchor:
 
 
 @dataclass(frozen=True)
-class AnchoredFamily(Family):
-    """A family with its counts mixed with those of the vote shares."""
+class AnchoredFamily(ConfusionFamily):
+    """The same with counts mixed with those of the vote shares."""
 
-    free: Family
-    anchor: Anchor
+    anchor: Anchor = field(kw_only=True)
+
+    @property
+    def free(self) -> ConfusionFamily:
+        """Without the anchor."""
+        return ConfusionFamily(self.tie, self.pseudo, self.class_prior, self.even_items)
 
     def maximise(self, stats: Stats) -> Params:
-        return self.free.maximise(self.anchor.mixed(stats))
+        return super().maximise(self.anchor.mixed(stats))
 
     def objective(self, log_likelihood: float, params: Params) -> float:
-        return self.free.objective(self.anchor.objective(log_likelihood, params), params)
+        return super().objective(self.anchor.objective(log_likelihood, params), params)
 
 
 @declared
@@ -297,9 +301,9 @@ class Anchored(DawidSkene):
     anchored_params_: Params = field(init=False)
     """The maximum of J, before the last step without the anchor."""
 
-    def _family_of(self, parts: VoteParts) -> Family:
+    def _family_of(self, parts: VoteParts) -> AnchoredFamily:
         at_votes = parts.statistics(lambda part: shares(part.votes, part.gold))
-        return AnchoredFamily(super()._family_of(parts), Anchor(float(self.anchor), at_votes))
+        return AnchoredFamily(**vars(super()._family_of(parts)), anchor=Anchor(float(self.anchor), at_votes))
 
     def _finish(self, part: Engine, family: Family, params: Params) -> Params:
         assert isinstance(family, AnchoredFamily)

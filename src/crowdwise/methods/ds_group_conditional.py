@@ -221,7 +221,7 @@ class GroupConditional(DawidSkene):
     group_confusion_: Floats = field(init=False)
     group_prior_: Floats = field(init=False)
 
-    def _family_of(self, parts: VoteParts) -> Family:
+    def _family_of(self, parts: VoteParts) -> ConfusionFamily:
         pseudo = priors.pseudo_counts(self.prior, None, parts.names, counts=partial(majority_counts, parts))
         return ConfusionFamily(full, pseudo, self._class_prior(parts.names))
 

@@ -59,7 +59,7 @@ from crowdwise.core.shrinkage import learned_prior, own_accuracy
 from crowdwise.core.unseen import scores_with_unseen
 from crowdwise.core.vote_sums import single_annotator_items, tally
 from crowdwise.data.votes import Votes
-from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily, ConfusionFamily, Tie, full, one_coin, per_class
+from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily, Tie, full, one_coin, per_class
 
 ENOUGH = 20_000
 """So many predicted votes distinguish the models: further folds are not fitted."""
@@ -239,14 +239,13 @@ class Stacked(Model):
         for _ in range(ROUNDS):
             labels = em.statistics(part, winners(q)).table() + past
             at_votes = em.statistics(part, weighted_shares(votes, gold, labels))
-            free = ConfusionFamily(tie, learned_prior(labels) + past, pi)
+            family = AnchoredFamily(tie, learned_prior(labels) + past, pi, anchor=Anchor(float(self.anchor), at_votes))
             fit = em.run_em(
-                part, AnchoredFamily(free, Anchor(float(self.anchor), at_votes)), stats, max_iter=self.max_iter,
-                tol=float(self.tol), callback=callback, restart=restart,
-            )  # fmt: skip
+                part, family, stats, max_iter=self.max_iter, tol=float(self.tol), callback=callback, restart=restart
+            )
             stats, q = em.expect(part, fit.params, posterior=True)
             passes += fit.iterations
-        params = free.maximise(stats)
+        params = family.free.maximise(stats)
         return FittedConfusion(params, *em.expect(part, params, posterior=True), passes, fit.converged)
 
     def _predict(self, votes: Votes) -> Floats:

@@ -353,7 +353,7 @@ class Cells:
 
 def _changes(one: Ints, two: Ints) -> Ints:
     """Where either of two columns differs from the row before (a mask); the first row does."""
-    return (np.diff(one, prepend=-1) != 0) | (np.diff(two, prepend=-1) != 0)
+    return np.asarray((np.diff(one, prepend=-1) != 0) | (np.diff(two, prepend=-1) != 0))
 
 
 def one_vote_each(votes: Votes, group: Ints) -> Floats:

@@ -124,7 +124,7 @@ class EigenRatio(fallback.FallsBack):
         q = clamp(self._predict(votes), gold)
         ends = -1.0 / (K - 1.0), 1.0
         if self._unusable(votes, gold, q):
-            return self._alike(votes, gold, pairs, *bounds(len(votes), K))
+            return self._alike(votes, gold, pairs, bounds(len(votes), K))
         turned = sign * skill
         variance = pair_variance(votes, gold, np.where(np.arange(len(turned)) < M, np.clip(turned, *ends), 1.0))[:M]
         per_skill = np.divide(weight, skill, out=np.ones_like(skill), where=skill != 0.0)[:M]
@@ -133,13 +133,12 @@ class EigenRatio(fallback.FallsBack):
         columns |= with_interval("skill", at, *around(at * pair_scale(pairs, turned)[:M], variance, *ends))
         return Outcome(posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns)
 
-    def _alike(self, votes: Votes, gold: Ints | None, pairs: AgreementPairs, low: float, high: float) -> Outcome:
+    def _alike(self, votes: Votes, gold: Ints | None, pairs: AgreementPairs, ends: Ends) -> Outcome:
         """The outcome with one weight for all annotators."""
-        skill, unknown = equal_skills(pairs, votes.n_annotators, high)
-        self.skill_ = skill
-        q = clamp(self._predict(votes), gold)
-        columns = with_interval("weight", np.ones_like(skill), *around(np.ones_like(skill), unknown))
-        columns |= with_interval("skill", skill, *around(skill, unknown, low, high))
+        self.skill_, unknown = equal_skills(pairs, votes.n_annotators, ends[1])
+        q, one = clamp(self._predict(votes), gold), np.ones_like(unknown)
+        columns = with_interval("weight", one, *around(one, unknown))
+        columns |= with_interval("skill", self.skill_, *around(self.skill_, unknown, *ends))
         return Outcome(
             posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns, notes=[fallback.NOTE]
         )
@@ -156,7 +155,10 @@ def _vote_support(votes: Votes, weight: Floats) -> Floats:
     return graph.by_first(votes.indptr, votes.annotator, along, len(weight))
 
 
-def bounds(N: int, K: int) -> tuple[float, float]:
+Ends = tuple[float, float]
+
+
+def bounds(N: int, K: int) -> Ends:
     """The least and the greatest skill, 1/sqrt(N) away from the ends (but never beyond 0.45 of the range)."""
     edge = min(1.0 / np.sqrt(max(N, 1)), 0.45 * K / (K - 1.0))
     return -1.0 / (K - 1.0) + edge, 1.0 - edge
@@ -175,9 +177,7 @@ class PairSkills(fallback.FallsBack, ABC):
     used_: Ints = field(init=False)
 
     @abstractmethod
-    def _skills(
-        self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
-    ) -> Floats:
+    def _skills(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, ends: Ends, rounds: Rounds) -> Floats:
         """The skills of the annotators (and of the gold labels, where they are one of them)."""
 
     def _rounds(self, votes: Votes, callback: Callback | None) -> Rounds:
@@ -192,10 +192,9 @@ class PairSkills(fallback.FallsBack, ABC):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         M, K = votes.n_annotators, votes.n_classes
-        low, high = bounds(int((np.diff(votes.indptr) > 0).sum()), K)
-        pairs = graph.pairs(votes, gold)
-        rounds = self._rounds(votes, callback)
-        skill, paired = self._skills(pairs, votes, gold, low, high, rounds)[:M], np.diff(pairs.n.indptr)[:M] > 0
+        low, high = ends = bounds(int((np.diff(votes.indptr) > 0).sum()), K)
+        pairs, rounds = graph.pairs(votes, gold), self._rounds(votes, callback)
+        skill, paired = self._skills(pairs, votes, gold, ends, rounds)[:M], np.diff(pairs.n.indptr)[:M] > 0
         if not paired.all():  # no others to compare with: the average
             skill, size = skill.copy(), per_annotator(votes)
             skill[~paired] = np.average(skill[paired], weights=size[paired]) if size[paired].sum() > 0 else 0.5
@@ -213,13 +212,9 @@ class PairSkills(fallback.FallsBack, ABC):
             variance = self._variance(pairs, votes, gold, known)[:M]
         skills = with_interval("skill", self.skill_, *around(self.skill_, variance, low, high))
         weights = (log_odds((1.0 + (K - 1.0) * s) / K, K) for s in skills.values())
-        return Outcome(
-            posterior=q,
-            prior=normalise(q.sum(axis=0), axis=0),
-            annotator_columns=skills | with_interval("weight", *weights),
-            notes=notes,
-            **rounds.outcome,
-        )
+        columns = skills | with_interval("weight", *weights)
+        prior = normalise(q.sum(axis=0), axis=0)
+        return Outcome(posterior=q, prior=prior, annotator_columns=columns, notes=notes, **rounds.outcome)
 
     def _predict(self, votes: Votes) -> Floats:
         K, skill = votes.n_classes, graph.at_mean(self.skill_, votes.n_annotators)
@@ -296,12 +291,10 @@ class PGD(IteratedSkills):
 
     key = "pgd"
 
-    def _skills(
-        self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
-    ) -> Floats:
+    def _skills(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, ends: Ends, rounds: Rounds) -> Floats:
         M, K = votes.n_annotators, votes.n_classes
         size = pairs.n.shape[0]
-        x, lows, highs = np.full(size, 0.5), np.full(size, low), np.full(size, high)
+        x, lows, highs = (np.full(size, value) for value in (0.5, *ends))
         if size > M and gold is not None:  # gold labels are the last annotator
             tested, right = tested_and_right(votes, gold)
             p = (right + GOLD_WEIGHT * (1.0 + (K - 1.0) * 0.5) / K) / (tested + GOLD_WEIGHT)
@@ -408,14 +401,12 @@ class MMSR(IteratedSkills):
     max_iter: Count = 1000
     tol: NonNegative = 1e-10
 
-    def _skills(
-        self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
-    ) -> Floats:
+    def _skills(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, ends: Ends, rounds: Rounds) -> Floats:
         M = votes.n_annotators
         degree = np.diff(pairs.n.indptr)[:M]
         fewest = int(degree[degree > 0].min()) if (degree > 0).any() else 0
         trim = max(fewest // 2 - 1, 0) if self.trim is None else int(self.trim)
-        return subsequence(pairs, trim, 1.0 - high, M, rounds, self.tol) * graph_signs(pairs, M)
+        return subsequence(pairs, trim, 1.0 - ends[1], M, rounds, self.tol) * graph_signs(pairs, M)
 
     def _variance(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
         # The trimmed mean is near the median of the estimates, whose variance is pi / 2 of their mean's.
@@ -431,7 +422,7 @@ def best_triangles(pairs: AgreementPairs, width: int) -> tuple[Floats, Ints, Int
     """
     M, indptr, indices = pairs.n.shape[0], pairs.n.indptr, pairs.n.indices
     n, c = pairs.n.data, np.abs(pairs.c.data)
-    keys = np.repeat(np.arange(M, dtype=np.int64), np.diff(indptr)) * M + indices
+    place_of = like(pairs.n, np.arange(1, len(n) + 1))  # 1 + where a pair is
     total = np.asarray(pairs.n.sum(axis=1)).ravel()
     strength = np.asarray(like(pairs.n, n * c).sum(axis=1)).ravel() / np.maximum(total, 1e-300)
     square, one, two = np.full(M, np.nan), np.full(M, -1), np.full(M, -1)
@@ -441,14 +432,12 @@ def best_triangles(pairs: AgreementPairs, width: int) -> tuple[Floats, Ints, Int
             own = own[np.argsort(-np.sqrt(n[own]) * strength[indices[own]], kind="stable")[:width]]
         if len(own) < 2:
             continue
-        partner = indices[own].astype(np.int64)
-        first, second = np.triu_indices(len(own), 1)
-        key = partner[first] * M + partner[second]
-        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        good = (keys[place] == key) & (c[place] > 0)
+        first, second = (own[at] for at in np.triu_indices(len(own), 1))
+        place = np.asarray(place_of[indices[first], indices[second]]).ravel() - 1
+        good = (place >= 0) & (c[place] > 0)
         if not good.any():
             continue
-        first, second, place = own[first[good]], own[second[good]], place[good]
+        first, second, place = first[good], second[good], place[good]
         score = c[place] * np.sqrt(np.minimum(np.minimum(n[place], n[first]), n[second]))
         best = score >= score.max() * (1.0 - 1e-9)
         square[k] = float((c[first] * c[second] / c[place])[best].mean())
@@ -505,12 +494,10 @@ class Triangular(PairSkills):
     max_partners: Annotated[int, Bounds(minimum=2)] = 64
     _partners: list[Ints] = field(init=False)
 
-    def _skills(
-        self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
-    ) -> Floats:
+    def _skills(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, ends: Ends, rounds: Rounds) -> Floats:
         M = votes.n_annotators
         square, *self._partners = best_triangles(pairs, self.max_partners)
-        size = np.sqrt(np.minimum(square, high**2))
+        size = np.sqrt(np.minimum(square, ends[1] ** 2))
         size[M:] = 1.0
         unknown = np.isnan(size)
         if unknown.any():  # part of no triangle: the strength of an average pair
