@@ -25,6 +25,10 @@ class VoteEdges:
     N: int
     M: int
 
+    @classmethod
+    def of(cls, votes: Votes) -> VoteEdges:
+        return VoteEdges(votes.item, votes.annotator, votes.label, votes.weights, len(votes), votes.n_annotators)
+
     def per_item(self, x: Floats) -> Floats:
         """Sums over the votes of each item."""
         return np.bincount(self.item, weights=x, minlength=self.N).astype(np.float64, copy=False)

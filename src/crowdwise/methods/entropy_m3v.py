@@ -165,14 +165,10 @@ class MarginModel(Model, ABC):
         """The fit with the given cost, or with that under which the votes are likeliest."""
         start = gold_weighted(votes, gold)[np.ix_(v.item_order, v.class_order)]
         y = decide(start, start.sum(axis=0))
-        best, best_fit = -np.inf, None
-        for turn, c in enumerate(self.costs if isinstance(cost, str) else (float(cost),)):
-            fit = self._fit_cost(v, y, c, turn, callback)
-            likelihood = self._likelihood(v, fit)
-            if likelihood > best:
-                best, best_fit, self.cost_ = likelihood, fit, c
-        assert best_fit is not None
-        return best_fit
+        costs = self.costs if isinstance(cost, str) else (float(cost),)
+        fits = ((self._fit_cost(v, y, c, turn, callback), c) for turn, c in enumerate(costs))
+        fit, self.cost_ = max(fits, key=lambda tried: self._likelihood(v, tried[0]))  # the first of equals
+        return fit
 
 
 @declared

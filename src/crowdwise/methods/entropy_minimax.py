@@ -223,26 +223,18 @@ class Minimax(StartedModel):
             q, evidence = posterior_and_evidence(logits(e, sigma, tau, log_prior), c.gold)
             rounds.reached(float(evidence.sum()) - penalty(sigma, tau, a, b), below=self.tol)
         q, tau = item_terms(e, sigma, log_prior, c.gold, b)
-        self._store(c, sigma, tau, b)
-        prior = normalise(q.sum(axis=0), axis=0)
+        self.sigma_, self.tau_ = c.restore_annotators(sigma, 0.0), np.zeros((N, c.n_classes, c.n_classes))
+        self.tau_[np.ix_(c.item_order, c.class_order, c.class_order)] = tau
+        self._classes, self._penalty = np.sort(c.class_order), b
         theta = np.exp(sigma - sigma.max(axis=2, keepdims=True))
         ease = (np.einsum("nkk->nk", tau) * K - tau.sum(axis=2)) / (K - 1.0)
         return Outcome(
             posterior=c.restore_items(q),
-            prior=c.restore_classes(prior),
+            prior=c.restore_classes(normalise(q.sum(axis=0), axis=0)),
             confusion=c.restore_annotators(theta / theta.sum(axis=2, keepdims=True), 1.0 / c.n_classes),
             item_columns={"difficulty": c.back(c.item_order, -(q * ease).sum(axis=1) + 0.0)},
             **rounds.outcome,
         )
-
-    def _store(self, c: Canonical, sigma: Floats, tau: Floats, b: float) -> None:
-        """Keep the terms, in the codes of the votes."""
-        K = c.n_classes
-        self.sigma_ = c.restore_annotators(sigma, 0.0)
-        self.tau_ = np.zeros((len(tau), K, K))
-        self.tau_[np.ix_(c.item_order, c.class_order, c.class_order)] = tau
-        self._classes = np.sort(c.class_order)
-        self._penalty = b
 
     def _predict(self, votes: Votes) -> Floats:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes

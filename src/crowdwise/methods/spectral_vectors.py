@@ -59,28 +59,17 @@ from crowdwise.methods import skills_precision as fallback
 from crowdwise.methods.skills_graph import groups_through, signed
 
 
-def spread_of(A: Any, y: Floats) -> tuple[Floats, Floats]:
-    """Per item: sum |A y| and the root of sum (A y)^2 over its votes, y a weight per stored entry of A."""
-    from scipy.sparse import csr_matrix
-
-    part = csr_matrix((np.abs(A.data * y), A.indices, A.indptr), shape=A.shape)
-    length = np.asarray(part.sum(axis=1)).ravel()
-    part.data **= 2
-    return length, np.sqrt(np.asarray(part.sum(axis=1)).ravel())
-
-
 def evidence(A: Any, y: Floats, offset: Floats) -> tuple[Floats, Floats]:
-    """Scores made comparable between items: z = t / |Ay|_2 and g = |Ay|_1 / |Ay|_2, zero without votes.
+    """Scores made comparable between items: z = t / |Ay|_2 and g = |Ay|_1 / |Ay|_2, zero without votes; y a weight per
+    stored entry of A.
 
     g^2 is the effective number of votes (that many equal ones spread alike), so z g is a difference of votes.
     """
-    from scipy.sparse import csr_matrix
-
-    t = np.asarray(csr_matrix((A.data * y, A.indices, A.indptr), shape=A.shape).sum(axis=1)).ravel() - offset
-    length, norm = spread_of(A, y)
-    voted = norm > 0
-    z = np.divide(t, norm, out=np.zeros_like(t), where=voted)
-    return z, np.divide(length, norm, out=np.zeros_like(t), where=voted)
+    Ay = A.data * y
+    t, length, square = (np.asarray(graph.like(A, x).sum(axis=1)).ravel() for x in (Ay, np.abs(Ay), Ay**2))
+    norm = np.sqrt(square)
+    z, g = (np.divide(x, norm, out=np.zeros_like(x), where=norm > 0) for x in (t - offset, length))
+    return z, g
 
 
 def mean_log_odds(z: Floats, g: Floats) -> float:
@@ -119,16 +108,13 @@ class OneVsRest(fallback.FallsBack, ABC):
     def _learn(self, A: Any, k: int) -> ClassQuestion:
         """The weights of the annotators, with the sign that the method gives them."""
 
-    def _rounds(self) -> int:
-        return 0
-
     def _edge_weight(self, A: Any, votes: Votes, question: ClassQuestion) -> Floats:
         return np.asarray(question.weight[A.indices])
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         self.used_ = graph.used_classes(votes, gold)
         q, A = self._ask(votes, gold, self._learn)
-        notes = [fallback.NOTE] if self._unusable(votes, gold, clamp(q, gold)) else []
+        notes = [fallback.NOTE] if self._unusable(votes, gold, q) else []
         if notes:
             q, A = self._ask(votes, gold, alike, common=True)
         weight = np.mean([question.sign * question.weight for question in self.questions_], axis=0)
@@ -136,13 +122,9 @@ class OneVsRest(fallback.FallsBack, ABC):
         influence = np.mean([question.sign * question.influence for question in self.questions_], axis=0)
         variance = influence_variance(A, influence)
         variance[(weight == 0.0) | bool(notes)] = np.inf
-        return Outcome(
-            posterior=clamp(q, gold),
-            prior=normalise(clamp(q, gold).sum(axis=0), axis=0),
-            iterations=self._rounds(),
-            annotator_columns=with_interval("weight", weight, *around(weight, variance)),
-            notes=notes,
-        )
+        columns, rounds = with_interval("weight", weight, *around(weight, variance)), getattr(self, "rounds", 0)
+        prior = normalise(q.sum(axis=0), axis=0)
+        return Outcome(posterior=q, prior=prior, iterations=rounds, annotator_columns=columns, notes=notes)
 
     def _ask(
         self, votes: Votes, gold: Ints | None, learn: Callable[[Any, int], ClassQuestion], common: bool = False
@@ -155,7 +137,8 @@ class OneVsRest(fallback.FallsBack, ABC):
         for k in [1] if K == 2 else range(K):
             A = graph.signed(votes, k)
             question = learn(A, k)
-            z, g = evidence(A, self._first_edges(A, question), _item_offset(A, question.offset))
+            edges = question.weight[A.indices] if question.edge is None else question.edge
+            z, g = evidence(A, edges, _item_offset(A, question.offset))
             if gold is not None:
                 signs, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
                 if -(signs * true).sum() >= graph.CONTRADICTIONS:
@@ -167,10 +150,7 @@ class OneVsRest(fallback.FallsBack, ABC):
             asked = [replace(question, worth=worth) for question in asked]
         self.questions_ = asked
         logits = [question.worth * score for question, score in zip(asked, scores, strict=True)]
-        return posterior(np.column_stack(logits), self.used_), A
-
-    def _first_edges(self, A: Any, question: ClassQuestion) -> Floats:
-        return np.asarray(question.weight[A.indices]) if question.edge is None else question.edge
+        return clamp(posterior(np.column_stack(logits), self.used_), gold), A
 
     def _predict(self, votes: Votes) -> Floats:
         logits = []
@@ -385,9 +365,6 @@ class KOS(OneVsRest):
         row = np.repeat(np.arange(len(votes), dtype=np.int64), np.diff(A.indptr))
         self.edges_ = (votes.items, row * votes.n_annotators + A.indices)
         return super()._fit(votes, gold, item_prior, callback)
-
-    def _rounds(self) -> int:
-        return int(self.rounds)
 
     def _learn(self, A: Any, k: int) -> ClassQuestion:
         rng = np.random.default_rng(self.random_state)
