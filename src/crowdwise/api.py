@@ -133,10 +133,8 @@ def aggregate(
             answers, out, method, answer_type, gold=gold, max_memory=max_memory, scratch=scratch, callback=callback,
             verbose=verbose, **options,
         )  # fmt: skip
-    unused = [
-        name for name, value in (("out", out), ("max_memory", max_memory), ("scratch", scratch)) if value is not None
-    ]
-    if unused:
+    streamed = {"out": out, "max_memory": max_memory, "scratch": scratch}
+    if unused := [name for name, value in streamed.items() if value is not None]:
         raise ParameterError(f"{', '.join(unused)}: only engine 'stream' takes it, which is chosen where out is given.")
     if is_large(answers):
         from crowdwise.out_of_core import check_fits
@@ -220,22 +218,17 @@ def fit(
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """Answers, a model for them, and inputs without votes, with the codes of their classes."""
+class _Task:
+    """Answers, and a model that is ready to be fitted to them."""
 
     answers: Answers
     method: str
     model: Any
     test: tuple[Any, Any] | None
-
-
-@dataclass(frozen=True, eq=False)
-class _Task(_Work):
-    """Answers, and a model that is ready to be fitted to them."""
-
-    graph: Any = None
-    inputs: Any = None
-    notes: tuple[str, ...] = ()
+    """Inputs without votes, with the codes of their classes."""
+    graph: Any
+    inputs: Any
+    notes: list[str]
     """What to say of inputs that are not used."""
 
     def fit(
@@ -261,36 +254,35 @@ class _Task(_Work):
         known = {name: value for name, value in (("gold", gold), ("graph", self.graph)) if value is not None}
         if verbose and progress is None:
             progress = partial(print, file=sys.stderr)
+        notes = self.notes
         with shown(self.method, verbose, callback) as report:
             if self.inputs is None:
                 self.model.fit(table, callback=report, **known)
             elif self.method in registry.for_votes():
-                self._fit_with_inputs(table, gold, max_seconds, report, progress)
+                from crowdwise.learners.inputs_forecast import fitted_with, forecast
+
+                prediction = forecast(
+                    self.model, self.inputs, table, gold, max_seconds=max_seconds,
+                    seed=fixed_seed(self.model.random_state), callback=report, progress=progress,
+                )  # fmt: skip
+                fitted_with(self.model, table, gold, prediction.p, report)
+                notes = [*notes, *prediction.notes]
             else:
                 self.model.fit(self.inputs, table, callback=report, **known)
-        if self.notes:
-            self.model.consensus_.notes[:0] = self.notes
+        if notes:
+            self.model.consensus_.notes[:0] = notes
         return Fitted(answers, self.method, self.model, self.test, gold, truth)
-
-    def _fit_with_inputs(
-        self, votes: Votes, gold: Any, max_seconds: float, callback: Any, progress: Callable[[str], None] | None
-    ) -> None:
-        """Fit a method for votes, with what a learner says of the inputs where held-out votes show that it helps."""
-        from crowdwise.learners.inputs_forecast import fitted_with, forecast
-
-        seed = fixed_seed(self.model.random_state)
-        prediction = forecast(
-            self.model, self.inputs, votes, gold, max_seconds=max_seconds, seed=seed, callback=callback,
-            progress=progress,
-        )  # fmt: skip
-        fitted_with(self.model, votes, gold, prediction.p, callback)
-        self.model.consensus_.notes[:0] = prediction.notes
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted(_Work):
-    """What a fit gave: the answers, the fitted model, and the truth that was used (``gold``) and that measures."""
+class Fitted:
+    """What a fit gave: the answers, the fitted model, inputs without votes (with the codes of their classes), and the
+    truth that was used (``gold``) and that measures."""
 
+    answers: Answers
+    method: str
+    model: Any
+    test: tuple[Any, Any] | None
     gold: Any = None
     truth: Any = None
 
@@ -391,7 +383,7 @@ def _prepared(
     elif inputs is not None and not learner:
         check_inputs(entry, model)
     X, test = (None, None) if inputs is None else inputs_of(answers, inputs)
-    return _Task(answers, entry.key, model, test if learner else None, graph, X, tuple(notes))
+    return _Task(answers, entry.key, model, test if learner else None, graph, X, notes)
 
 
 def compare(
@@ -421,8 +413,7 @@ def compare(
     from crowdwise.trust import method_comparison
 
     opened = Opened(votes, reading=options)
-    rest = opened.split_options()
-    if rest:
+    if rest := opened.split_options():
         raise ParameterError(f"compare has no option {next(iter(rest))!r}.")
     table = opened.answers.table
     if isinstance(table, Comparisons):
@@ -433,9 +424,8 @@ def compare(
             table, pair_models, repeats=repeats, share=share, random_state=random_state, progress=progress
         )
     if not isinstance(table, Votes):
-        raise InputError(
-            f"Expected Votes and found {type(table).__name__}: methods for {table.answer_type} are not compared."
-        )
+        kind = type(table).__name__
+        raise InputError(f"Expected Votes and found {kind}: methods for {table.answer_type} are not compared.")
     models = {key: registry.create(key, random_state=random_state) for key in compared(methods)}
     return method_comparison.compare(
         table, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,

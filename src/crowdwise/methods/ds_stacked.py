@@ -44,7 +44,7 @@ density estimators via stacking, Machine Learning 36 (1999).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
@@ -57,6 +57,7 @@ from crowdwise.core.model import Model, Outcome, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
 from crowdwise.core.shrinkage import learned_prior, own_accuracy
 from crowdwise.core.unseen import scores_with_unseen
+from crowdwise.core.vote_parts import VotePart
 from crowdwise.core.vote_sums import single_annotator_items, tally
 from crowdwise.data.votes import Votes
 from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily, Tie, full, one_coin, per_class
@@ -158,13 +159,9 @@ class Stacked(Model):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
-        w, note = self._weigh(votes, gold, item_prior, callback)
-        single = single_annotator_items(votes)
-        fits = {
-            j: self._fit_one(tie, votes, gold, item_prior, callback, 0)
-            for j, tie in enumerate(TIES)
-            if j == 0 or w[j] > 0
-        }
+        whole, single = VotePart(votes, gold, item_prior=item_prior), single_annotator_items(votes)
+        w, note = self._weigh(whole, callback)
+        fits = {j: self._fit_one(tie, whole, callback) for j, tie in enumerate(TIES) if j == 0 or w[j] > 0}
         self._simplest, self._kept = fits[0], [(float(w[j]), fit) for j, fit in fits.items() if w[j] > 0]
         q = np.asarray(sum(u * fit.posterior for u, fit in self._kept))
         q[single] = self._simplest.posterior[single]
@@ -181,11 +178,9 @@ class Stacked(Model):
             notes=[note],
         )
 
-    def _weigh(
-        self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
-    ) -> tuple[Floats, str]:
+    def _weigh(self, whole: VotePart, callback: Callback | None) -> tuple[Floats, str]:
         """The weights, and the sentence about them."""
-        log_p, weight = self._predicted(votes, gold, item_prior, callback)
+        log_p, weight = self._predicted(whole, callback)
         if weight.sum() > 0:
             w = kept(stacked(log_p))
             scores, average = log_p.sum(axis=1) / weight.sum(), mixed_score(log_p, weight, w)
@@ -196,46 +191,36 @@ class Stacked(Model):
         self.weights_ = dict(zip(WORDS, w.tolist(), strict=True))
         return w, explain(w, scores, average)
 
-    def _predicted(
-        self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
-    ) -> tuple[Floats, Floats]:
+    def _predicted(self, whole: VotePart, callback: Callback | None) -> tuple[Floats, Floats]:
         """log p[j, v] and the weight of v: every fold predicted from the others, until there are enough votes."""
-        fold = predictive.item_folds(votes, self.folds, gold, max_votes=self.max_votes)
+        fold = predictive.item_folds(whole.votes, self.folds, whole.gold, max_votes=self.max_votes)
         if (fold < 0).any():  # go on with the items that were chosen, and the annotators who voted on them
-            chosen = np.flatnonzero(fold >= 0)
-            fold, votes, (gold, item_prior) = fold[chosen], votes[chosen], _rows(chosen, gold, item_prior)
-            votes = votes.only(
-                votes.annotators[np.bincount(votes.annotator, minlength=votes.n_annotators) > 0].tolist()
-            )
+            fold, whole = fold[fold >= 0], whole.select(fold >= 0)
+            voted = np.unique(whole.votes.annotator)
+            whole = replace(whole, votes=whole.votes.only(whole.votes.annotators[voted].tolist()))
         log_p, weight = [np.zeros((len(TIES), 0))], [np.zeros(0)]
         for f in range(self.folds):
-            here, there = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
-            if len(here) and len(there):
-                known = _rows(here, gold, item_prior)
-                fits = [self._fit_one(tie, votes, gold, item_prior, callback, f + 1, there) for tie in TIES]
-                scores = [predictive.leave_one_out_scores(fit.params, votes[here], *known) for fit in fits]
+            here, there = whole.select(fold == f), whole.select(fold != f)
+            if len(here.votes) and len(there.votes):
+                fits = [self._fit_one(tie, there, callback, f + 1) for tie in TIES]
+                known = here.votes, here.gold, here.item_prior
+                scores = [predictive.leave_one_out_scores(fit.params, *known) for fit in fits]
                 log_p.append(np.stack([x.log_p for x in scores]))
                 weight.append(scores[0].weight)
             if sum(map(np.sum, weight)) >= ENOUGH:
                 break
         return np.concatenate(log_p, axis=1), np.concatenate(weight)
 
-    def _fit_one(
-        self, tie: Tie, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None,
-        restart: int, items: Ints | None = None,
-    ) -> FittedConfusion:  # fmt: skip
-        """A model fitted to all items, or to some; its prior and its anchor are learned ``ROUNDS`` times.
+    def _fit_one(self, tie: Tie, whole: VotePart, callback: Callback | None, restart: int = 0) -> FittedConfusion:
+        """A model fitted to some items; its prior and its anchor are learned ``ROUNDS`` times.
 
         History is evidence like the votes: it counts for the prior, the anchor and every step.
         """
+        votes, gold, part = whole.votes, whole.gold, whole.part
         pi = priors.class_prior_counts(self.class_prior, votes)
-        past: Floats | float = 0.0
-        if self.history is not None:
-            past = priors.history_counts(self.history, votes)
-        if items is not None:
-            votes, (gold, item_prior) = votes[items], _rows(items, gold, item_prior)
-        part, q = Part.of(votes, gold, item_prior), starts.gold_weighted(votes, gold)
-        stats, passes = em.statistics(part, q), 0
+        past = 0.0 if self.history is None else priors.history_counts(self.history, votes)
+        q, passes = starts.gold_weighted(votes, gold), 0
+        stats = em.statistics(part, q)
         for _ in range(ROUNDS):
             labels = em.statistics(part, winners(q)).table() + past
             at_votes = em.statistics(part, weighted_shares(votes, gold, labels))
@@ -254,11 +239,6 @@ class Stacked(Model):
         if single.any():
             out[single] = self._simplest.predict(part)[single]
         return out
-
-
-def _rows(items: Ints, gold: Ints | None, item_prior: Floats | None) -> tuple[Ints | None, Floats | None]:
-    """The gold labels and priors of some items."""
-    return None if gold is None else gold[items], None if item_prior is None else item_prior[items]
 
 
 ROUNDS = 3
