@@ -141,7 +141,34 @@ class ConsensusInParts(VoteResult):
             raise InputError(
                 "The accuracy of annotators was not estimated while the votes were there: annotator_accuracy=True."
             )
-        return accuracies_in_parts(self.parts, self.decision)
+        parts, decision, names = self.parts, self.decision, self.parts.names
+        if not matrices_fit(names):
+            raise InputError(
+                f"Confusion matrices of {names.n_annotators:,} annotators over {names.n_classes:,} classes are too "
+                "many to estimate accuracies from votes in parts."
+            )
+        shown = decision.dependence
+        if shown.source in ("none", "shares"):
+            shown = usual(parts, decision.independent)
+
+        def first(part: VotePart) -> Floats:
+            return clamp(decision.independent(part), part.gold)
+
+        def moved(params: Params) -> Floats:
+            zero = np.zeros((names.n_classes, names.n_classes))
+            return np.asarray(parts.total(lambda part: moved_classes(first(part), part.posterior(params)), zero))
+
+        stats = parts.statistics(first)
+        if shown.kind == "rules":
+            params = rates(stats)
+        else:
+            stats = refined(stats, parts.expect, moved)
+            params = scored(stats, np.asarray(learned_prior(stats.table())))
+
+        def sums(part: VotePart) -> Floats:
+            return judgement_sums(part, corrected(part.posterior(params), part.votes, shown, gold=part.gold))
+
+        return judged(parts.total(sums, np.zeros((4, names.n_annotators))))
 
     def predictor(self) -> Callable[[Votes], Floats]:
         """The posterior of new votes in the codes of the fit (unseen annotators have codes after the last one), as if
@@ -219,39 +246,6 @@ class ConsensusInParts(VoteResult):
         write_about(folder, self.to_frame("annotators", kind="polars"), self.about())
         arrays = {"confusion": self.confusion, "judged": self.judged, "total": self.total}
         write_arrays(folder / ARRAYS, {name: array for name, array in arrays.items() if array is not None})
-
-
-def accuracies_in_parts(parts: VoteParts, decision: Decision) -> tuple[Floats, Floats]:
-    """Each annotator's expected number (weight) of right votes, and its variance, by matrices
-    (:mod:`crowdwise.core.leave_one_out`)."""
-    names = parts.names
-    if not matrices_fit(names):
-        raise InputError(
-            f"Confusion matrices of {names.n_annotators:,} annotators over {names.n_classes:,} classes are too many to "
-            "estimate accuracies from votes in parts."
-        )
-    shown = decision.dependence
-    if shown.source in ("none", "shares"):
-        shown = usual(parts, decision.independent)
-
-    def first(part: VotePart) -> Floats:
-        return clamp(decision.independent(part), part.gold)
-
-    def moved(params: Params) -> Floats:
-        zero = np.zeros((names.n_classes, names.n_classes))
-        return np.asarray(parts.total(lambda part: moved_classes(first(part), part.posterior(params)), zero))
-
-    stats = parts.statistics(first)
-    if shown.kind == "rules":
-        params = rates(stats)
-    else:
-        stats = refined(stats, parts.expect, moved)
-        params = scored(stats, np.asarray(learned_prior(stats.table())))
-
-    def sums(part: VotePart) -> Floats:
-        return judgement_sums(part, corrected(part.posterior(params), part.votes, shown, gold=part.gold))
-
-    return judged(parts.total(sums, np.zeros((4, names.n_annotators))))
 
 
 def _sums(decision: Decision, each: Each | None, part: VotePart) -> Floats:

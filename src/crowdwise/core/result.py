@@ -38,7 +38,7 @@ from crowdwise.data.frames import make_frame, to_html
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.table import MOST_SHOWN, Frozen
 from crowdwise.data.truth import encode_numbers
-from crowdwise.errors import ConvergenceWarning, DivergedError, InputError, ParameterError, ReadError
+from crowdwise.errors import ConvergenceWarning, DivergedError, InputError, ParameterError, ReadError, either
 
 FORMAT = 5
 FACTS, ARRAYS = "consensus.json", "arrays.npz"
@@ -155,8 +155,7 @@ class Result(Frozen, ABC):
         if not is_number(level) or not 0.0 < level < 1.0:
             raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
         if table not in self.TABLES:
-            expected = f"{', '.join(repr(name) for name in self.TABLES[:-1])} or {self.TABLES[-1]!r}"
-            raise ParameterError(f"Unknown table {table!r}: expected {expected}.")
+            raise ParameterError(f"Unknown table {table!r}: expected {either(list(map(repr, self.TABLES)))}.")
 
     @abstractmethod
     def _columns(self, table: str, level: float) -> dict[str, Any]:
@@ -256,12 +255,6 @@ def some_known(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return known
 
 
-def r_squared(values: Floats, truth: Floats) -> float:
-    """1 - the mean squared error as a share of the variance of the truth; of a constant truth 1 or 0."""
-    error, variance = float(((values - truth) ** 2).sum()), float(((truth - truth.mean()) ** 2).sum())
-    return 1.0 - error / variance if variance > 0.0 else float(error == 0.0)
-
-
 def kendall_tau(values: Floats, truth: Floats) -> float:
     """Kendall's rank correlation tau-b, which allows for ties; 0 where one side is constant."""
     from scipy.stats import kendalltau
@@ -278,10 +271,8 @@ def adjusted_rand(cluster: Ints, truth: Ints, weight: Floats) -> float:
     """
     K, C = int(cluster.max()) + 1, int(truth.max()) + 1
     table = np.bincount(cluster * C + truth, weights=weight, minlength=K * C).reshape(K, C)
-    own = float((weight * weight).sum())
-    both, rows, columns = (
-        float((sizes * sizes).sum()) - own for sizes in (table, table.sum(axis=1), table.sum(axis=0))
-    )  # fmt: skip
+    own, sizes = float((weight * weight).sum()), (table, table.sum(axis=1), table.sum(axis=0))
+    both, rows, columns = (float((size * size).sum()) - own for size in sizes)
     total = float(weight.sum()) ** 2 - own
     expected, most = rows * columns / total if total > 0 else 0.0, (rows + columns) / 2.0
     return 1.0 if most == expected else (both - expected) / (most - expected)
@@ -364,14 +355,16 @@ class Estimates(Result):
         return np.maximum(self.values - reach, low), np.minimum(self.values + reach, high)
 
     def score(self, truth: Any) -> float:
-        """R^2, the share of the variance of known truth that the values explain.
+        """R^2, the share of the variance of known truth that the values explain; of a constant truth 1 or 0.
 
         ``truth`` is a mapping from item to number, or N numbers with NaN for unknown. For errors in the unit of the
         ratings see :func:`crowdwise.metrics.mae` and :func:`crowdwise.metrics.rmse`.
         """
         true = self.truth_values(truth)
         known = some_known(~np.isnan(true))
-        return r_squared(self.values[known], true[known])
+        true = true[known]
+        error, variance = (float(((x - true) ** 2).sum()) for x in (self.values[known], true.mean()))
+        return 1.0 - error / variance if variance > 0.0 else float(error == 0.0)
 
     def truth_values(self, truth: Any) -> Floats:
         """N true numbers (NaN unknown) in the order of ``items``."""

@@ -63,7 +63,6 @@ class VotePart:
 
     @property
     def n_votes(self) -> float:
-        """The total weight of the votes."""
         return self.part.n_votes
 
     def expect(self, params: Params) -> Stats:
@@ -94,8 +93,8 @@ Posterior = Callable[[VotePart], Floats]
 """N x K class probabilities of the items of a part."""
 
 
-def _same(part: VotePart) -> VotePart:
-    return part
+def _as_part(votes: VotePart | Votes) -> VotePart:
+    return votes if isinstance(votes, VotePart) else VotePart(votes)
 
 
 class VoteParts:
@@ -122,8 +121,8 @@ class VoteParts:
         """Parts that are in memory."""
         if not parts:
             raise InputError("No parts: there are no votes to fit to.")
-        held = [part if isinstance(part, VotePart) else VotePart(part) for part in parts]
-        out = cls([partial(_same, part) for part in held], held[0].votes.annotators, held[0].votes.classes)
+        held = list(map(_as_part, parts))
+        out = cls([partial(_as_part, part) for part in held], held[0].votes.annotators, held[0].votes.classes)
         out.held = held
         return out
 
@@ -147,12 +146,8 @@ class VoteParts:
     def __iter__(self) -> Iterator[VotePart]:
         """The parts that have items, one after the other."""
         for load in self.load:
-            loaded = load()
-            part = loaded if isinstance(loaded, VotePart) else VotePart(loaded)
-            same = len(part.votes.annotators) == self.names.n_annotators and len(part.votes.classes) == (
-                self.names.n_classes
-            )
-            if not same:
+            part = _as_part(load())
+            if part.votes.n_annotators != self.names.n_annotators or part.votes.n_classes != self.names.n_classes:
                 raise InputError(
                     f"A part has {part.votes.n_annotators:,} annotators and {part.votes.n_classes:,} classes where "
                     f"the others have {self.names.n_annotators:,} and {self.names.n_classes:,}: parts share the names."
@@ -250,8 +245,7 @@ class VoteParts:
             return VoteParts.of([change(part) for part in self.held])
 
         def changed(load: Callable[[], VotePart | Votes]) -> VotePart:
-            part = load()
-            return change(part if isinstance(part, VotePart) else VotePart(part))
+            return change(_as_part(load()))
 
         return VoteParts([partial(changed, load) for load in self.load], self.names.annotators, self.names.classes)
 
