@@ -20,13 +20,11 @@ z[i, j]        ``surprise``   P           (sqrt(n / (K - 1)) tr E_ij - shift) / 
 shift, spread  the same       1           median before, at least 0; 1.48 median |z - median|, at least 1
 =============  =============  ==========  =============================================================================
 
-T is scaled as in Pearson's chi-squared test (n |T|^2 is its statistic), so that without dependence z is about Normal;
-five items beside each share keep rare labels from looking like evidence. Shift and spread account for what all pairs
-have in common beyond the truth (hard items, above all): groups are pairs with more than that.
-
-Groups grow by joining the two whose pairs have the highest mean z, as long as their sum is more than chance allows. The
-first join is of two annotators, so that the probability of finding any group where there is none is at most ``level``.
-A given number of groups is found by spectral clustering of the positive z.
+T is scaled as in Pearson's chi-squared test, so that without dependence z is about Normal. Shift and spread account for
+what all pairs have in common beyond the truth (hard items, above all): groups are pairs with more than that. They grow
+by joining the two whose pairs have the highest mean z, as long as their sum is more than chance allows: the probability
+of finding any group where there is none is at most ``level``. A given number of groups is found by spectral clustering
+of the positive z.
 
 A. Jaffe, E. Fetaya, B. Nadler, T. Jiang and Y. Kluger, Unsupervised ensemble learning with dependent classifiers,
 AISTATS 2016, for two classes; P. A. Traganitis and G. B. Giannakis, Identifying dependent annotators in crowdsourcing,

@@ -1,17 +1,9 @@
 """Votes in parts: what a fit needs of them before, in and after its loop, as sums over parts.
 
 A part holds some items with all of their votes. Parts share the names of annotators and classes, and are loaded one at
-a time (from memory-mapped files, say), so that no fit needs all votes at once:
-
-====================================  ==================================================================
-start                                 the statistics of vote shares, or of votes weighted by gold labels
-priors that are learned               the counts against the majority's labels
-the anchor                            the statistics of vote shares
-a pass of EM                          expected counts, mass and log-likelihood
-gold labels                           the statistics of the posterior, and the gold items of each part
-====================================  ==================================================================
-
-The sums agree with those of all votes in one piece up to rounding, whatever the split.
+a time (from memory-mapped files, say), so that no fit needs all votes at once: its start, priors that are learned, the
+anchor, each pass of EM and gold labels are sums over parts, which agree with those of all votes in one piece up to
+rounding, whatever the split.
 
 Two functions go over the parts: :meth:`VoteParts.total` sums what a function gives of each part, and
 :meth:`VoteParts.map` lists it. A method that uses these, and no loop of its own over parts, runs wherever the parts

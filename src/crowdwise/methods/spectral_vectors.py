@@ -9,6 +9,10 @@ method       weights v of the annotators, and the score t[n] whose sign is the l
 ===========  =========================================================================================================
 ``ghosh``    v: top right singular vector of A; t = A v; the sign that goes with the vote totals
 ``kos-svd``  the same of B = A minus its column means; t = B v; the sign in which v has most of its mass on v >= 0
+``kos``      messages between items and annotators, t[n] = sum_m A[n, m] y[m>n]:
+             x[n>m] = sum_{m' != m} A[n, m'] y[m'>n]        y[m>n] = sum_{n' != n} A[n', m] x[n'>m]
+             from random y around 1. Without their own vote, annotators do not agree with themselves; on a sparse
+             random graph, which has few short cycles, that makes the messages nearly independent
 ===========  =========================================================================================================
 
 =========  ==================  ======  ===============================================================================
@@ -24,17 +28,8 @@ The methods give signs, not probabilities; the last three lines turn their score
 that an item whose annotators all have tiny weights is not uncertain for that reason. Labels are the methods' own.
 
 More than two classes: one question per class, "k or not k?", and q[n, k] proportional to the odds of k, which is the
-posterior given that exactly one answer is yes. Nothing is assumed about the order of classes. Gold labels
-decide the sign of the vector where they contradict the method's rule clearly.
-
-``kos`` finds such a direction by messages, and its posterior in the same way. Every vote carries two messages, of the
-item to the annotator and back:
-
-    x[n>m] = sum_{m' != m} A[n, m'] y[m'>n]        y[m>n] = sum_{n' != n} A[n', m] x[n'>m]
-
-from random y around 1, and the score of an item is t[n] = sum_m A[n, m] y[m>n], whose sign is the label. Without
-their own vote, annotators do not agree with themselves; on a sparse random graph, which has few short cycles, that
-makes the messages nearly independent.
+posterior given that exactly one answer is yes. Gold labels decide the sign of the vector where they contradict the
+method's rule clearly.
 
 References: Zhang, Chen, Zhou and Jordan 2016 (kos-svd, as they ran it under the name of kos); Ghosh, Kale and McAfee
 2011 (ghosh); Karger, Oh and Shah 2011 (kos).
