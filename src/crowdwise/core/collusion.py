@@ -205,17 +205,15 @@ class PairAgreement:
         cost = size * (size - 1) // 2
         B = len(busy)
         a, b = paired_votes(indptr, sample_items(cost, MOST_PAIRS, 0))
-        cell, both = who[a] * B + who[b], list[Floats]()
-        for cells in (cell[label[a] == label[b]], cell):
-            table = np.bincount(cells, minlength=B * B).reshape(B, B).astype(np.float64)
-            table = table + table.T
-            np.fill_diagonal(table, 0.0)
-            both.append(table)
+        cell = who[a] * B + who[b]
+        cells = (cell[label[a] == label[b]], cell)
+        tables = (np.bincount(at, minlength=B * B).reshape(B, B).astype(np.float64) for at in cells)
+        agree, common = ((table + table.T) * (1.0 - np.eye(B)) for table in tables)
         habit = np.bincount(who * K + label, minlength=B * K).reshape(B, K).astype(np.float64)
         total = habit.sum(axis=1)
         habit += 2.0 * habit.sum(axis=0) / max(float(total.sum()), 1.0)
         habit /= habit.sum(axis=1, keepdims=True)
-        return cls(busy, both[0], both[1], habit @ habit.T, total, item, who, label)
+        return cls(busy, agree, common, habit @ habit.T, total, item, who, label)
 
     def __len__(self) -> int:
         return len(self.annotator)
@@ -390,27 +388,28 @@ class _Search:
         self.each = self.level / max(len(self.i), 1)
         self.bar = -NormalDist().inv_cdf(self.each)
 
+    def free(self, rings: Sequence[Ring]) -> Mask:
+        """Who is in none of the rings."""
+        return ~np.isin(self.pairs.annotator, [m for ring in rings for m in ring.members.tolist()])
+
     def ring(self, members: Ints, inside: float, own: float, p: float, **others: Any) -> Ring:
         share = float(self.pairs.votes[members].sum()) / self.votes.n_votes
         return Ring(self.pairs.annotator[members], inside, own, share, min(p * len(self.i), 1.0), **others)
 
     def rings(self) -> list[tuple[float, Ring]]:
         """The rings, with their z."""
-        ring: Ints = np.full(len(self.pairs), -1, dtype=np.int64)
-        number = 0
+        rings: list[Ints] = []
+        free = np.ones(len(self.pairs), dtype=bool)
         for _ in range(ROUNDS if len(self.pairs) >= FEWEST and len(self.i) else 0):
-            free = ring < 0
             chosen = self.chosen(self.candidates(free), free)
-            for members in chosen:
-                ring[members] = number
-                number += 1
             if not chosen:
                 break
-        rings = [np.flatnonzero(ring == r) for r in range(number)]
+            rings += chosen
+            free = ~self.pairs.mask(np.concatenate(rings))
         while rings:  # each without the others in its reference
             free = ~self.pairs.mask(np.concatenate(rings))
             tests = [self.test(members, free) for members in rings]
-            z = [result[0] for result in tests]
+            z = [test[0] for test in tests]
             if min(z) >= self.bar:
                 return [
                     (z, self.ring(members, inside, own, NormalDist().cdf(-z)))
@@ -429,7 +428,7 @@ class _Search:
         pairs, i, j, out = self.pairs, self.i, self.j, list[Ring]()
         if len(pairs) < FEWEST:
             return []
-        free = ~np.isin(pairs.annotator, [m for ring in rings for m in ring.members.tolist()])
+        free = self.free(rings)
         near = np.flatnonzero((pairs.beyond[i, j] >= SAME * pairs.room[i, j]) & (pairs.common[i, j] >= LINK))
         near = near[np.argsort(-pairs.common[i[near], j[near]], kind="stable")]
         seeds = free.copy()
@@ -453,8 +452,7 @@ class _Search:
 
     def alike(self, voices: Sequence[Ring]) -> list[Ring]:
         """Those who answered nearly every item, where they err together and others, who see them as weaker, show it."""
-        pairs = self.pairs
-        free = ~np.isin(pairs.annotator, [m for voice in voices for m in voice.members.tolist()])
+        pairs, free = self.pairs, self.free(voices)
         every = free & (pairs.votes >= NEARLY_ALL * np.unique(self.votes.item).size)
         members, outside = np.flatnonzero(every), free & ~every
         if len(members) < 2 or outside.sum() < OUTSIDE:
