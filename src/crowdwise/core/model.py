@@ -19,16 +19,7 @@ import numpy.typing as npt
 from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.consensus_in_parts import ConsensusInParts, Each
-from crowdwise.core.constraints import (
-    Bounds,
-    Count,
-    CountFromZero,
-    NonNegative,
-    Parameterised,
-    RandomState,
-    declared,
-    leading,
-)
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, Parameterised, RandomState, declared
 from crowdwise.core.dependence import Setting, copied_note, corrected
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
 from crowdwise.core.leave_one_out import judged, judgement_sums
@@ -46,9 +37,8 @@ from crowdwise.errors import InputError, LabelError, NotFittedError, Option, Par
 
 __all__ = [
     "Callback", "EMFit", "EMModel", "Family", "Floats", "Ints", "Model", "Outcome", "Params", "Part", "Rounds",
-    "StartedModel", "Stats", "Votes", "declared", "leading",
+    "StartedModel", "Stats", "Votes", "declared",
 ]  # fmt: skip
-
 
 SingleVotes = Literal["certain", "doubted", "open"]
 

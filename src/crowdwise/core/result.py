@@ -23,17 +23,8 @@ from crowdwise.core.constraints import is_number, seed_of
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.intervals import gamma_interval, normal_columns, quantile, with_interval
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data import encoding
+from crowdwise.data import encoding, folders
 from crowdwise.data.figures import Figure, draw_table
-from crowdwise.data.folders import (
-    SavedFiles,
-    check_shapes,
-    check_types,
-    read_saved,
-    replacing,
-    write_arrays,
-    write_json,
-)
 from crowdwise.data.frames import make_frame, to_html
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.table import MOST_SHOWN, Frozen
@@ -183,18 +174,18 @@ class Result(Frozen, ABC):
                 arrays |= {f"{name}:{key}": column for key, column in value.items()}
             else:
                 facts[name] = plain(value)
-        with replacing(folder, "consensus") as temporary:
-            write_json(temporary / FACTS, facts)
-            write_arrays(temporary / ARRAYS, arrays)
+        with folders.replacing(folder, "consensus") as temporary:
+            folders.write_json(temporary / FACTS, facts)
+            folders.write_arrays(temporary / ARRAYS, arrays)
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote. Files that are not as they were written are an error."""
-        return cls.of_files(read_saved(folder, "consensus"))
+        return cls.of_files(folders.read_saved(folder, "consensus"))
 
     @classmethod
-    def of_files(cls, saved: SavedFiles) -> Self:
+    def of_files(cls, saved: folders.SavedFiles) -> Self:
         """The result in saved files."""
         facts, arrays = saved.json(FACTS), dict[str, Any](saved.arrays(ARRAYS))
         if facts.pop("format", None) != FORMAT:
@@ -213,9 +204,9 @@ class Result(Frozen, ABC):
                 field, colon, column = name.partition(":")
                 if colon:
                     facts.setdefault(field, {})[column] = arrays.pop(name)
-            check_types(cls, values := {**facts, **arrays})
+            folders.check_types(cls, values := {**facts, **arrays})
             sizes = zip("NMK", (len(values[name]) for name in cls.NAMES), strict=False)
-            check_shapes(values, cls.SHAPES, dict(sizes))
+            folders.check_shapes(values, cls.SHAPES, dict(sizes))
             return cls(**values)
 
 

@@ -65,15 +65,15 @@ def first_posterior(parts: VoteParts) -> Posterior:
 
 def agreement_sums(part: VotePart) -> Floats:
     """4 x M, which add up over items: votes on gold items, right ones of them, agreement with shares, all votes."""
-    votes, gold = part.votes, np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold
-    agrees, total, _ = right_votes(votes, shares(votes, gold))
-    return np.stack([*tested_and_right(votes, gold), agrees, total])
+    agrees, total, _ = right_votes(part.votes, shares(part.votes, part.gold))
+    return np.stack([*tested_and_right(part), agrees, total])
 
 
-def tested_and_right(votes: Votes, gold: Ints) -> tuple[Floats, Floats]:
-    """Per annotator: the weight of the votes on gold items, and of the right ones among them."""
+def tested_and_right(part: VotePart) -> Floats:
+    """2 x M: the weight of each annotator's votes on gold items, and of the right ones among them."""
+    votes, gold = part.votes, np.full(len(part.votes), -1) if part.gold is None else part.gold
     label = gold[votes.item]
-    return per_annotator(votes, label >= 0), per_annotator(votes, label == votes.label)
+    return np.stack([per_annotator(votes, label >= 0), per_annotator(votes, label == votes.label)])
 
 
 def log_odds(accuracy: Floats, K: int) -> Floats:

@@ -64,9 +64,9 @@ from typing import ClassVar
 import numpy as np
 
 from crowdwise.core import priors, starts
-from crowdwise.core.constraints import Count, Positive
+from crowdwise.core.constraints import Count, Positive, leading
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared, leading
+from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
 from crowdwise.core.priors import ClassPrior
 from crowdwise.core.shrinkage import expit as sigmoid

@@ -253,13 +253,10 @@ class IBCC(StreamingModel):
         outcome = super()._fit(votes, gold, item_prior, callback)
         if self.inference == "variational":
             return outcome
-        return self._sample(Part.of(votes, gold, item_prior), votes, gold, outcome.iterations, callback)
-
-    def _sample(self, part: Part, votes: Votes, gold: Ints | None, before: int, callback: Callback | None) -> Outcome:
-        state, K = self.params_, votes.n_classes
+        part, state, K = Part.of(votes, gold, item_prior), self.params_, votes.n_classes
         assert isinstance(state, Dirichlets)
-        rounds = Rounds(before + self.burn_in + self.samples, part.n_votes, callback)
-        rounds.iterations = before
+        rounds = Rounds(outcome.iterations + self.burn_in + self.samples, part.n_votes, callback)
+        rounds.iterations = outcome.iterations
         family, rng = self._family_of(VoteParts.whole(votes, gold)), np.random.default_rng(self.random_state)
         chain = gibbs(part, family, state, self.burn_in, self.samples, rng, rounds)
         self.params_ = Params(safe_log(chain.theta).reshape(-1, K), safe_log(chain.pi)[None])

@@ -38,19 +38,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.core import priors, shrinkage, starts
-from crowdwise.core.annotator_groups import (
-    MIN_COMMON,
-    PairDependence,
-    cut,
-    dependence,
-    renumbered,
-    spectral_groups,
-    tree,
-)
-from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count
+from crowdwise.core import annotator_groups, priors, shrinkage, starts
+from crowdwise.core.annotator_groups import PairDependence, renumbered, spectral_groups
+from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count, leading
 from crowdwise.core.loop import Callback, Rounds, check_memory
-from crowdwise.core.model import Model, Outcome, Part, declared, leading
+from crowdwise.core.model import Model, Outcome, Part, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, posterior_and_evidence, safe_log, winners
 from crowdwise.core.unseen import scores_with_unseen, with_unseen
 from crowdwise.core.vote_sums import sum_rows
@@ -101,7 +93,7 @@ def likeliest_groups(votes: Votes, residuals: PairDependence) -> Ints:
     rungs = min(int(WORK / (4 * SHORT * max(votes.n_votes, 1))), LADDER)
     if max_groups == M or rungs < 2:  # the test found none, or has so many votes that it misses none
         return residuals.group
-    merges = tree(residuals.pairs, residuals.surprise)
+    merges = annotator_groups.tree(residuals.pairs, residuals.surprise)
     tried: dict[bytes, tuple[float, Ints]] = {}
 
     def score(group: Ints) -> float:
@@ -111,7 +103,7 @@ def likeliest_groups(votes: Votes, residuals: PairDependence) -> Ints:
         return tried[key][0]
 
     def either(J: int) -> float:
-        return max(score(cut(merges, M, J)), score(spectral_groups(residuals, J)))
+        return max(score(annotator_groups.cut(merges, M, J)), score(spectral_groups(residuals, J)))
 
     score(residuals.group)
     ladder = np.unique(np.round(np.geomspace(2, max_groups, rungs)).astype(int))
@@ -162,14 +154,14 @@ class GroupedModel(Model):
 
     groups: Annotated[Any, Check(is_grouping, GROUPINGS, (*CHOICES, 2, (0, 1)), ("x", 0))] = leading(default="evidence")
     level: Fraction = leading(default=0.05)
-    min_common: Annotated[int, Bounds(minimum=2, meaning="common items")] = leading(default=MIN_COMMON)
+    min_common: Annotated[int, Bounds(minimum=2, meaning="common items")] = leading(default=annotator_groups.MIN_COMMON)
     group_: Ints = field(init=False)
 
     def _groups(self, votes: Votes) -> Ints:
         """The groups, given or found in the votes."""
         if not (isinstance(self.groups, str) or is_count(self.groups)):
             return given_groups(self.groups, votes)
-        residuals = dependence(votes, level=self.level, min_common=self.min_common)
+        residuals = annotator_groups.dependence(votes, level=self.level, min_common=self.min_common)
         if is_count(self.groups):
             return spectral_groups(residuals, int(self.groups))
         return likeliest_groups(votes, residuals) if self.groups == "evidence" else residuals.group

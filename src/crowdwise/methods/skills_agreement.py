@@ -56,6 +56,7 @@ from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Callback, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.starts import GOLD_WEIGHT, log_odds, tested_and_right
+from crowdwise.core.vote_parts import VotePart
 from crowdwise.core.vote_sums import per_annotator, tally
 from crowdwise.methods import skills_graph as graph
 from crowdwise.methods import skills_precision as fallback
@@ -296,7 +297,7 @@ class PGD(IteratedSkills):
         size = pairs.n.shape[0]
         x, lows, highs = (np.full(size, value) for value in (0.5, *ends))
         if size > M and gold is not None:  # gold labels are the last annotator
-            tested, right = tested_and_right(votes, gold)
+            tested, right = tested_and_right(VotePart(votes, gold))
             p = (right + GOLD_WEIGHT * (1.0 + (K - 1.0) * 0.5) / K) / (tested + GOLD_WEIGHT)
             x[:M] = (K * p - 1.0) / (K - 1.0)
             x[M], lows[M], highs[M] = 1.0, 1.0, 1.0
