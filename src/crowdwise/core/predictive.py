@@ -56,10 +56,8 @@ class Scores:
 
     def per_item(self, n_items: int) -> tuple[Floats, Floats]:
         """The sum of log p and the weight, by item."""
-        return (
-            np.bincount(self.item, weights=self.log_p, minlength=n_items).astype(np.float64),
-            np.bincount(self.item, weights=self.weight, minlength=n_items).astype(np.float64),
-        )
+        log_p, weight = sum_rows(np.stack([self.log_p, self.weight], axis=1), self.item, n_items).T
+        return log_p, weight
 
 
 def item_folds(votes: Votes, folds: int, gold: Ints | None = None, *, max_votes: float = np.inf) -> Ints:
@@ -137,10 +135,8 @@ def paired(gain: Floats, weight: Floats) -> tuple[float, float]:
     used = weight > 0
     d, w = gain[used], weight[used]
     N, total = len(d), w.sum()
-    if N == 0:
-        return 0.0, float("inf")
-    mean = float(d.sum() / total)
-    if N == 1:
+    mean = float(d.sum() / total) if N else 0.0
+    if N < 2:
         return mean, float("inf")
     return mean, float(np.sqrt(N / (N - 1.0) * ((d - mean * w) ** 2).sum()) / total)
 
