@@ -122,10 +122,8 @@ class CommunityFamily(Family):
         score = np.zeros_like(counts)
         for j, b in enumerate(self.centre):
             score += member[:, j, None, None] * expected_log(b + counts, axis=1)
-        log_prior = expected_log(classes, axis=0)[None]
-        return Communities(
-            score.reshape(stats.counts.shape), log_prior, self.centre, self.share, member, counts, classes
-        )
+        score, log_prior = score.reshape(stats.counts.shape), expected_log(classes, axis=0)[None]
+        return Communities(score, log_prior, self.centre, self.share, member, counts, classes)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         from scipy.special import gammaln

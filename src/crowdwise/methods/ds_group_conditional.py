@@ -253,8 +253,7 @@ class GroupConditional(DawidSkene):
         group, names = self._item_groups(votes)
         plain = super()._fit(votes, gold, item_prior, callback)
         M, K, G = votes.n_annotators, votes.n_classes, len(names)
-        self.groups_, self.pooling_ = names, np.inf
-        self.group_prior_ = plain.prior[None]
+        self.groups_, self.pooling_, self.group_prior_ = names, np.inf, plain.prior[None]
         self.group_confusion_ = self._confusion(self.params_, K)[:, None]
         if G == 1:
             return plain

@@ -199,10 +199,8 @@ class GroupedMajority(GroupedModel):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         group = self.group_ = self._groups(votes)
-        voted = one_vote_each(votes, group)
-        has_votes = np.diff(votes.indptr) > 0
-        q = clamp(voted, gold)
-        known = has_votes if gold is None else has_votes | (gold >= 0)
+        q, known = clamp(one_vote_each(votes, group), gold), np.diff(votes.indptr) > 0
+        known |= False if gold is None else gold >= 0
         prior = q[known].mean(axis=0) if known.any() else np.full(votes.n_classes, 1.0 / votes.n_classes)
         return Outcome(posterior=q, prior=prior, annotator_columns=_columns(group))
 
@@ -262,10 +260,8 @@ class GroupedDawidSkene(GroupedModel):
             votes, group, b=self._pseudo_counts(votes, gold, group, start), d=float(self.group_prior) * np.eye(K),
             max_iter=self.max_iter, tol=self.tol, start=start, gold=gold, log_prior=item_prior, callback=callback,
         )  # fmt: skip
-        self.levels_ = fit.levels
+        self.levels_, self.counts_, self.group_confusion_ = fit.levels, fit.counts, np.exp(fit.levels.log_xi)
         self.member_confusion_ = np.exp(fit.levels.log_theta).reshape(-1, K, K).transpose(0, 2, 1)
-        self.group_confusion_ = np.exp(fit.levels.log_xi)
-        self.counts_ = fit.counts
         theta = self.group_confusion_[group] @ self.member_confusion_
         return Outcome(
             posterior=fit.q, prior=np.exp(fit.levels.log_pi), confusion=theta / theta.sum(axis=2, keepdims=True),
@@ -289,8 +285,7 @@ class GroupedDawidSkene(GroupedModel):
         by_groups = isinstance(self.start, str) and self.start == "groups"
         if by_groups and (gold is None or not (gold >= 0).any()):
             return one_vote_each(votes, group)
-        # Gold labels carry more information on reliability than the number of groups does.
-        start = "votes" if by_groups else self.start
+        start = "votes" if by_groups else self.start  # gold labels say more of reliability than the number of groups
         return starts.initial_posterior(start, Part.of(votes, gold), votes, gold, self.random_state)
 
     def _predict(self, votes: Votes) -> Floats:
@@ -376,7 +371,9 @@ def expect(
     shared = np.flatnonzero(~single[cells.group])
     for lo in range(0, len(shared), CHUNK):
         at = shared[lo : lo + CHUNK]
-        g[at] = _logsumexp(levels.log_xi[cells.group[at]] + f[at, None, :])
+        x = levels.log_xi[cells.group[at]] + f[at, None, :]
+        top = x.max(axis=2, keepdims=True)
+        g[at] = (top + np.log(np.exp(x - top).sum(axis=2, keepdims=True)))[..., 0]
     logit = np.tile(levels.log_pi, (N, 1)) if log_prior is None else levels.log_pi + log_prior
     logit += sum_rows(g, cells.item, N)
     q, evidence = posterior_and_evidence(logit, gold)
@@ -391,11 +388,6 @@ def expect(
         opinions += _by_group(joint, cells.group[at], len(opinions))
     counts = reference.scatter(cells.indptr, cells.vote, cells.weight, r, C)
     return counts, opinions, q, float(evidence.sum())
-
-
-def _logsumexp(x: Floats) -> Floats:
-    top = x.max(axis=-1, keepdims=True)
-    return np.asarray((top + np.log(np.exp(x - top).sum(axis=-1, keepdims=True)))[..., 0])
 
 
 def _by_group(table: Floats, group: Ints, J: int) -> Floats:

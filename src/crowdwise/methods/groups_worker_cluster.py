@@ -41,7 +41,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive
-from crowdwise.core.em import Engine
 from crowdwise.core.model import Callback, EMFit, EMModel, Family, Params, Stats, Votes, declared
 from crowdwise.core.numerics import TINY, Floats, normalise, softmax
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, class_dirichlet, dirichlet_rows
@@ -102,20 +101,11 @@ class MixtureModel(EMModel, ABC):
         """theta[m, k, l], and of the groups that have members: matrices, shares and memberships."""
 
     def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
-        fit = self._search(parts, self._start(parts), parts.names, callback)
+        start, votes = self._start(parts), parts.names
+        numbers = enumerate(self._tried(int((start.table().sum(axis=(1, 2)) > 0.0).sum())))
+        fits = ((self._run_em(parts, self._grouped(start, votes, J), start, callback, at), J) for at, J in numbers)
+        fit, _ = max(fits, key=lambda tried: self._score(*tried, votes))  # the first of equals
         return fit.params, fit, {"log_likelihood": None, "annotator_columns": self._keep(fit.params)}
-
-    def _search(self, part: Engine, start: Stats, votes: Votes, callback: Callback | None) -> EMFit:
-        """The fit with the best number of groups."""
-        best: tuple[float, EMFit] | None = None
-        with_votes = int((start.table().sum(axis=(1, 2)) > 0.0).sum())
-        for place, J in enumerate(self._tried(with_votes)):
-            fit = self._run_em(part, self._grouped(start, votes, J), start, callback, place)
-            score = self._score(fit, J, votes)
-            if best is None or score > best[0]:
-                best = score, fit
-        assert best is not None
-        return best[1]
 
     def _prior(self, params: Params) -> Floats:
         return shared_prior(params.log_prior[0])
@@ -283,9 +273,9 @@ class WorkerCluster(MixtureModel):
     def _grouped(self, start: Stats, votes: Votes, J: int) -> ClusterFamily:
         prior = self._common_prior(votes)
         counts = start.table()
-        there = seen(counts)
+        there = seen(counts)[:, 0] > 0
         member = np.zeros((len(counts), J))
-        member[there[:, 0] > 0] = by_accuracy(own_accuracy(counts)[there[:, 0] > 0], J)
+        member[there] = by_accuracy(own_accuracy(counts)[there], J)
         process = float(self.concentration) if self.mixing == "process" else None
         return ClusterFamily(prior[0], class_dirichlet(self.class_alpha, votes), member, process)
 
@@ -296,12 +286,9 @@ class WorkerCluster(MixtureModel):
 
     def _described(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         assert isinstance(params, Clusters)
-        centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
-        used = params.member.sum(axis=0) > 0.5
-        shares = normalise(params.member[:, used].sum(axis=0), axis=0)
-        everybody = np.where(
-            params.member.sum(axis=1, keepdims=True) > 0.0, params.member, softmax(params.log_share[None])
-        )
-        member = everybody[:, used]
+        centre, own = normalise(params.centre, axis=1).transpose(0, 2, 1), params.member
+        used = own.sum(axis=0) > 0.5
+        everybody = np.where(own.sum(axis=1, keepdims=True) > 0.0, own, softmax(params.log_share[None]))
         theta = np.einsum("mj,jkl->mkl", everybody, centre)
-        return theta / theta.sum(axis=2, keepdims=True), centre[used], shares, member
+        shares = normalise(own[:, used].sum(axis=0), axis=0)
+        return theta / theta.sum(axis=2, keepdims=True), centre[used], shares, everybody[:, used]

@@ -85,11 +85,8 @@ def labelled(part: VotePart, count: CountVotes, weight: Floats | None) -> Floats
 
 def agreements(parts: VoteParts, count: CountVotes, weight: Floats | None = None) -> Floats:
     """These sums of all parts, with :func:`labelled`."""
-    return np.asarray(
-        parts.total(
-            lambda part: agreement(part.votes, labelled(part, count, weight)), np.zeros(parts.names.n_annotators)
-        )
-    )
+    zero = np.zeros(parts.names.n_annotators)
+    return np.asarray(parts.total(lambda part: agreement(part.votes, labelled(part, count, weight)), zero))
 
 
 def votes_of(parts: VoteParts) -> Floats:
