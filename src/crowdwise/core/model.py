@@ -16,10 +16,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core import em, starts
+from crowdwise.core import constraints, em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.consensus_in_parts import ConsensusInParts, Each
-from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, Parameterised, RandomState, declared
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState, are_numbers, declared
 from crowdwise.core.dependence import Setting, copied_note, corrected
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
 from crowdwise.core.leave_one_out import judged, judgement_sums
@@ -44,7 +44,7 @@ SingleVotes = Literal["certain", "doubted", "open"]
 
 
 @declared
-class Model(Parameterised, ABC):
+class Model(constraints.Parameterised, ABC):
     """The base of models of votes. A subclass gives ``_predict`` and ``_fit``; with ``in_parts``, ``_fit_in_parts``.
 
     Parameters
@@ -254,13 +254,11 @@ class Model(Parameterised, ABC):
                 "leave item_prior out, or take a model whose class says takes_item_prior=True."
             )
         p = np.asarray(item_prior, dtype=np.float64)
-        if p.shape != (len(votes), votes.n_classes) or not (
-            np.isfinite(p).all() and (p >= 0).all() and (p.sum(axis=1) > 0).all()
-        ):
-            raise ParameterError(
-                f"item_prior must be {len(votes)} x {votes.n_classes} probabilities (items x classes); "
-                f"found shape {p.shape}."
-            )
+        fits = p.shape == (len(votes), votes.n_classes)
+        if not (fits and are_numbers(p, Bounds(minimum=0)) and (p.sum(axis=1) > 0).all()):
+            problem = "a row with NaN, negative numbers or none above 0" if fits else f"shape {p.shape}"
+            expected = f"{len(votes)} x {votes.n_classes} probabilities (items x classes)"
+            raise ParameterError(f"item_prior must be {expected}; found {problem}.")
         return np.asarray(safe_log(p / p.sum(axis=1, keepdims=True)))
 
     def _fitted(self) -> Consensus:

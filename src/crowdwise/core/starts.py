@@ -111,10 +111,11 @@ def initial_posterior(start: Any, part: Part, votes: Votes, gold: Ints | None, r
     if isinstance(start, Consensus):
         return warm_start(start, votes, part)
     q = np.asarray(start, dtype=np.float64)
-    if q.shape != (len(votes), votes.n_classes) or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6) or (q < 0).any():
+    fits = q.shape == (len(votes), votes.n_classes)
+    if not (fits and np.allclose(q.sum(axis=1), 1.0, atol=1e-6) and (q >= 0).all()):
         raise ParameterError(
-            f"As an array, start must be a posterior of shape {len(votes)} x {votes.n_classes} "
-            f"whose rows sum to one; found shape {q.shape}."
+            f"As an array, start must be a posterior of shape {len(votes)} x {votes.n_classes} whose rows sum to one; "
+            f"found {'a row that is none' if fits else f'shape {q.shape}'}."
         )
     return clamp(q, gold)
 
