@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from crowdwise.errors import InputWarning, ParameterError, Remedy, suggestion
+from crowdwise.errors import InputWarning, ParameterError, Remedy, suggestion, user_level
 
 DEFAULT = "auto"
 DEFAULT_LEARNER = "ensemble"
@@ -507,7 +507,7 @@ def plugins() -> dict[str, Entry]:
         package = "?" if point.dist is None else f"{point.dist.name} {point.dist.version}"
         if point.name in (METHODS | LEARNERS | ANSWER_METHODS | entries):
             text = f"{package} has a method {point.name!r}, a key that is taken: it is left out."
-            warnings.warn(text, InputWarning, 2)
+            warnings.warn(text, InputWarning, user_level())
         else:
             entries[point.name] = Plugin(point.name, point.value, "", package)
     return entries

@@ -110,7 +110,7 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     votes
         Their votes, in the codes of the fit; without them there is a bias alone.
     """
-    power, K, losses = calibrated_power(logit, gold), logit.shape[1], ()
+    power, K = calibrated_power(logit, gold), logit.shape[1]
     if len(gold) < MIN_LABELS or (gold == gold[0]).all():
         return GoldRegression(power, (0.0,) * K)
     rows, fold = _folds(_own_loss(power * logit, gold), gold, None if votes is None else alike(votes))
@@ -131,7 +131,8 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     w = softmax(np.append(gain, 0.0)[None])[0]
     w *= w[-1] <= FIT_DECIDES
     of_bias, of_votes = w[: len(BIAS_SD)], w[len(BIAS_SD) : -1]
-    bias, weights, losses = of_bias @ biases[-1, :, 0], None, ()
+    losses: tuple[float, ...] = ()
+    bias, weights = of_bias @ biases[-1, :, 0], None
     if votes is not None:
         losses = float(before.mean()), float(loss[1].mean(axis=1).min())
         if of_votes.sum() >= NEGLIGIBLE:

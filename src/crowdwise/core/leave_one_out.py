@@ -142,7 +142,7 @@ class LeaveOneOut:
         """M x K x K (annotator, truth, label), by the others."""
         M, K, _ = self.theta.shape
         columns = [np.bincount(self.cell, weights=self.others(k), minlength=M * K) for k in range(K)]
-        return np.stack(columns, axis=1).reshape(M, K, K).transpose(0, 2, 1).copy()
+        return np.stack(columns, axis=1, dtype=np.float64).reshape(M, K, K).transpose(0, 2, 1).copy()
 
     @cached_property
     def right(self) -> Floats:

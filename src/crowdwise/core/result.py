@@ -29,7 +29,15 @@ from crowdwise.data.frames import make_frame, to_html
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.table import MOST_SHOWN, Frozen
 from crowdwise.data.truth import encode_numbers
-from crowdwise.errors import ConvergenceWarning, DivergedError, InputError, ParameterError, ReadError, either
+from crowdwise.errors import (
+    ConvergenceWarning,
+    DivergedError,
+    InputError,
+    ParameterError,
+    ReadError,
+    either,
+    user_level,
+)
 
 FORMAT = 5
 FACTS, ARRAYS = "consensus.json", "arrays.npz"
@@ -216,12 +224,9 @@ def warn_unconverged(result: Result) -> None:
         return
     gain = np.diff(result.trace[-2:]) / max(result.n_answers, 1)
     still = f", still gaining {gain[0]:.1e} per answer" if len(gain) else ""
-    warnings.warn(
-        f"{result.method} stopped after {result.iterations} iterations{still}: "
-        "raise max_iter, or tol if that is close enough.",
-        ConvergenceWarning,
-        stacklevel=4,
-    )
+    stopped = f"{result.method} stopped after {result.iterations} iterations{still}"
+    text = f"{stopped}: raise max_iter, or tol if that is close enough."
+    warnings.warn(text, ConvergenceWarning, stacklevel=user_level())
 
 
 def plain(value: Any) -> Any:

@@ -120,7 +120,7 @@ def entries(values: Any, row: Ints, column: Ints) -> Floats:
     return np.asarray(values[row, column], dtype=np.float64).ravel() if len(row) else np.zeros(0)
 
 
-def like(pattern: Any, data: Floats) -> Any:
+def like(pattern: Any, data: Ints) -> Any:
     """A sparse matrix with the places of another and new entries (zeros are kept)."""
     from scipy.sparse import csr_matrix
 
