@@ -509,6 +509,7 @@ def test_a_ring_that_is_honest_for_a_while_is_seen_in_its_later_votes(begins):
     weight = discounted(votes, found.rings).weights
     assert (weight[votes.item < only.since] == 1.0).all()
     assert weight[ring[votes.annotator] & (votes.item >= only.since)].mean() < 0.7
+    assert discounted(sim.votes, found.rings).weights[ring[votes.annotator]].mean() < 0.7  # new votes, without times
     assert "in their later votes" in cw.aggregate(votes).notes[0]
     honest = replace(sim.votes, timestamp=sim.votes.item.astype(float))
     assert not find_rings(honest)

@@ -611,7 +611,9 @@ def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
         group[ring.members] = r
         start[r] = -np.inf if ring.since is None else ring.since
     of = group[votes.annotator]
-    inside = (of >= 0) & ((start[of] == -np.inf) | (times(votes) >= start[of]))
+    inside = of >= 0
+    if votes.timestamp is not None:
+        inside &= (start[of] == -np.inf) | (times(votes) >= start[of])
     cell = votes.item[inside].astype(np.int64) * len(rings) + of[inside]
     _, code, size = np.unique(cell, return_inverse=True, return_counts=True)
     weight = votes.weights.astype(np.float64).copy()
