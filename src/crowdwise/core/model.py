@@ -316,10 +316,9 @@ class EMModel(Model, ABC):
         """The maximisation step, made once per fit; where the class says ``in_parts``, from sums over votes alone."""
         raise NotImplementedError
 
-    def _expect(self, parts: Any, params: Params) -> Stats:
+    def _expect(self, parts: Engine, params: Params) -> Stats:
         """The expectation step."""
-        stats: Stats = parts.expect(params)
-        return stats
+        return parts.expect(params)
 
     def _finish(self, part: Any, family: Family, params: Params) -> Params:
         """The parameters to report, from those that EM ended with."""

@@ -47,7 +47,7 @@ from crowdwise.core.priors import ClassAlpha, DirichletPrior, class_dirichlet, d
 from crowdwise.core.shrinkage import own_accuracy
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.errors import ParameterError
-from crowdwise.methods.bayes_ibcc import divergence, expected_log, shared_prior
+from crowdwise.methods.bayes_ibcc import divergence, expected_log
 
 GroupNumber = Count | Literal["evidence"]
 """A number of groups, or as many as the evidence favours."""
@@ -108,7 +108,7 @@ class MixtureModel(EMModel, ABC):
         return fit.params, fit, {"log_likelihood": None, "annotator_columns": self._keep(fit.params)}
 
     def _prior(self, params: Params) -> Floats:
-        return shared_prior(params.log_prior[0])
+        return softmax(params.log_prior)[0]
 
     def _confusion(self, params: Params, K: int) -> Floats:
         return self._described(params)[0]
