@@ -486,18 +486,15 @@ class _Search:
                 used[pair] = used[members] = True
                 if len(members) < 2 or (len(members) == 2 and z[seed] < self.bar - 1.0):
                     continue
-                if any(np.array_equal(members, other) for _, other in out) or not self.may_be(members, free):
+                if any(np.array_equal(members, other) for _, other in out):
+                    continue
+                # On this side are no trusted annotators; or, where none are known, few supporters.
+                if pairs.support(members, free) >= 0.5 if self.trusted is None else self.trusted[members].any():
                     continue
                 value = self.test(members, free & ~pairs.mask(members))[0]
                 if value >= self.bar:
                     out.append((value, members))
         return out
-
-    def may_be(self, members: Ints, free: Mask) -> bool:
-        """Whether the votes allow that this side is the ring."""
-        if self.trusted is not None:
-            return not self.trusted[members].any()
-        return self.pairs.support(members, free) < 0.5
 
     def grown(self, members: Ints, free: Mask, skill: Floats) -> Ints:
         """A candidate with all who agree with it, and without those who do not."""

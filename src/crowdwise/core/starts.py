@@ -57,16 +57,15 @@ def first_posterior(parts: VoteParts) -> Posterior:
     """:func:`gold_weighted` of each part; a pass over the parts where there are gold labels."""
     if not parts.sizes[2]:
         return lambda part: shares(part.votes, part.gold)
-    tested, right, agrees, total = parts.total(agreement_sums, np.zeros((4, parts.names.n_annotators)))
+
+    def sums(part: VotePart) -> Floats:
+        agrees, total, _ = right_votes(part.votes, shares(part.votes, part.gold))
+        return np.stack([*tested_and_right(part), agrees, total])
+
+    tested, right, agrees, total = parts.total(sums, np.zeros((4, parts.names.n_annotators)))
     accuracy = (right + GOLD_WEIGHT * ((agrees + 0.5) / (total + 1.0))) / (tested + GOLD_WEIGHT)
     weight = log_odds(accuracy, parts.names.n_classes)
     return lambda part: clamp(weighted_posterior(part.votes, weight), part.gold)
-
-
-def agreement_sums(part: VotePart) -> Floats:
-    """4 x M, which add up over items: votes on gold items, right ones of them, agreement with shares, all votes."""
-    agrees, total, _ = right_votes(part.votes, shares(part.votes, part.gold))
-    return np.stack([*tested_and_right(part), agrees, total])
 
 
 def tested_and_right(part: VotePart) -> Floats:

@@ -452,10 +452,6 @@ class VoteRows(VoteEdges):
         """q[n, l_s] of every vote."""
         return np.asarray(q.T.ravel()[self.slot])
 
-    def per_label(self, values: Floats) -> Floats:
-        """K x N: sums over the votes of an item for a class."""
-        return np.asarray(np.bincount(self.slot, weights=values, minlength=self.K * self.N).reshape(self.K, self.N))
-
 
 def softplus(x: Floats) -> Floats:
     """log(1 + exp x), for any x."""
@@ -475,7 +471,8 @@ def expect(
     ``bonus`` is log P(l_s | truth = l_s) - log P(l_s | another truth), ``wrong`` the latter term. Only classes that
     with votes differ, so there is one sum over the votes, whatever K.
     """
-    logit = log_prior.T + rows.per_label(rows.weight * bonus)
+    N, K = rows.N, rows.K
+    logit = log_prior.T + np.bincount(rows.slot, weights=rows.weight * bonus, minlength=K * N).reshape(K, N)
     top = logit.max(axis=0)
     q = np.exp(logit - top)
     total = q.sum(axis=0)

@@ -232,7 +232,7 @@ class IBCC(StreamingModel):
         return DirichletFamily(rows, class_dirichlet(self.class_alpha, parts.names))
 
     def _prior(self, params: Params) -> Floats:
-        return softmax(params.log_prior)[0]
+        return np.asarray(softmax(params.log_prior)[0])
 
     def _confusion(self, params: Params, K: int) -> Floats:
         assert isinstance(params, Dirichlets)

@@ -151,22 +151,15 @@ class GroupFamily(Family):
         return log_likelihood + float(self.pseudo.ravel() @ log_theta.ravel())
 
 
-def _are_groups(value: Any) -> bool:
-    return value is None or (hasattr(value, "__len__") and not isinstance(value, str))
-
-
-def _is_pooling(value: Any) -> bool:
-    if isinstance(value, str):
-        return value == "learned"
-    return (is_number(value) and value >= 0) or (isinstance(value, float) and value == np.inf)
-
-
-Groups = Annotated[
-    Any, Check(_are_groups, "a mapping from item to group, or one group for each item", (None,), ("x", 3))
-]
-Pooling = Annotated[
-    Any, Check(_is_pooling, "'learned', or a number of votes of at least 0", ("learned", 0.0, 5, np.inf), (-1, "x"))
-]
+Groups = Annotated[Any, Check(
+    lambda value: value is None or (hasattr(value, "__len__") and not isinstance(value, str)),
+    "a mapping from item to group, or one group for each item", (None,), ("x", 3),
+)]  # fmt: skip
+Pooling = Annotated[Any, Check(
+    lambda value: value == "learned" if isinstance(value, str)
+    else (is_number(value) and value >= 0) or (isinstance(value, float) and value == np.inf),
+    "'learned', or a number of votes of at least 0", ("learned", 0.0, 5, np.inf), (-1, "x"),
+)]  # fmt: skip
 
 
 @declared

@@ -121,17 +121,13 @@ def _score(votes: Votes, group: Ints) -> float:
     return float(fit.log_likelihood - 0.5 * np.log(len(votes)) * K * (K - 1.0) * shared)
 
 
-GROUPINGS = (
+Grouping = Annotated[Any, Check(
+    lambda value: value in CHOICES if isinstance(value, str)
+    else value >= 1 if is_count(value) else hasattr(value, "__len__"),
     f"{CHOICES[0]!r}, {CHOICES[1]!r}, a number of groups of at least 1, one group for each annotator, or a mapping "
-    "from annotator to group"
-)
-
-
-def is_grouping(value: Any) -> bool:
-    """Whether it says how annotators are grouped."""
-    if isinstance(value, str):
-        return value in CHOICES
-    return value >= 1 if is_count(value) else isinstance(value, Mapping) or hasattr(value, "__len__")
+    "from annotator to group", (*CHOICES, 2, (0, 1)), ("x", 0),
+)]  # fmt: skip
+"""How annotators are grouped."""
 
 
 @declared
@@ -152,7 +148,7 @@ class GroupedModel(Model):
 
     columns_without_interval = ("group", "group_size")
 
-    groups: Annotated[Any, Check(is_grouping, GROUPINGS, (*CHOICES, 2, (0, 1)), ("x", 0))] = leading(default="evidence")
+    groups: Grouping = leading(default="evidence")
     level: Fraction = leading(default=0.05)
     min_common: Annotated[int, Bounds(minimum=2, meaning="common items")] = leading(default=annotator_groups.MIN_COMMON)
     group_: Ints = field(init=False)

@@ -104,11 +104,11 @@ class MixtureModel(EMModel, ABC):
         start, votes = self._start(parts), parts.names
         numbers = enumerate(self._tried(int((start.table().sum(axis=(1, 2)) > 0.0).sum())))
         fits = ((self._run_em(parts, self._grouped(start, votes, J), start, callback, at), J) for at, J in numbers)
-        fit, _ = max(fits, key=lambda tried: self._score(*tried, votes))  # the first of equals
+        fit, _ = max(fits, key=lambda tried: self._score(tried[0], tried[1], votes))  # the first of equals
         return fit.params, fit, {"log_likelihood": None, "annotator_columns": self._keep(fit.params)}
 
     def _prior(self, params: Params) -> Floats:
-        return softmax(params.log_prior)[0]
+        return np.asarray(softmax(params.log_prior)[0])
 
     def _confusion(self, params: Params, K: int) -> Floats:
         return self._described(params)[0]

@@ -101,7 +101,7 @@ def match(columns: Floats, counts: Floats) -> tuple[Ints, Ints]:
 def marginal_prior(counts: Floats, table: Floats, passes: int = 200) -> Floats:
     """The d under which what each annotator said overall, n[m, l], is most probable: sum n log (A d), concave in d."""
     by_label = counts.sum(axis=2)
-    d, before = normalise(counts.sum(axis=(0, 1)) + FLOOR, axis=0), np.inf
+    d, before = normalise(counts.sum(axis=(0, 1)) + FLOOR, axis=0), np.full(counts.shape[2], np.inf)
     for _ in range(passes):
         if np.abs(d - before).max() < 1e-12:
             break

@@ -65,7 +65,8 @@ def rank_one(pairs: AgreementPairs, bound: Floats, max_iter: int = 500, tol: flo
 
         def half(v: Floats) -> Floats:
             top, bottom = wc @ v, w @ v**2
-            return np.clip(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-12), -most, most)
+            ratio = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-12)
+            return np.asarray(np.clip(ratio, -most, most))
 
         degree = np.sqrt(np.asarray(w.sum(axis=1)).ravel())
         _, e = graph.leading(lambda x: (wc @ (x / degree)) / degree + x, len(members))  # + x: the top, not the bottom
