@@ -167,28 +167,20 @@ def paired_votes(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class PairAgreement:
-    """Agreement of all pairs of the annotators with the most votes.
-
-    Attributes
-    ----------
-    annotator
-        Their positions in ``votes.annotators``.
-    agree, common, chance
-        Pairs of votes on one item that agree, all of them, and the share that label habits alone make agree.
-    votes
-        How many votes each has.
-    item, place, label
-        The votes: codes of items, positions in ``annotator``, and codes of classes.
-    """
+    """Agreement of all pairs of the annotators with the most votes."""
 
     annotator: Ints
+    """Their positions in ``votes.annotators``."""
     agree: Floats
     common: Floats
     chance: Floats
+    """Pairs of votes on one item that agree, all of them, and the share that label habits alone make agree."""
     votes: Floats
+    """How many votes each has."""
     item: Ints
     place: Ints
     label: Ints
+    """The votes: codes of items, positions in ``annotator``, and codes of classes."""
 
     @classmethod
     def of(cls, votes: Votes) -> PairAgreement:

@@ -76,39 +76,23 @@ NEGLIGIBLE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class GoldRegression:
-    """What gold labels correct (see the module).
-
-    Attributes
-    ----------
-    power, bias
-        a, and b[k].
-    weights
-        M x K x K: W (annotator, label, class); ``None`` where the votes were not given, or have next to no weight.
-    share
-        The weight of regressions on the votes among all candidates.
-    losses
-        The cross-validated log loss of gold labels by the fit, and by the best regression on the votes; empty where
-        there was none.
-    """
+    """What gold labels correct (see the module): a, b[k] and W."""
 
     power: float
     bias: tuple[float, ...]
     weights: Floats | None = None
+    """M x K x K (annotator, label, class); ``None`` where the votes were not given, or have next to no weight."""
     share: float = 0.0
+    """The weight of regressions on the votes among all candidates."""
     losses: tuple[float, ...] = ()
+    """The cross-validated log loss of gold labels by the fit, and by the best regression on the votes, if any."""
 
 
 def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegression:
     """The power, the bias and the weights of votes, from gold labels of g items.
 
-    Parameters
-    ----------
-    logit
-        g x K: log q', by the votes of an item and what *other* items teach about its annotators.
-    gold
-        The classes of the items.
-    votes
-        Their votes, in the codes of the fit; without them there is a bias alone.
+    ``logit`` (g x K) is log q', by the votes of an item and what *other* items teach about its annotators; ``gold`` are
+    their classes, ``votes`` their votes, in the codes of the fit: without these there is a bias alone.
     """
     power, K = calibrated_power(logit, gold), logit.shape[1]
     if len(gold) < MIN_LABELS or (gold == gold[0]).all():
@@ -173,17 +157,8 @@ def vote_weights(votes: Votes, added: Floats) -> Floats:
 
 
 def ridge(F: Floats, offset: Floats, gold: Ints, train: Floats, penalty: Floats) -> Floats:
-    """B (folds x strengths x r x K): the regressions on F beyond an offset, on some items each.
-
-    Parameters
-    ----------
-    F
-        g x r, with orthogonal columns.
-    offset, train
-        folds x g x K, and folds x g: which items are fitted.
-    penalty
-        lambda of each strength.
-    """
+    """B (folds x strengths x r x K): the regressions on F (g x r, with orthogonal columns) beyond an offset (folds x g
+    x K), on the items that ``train`` (folds x g) has, with the lambda of each strength as ``penalty``."""
     (T, G, K), J, r = offset.shape, len(penalty), F.shape[1]
     e, target = (F**2).sum(axis=0), np.eye(K)[gold]
     lam = penalty[None, :, None, None]
@@ -257,14 +232,8 @@ def without_own(
 ) -> Floats:
     """The posterior of items from their votes alone, g x K, by what the other items teach about their annotators.
 
-    Parameters
-    ----------
-    votes, gold, log_prior
-        Of the gold items alone, in the codes of the fit.
-    total
-        M x K: T[m, k], counts and pseudo-counts.
-    pseudo
-        M x L x K: the pseudo-counts, less than which no count can be.
+    Votes, gold labels and prior are those of the gold items alone, in the codes of the fit; ``total`` is T[m, k] (M x
+    K), ``pseudo`` has the pseudo-counts (M x L x K), less than which no count can be.
     """
     K, m, label, y = votes.n_classes, votes.annotator, votes.label, gold[votes.item]
     score = params.log_score.reshape(-1, K, K)[m, label].copy()

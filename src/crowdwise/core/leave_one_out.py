@@ -4,7 +4,7 @@ An annotator judged by a consensus they took part in looks better than they are,
 has. So each vote is judged by the posterior of its item given the *other* votes. For that the posterior of any method
 is turned into confusion matrices: its expected counts, shrunk towards the crowd's and the annotator's own accuracy
 (:func:`crowdwise.core.shrinkage.learned_prior`), from which one vote can be taken out again. ``PASSES`` passes of EM
-make matrices and posterior fit each other: shares of votes are no probabilities, and likelihood alone is too sure of
+make matrices and posterior fit each other: shares of votes are not probabilities, and likelihood alone is too sure of
 itself where votes are few. They are not made where they would rename classes (``OVERTURNED``), since the consensus
 decides what the classes mean, nor in a crowd of rules, which are judged by how often each speaks
 (:func:`crowdwise.core.crowd_kind.rates`).

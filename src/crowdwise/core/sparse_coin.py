@@ -25,7 +25,6 @@ import numpy as np
 
 from crowdwise.core.loop import Rounds
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.core.unseen import with_unseen
 from crowdwise.data.votes import Votes
 
 STRENGTH = 2.0
@@ -92,7 +91,8 @@ class SparseCoin:
 
     def predict(self, votes: Votes) -> Floats:
         """N x K for votes in the codes of the fit; annotators after its last one have the mean accuracy."""
-        known = with_unseen(self.skill, votes.n_annotators, self.skill.mean())
+        unseen = np.full(max(votes.n_annotators - len(self.skill), 0), self.skill.mean())
+        known = np.concatenate([self.skill, unseen])
         K, options = votes.n_classes, self.options.max() if votes.n_options is None else votes.n_options[votes.item]
         key, pair = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
         gain = ((np.log(known) - np.log1p(-known))[votes.annotator] + np.log(options - 1.0)) * votes.weights

@@ -92,12 +92,8 @@ def _as_part(votes: VotePart | Votes) -> VotePart:
 class VoteParts:
     """Votes in parts, each loaded when it is its turn and forgotten afterwards. An engine.
 
-    Parameters
-    ----------
-    load
-        One function per part, which gives a :class:`VotePart` (or :class:`~crowdwise.Votes`). No item is in two parts.
-    annotators, classes
-        The names behind the codes, the same in all parts.
+    ``load`` has one function per part, which gives a :class:`VotePart` (or :class:`~crowdwise.Votes`). No item is in
+    two parts, and the names behind the codes of annotators and classes are the same in all.
     """
 
     def __init__(
