@@ -201,7 +201,9 @@ def fit_factor(pairs: PairBlocks, rank: int, max_iter: int = 500, tol: float = 1
         value, vector = eigsh(LinearOperator((size, size), matvec=apply, dtype=np.float64), k=rank, which="LA", v0=v0)
     start = vector * np.sqrt(np.maximum(value - 2.0, 1e-6))
     U = start.reshape(M, K, rank) / np.sqrt(degree)[:, None, None] * np.sqrt(degree.max())
-    U *= np.sqrt(max(_scale(capped, n, U, both), 1e-6))
+    S = np.einsum("pkr,plr->pkl", U[both[0]], U[both[1]])
+    near, square = (float((n * (x * S).sum(axis=(1, 2))).sum()) for x in (capped, S))
+    U *= np.sqrt(max(near / max(square, 1e-300), 1e-6))  # U U^T nearest to T
     for _ in range(max_iter):
         other = U[both[1]]
         E = T - np.einsum("pkr,plr->pkl", U[both[0]], other)
@@ -213,18 +215,10 @@ def fit_factor(pairs: PairBlocks, rank: int, max_iter: int = 500, tol: float = 1
         new = np.linalg.solve(A, top.reshape(M, K, rank).transpose(0, 2, 1)).transpose(0, 2, 1)
         size_of = np.sqrt((new**2).sum(axis=(1, 2), keepdims=True))
         new = new * np.minimum(1.0, np.sqrt(K) / np.maximum(size_of, 1e-300))  # a share of what can be explained
-        new = (U + new) / 2.0
-        change = float(np.abs(new - U).max())
-        U = new
-        if change < tol:
+        before, U = U, (U + new) / 2.0
+        if float(np.abs(U - before).max()) < tol:
             break
     return np.asarray(U)
-
-
-def _scale(T: Floats, n: Floats, U: Floats, both: tuple[Ints, Ints]) -> float:
-    """The number a for which a U U^T is nearest to T."""
-    S = np.einsum("pkr,plr->pkl", U[both[0]], U[both[1]])
-    return float((n * (T * S).sum(axis=(1, 2))).sum() / max(float((n * (S * S).sum(axis=(1, 2))).sum()), 1e-300))
 
 
 def dependence(
