@@ -292,11 +292,9 @@ class PairAgreement:
         Of the items on which they contradict those outside; the ``OWN`` of them that split most are left out.
         """
         K = int(self.label.max()) + 1
-        ours, theirs = (
-            np.bincount((self.item * K + self.label)[side[self.place]], minlength=K * (int(self.item.max()) + 1))
-            for side in (self.mask(members), outside)
-        )
-        ours, theirs = ours.reshape(-1, K), theirs.reshape(-1, K)
+        cell, cells = self.item * K + self.label, K * (int(self.item.max()) + 1)
+        sides = (cell[side[self.place]] for side in (self.mask(members), outside))
+        ours, theirs = (np.bincount(at, minlength=cells).reshape(-1, K) for at in sides)
         size = ours.sum(axis=1)
         against = (size > 2) & (theirs.sum(axis=1) > 0) & (ours.argmax(axis=1) != theirs.argmax(axis=1))
         size, most = size[against], ours.max(axis=1)[against]

@@ -124,9 +124,7 @@ class Canonical:
             used[:] = True
         hashes = colours(item, annotator, label, weight, known, (N, M, K))
         names = (votes.items, votes.annotators, votes.classes)
-        items, annotators, classes = (
-            _order(colour, vocabulary) for colour, vocabulary in zip(hashes, names, strict=True)
-        )
+        items, annotators, classes = map(_order, hashes, names)
         classes = classes[used[classes]]
         new_item, new_annotator, new_class = inverse(items, N), inverse(annotators, M), inverse(classes, K)
         item, annotator, label = new_item[item], new_annotator[annotator], new_class[label]

@@ -176,9 +176,8 @@ class Auto(Anchored):
         known, people = parts.gold_items(), kind == "people"
         teach = people and parts.agreeing[0] < MOST * parts.n_items  # single votes say nothing by themselves
         alone = parts.without_gold() if known and not teach else parts
-        params, fit, others, by_votes = (
-            self._people(alone, callback) if people else self._plainer(kind, alone, callback)
-        )
+        fitted = self._people(alone, callback) if people else self._plainer(kind, alone, callback)
+        params, fit, others, by_votes = fitted
         if known and not parts.has_item_prior and contradicted(known, by_votes):  # most are wrong: gold, and no anchor
             free = DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
             params, fit, _ = free._run(parts, callback)

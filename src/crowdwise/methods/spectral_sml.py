@@ -198,10 +198,9 @@ class SML(fallback.FallsBack):
         from scipy.sparse import csc_matrix, hstack
 
         A, M = graph.signed(votes, k), votes.n_annotators
-        own, truth = (
-            A,
-            np.zeros(len(votes)) if gold is None else np.where(gold < 0, 0.0, np.where(gold == k, 1.0, -1.0)),
-        )
+        own, truth = A, np.zeros(len(votes))
+        if gold is not None:
+            truth = np.where(gold < 0, 0.0, np.where(gold == k, 1.0, -1.0))
         if truth.any():
             A = hstack([A, csc_matrix(truth[:, None])]).tocsr()
         mu, pairs = covariances(A)
