@@ -159,10 +159,10 @@ def objective_of(key: str, votes: Any, point: Any) -> float:
         model = cw.GLAD()
         to, pi = model._problem(votes), np.full(K, 1.0 / K)
         state = AbilityState(a, b, np.empty((M, 0)), pi)
-        return model._objective(to, state, model._pass(to, state, safe_log(pi)[None])[2])
+        return model._objective(to, state, model._pass(to, state)[2])
     knowing, strategy = point
     family = cw.MACE()._family_of(VoteParts.whole(votes))
-    trust, habit = knowing[:, ::-1] + family.trust_prior, strategy + family.strategy_prior
+    trust, habit = knowing[:, ::-1] + family.knowing_prior, strategy + family.strategy_prior
     logs = expected_log(trust, axis=1), expected_log(habit, axis=1)
     params = bayes_mace.Habits(
         bayes_mace.scores(*logs).reshape(-1, K), np.full((1, K), -np.log(K)), *logs, trust, habit

@@ -133,11 +133,9 @@ def aggregate(
             answers, out, method, answer_type, gold=gold, max_memory=max_memory, scratch=scratch, callback=callback,
             verbose=verbose, **options,
         )  # fmt: skip
-    given = [
-        name for name, value in (("out", out), ("max_memory", max_memory), ("scratch", scratch)) if value is not None
-    ]
-    if given:
-        raise ParameterError(f"{', '.join(given)}: only engine 'stream' takes it, which is chosen where out is given.")
+    streamed = {"out": out, "max_memory": max_memory, "scratch": scratch}
+    if unused := [name for name, value in streamed.items() if value is not None]:
+        raise ParameterError(f"{', '.join(unused)}: only engine 'stream' takes it, which is chosen where out is given.")
     if is_large(answers):
         from crowdwise.out_of_core import check_fits
 
@@ -220,22 +218,17 @@ def fit(
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """Answers, a model for them, and inputs without votes, with the codes of their classes."""
+class _Task:
+    """Answers, and a model that is ready to be fitted to them."""
 
     answers: Answers
     method: str
     model: Any
     test: tuple[Any, Any] | None
-
-
-@dataclass(frozen=True, eq=False)
-class _Task(_Work):
-    """Answers, and a model that is ready to be fitted to them."""
-
-    graph: Any = None
-    inputs: Any = None
-    notes: tuple[str, ...] = ()
+    """Inputs without votes, with the codes of their classes."""
+    graph: Any
+    inputs: Any
+    notes: list[str]
     """What to say of inputs that are not used."""
 
     def fit(
@@ -261,36 +254,35 @@ class _Task(_Work):
         known = {name: value for name, value in (("gold", gold), ("graph", self.graph)) if value is not None}
         if verbose and progress is None:
             progress = partial(print, file=sys.stderr)
+        notes = self.notes
         with shown(self.method, verbose, callback) as report:
             if self.inputs is None:
                 self.model.fit(table, callback=report, **known)
             elif self.method in registry.for_votes():
-                self._fit_with_inputs(table, gold, max_seconds, report, progress)
+                from crowdwise.learners.inputs_forecast import fitted_with, forecast
+
+                prediction = forecast(
+                    self.model, self.inputs, table, gold, max_seconds=max_seconds,
+                    seed=fixed_seed(self.model.random_state), callback=report, progress=progress,
+                )  # fmt: skip
+                fitted_with(self.model, table, gold, prediction.p, report)
+                notes = [*notes, *prediction.notes]
             else:
                 self.model.fit(self.inputs, table, callback=report, **known)
-        if self.notes:
-            self.model.consensus_.notes[:0] = self.notes
+        if notes:
+            self.model.consensus_.notes[:0] = notes
         return Fitted(answers, self.method, self.model, self.test, gold, truth)
-
-    def _fit_with_inputs(
-        self, votes: Votes, gold: Any, max_seconds: float, callback: Any, progress: Callable[[str], None] | None
-    ) -> None:
-        """Fit a method for votes, with what a learner says of the inputs where held-out votes show that it helps."""
-        from crowdwise.learners.inputs_forecast import fitted_with, forecast
-
-        seed = fixed_seed(self.model.random_state)
-        found = forecast(
-            self.model, self.inputs, votes, gold, max_seconds=max_seconds, seed=seed, callback=callback,
-            progress=progress,
-        )  # fmt: skip
-        fitted_with(self.model, votes, gold, found.p, callback)
-        self.model.consensus_.notes[:0] = found.notes
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted(_Work):
-    """What a fit gave: the answers, the fitted model, and the truth that was used (``gold``) and that measures."""
+class Fitted:
+    """What a fit gave: the answers, the fitted model, inputs without votes (with the codes of their classes), and the
+    truth that was used (``gold``) and that measures."""
 
+    answers: Answers
+    method: str
+    model: Any
+    test: tuple[Any, Any] | None
     gold: Any = None
     truth: Any = None
 
@@ -342,9 +334,9 @@ class Fitted(_Work):
         model.consensus_ = replace(self.result, **new)
         table = replace(table, **new)
         data = None if answers.dataset is None else replace(answers.dataset, votes=table)
-        made = replace(self, answers=replace(answers, table=table, dataset=data), model=model, gold=gold)
-        made.__dict__["measured"] = self.measured
-        return made
+        renamed = replace(self, answers=replace(answers, table=table, dataset=data), model=model, gold=gold)
+        renamed.__dict__["measured"] = self.measured
+        return renamed
 
     def report(self, **options: Any) -> dict[str, Any]:
         """The report on it, see :func:`crowdwise.build_report`."""
@@ -370,12 +362,12 @@ def _prepared(
     learner = inputs is not None and method is not None and method not in registry.for_votes()
     entry = None if method is None else registry.find(method, answer_type, inputs=learner)
     model = None if entry is None else entry.create(**(params or {}))
-    found = opened.answers
+    answers = opened.answers
     if select is not None:
-        found = replace(found, table=select(found.table))
+        answers = replace(answers, table=select(answers.table))
     if answer_type == registry.LINKED:  # votes, with what links their items
-        found = replace(found, answer_type=answer_type)
-    answer_type = found.answer_type
+        answers = replace(answers, answer_type=answer_type)
+    answer_type = answers.answer_type
     if entry is None:
         entry = registry.find(registry.default_method(answer_type), answer_type)
         model = entry.create(**(params or {}))
@@ -387,11 +379,11 @@ def _prepared(
         graph = read_graph(graph)
     notes: list[str] = []
     if auto and inputs is not None:
-        inputs, notes = own_inputs(found)
+        inputs, notes = own_inputs(answers)
     elif inputs is not None and not learner:
         check_inputs(entry, model)
-    X, test = (None, None) if inputs is None else inputs_of(found, inputs)
-    return _Task(found, entry.key, model, test if learner else None, graph, X, tuple(notes))
+    X, test = (None, None) if inputs is None else inputs_of(answers, inputs)
+    return _Task(answers, entry.key, model, test if learner else None, graph, X, notes)
 
 
 def compare(
@@ -415,15 +407,13 @@ def compare(
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(400, n_annotators=15, n_classes=3, votes_per_item=5, random_state=0)
-    >>> found = cw.compare(crowd.votes, ["majority", "dawid-skene"], repeats=2, replicates=0)
-    >>> found.methods
+    >>> cw.compare(crowd.votes, ["majority", "dawid-skene"], repeats=2, replicates=0).methods
     ('dawid-skene', 'majority')
     """
     from crowdwise.trust import method_comparison
 
     opened = Opened(votes, reading=options)
-    rest = opened.split_options()
-    if rest:
+    if rest := opened.split_options():
         raise ParameterError(f"compare has no option {next(iter(rest))!r}.")
     table = opened.answers.table
     if isinstance(table, Comparisons):
@@ -434,8 +424,8 @@ def compare(
             table, pair_models, repeats=repeats, share=share, random_state=random_state, progress=progress
         )
     if not isinstance(table, Votes):
-        found = type(table).__name__
-        raise InputError(f"Expected Votes and found {found}: methods for {table.answer_type} are not compared.")
+        kind = type(table).__name__
+        raise InputError(f"Expected Votes and found {kind}: methods for {table.answer_type} are not compared.")
     models = {key: registry.create(key, random_state=random_state) for key in compared(methods)}
     return method_comparison.compare(
         table, models, truth=truth, repeats=repeats, share=share, replicates=replicates, random_state=random_state,
@@ -521,8 +511,8 @@ def estimate(
     >>> crowd = cw.simulate.one_coin(2000, n_annotators=30, votes_per_item=5, random_state=0)
     >>> consensus = cw.aggregate(crowd.votes)
     >>> gold = {item: crowd.votes.classes[crowd.truth[item]] for item in cw.draw_for_gold(consensus, 200).tolist()}
-    >>> found = cw.estimate(consensus, gold=gold, positive=1)
-    >>> bool(found[1].low < (crowd.truth == 1).mean() < found[1].high), found.narrower < 0.9
+    >>> figures = cw.estimate(consensus, gold=gold, positive=1)
+    >>> bool(figures[1].low < (crowd.truth == 1).mean() < figures[1].high), figures.narrower < 0.9
     (True, True)
     """
     from crowdwise.trust import estimates

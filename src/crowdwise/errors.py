@@ -187,12 +187,17 @@ class ConnectionWarning(UserWarning):
 
 def warn(message: str, *, remedy: Remedy | Sequence[Remedy] = (), category: type[InputWarning] | None = None) -> None:
     """A line about the data: an :class:`InputWarning` at the user's own line, which commands show as a note."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "crowdwise":
-        frame, level = frame.f_back, level + 1
     for heard in _LISTENERS.get():
         heard.append(message)
-    warnings.warn((category or InputWarning)(message, remedy=remedy), stacklevel=level)
+    warnings.warn((category or InputWarning)(message, remedy=remedy), stacklevel=user_level())
+
+
+def user_level() -> int:
+    """The ``stacklevel`` by which a warning that is given here is at the user's own line."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "crowdwise":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 _LISTENERS: ContextVar[tuple[list[str], ...]] = ContextVar("_LISTENERS", default=())

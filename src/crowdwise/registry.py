@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from crowdwise.errors import InputWarning, ParameterError, Remedy, suggestion
+from crowdwise.errors import InputWarning, ParameterError, Remedy, suggestion, user_level
 
 DEFAULT = "auto"
 DEFAULT_LEARNER = "ensemble"
@@ -155,12 +155,11 @@ ANSWER_TYPES: dict[str, AnswerType] = {kind.name: kind for kind in _TYPES}
 
 def answer_type(word: str) -> str:
     """The name of an answer type, from its name or another word for it."""
-    aliases = {alias: kind.name for kind in ANSWER_TYPES.values() for alias in kind.aliases}
-    name = aliases.get(word, word)
-    if name not in ANSWER_TYPES:
-        close = suggestion(str(word), [*ANSWER_TYPES, *aliases])
+    names = {alias: kind.name for kind in ANSWER_TYPES.values() for alias in (kind.name, *kind.aliases)}
+    if word not in names:
+        close = suggestion(str(word), list(names))
         raise ParameterError(f"Unknown answer type {word!r}: there are {', '.join(ANSWER_TYPES)}.{close}")
-    return name
+    return names[word]
 
 
 def default_method(answer_type: str) -> str:
@@ -181,8 +180,8 @@ def scenarios() -> dict[str, tuple[str, Any]]:
     out: dict[str, tuple[str, Any]] = {}
     for kind in ANSWER_TYPES.values():
         for target in kind.simulated:
-            found = load(target, kind.package)
-            named = found if isinstance(found, dict) else {found.__name__.replace("_", "-"): found}
+            source = load(target, kind.package)
+            named = source if isinstance(source, dict) else {source.__name__.replace("_", "-"): source}
             out |= {name: (kind.name, function) for name, function in named.items()}
     return out
 
@@ -420,12 +419,8 @@ _ANSWERS = (
     ("position-bt", "comparisons_bradley_terry:PositionBT", "Scores and position bias of annotators", "crowdwise"),
     ("mixture-bt", "comparisons_mixture:MixtureBT", "Groups of annotators, each with scores of its own", "crowdwise"),
     ("plackett-luce", "rankings_plackett_luce:PlackettLuce", "Scores from rankings", "Plackett 1975"),
-    (
-        "crowd-clustering",
-        "similarities_crowd_clustering:CrowdClustering",
-        "Clusters; sensitivity and specificity",
-        "crowdwise",
-    ),
+    ("crowd-clustering", "similarities_crowd_clustering:CrowdClustering",
+     "Clusters; sensitivity and specificity", "crowdwise"),
     ("binary-relevance", "label_sets_binary_relevance:BinaryRelevance", "Label by label, shared rates", "crowdwise"),
     ("hmm-crowd", "tags_hmm:HMMCrowd", "A Markov chain of true tags", "Nguyen et al. 2017"),
     ("token-dawid-skene", "tags_hmm:TokenDawidSkene", "Tokens one by one, then a valid tagging", ""),
@@ -434,12 +429,8 @@ _ANSWERS = (
     ("medoid", "texts_consensus:Medoid", "The text nearest to the others", "Kumar and Byrne 2004"),
     ("rasa", "texts_consensus:RASA", "The text nearest to a weighted mean vector", "Li and Fukumoto 2019"),
     ("hrrasa", "texts_consensus:HRRASA", "The same, each text weighted as well", "Li 2020"),
-    (
-        "box-crowd",
-        "boxes_consensus:BoxCrowd",
-        "Detection rates, false alarms, bias and spread of annotators",
-        "crowdwise",
-    ),
+    ("box-crowd", "boxes_consensus:BoxCrowd",
+     "Detection rates, false alarms, bias and spread of annotators", "crowdwise"),
     ("box-majority", "boxes_consensus:BoxMajority", "Median boxes that most annotators drew", ""),
     ("box-fusion", "boxes_consensus:BoxFusion", "Weighted boxes fusion", "Solovyev et al. 2021"),
     ("signed-distance", "masks_consensus:SignedDistance", "Mean distance to the edge, offset and scatter", "crowdwise"),
@@ -449,7 +440,7 @@ _ANSWERS = (
     ("span-majority", "spans_consensus:SpanMajority", "Overlapping spans of more than half of the annotators", ""),
     ("character-majority", "spans_consensus:CharacterMajority", "Characters that more than half marked", ""),
     ("graph-crowd", "graph_crowd:GraphCrowd", "Neighbours agree", "Traganitis and Giannakis 2022"),
-)
+)  # fmt: skip
 _LEARNERS = (
     ("ensemble", "ensemble:Ensemble", "Chosen by votes on unseen items (default)", "crowdwise"),
     ("max-mig", "information_max_mig:MaxMIG", "Information that inputs and votes share", "Cao et al. 2019"),
@@ -479,17 +470,13 @@ _LEARNERS = (
     ("doctor-net", "baselines:DoctorNet", "A last layer for each annotator", "Guan et al. 2018"),
     ("weighted-doctor-net", "baselines:WeightedDoctorNet", "DoctorNet with learned weights", "Guan et al. 2018"),
     ("crowdlab", "baselines:Crowdlab", "A classifier and votes, averaged", "Goh et al. 2022"),
-    (
-        "crowd-regression",
-        "ratings_regressor:CrowdRegression",
-        "Network with a linear bias per annotator",
-        "Rodrigues and Pereira 2018",
-    ),
+    ("crowd-regression", "ratings_regressor:CrowdRegression",
+     "Network with a linear bias per annotator", "Rodrigues and Pereira 2018"),
     ("raykar-regression", "ratings_regressor:RaykarRegression", "A regression within EM", "Raykar et al. 2010"),
     ("deep-bt", "comparisons_deep_bt:DeepBT", "Scores from a network on items", "Chen et al. 2013"),
     ("volmaxdcc", "similarities_volmaxdcc:VolMaxDCC", "A network that clusters", "Nguyen et al. 2023"),
     ("crowd-layer-tags", "tags_crowd_layer:CrowdLayerTags", "A crowd layer on tokens", "Rodrigues and Pereira 2018"),
-)
+)  # fmt: skip
 
 
 def _entries(package: str, rows: tuple[tuple[str, str, str, str], ...]) -> list[Entry]:
@@ -515,16 +502,15 @@ def plugins() -> dict[str, Entry]:
     """
     from importlib.metadata import entry_points
 
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for point in sorted(entry_points(group="crowdwise.methods"), key=lambda point: (point.name, str(point.dist))):
         package = "?" if point.dist is None else f"{point.dist.name} {point.dist.version}"
-        if point.name in (METHODS | LEARNERS | ANSWER_METHODS | found):
-            warnings.warn(
-                f"{package} has a method {point.name!r}, a key that is taken: it is left out.", InputWarning, 2
-            )
-            continue
-        found[point.name] = Plugin(point.name, point.value, "", package)
-    return found
+        if point.name in (METHODS | LEARNERS | ANSWER_METHODS | entries):
+            text = f"{package} has a method {point.name!r}, a key that is taken: it is left out."
+            warnings.warn(text, InputWarning, user_level())
+        else:
+            entries[point.name] = Plugin(point.name, point.value, "", package)
+    return entries
 
 
 def for_votes() -> dict[str, Entry]:

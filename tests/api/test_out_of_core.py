@@ -381,3 +381,24 @@ def test_places_that_do_not_go_together(tmp_path):
     with pytest.raises(OutputError, match="something else than a saved consensus in parts"):
         cw.aggregate(pattern, out=tmp_path / "a.csv", save=tmp_path / "full")
     assert not (tmp_path / "a.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("items", "labels"),
+    [
+        (["007", "08", "1.0"], ["01", "02"]),
+        ([*map(str, range(150)), "x1"], ["1", "x"]),
+        (["a", "b", "c"], [True, False]),
+        ([7, 8, 10], [1, 2]),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_names_in_a_file_of_labels_are_those_of_the_votes(tmp_path, items, labels, ending):
+    N = len(items)
+    label = [labels[n % 2] for n in range(N) for _ in range(3)]
+    frame = pl.DataFrame({"item": np.repeat(items, 3), "annotator": ["a", "b", "c"] * N, "label": label})
+    frame.write_parquet(tmp_path / "votes.parquet")
+    files = cw.aggregate(str(tmp_path / "votes.parquet"), "majority", out=tmp_path / f"labels.{ending}")
+    truth = {item: labels[n % 2] for n, item in enumerate(items)}
+    assert dict(zip(files.items.tolist(), files.labels.tolist(), strict=True)) == truth
+    assert files.score(truth) == 1.0

@@ -184,11 +184,13 @@ def test_tolerance_is_per_vote():
     assert fit(votes, prior=0.0).iterations == fit(twice, prior=0.0).iterations
 
 
-def test_stopping_early_warns_and_says_what_to_do():
-    with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations.*raise max_iter"):
+def test_stopping_early_warns_at_the_line_of_the_user_and_says_what_to_do():
+    with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations.*raise max_iter") as warned:
         found = cw.aggregate(crowd().votes, "dawid-skene", max_iter=2)
+        cw.DawidSkene(max_iter=2).fit(crowd().votes)
     assert not found.converged
     assert found.iterations == 2
+    assert [warning.filename for warning in warned] == [__file__, __file__]
 
 
 def test_the_callback_hears_of_every_accepted_pass():

@@ -39,10 +39,9 @@ def test_a_terminal_gets_a_bar(monkeypatch):
     with progress_bar.drawn_bar(screen, "ccem", "{task.fields[state]}", state="") as update:
         update(completed=2, total=4, state="epoch 2 of 4")
     assert "epoch 2 of 4" in screen.file.getvalue()
-    lines = progress_bar.ProgressLines(screen, "ccem")
-    before = screen.file.getvalue()
-    lines.add(1, 4, "epoch 1 of 4")
-    assert screen.file.getvalue() == before
+    with progress_bar.step_bar(screen, "ccem", lines=True) as report:
+        report(progress_bar.Stage("reading", 0.5, 3.0))
+    assert "about 3 s left" in screen.file.getvalue() and "ccem: " not in screen.file.getvalue()
 
 
 def test_a_callback_can_still_stop_a_fit():

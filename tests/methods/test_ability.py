@@ -98,8 +98,8 @@ def objective(model, votes, state, gold=None):
     return value
 
 
-def problem(key, votes):
-    return CLASSES[key]()._problem(votes)
+def problem(key, votes, gold=None):
+    return CLASSES[key]()._problem(votes, gold)
 
 
 # -------------------------------------------------------------------- the equations
@@ -111,7 +111,7 @@ def problem(key, votes):
 def test_posterior_and_likelihood_equal_enumeration_over_all_truths(key, gold, seed):
     votes = tiny(seed)
     state = some_state(votes, seed, key)
-    q, _, evidence = CLASSES[key]()._pass(problem(key, votes), state, np.log(state.pi)[None], gold)
+    q, _, evidence, _ = CLASSES[key]()._pass(problem(key, votes, gold), state)
     expected, total = likelihood(key, votes, state, gold)
     assert np.allclose(q, expected, atol=1e-12)
     assert abs(evidence.sum() - total) < 1e-10
@@ -132,7 +132,7 @@ def test_credit_of_irt_equals_enumeration_over_who_knew():
                 p *= chance * (label == truths[n]) if knows else (1.0 - chance) * state.guess[m, label]
             total += p
             knew += p * np.array(known)
-    _, c, evidence = cw.ItemResponse()._pass(problem("irt", votes), state, np.log(state.pi)[None])
+    _, c, evidence, _ = cw.ItemResponse()._pass(problem("irt", votes), state)
     assert np.allclose(c, knew / total, atol=1e-12)
     assert abs(evidence.sum() - math.log(total)) < 1e-10
 
@@ -149,7 +149,7 @@ def test_one_expectation_step_equals_crowd_kit(K):
     peer._init(frame)
     peer.alphas_, peer.betas_ = pd.Series(state.a, index=range(4)), pd.Series(state.b, index=range(6))
     peer._e_step(peer._join_all(frame, peer.alphas_, peer.betas_, peer.priors_))
-    q, _, _ = cw.GLAD()._pass(problem("glad", votes), state, np.log(state.pi)[None])
+    q, *_ = cw.GLAD()._pass(problem("glad", votes), state)
     assert np.allclose(q, peer.probas_.loc[range(6), range(K)].to_numpy(), atol=1e-12)
 
 
@@ -173,7 +173,7 @@ def test_gradients_equal_finite_differences(key):
     assert np.allclose(gb, numeric(lambda b: ability_fit.surrogate(to, c, state.a, b), state.b), atol=1e-7)
 
     # With the credits of the posterior it is the gradient of J (Fisher's identity).
-    _, c, _ = model._pass(to, state, np.log(state.pi)[None])
+    _, c, *_ = model._pass(to, state)
     ga, gb = ability_fit.gradient(to, c, state.a, state.b)
 
     def J(a, b):
@@ -233,13 +233,12 @@ def test_difficulties_settle_on_the_highest_hill(key):
     sim = cw.simulate.difficulty(60, n_annotators=12, n_classes=3, votes_per_item=6, random_state=3)
     votes, model = sim.votes, CLASSES[key]()
     state, to = some_state(votes, 8, key), problem(key, votes)
-    log_prior = np.log(state.pi)[None]
 
     def height(b):
-        found = model._pass(to, ability_fit.AbilityState(state.a, b, state.guess, state.pi), log_prior)[2]
+        found = model._pass(to, ability_fit.AbilityState(state.a, b, state.guess, state.pi))[2]
         return found + ability_fit.log_gaussian(b, to.on_b)
 
-    best = height(model._with_best_b(to, state, log_prior).b)
+    best = height(model._with_best_b(to, state).b)
     for point in np.linspace(to.on_b[0] - 4 * to.on_b[1], to.on_b[0] + 4 * to.on_b[1], 401):
         assert (height(np.full(60, point)) <= best + 1e-9).all()
 
@@ -273,7 +272,7 @@ def test_nothing_is_left_to_climb(key):
 
     def minus_J(z):
         at = ability_fit.AbilityState(z[:M], z[M:], state.guess, state.pi)
-        _, c, evidence = model._pass(to, at, np.log(state.pi)[None])
+        _, c, evidence, _ = model._pass(to, at)
         return -model._objective(to, at, evidence), -np.concatenate(ability_fit.gradient(to, c, z[:M], z[M:]))
 
     end = minimize(minus_J, np.concatenate([state.a, state.b]), jac=True, method="L-BFGS-B")

@@ -12,9 +12,10 @@ from crowdwise.core import em, predictive
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import winners
 from crowdwise.core.shrinkage import learned_prior, one_coin_table
+from crowdwise.core.vote_parts import VotePart
 from crowdwise.core.vote_sums import single_annotator_items
 from crowdwise.methods import ds_stacked
-from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily, ConfusionFamily
+from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.ConvergenceWarning")
 
@@ -65,7 +66,7 @@ def test_a_climb_does_not_fall(tie):
     sim = cw.simulate.dirichlet(300, n_annotators=20, n_classes=4, votes_per_item=4, random_state=3)
     part, votes = Part.of(sim.votes), sim.votes
     held = em.statistics(part, votes.shares())
-    family = AnchoredFamily(ConfusionFamily(tie, learned_prior(held.table()), None), Anchor(0.25, held))
+    family = AnchoredFamily(tie, learned_prior(held.table()), None, anchor=Anchor(0.25, held))
     trace = em.run_em(part, family, held, tol=1e-8).trace
     slack = 1e-6 * (tie is ds_stacked.know_or_habit) + 1e-9
     assert (np.diff(trace) > -slack * abs(trace[0])).all()
@@ -116,7 +117,7 @@ def test_scores_are_those_of_parameters_that_never_saw_the_item():
     model = cw.Stacked(folds=4).fit(votes)
     fold, total = predictive.item_folds(votes, 4), 0.0
     for f in range(4):
-        learned = model._fit_one(ds_stacked.per_class, votes, None, None, None, 0, np.flatnonzero(fold != f))
+        learned = model._fit_one(ds_stacked.per_class, VotePart(votes).select(fold != f), None)
         total += predictive.leave_one_out_scores(learned.params, votes[np.flatnonzero(fold == f)]).log_p.sum()
     assert np.isclose(model.scores_["vector"], total / votes.n_votes)
 
@@ -158,7 +159,7 @@ def test_where_a_single_annotator_voted_the_simplest_model_decides():
     some = votes.select(mask)
     assert single_annotator_items(some).tolist() == [True] * 100 + [False] * 400
     model = cw.Stacked().fit(some)
-    coin = model._fit_one(ds_stacked.one_coin, some, None, None, None, 0)
+    coin = model._fit_one(ds_stacked.one_coin, VotePart(some), None)
     assert np.array_equal(model.consensus_.posterior[:100], coin.posterior[:100])
     assert not np.allclose(model.consensus_.posterior[100:], coin.posterior[100:], atol=1e-3)
     assert "Where a single annotator voted (100 items)" in model.consensus_.notes[0]

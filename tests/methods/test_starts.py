@@ -67,3 +67,19 @@ def test_em_from_moments_finds_the_same_optimum(start, crowd):
     fits = [cw.DawidSkene(start=s, random_state=0).fit(crowd.votes).consensus_ for s in ("votes", start)]
     assert fits[0].objective == pytest.approx(fits[1].objective, abs=0.05)
     assert (fits[0].labels == fits[1].labels).mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (np.full((3, 3), 1 / 3), r"found shape \(3, 3\)"),
+        (np.full((400, 3), np.nan), "found a row"),
+        (np.full((400, 3), -1 / 3), "found a row"),
+        (np.zeros((400, 3)), "found a row"),
+    ],
+)
+def test_errors_about_probabilities_of_items_say_what_is_wrong(values, problem, crowd):
+    with pytest.raises(ParameterError, match=rf"400 x 3 probabilities \(items x classes\); {problem}"):
+        cw.DawidSkene().fit(crowd.votes, item_prior=values)
+    with pytest.raises(ParameterError, match=f"400 x 3 whose rows sum to one; {problem}"):
+        cw.DawidSkene(start=values).fit(crowd.votes)

@@ -11,6 +11,7 @@ from scipy.stats import binomtest, false_discovery_control
 
 import crowdwise as cw
 from crowdwise.core.collusion import MARGIN, PairAgreement, discounted, find_rings, paired_votes
+from crowdwise.core.vote_parts import VoteParts
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.trust import colluders as null
 from crowdwise.trust import find_colluders, shared_mistakes
@@ -508,9 +509,25 @@ def test_a_ring_that_is_honest_for_a_while_is_seen_in_its_later_votes(begins):
     weight = discounted(votes, found.rings).weights
     assert (weight[votes.item < only.since] == 1.0).all()
     assert weight[ring[votes.annotator] & (votes.item >= only.since)].mean() < 0.7
+    assert discounted(sim.votes, found.rings).weights[ring[votes.annotator]].mean() < 0.7  # new votes, without times
     assert "in their later votes" in cw.aggregate(votes).notes[0]
     honest = replace(sim.votes, timestamp=sim.votes.item.astype(float))
     assert not find_rings(honest)
+    parts = VoteParts.of([votes[np.arange(250)], votes[np.arange(250, 600)]])
+    in_parts = cw.Auto()
+    in_parts.fit_in_parts(parts)
+    assert [(ring.members.tolist(), ring.since) for ring in in_parts.rings_] == [(only.members.tolist(), only.since)]
+
+
+@pytest.mark.parametrize("unit", [None, "s"])
+def test_votes_of_a_ring_without_a_time_count_less_too(unit):
+    sim = cw.simulate.colluders(400, n_annotators=20, n_classes=3, share=0.2, p_corr=0.95, random_state=0)
+    time = np.where(sim.votes.item % 3 == 0, np.nan, sim.votes.item.astype(float))
+    if unit:
+        time = np.where(np.isnan(time), np.datetime64("NaT"), np.nan_to_num(time).astype(f"datetime64[{unit}]"))
+    plain, timed = (discounted(votes, find_rings(votes)) for votes in (sim.votes, replace(sim.votes, timestamp=time)))
+    assert plain.weights.min() < 1.0
+    assert np.array_equal(timed.weights, plain.weights)
 
 
 def test_a_large_ring_in_a_weak_crowd_is_seen_by_one_trusted_annotator():

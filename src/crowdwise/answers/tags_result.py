@@ -93,8 +93,8 @@ class TagConsensus(Consensus):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         return self._span_table() if table == "spans" else super()._columns(table, level)
 
-    def _item_table(self, probabilities: bool) -> dict[str, Any]:
-        columns = super()._item_table(probabilities)
+    def _item_table(self) -> dict[str, Any]:
+        columns = super()._item_table()
         of = self.sequence
         where: dict[str, Any] = {"sequence": self.sequence_names[of], "position": self.position}
         if len(self.words):

@@ -20,13 +20,11 @@ z[i, j]        ``surprise``   P           (sqrt(n / (K - 1)) tr E_ij - shift) / 
 shift, spread  the same       1           median before, at least 0; 1.48 median |z - median|, at least 1
 =============  =============  ==========  =============================================================================
 
-T is scaled as in Pearson's chi-squared test (n |T|^2 is its statistic), so that without dependence z is about Normal;
-five items beside each share keep rare labels from looking like evidence. Shift and spread account for what all pairs
-have in common beyond the truth (hard items, above all): groups are pairs with more than that.
-
-Groups grow by joining the two whose pairs have the highest mean z, as long as their sum is more than chance allows. The
-first join is of two annotators, so that the probability of finding any group where there is none is at most ``level``.
-A given number of groups is found by spectral clustering of the positive z.
+T is scaled as in Pearson's chi-squared test, so that without dependence z is about Normal. Shift and spread account for
+what all pairs have in common beyond the truth (hard items, above all): groups are pairs with more than that. They grow
+by joining the two whose pairs have the highest mean z, as long as their sum is more than chance allows: the probability
+of finding any group where there is none is at most ``level``. A given number of groups is found by spectral clustering
+of the positive z.
 
 A. Jaffe, E. Fetaya, B. Nadler, T. Jiang and Y. Kluger, Unsupervised ensemble learning with dependent classifiers,
 AISTATS 2016, for two classes; P. A. Traganitis and G. B. Giannakis, Identifying dependent annotators in crowdsourcing,
@@ -134,9 +132,9 @@ def common_items(X: Any, M: int, K: int, min_common: int = MIN_COMMON) -> tuple[
     for row, col, count in _products(seen):
         keep = (row < col) & (count >= min_common)
         kept.append(np.stack([busy[row[keep]], busy[col[keep]], count[keep].astype(np.int64)], axis=1))
-    found = np.concatenate(kept)
-    found = found[np.lexsort((found[:, 1], found[:, 0]))]
-    return found[:, 0], found[:, 1], found[:, 2].astype(np.float64)
+    pairs = np.concatenate(kept)
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    return pairs[:, 0], pairs[:, 1], pairs[:, 2].astype(np.float64)
 
 
 def pair_blocks(votes: Votes, min_common: int = MIN_COMMON) -> PairBlocks:
@@ -203,7 +201,9 @@ def fit_factor(pairs: PairBlocks, rank: int, max_iter: int = 500, tol: float = 1
         value, vector = eigsh(LinearOperator((size, size), matvec=apply, dtype=np.float64), k=rank, which="LA", v0=v0)
     start = vector * np.sqrt(np.maximum(value - 2.0, 1e-6))
     U = start.reshape(M, K, rank) / np.sqrt(degree)[:, None, None] * np.sqrt(degree.max())
-    U *= np.sqrt(max(_scale(capped, n, U, both), 1e-6))
+    S = np.einsum("pkr,plr->pkl", U[both[0]], U[both[1]])
+    near, square = (float((n * (x * S).sum(axis=(1, 2))).sum()) for x in (capped, S))
+    U *= np.sqrt(max(near / max(square, 1e-300), 1e-6))  # U U^T nearest to T
     for _ in range(max_iter):
         other = U[both[1]]
         E = T - np.einsum("pkr,plr->pkl", U[both[0]], other)
@@ -215,18 +215,10 @@ def fit_factor(pairs: PairBlocks, rank: int, max_iter: int = 500, tol: float = 1
         new = np.linalg.solve(A, top.reshape(M, K, rank).transpose(0, 2, 1)).transpose(0, 2, 1)
         size_of = np.sqrt((new**2).sum(axis=(1, 2), keepdims=True))
         new = new * np.minimum(1.0, np.sqrt(K) / np.maximum(size_of, 1e-300))  # a share of what can be explained
-        new = (U + new) / 2.0
-        change = float(np.abs(new - U).max())
-        U = new
-        if change < tol:
+        before, U = U, (U + new) / 2.0
+        if float(np.abs(U - before).max()) < tol:
             break
     return np.asarray(U)
-
-
-def _scale(T: Floats, n: Floats, U: Floats, both: tuple[Ints, Ints]) -> float:
-    """The number a for which a U U^T is nearest to T."""
-    S = np.einsum("pkr,plr->pkl", U[both[0]], U[both[1]])
-    return float((n * (T * S).sum(axis=(1, 2))).sum() / max(float((n * (S * S).sum(axis=(1, 2))).sum()), 1e-300))
 
 
 def dependence(
@@ -294,13 +286,13 @@ def candidates(pairs: PairBlocks, z: Floats, threshold: float | None) -> Ints:
     if M <= MAX_GROUPED:
         return np.arange(M)
     strong = z > (4.5 if threshold is None else threshold)
-    found = np.unique(np.concatenate([pairs.i[strong], pairs.j[strong]]))
-    if len(found) > MAX_GROUPED:
+    dependent = np.unique(np.concatenate([pairs.i[strong], pairs.j[strong]]))
+    if len(dependent) > MAX_GROUPED:
         raise InputError(
-            f"{len(found):,} annotators seem to depend on others: at most {MAX_GROUPED:,} can be put in groups. "
+            f"{len(dependent):,} annotators seem to depend on others: at most {MAX_GROUPED:,} can be put in groups. "
             "Look at fewer of them (votes.only), or give the groups."
         )
-    return found
+    return dependent
 
 
 def affinity(pairs: PairBlocks, z: Floats, candidate: Ints) -> tuple[Floats, Floats]:
@@ -316,15 +308,15 @@ def affinity(pairs: PairBlocks, z: Floats, candidate: Ints) -> tuple[Floats, Flo
     return total, count
 
 
-def spectral_groups(found: PairDependence, groups: int, max_iter: int = 100) -> Ints:
+def spectral_groups(residuals: PairDependence, groups: int, max_iter: int = 100) -> Ints:
     """So many groups: the directions of the top eigenvectors of the scaled positive z, clustered by angle.
 
     The first centre is the annotator with most ties, each next one the annotator farthest from those before: nothing
     is drawn, and only angles enter, so neither order nor the signs of eigenvectors matter.
     """
-    M = found.pairs.n_annotators
-    candidate = candidates(found.pairs, found.surprise, None)
-    W = np.maximum(affinity(found.pairs, found.surprise, candidate)[0], 0.0)
+    M = residuals.pairs.n_annotators
+    candidate = candidates(residuals.pairs, residuals.surprise, None)
+    W = np.maximum(affinity(residuals.pairs, residuals.surprise, candidate)[0], 0.0)
     group = np.arange(M) + M
     if len(candidate) and W.any():
         degree = W.sum(axis=1) + W.sum() / len(W)  # plus the mean: those with few ties do not dominate

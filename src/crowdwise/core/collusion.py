@@ -6,11 +6,11 @@ is not: members agree because they copy. What tells a ring is the gap between th
 
     kappa inside the ring - skill of the ring as everybody *outside* it sees it,
 
-which is 1 for exact copies of random labels, more for copied mistakes, and at most 0.5 in most real crowds, where
-annotators who are alike also agree with the rest. So the test is whether the agreement inside exceeds the skill by more
-than ``MARGIN``. Where many err together the gap is larger for honest annotators, too: the others agree about their
-mistakes, so the few who know seem to lack skill. Two things tell them from a ring: the others still agree with them
-(``along``), and where they do not, those who judge split on the same items, while copies slip anywhere (``judged``).
+which is 1 for exact copies of random labels, more for copied mistakes, and at most 0.5 in most real crowds. So the test
+is whether the agreement inside exceeds the skill by more than ``MARGIN``. Where many err together the gap is larger for
+honest annotators, too: the others agree about their mistakes, so the few who know seem to lack skill. Two things tell
+them from a ring: the others still agree with them (``along``), and where they do not, those who judge split on the same
+items, while copies slip anywhere (``judged``).
 
 ===============  ============  =======  ===============================================================================
 symbol           code          shape    equation
@@ -25,10 +25,9 @@ z(C)             ``test``      1        sum over pairs in C of (a - n p) / sqrt(
 ===============  ============  =======  ===============================================================================
 
 **Candidates** grow from the pairs that stand out most. The skill of an annotator is first taken from the median of the
-partners, which a ring of less than half does not move: the mean, and the likelihood, follow a ring that agrees with
-itself. An annotator joins who agrees with the candidate ``BAR`` times as much as its members do, surely (a binomial
-test at level / M); then the skills are learned again from everybody outside, until nothing changes. So the ring does
-not poison the null that it is tested by.
+partners, which a ring of less than half does not move. An annotator joins who agrees with the candidate ``BAR`` times
+as much as its members do, surely (a binomial test at level / M); then the skills are learned again from everybody
+outside, until nothing changes. So the ring does not poison the null that it is tested by.
 
 **Which side is the ring** cannot be seen from votes: the two sides could change roles. A candidate with whose answers
 half of the crowd agrees, annotators who guess left out, is none. Where two candidates contradict each other, the one
@@ -41,18 +40,16 @@ is tested again without the others in the reference.
 **Alike.** Similar models answer every item and err together, so that each looks as good as the others say. Where other
 annotators answer fewer items and agree among themselves, they show the skill g of those who answer nearly all, and that
 their correlation is rho = (kappa inside - g^2) / (1 - g^2), about 0 for people. Then n of their votes count as
-n / (1 + rho (n - 1)), and none is accused. Not where g^2 is near the agreement of the others or above: experts beside
-a weaker crowd that errs together look the same, but they agree with it more than it agrees with itself.
+n / (1 + rho (n - 1)), and none is accused; nor where g^2 is near the agreement of the others or above: experts beside a
+weaker crowd that errs together agree with it more than it agrees with itself.
 
 **Time.** A ring that is honest for a while (a drip attack) agrees with the rest as long as it is. Where there are
-timestamps the search is repeated on the votes after each quarter of them, with a part of the level each, and members
-count as one from then on.
+timestamps the search is repeated on the votes after each quarter of them, with a part of the level each.
 
-When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or, where many
-others guess, of half of those who do not; collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). Copies of
-an honest annotator have a small gap: they are not accused, and count as one (``copies``). The opposite failure:
-two or three who know, or who hardly ever slip, among many who are wrong together on most items look like a ring, and so
-do more of them on some dozens of items.
+When it fails: two annotators with fewer than ``MIN_COMMON`` common items; a ring of half the crowd, or of half of those
+who do not guess; collusion on a few items (:func:`crowdwise.trust.shared_mistakes`). Two or three who know, or who
+hardly ever slip, among many who are wrong together on most items look like a ring, and so do more of them on some
+dozens of items.
 
 Agreement of honest annotators as s_i s_j: Y. Ma, A. Olshevsky, C. Szepesvari and V. Saligrama, ICML 2018. The agreement
 matrix with adversaries: P. A. Traganitis and G. B. Giannakis, ICDM 2021. The gap, the search and the test are ours.
@@ -170,28 +167,20 @@ def paired_votes(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class PairAgreement:
-    """Agreement of all pairs of the annotators with the most votes.
-
-    Attributes
-    ----------
-    annotator
-        Their positions in ``votes.annotators``.
-    agree, common, chance
-        Pairs of votes on one item that agree, all of them, and the share that label habits alone make agree.
-    votes
-        How many votes each has.
-    item, place, label
-        The votes: codes of items, positions in ``annotator``, and codes of classes.
-    """
+    """Agreement of all pairs of the annotators with the most votes."""
 
     annotator: Ints
+    """Their positions in ``votes.annotators``."""
     agree: Floats
     common: Floats
     chance: Floats
+    """Pairs of votes on one item that agree, all of them, and the share that label habits alone make agree."""
     votes: Floats
+    """How many votes each has."""
     item: Ints
     place: Ints
     label: Ints
+    """The votes: codes of items, positions in ``annotator``, and codes of classes."""
 
     @classmethod
     def of(cls, votes: Votes) -> PairAgreement:
@@ -208,17 +197,15 @@ class PairAgreement:
         cost = size * (size - 1) // 2
         B = len(busy)
         a, b = paired_votes(indptr, sample_items(cost, MOST_PAIRS, 0))
-        cell, both = who[a] * B + who[b], list[Floats]()
-        for cells in (cell[label[a] == label[b]], cell):
-            table = np.bincount(cells, minlength=B * B).reshape(B, B).astype(np.float64)
-            table = table + table.T
-            np.fill_diagonal(table, 0.0)
-            both.append(table)
+        cell = who[a] * B + who[b]
+        cells = (cell[label[a] == label[b]], cell)
+        tables = (np.bincount(at, minlength=B * B).reshape(B, B).astype(np.float64) for at in cells)
+        agree, common = ((table + table.T) * (1.0 - np.eye(B)) for table in tables)
         habit = np.bincount(who * K + label, minlength=B * K).reshape(B, K).astype(np.float64)
         total = habit.sum(axis=1)
         habit += 2.0 * habit.sum(axis=0) / max(float(total.sum()), 1.0)
         habit /= habit.sum(axis=1, keepdims=True)
-        return cls(busy, both[0], both[1], habit @ habit.T, total, item, who, label)
+        return cls(busy, agree, common, habit @ habit.T, total, item, who, label)
 
     def __len__(self) -> int:
         return len(self.annotator)
@@ -305,11 +292,9 @@ class PairAgreement:
         Of the items on which they contradict those outside; the ``OWN`` of them that split most are left out.
         """
         K = int(self.label.max()) + 1
-        ours, theirs = (
-            np.bincount((self.item * K + self.label)[some[self.place]], minlength=K * (int(self.item.max()) + 1))
-            for some in (self.mask(members), outside)
-        )
-        ours, theirs = ours.reshape(-1, K), theirs.reshape(-1, K)
+        cell, cells = self.item * K + self.label, K * (int(self.item.max()) + 1)
+        sides = (cell[side[self.place]] for side in (self.mask(members), outside))
+        ours, theirs = (np.bincount(at, minlength=cells).reshape(-1, K) for at in sides)
         size = ours.sum(axis=1)
         against = (size > 2) & (theirs.sum(axis=1) > 0) & (ours.argmax(axis=1) != theirs.argmax(axis=1))
         size, most = size[against], ours.max(axis=1)[against]
@@ -393,30 +378,31 @@ class _Search:
         self.each = self.level / max(len(self.i), 1)
         self.bar = -NormalDist().inv_cdf(self.each)
 
-    def found(self, members: Ints, inside: float, own: float, p: float, **others: Any) -> Ring:
+    def free(self, rings: Sequence[Ring]) -> Mask:
+        """Who is in none of the rings."""
+        return ~np.isin(self.pairs.annotator, [m for ring in rings for m in ring.members.tolist()])
+
+    def ring(self, members: Ints, inside: float, own: float, p: float, **others: Any) -> Ring:
         share = float(self.pairs.votes[members].sum()) / self.votes.n_votes
         return Ring(self.pairs.annotator[members], inside, own, share, min(p * len(self.i), 1.0), **others)
 
     def rings(self) -> list[tuple[float, Ring]]:
         """The rings, with their z."""
-        ring: Ints = np.full(len(self.pairs), -1, dtype=np.int64)
-        number = 0
+        rings: list[Ints] = []
+        free = np.ones(len(self.pairs), dtype=bool)
         for _ in range(ROUNDS if len(self.pairs) >= FEWEST and len(self.i) else 0):
-            free = ring < 0
             chosen = self.chosen(self.candidates(free), free)
-            for members in chosen:
-                ring[members] = number
-                number += 1
             if not chosen:
                 break
-        rings = [np.flatnonzero(ring == r) for r in range(number)]
+            rings += chosen
+            free = ~self.pairs.mask(np.concatenate(rings))
         while rings:  # each without the others in its reference
             free = ~self.pairs.mask(np.concatenate(rings))
             tests = [self.test(members, free) for members in rings]
-            z = [found[0] for found in tests]
+            z = [test[0] for test in tests]
             if min(z) >= self.bar:
                 return [
-                    (z, self.found(members, inside, own, NormalDist().cdf(-z)))
+                    (z, self.ring(members, inside, own, NormalDist().cdf(-z)))
                     for members, (z, inside, own) in zip(rings, tests, strict=True)
                 ]
             rings.pop(int(np.argmin(z)))
@@ -432,7 +418,7 @@ class _Search:
         pairs, i, j, out = self.pairs, self.i, self.j, list[Ring]()
         if len(pairs) < FEWEST:
             return []
-        free = ~np.isin(pairs.annotator, [m for ring in rings for m in ring.members.tolist()])
+        free = self.free(rings)
         near = np.flatnonzero((pairs.beyond[i, j] >= SAME * pairs.room[i, j]) & (pairs.common[i, j] >= LINK))
         near = near[np.argsort(-pairs.common[i[near], j[near]], kind="stable")]
         seeds = free.copy()
@@ -451,13 +437,12 @@ class _Search:
                 p, own = pairs.copied(members, free)
             if len(members) >= COPIERS:
                 free[members] = False
-                out.append(self.found(members, pairs.inside(members), own, float(p[members].max()), kind="copies"))
+                out.append(self.ring(members, pairs.inside(members), own, float(p[members].max()), kind="copies"))
         return out
 
     def alike(self, voices: Sequence[Ring]) -> list[Ring]:
         """Those who answered nearly every item, where they err together and others, who see them as weaker, show it."""
-        pairs = self.pairs
-        free = ~np.isin(pairs.annotator, [m for voice in voices for m in voice.members.tolist()])
+        pairs, free = self.pairs, self.free(voices)
         every = free & (pairs.votes >= NEARLY_ALL * np.unique(self.votes.item).size)
         members, outside = np.flatnonzero(every), free & ~every
         if len(members) < 2 or outside.sum() < OUTSIDE:
@@ -468,7 +453,7 @@ class _Search:
         if others < JUDGES or room < 1.0 or explained > WEAKER * others:
             return []
         rho = (inside - explained) / (1.0 - explained)
-        return [self.found(members, inside, own, 1.0, kind="alike", rho=rho)] if rho >= LEAST_RHO else []
+        return [self.ring(members, inside, own, 1.0, kind="alike", rho=rho)] if rho >= LEAST_RHO else []
 
     def candidates(self, free: Mask) -> list[tuple[float, Ints]]:
         """Groups that pass the test, with their z."""
@@ -491,18 +476,15 @@ class _Search:
                 used[pair] = used[members] = True
                 if len(members) < 2 or (len(members) == 2 and z[seed] < self.bar - 1.0):
                     continue
-                if any(np.array_equal(members, other) for _, other in out) or not self.may_be(members, free):
+                if any(np.array_equal(members, other) for _, other in out):
+                    continue
+                # On this side are no trusted annotators; or, where none are known, few supporters.
+                if pairs.support(members, free) >= 0.5 if self.trusted is None else self.trusted[members].any():
                     continue
                 value = self.test(members, free & ~pairs.mask(members))[0]
                 if value >= self.bar:
                     out.append((value, members))
         return out
-
-    def may_be(self, members: Ints, free: Mask) -> bool:
-        """Whether the votes allow that this side is the ring."""
-        if self.trusted is not None:
-            return not self.trusted[members].any()
-        return self.pairs.support(members, free) < 0.5
 
     def grown(self, members: Ints, free: Mask, skill: Floats) -> Ints:
         """A candidate with all who agree with it, and without those who do not."""
@@ -567,21 +549,21 @@ def find_voices(votes: Votes, *, trusted: Mask | None = None, level: float = 0.0
     if votes.n_classes < 2 or votes.n_annotators < FEWEST:
         return []
     late: list[float] = []
-    if votes.timestamp is not None:
-        time = np.asarray(votes.timestamp).astype(np.float64)
+    time = times(votes)
+    if not np.isnan(time).all():
         late = [start for start in np.unique(np.nanquantile(time, LATE)).tolist() if start > np.nanmin(time)]
     level /= 1 + len(late)
     search = _Search(votes, trusted, level)
-    found = search.rings()
+    scored = search.rings()
     for start in late:
-        some = votes.select(time >= start)
-        share = some.n_votes / votes.n_votes
-        found += [
+        later = votes.select(time >= start)
+        share = later.n_votes / votes.n_votes
+        scored += [
             (z, replace(ring, share=ring.share * share, since=start))
-            for z, ring in _Search(some, trusted, level).rings()
+            for z, ring in _Search(later, trusted, level).rings()
         ]
     rings: list[Ring] = []
-    for _, ring in sorted(found, key=lambda entry: -entry[0]):
+    for _, ring in sorted(scored, key=lambda entry: -entry[0]):
         if not any(np.intersect1d(ring.members, other.members).size for other in rings):
             rings.append(ring)
     rings.sort(key=lambda ring: (-len(ring.members), ring.members[0]))
@@ -594,11 +576,17 @@ def find_rings(votes: Votes, *, trusted: Mask | None = None, level: float = 0.05
     return [voice for voice in find_voices(votes, trusted=trusted, level=level) if voice.kind == "ring"]
 
 
+def times(votes: Votes) -> Floats:
+    """When each vote was given, as a number; NaN where that is not known."""
+    if votes.timestamp is None:
+        return np.full(votes.n_votes, np.nan)
+    time = np.asarray(votes.timestamp)
+    return np.where(np.isnat(time), np.nan, time.astype(np.float64)) if time.dtype.kind == "M" else time.astype(float)
+
+
 def since(votes: Votes, ring: Ring) -> Votes:
     """The votes from when on there is a ring."""
-    if ring.since is None:
-        return votes
-    return votes.select(np.asarray(votes.timestamp).astype(np.float64) >= ring.since)
+    return votes if ring.since is None else votes.select(times(votes) >= ring.since)
 
 
 def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
@@ -612,7 +600,7 @@ def discounted(votes: Votes, rings: Sequence[Ring]) -> Votes:
     of = group[votes.annotator]
     inside = of >= 0
     if votes.timestamp is not None:
-        inside &= np.asarray(votes.timestamp).astype(np.float64) >= start[of]
+        inside &= (start[of] == -np.inf) | (times(votes) >= start[of])
     cell = votes.item[inside].astype(np.int64) * len(rings) + of[inside]
     _, code, size = np.unique(cell, return_inverse=True, return_counts=True)
     weight = votes.weights.astype(np.float64).copy()

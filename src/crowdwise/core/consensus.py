@@ -29,15 +29,7 @@ from crowdwise.core.dependence import (
 from crowdwise.core.em import Part, count_moments
 from crowdwise.core.gold_regression import by_votes_alone
 from crowdwise.core.leave_one_out import LeaveOneOut, accuracies, accuracy_with_interval, is_sparse, matrices_fit
-from crowdwise.core.numerics import (
-    TIE,
-    Floats,
-    Ints,
-    clamp,
-    entropy,
-    normalise,
-    share_interval,
-)  # fmt: skip
+from crowdwise.core.numerics import TIE, Floats, Ints, clamp, entropy, normalise, share_interval
 from crowdwise.core.prediction_sets import Inside, PredictionSets, check_random, conformal_thresholds, members
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.vote_parts import Posterior, VoteParts, usual
@@ -239,8 +231,8 @@ class Consensus(VoteResult):
         """
         if self.dependence.source != "none":
             return self.posterior
-        found = SHARES if self.vote_shares else self.shown_dependence
-        return clamp(correct(self.posterior, self._weight_per_item(), found, self.item_prior), self.gold)
+        dependence = SHARES if self.vote_shares else self.shown_dependence
+        return clamp(correct(self.posterior, self._weight_per_item(), dependence, self.item_prior), self.gold)
 
     @cached_property
     def shown_dependence(self) -> Dependence:
@@ -322,12 +314,12 @@ class Consensus(VoteResult):
             The level of the intervals of accuracies and confusions; those of what the method adds are at 95 %.
         """
         self._check_table(table, level)
-        columns = self._item_table(probabilities) if table == "items" else self._columns(table, level)
-        return make_frame(columns, kind or self.kind)
+        more = probability_columns(self.classes, self.posterior) if probabilities and table == "items" else {}
+        return make_frame(self._columns(table, level) | more, kind or self.kind)
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "items":
-            return self._item_table(False)
+            return self._item_table()
         return self._annotator_table(level) if table == "annotators" else self._confusion_table(level)
 
     @property
@@ -378,10 +370,10 @@ class Consensus(VoteResult):
         known = np.flatnonzero(some_known(codes >= 0))
         right = 0.0
         for rows in row_blocks(self.posterior):
-            some = known[np.searchsorted(known, rows.start) : np.searchsorted(known, rows.stop)]
-            q = self.posterior[some]
+            at = known[np.searchsorted(known, rows.start) : np.searchsorted(known, rows.stop)]
+            q = self.posterior[at]
             tied = q >= q.max(axis=1, keepdims=True) - TIE
-            right += float((tied[np.arange(len(some)), codes[some]] / tied.sum(axis=1)).sum())
+            right += float((tied[np.arange(len(at)), codes[at]] / tied.sum(axis=1)).sum())
         return right / len(known)
 
     def truth_codes(self, truth: Any) -> Ints:
@@ -425,18 +417,16 @@ class Consensus(VoteResult):
         if self.gold is None or self.votes is None:
             return None
         known = np.flatnonzero(self.gold >= 0)
-        found = replace(self.shown_dependence, source="shares" if self.vote_shares else "votes")
+        dependence = replace(self.shown_dependence, source="shares" if self.vote_shares else "votes")
         if self.vote_shares or len(self.annotators) * len(self.classes) ** 2 > MAX_CELLS:
             q = self.votes[known].shares()
         else:
             q = by_votes_alone(self.votes, self.independent_posterior, self.gold)
-        return correct(q, self._weight_per_item()[known], found), self.gold[known]
+        return correct(q, self._weight_per_item()[known], dependence), self.gold[known]
 
-    def _item_table(self, probabilities: bool) -> dict[str, Any]:
-        columns = item_columns(self.items, self.classes, self.label_codes, self.posterior, self.votes_per_item)
-        return (
-            columns | self.item_columns | (probability_columns(self.classes, self.posterior) if probabilities else {})
-        )
+    def _item_table(self) -> dict[str, Any]:
+        votes = self.votes_per_item
+        return item_columns(self.items, self.classes, self.label_codes, self.posterior, votes) | self.item_columns
 
     def _confusion_table(self, level: float) -> dict[str, Any]:
         if self.confusion is None:
@@ -455,10 +445,8 @@ class Consensus(VoteResult):
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write it to a folder, all or nothing (see :meth:`Result.save <crowdwise.core.result.Result.save>`)."""
         measured = self.shown_dependence if self.dependence.source in ("none", "shares") else None
-        kept = replace(
-            self, judged=self._judged, measured=measured, expected_right=self._expected_right, votes=None
-        )  # fmt: skip
-        return Result.save(kept, folder)
+        known: dict[str, Any] = {"judged": self._judged, "measured": measured, "expected_right": self._expected_right}
+        return Result.save(replace(self, **known, votes=None), folder)
 
 
 @dataclass(frozen=True)
@@ -499,21 +487,20 @@ def item_columns(items: Any, classes: Any, codes: npt.NDArray[np.int32], q: Floa
 
 def consensus_fields(
     votes: Votes, outcome: Outcome, labels: npt.NDArray[np.int32], gold: Ints | None = None,
-    item_prior: Floats | None = None, found: Dependence = NONE,
+    item_prior: Floats | None = None, dependence: Dependence = NONE,
 ) -> dict[str, Any]:  # fmt: skip
     """What a consensus holds besides the names and how it was made."""
     M, K = votes.n_annotators, votes.n_classes
     before = item_prior if outcome.item_prior is None else outcome.item_prior
     q = sure = outcome.posterior
-    uncorrected = None
-    if found.source not in ("none", "shares") and is_large(q, before) and found.weights is None:
-        correct_in_place(q, votes_per_item(votes), found)
-    elif found.source != "none":
+    uncorrected = counts = spread = None
+    if dependence.source not in ("none", "shares") and is_large(q, before) and dependence.weights is None:
+        correct_in_place(q, votes_per_item(votes), dependence)
+    elif dependence.source != "none":
         # The doubt would make most of the counts of a rare class, which it has on every item.
         uncorrected = q
-        sure = corrected(uncorrected, votes, replace(found, doubt=0.0), before, gold)
-        q = corrected(uncorrected, votes, found, before, gold) if found.doubt else sure
-    counts = spread = None
+        sure = corrected(uncorrected, votes, replace(dependence, doubt=0.0), before, gold)
+        q = corrected(uncorrected, votes, dependence, before, gold) if dependence.doubt else sure
     if M * K * K <= MAX_CELLS:
         counts, spread = count_moments(Part.of(votes), sure)
     per_annotator, agrees = agreement_counts(votes, labels)
@@ -521,7 +508,7 @@ def consensus_fields(
         f.name: getattr(outcome, f.name) for f in fields(outcome) if f.name not in ("more", "gold_by_votes", "kind")
     }
     return fitted | outcome.more | {
-        "posterior": q, "uncorrected": uncorrected, "dependence": found,
+        "posterior": q, "uncorrected": uncorrected, "dependence": dependence,
         "classes": votes.classes, "label_codes": labels, "votes": votes, "counts": counts, "spread": spread,
         "total": per_annotator.astype(np.float64) if votes.weight is None else np.bincount(
             votes.annotator, weights=votes.weight, minlength=M

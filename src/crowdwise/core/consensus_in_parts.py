@@ -26,7 +26,7 @@ from crowdwise.core.vote_sums import agreement_counts, per_annotator
 from crowdwise.data.folders import replacing, write_arrays
 from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_classes
-from crowdwise.data.vote_files import ITEMS, PART, write_about
+from crowdwise.data.vote_files import ITEMS, PART, scan_items, write_about
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
@@ -98,16 +98,16 @@ class ConsensusInParts(VoteResult):
     model: Any = None
 
     @classmethod
-    def of_parts(cls, model: Any, parts: VoteParts, found: dict[str, Any], each: Each | None = None) -> Self:
+    def of_parts(cls, model: Any, parts: VoteParts, fields: dict[str, Any], each: Each | None = None) -> Self:
         """The result of a model that was fitted, by a pass over the parts."""
-        independent, by_votes = found.pop("independent"), found.pop("gold_by_votes", None)
+        independent, by_votes = fields.pop("independent"), fields.pop("gold_by_votes", None)
         dependence = resolve(
             model.dependence, parts, independent, shares=model.vote_shares, gold_by_votes=by_votes,
-            kind=found.pop("kind", None),
+            kind=fields.pop("kind", None),
         )  # fmt: skip
         why = [] if dependence.source == "none" else [dependence.reason]
         decision = Decision(
-            independent=independent, prior=found["prior"], dependence=dependence, ties=model.ties,
+            independent=independent, prior=fields["prior"], dependence=dependence, ties=model.ties,
             seed=fixed_seed(model.random_state),
         )  # fmt: skip
         M, K = parts.names.n_annotators, parts.names.n_classes
@@ -115,14 +115,14 @@ class ConsensusInParts(VoteResult):
         votes, agrees, total, *own = sums[: 7 * M].reshape(7, M)
         right, others = sums[-2:]
         calibrated = dependence.source in ("crowds", "gold")
-        return cls(**cls.made_by(model, found | {
+        return cls(**cls.made_by(model, fields | {
             "annotators": parts.names.annotators, "classes": parts.names.classes, "n_answers": int(votes.sum()),
             "votes_per_annotator": votes.astype(np.int64), "total": total, "dependence": dependence,
             "agreement": np.divide(agrees, votes, out=np.full(M, np.nan), where=votes > 0),
             "judged": np.stack(judged(np.stack(own))) if model.judges_annotators and calibrated else None,
             "expected_right": right / others if others and calibrated else None,
             "items_per_class": sums[7 * M : -2].astype(np.int64), "known": int(parts.sizes[2]),
-            "notes": found.get("notes", []) + why + copied_note(parts.agreeing),
+            "notes": fields.get("notes", []) + why + copied_note(parts.agreeing),
             "parts": parts, "decision": decision, "model": model,
         }))  # fmt: skip
 
@@ -141,7 +141,34 @@ class ConsensusInParts(VoteResult):
             raise InputError(
                 "The accuracy of annotators was not estimated while the votes were there: annotator_accuracy=True."
             )
-        return accuracies_in_parts(self.parts, self.decision)
+        parts, decision, names = self.parts, self.decision, self.parts.names
+        if not matrices_fit(names):
+            raise InputError(
+                f"Confusion matrices of {names.n_annotators:,} annotators over {names.n_classes:,} classes are too "
+                "many to estimate accuracies from votes in parts."
+            )
+        shown = decision.dependence
+        if shown.source in ("none", "shares"):
+            shown = usual(parts, decision.independent)
+
+        def first(part: VotePart) -> Floats:
+            return clamp(decision.independent(part), part.gold)
+
+        def moved(params: Params) -> Floats:
+            zero = np.zeros((names.n_classes, names.n_classes))
+            return np.asarray(parts.total(lambda part: moved_classes(first(part), part.posterior(params)), zero))
+
+        stats = parts.statistics(first)
+        if shown.kind == "rules":
+            params = rates(stats)
+        else:
+            stats = refined(stats, parts.expect, moved)
+            params = scored(stats, np.asarray(learned_prior(stats.table())))
+
+        def sums(part: VotePart) -> Floats:
+            return judgement_sums(part, corrected(part.posterior(params), part.votes, shown, gold=part.gold))
+
+        return judged(parts.total(sums, np.zeros((4, names.n_annotators))))
 
     def predictor(self) -> Callable[[Votes], Floats]:
         """The posterior of new votes in the codes of the fit (unseen annotators have codes after the last one), as if
@@ -163,7 +190,7 @@ class ConsensusInParts(VoteResult):
         if self.out.is_dir():
             return pl.scan_parquet(self.out / ITEMS / "*.parquet")
         if self.out.suffix.lower() == ".csv":
-            return pl.scan_csv(self.out)
+            return scan_items(self.out)
         return (pl.scan_ndjson if self.out.suffix.lower() == ".jsonl" else pl.scan_parquet)(self.out)
 
     def _read(self, *names: str) -> dict[str, npt.NDArray[Any]]:
@@ -219,39 +246,6 @@ class ConsensusInParts(VoteResult):
         write_about(folder, self.to_frame("annotators", kind="polars"), self.about())
         arrays = {"confusion": self.confusion, "judged": self.judged, "total": self.total}
         write_arrays(folder / ARRAYS, {name: array for name, array in arrays.items() if array is not None})
-
-
-def accuracies_in_parts(parts: VoteParts, decision: Decision) -> tuple[Floats, Floats]:
-    """Each annotator's expected number (weight) of right votes, and its variance, by matrices
-    (:mod:`crowdwise.core.leave_one_out`)."""
-    names = parts.names
-    if not matrices_fit(names):
-        raise InputError(
-            f"Confusion matrices of {names.n_annotators:,} annotators over {names.n_classes:,} classes are too many to "
-            "estimate accuracies from votes in parts."
-        )
-    shown = decision.dependence
-    if shown.source in ("none", "shares"):
-        shown = usual(parts, decision.independent)
-
-    def first(part: VotePart) -> Floats:
-        return clamp(decision.independent(part), part.gold)
-
-    def moved(params: Params) -> Floats:
-        zero = np.zeros((names.n_classes, names.n_classes))
-        return np.asarray(parts.total(lambda part: moved_classes(first(part), part.posterior(params)), zero))
-
-    stats = parts.statistics(first)
-    if shown.kind == "rules":
-        params = rates(stats)
-    else:
-        stats = refined(stats, parts.expect, moved)
-        params = scored(stats, np.asarray(learned_prior(stats.table())))
-
-    def sums(part: VotePart) -> Floats:
-        return judgement_sums(part, corrected(part.posterior(params), part.votes, shown, gold=part.gold))
-
-    return judged(parts.total(sums, np.zeros((4, names.n_annotators))))
 
 
 def _sums(decision: Decision, each: Each | None, part: VotePart) -> Floats:

@@ -26,12 +26,12 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Annotated, Any, Literal, ParamSpec, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
-from crowdwise.errors import ParameterError, Setting, suggestion
+from crowdwise.errors import ParameterError, Setting, either, suggestion
 
 
 def is_number(value: Any) -> bool:
@@ -113,7 +113,11 @@ def constraint_of(annotation: Any) -> Check | None:
                 return _number(kind, note)
         return constraint_of(kind)
     if origin is Literal:
-        return _words(arguments)
+        words = either([repr(word) for word in arguments])
+        return Check(
+            lambda v: any(type(v) is type(word) and v == word for word in arguments), words, arguments,
+            ("no such word", 1.5, object()),
+        )  # fmt: skip
     if origin in (typing.Union, types.UnionType):
         return _union([constraint_of(argument) for argument in arguments])
     if annotation is None or annotation is type(None):
@@ -140,28 +144,16 @@ def _number(kind: Any, bounds: Bounds) -> Check:
     return Check(lambda v: is_one(v) and bounds.hold(v), bounds.words(noun), accepts, (*refused, *odd))
 
 
-def _words(words: tuple[Any, ...]) -> Check:
-    return Check(
-        lambda v: any(type(v) is type(word) and v == word for word in words), _either([repr(word) for word in words]),
-        words, ("no such word", 1.5, object()),
-    )  # fmt: skip
-
-
 def _union(members: list[Check | None]) -> Check | None:
-    some = [member for member in members if member is not None]
-    if len(some) < len(members):
+    stated = [member for member in members if member is not None]
+    if len(stated) < len(members):
         return None  # one of them allows anything
     return Check(
-        lambda v: any(member.allows(v) for member in some),
-        _either([member.expected for member in some]),
-        tuple(v for member in some for v in member.accepts),
-        tuple(v for member in some for v in member.refuses if not any(other.allows(v) for other in some)),
+        lambda v: any(member.allows(v) for member in stated),
+        either([member.expected for member in stated]),
+        tuple(v for member in stated for v in member.accepts),
+        tuple(v for member in stated for v in member.refuses if not any(other.allows(v) for other in stated)),
     )
-
-
-def _either(parts: list[str]) -> str:
-    """``a, b or c``"""
-    return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 P = ParamSpec("P")
@@ -178,22 +170,17 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     Traceback (most recent call last):
     crowdwise.errors.ParameterError: level=2: expected a number above 0 and below 1.
     """
-    signature = inspect.signature(function)
-
-    @cache
-    def constraints() -> dict[str, Check]:
-        hints = typing.get_type_hints(function, include_extras=True)
-        return {name: found for name in hints if (found := constraint_of(hints[name])) is not None}
+    signature, hints = inspect.signature(function), cache(partial(typing.get_type_hints, function, include_extras=True))
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:  # said better by the call itself
             return function(*args, **kwargs)
-        for name, constraint in constraints().items():
-            if name in given:
-                constraint.check(name, given[name])
+        for name, value in arguments.items():
+            if (constraint := constraint_of(hints().get(name, Any))) is not None:
+                constraint.check(name, value)
         return function(*args, **kwargs)
 
     return call
@@ -207,19 +194,14 @@ Share = Annotated[float, Bounds(minimum=0, maximum=1)]
 """From 0 to 1, both included."""
 Fraction = Annotated[float, Bounds(above=0, below=1)]
 """Between 0 and 1."""
-
-
 MethodKey = Annotated[str, Check(lambda value: isinstance(value, str), "the key of a method", ("majority",), (1, None))]
 """A method, by its key in the registry."""
 
 
-def _is_seed(value: Any) -> bool:
-    return value is None or (is_count(value) and value >= 0) or isinstance(value, np.random.Generator)
-
-
-RandomState = Annotated[
-    int | np.random.Generator | None, Check(_is_seed, "None, a whole number of at least 0, or a numpy Generator")
-]
+RandomState = Annotated[int | np.random.Generator | None, Check(
+    lambda value: value is None or isinstance(value, np.random.Generator) or (is_count(value) and value >= 0),
+    "None, a whole number of at least 0, or a numpy Generator",
+)]  # fmt: skip
 """What everything random takes: a seed, a generator to draw from, or None for another result each time."""
 
 
@@ -250,12 +232,12 @@ def declared(cls: Class) -> Class:
     Its own parameters come first, then those of its bases, save the :func:`leading` ones. ``field(init=False)`` marks
     an attribute that is not a parameter: one that a fit sets, or one of a base that the class does not offer.
     """
-    made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
-    given = inspect.signature(made.__init__).parameters
-    names = [f.name for f in fields(made) if f.metadata.get("leading")]
-    names += [name for c in made.__mro__ for name in inspect.get_annotations(c)]
-    ordered = [given[name] for name in dict.fromkeys(["self", *names]) if name in given]
-    made.__init__.__signature__ = inspect.Signature(ordered)
+    data_class: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    parameters = inspect.signature(data_class.__init__).parameters
+    names = [f.name for f in fields(data_class) if f.metadata.get("leading")]
+    names += [name for c in data_class.__mro__ for name in inspect.get_annotations(c)]
+    ordered = [parameters[name] for name in dict.fromkeys(["self", *names]) if name in parameters]
+    data_class.__init__.__signature__ = inspect.Signature(ordered)
     return cls
 
 
@@ -265,13 +247,16 @@ class Parameterised:
     @classmethod
     def parameters(cls) -> dict[str, Any]:
         """The names of the parameters and their defaults."""
-        signature = inspect.signature(cls)
-        return {name: p.default for name, p in signature.parameters.items()}
+        return {name: p.default for name, p in inspect.signature(cls).parameters.items()}
 
     @classmethod
     def constraints(cls) -> dict[str, Check]:
         """What each parameter may be, for those whose annotation says so."""
-        return {name: found for name in cls.parameters() if (found := constraint_of(annotation(cls, name))) is not None}
+        return {
+            name: constraint
+            for name in cls.parameters()
+            if (constraint := constraint_of(annotation(cls, name))) is not None
+        }
 
     def check_parameters(self) -> None:
         """Refuse values that are not allowed: each alone (as declared), then together (``_check_together``)."""
@@ -299,16 +284,18 @@ class Parameterised:
         return self
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self.get_params().items() if not _same(value, self.parameters()[name])}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        changed = {
+            name: value for name, value in self.get_params().items() if not _same(value, self.parameters()[name])
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
 
 def annotation(cls: type, name: str) -> Any:
     """The annotation of an attribute, read where it was written; ``Any`` where there is none."""
     for c in cls.__mro__:
-        found = inspect.get_annotations(c).get(name)
-        if found is not None:
-            return eval(found, vars(sys.modules[c.__module__])) if isinstance(found, str) else found
+        hint = inspect.get_annotations(c).get(name)
+        if hint is not None:
+            return eval(hint, vars(sys.modules[c.__module__])) if isinstance(hint, str) else hint
     return Any
 
 

@@ -9,15 +9,13 @@ kind         seen from
 ``people``   any other
 ===========  ====================================================================================================
 
-Everything is a sum over items, so that votes in parts give the same answer. A crowd of rules is far on its side of the
-line. Where panels begin was drawn with the truth of real crowds in view (docs/benchmarks/default.md): of fewer than
-eight, free matrices are the safer model, above all where classes are uneven.
+Everything is a sum over items, so that votes in parts give the same answer. Where panels begin was drawn with the truth
+of real crowds in view (docs/benchmarks/default.md); a crowd of rules is far on its side of the line.
 
 Annotators who abstain are rules, regular expressions, models with a reject option. A rule says one class or nothing,
-so its choice of items is its answer, and its silence is information. People who answer few items may use one label as
-well: what annotators would give who draw their votes from all votes is taken off. A rule for all that is left, which
-speaks on nearly every item, does not count on either side; nor do models that answer nearly every item beside rules, if
-these are more.
+so its choice of items is its answer. People who answer few items may use one label as well: what annotators would give
+who draw their votes from all votes is taken off. A rule for all that is left, which speaks on nearly every item, does
+not count on either side; nor do models that answer nearly every item beside rules, if these are more.
 """
 
 from __future__ import annotations

@@ -2,43 +2,28 @@
 
 Models of votes multiply them as if they were independent given the class. Hard items, ambiguous ones and copied answers
 mislead many annotators at once, so the product is far too sure. This stage stands between a fit and its result, and has
-two constants.
+two constants, chosen on real crowds, one left out at a time (docs/benchmarks/calibration.md).
 
 **Votes err together.** n answers with correlation rho carry as much information as n / (1 + (n - 1) rho) independent
 ones (the design effect of clustered samples), so the log-odds of an item with n votes are divided by that:
 
-    z[n, k] = log q[n, k] / (1 + rho (n - 1)),        rho = ``RHO``
+    z[n, k] = log q[n, k] / (1 + rho (n - 1)),        rho = ``RHO``, 0 for rules
 
-**All of them can be wrong.** Of the labels on which all votes of a real crowd agree, some are wrong however many votes
-there are. So a share ``DOUBT`` of what the odds give to a class goes to the others, evenly:
+**All of them can be wrong.** A share ``DOUBT`` of what the odds give to a class goes to the others, evenly:
 
     q'[n, k] = (1 - w) softmax(z[n])[k] + w / K,        w = DOUBT K / (K - 1)
 
-and no label is more than 1 - DOUBT probable. No label changes: q' is monotone in q, item by item. (Shares of votes in
-the place of 1 / K have a higher log loss on left-out sets, and change labels.)
+so that no label is more than 1 - DOUBT probable, and none changes: q' is monotone in q, item by item. Where no item has
+votes of two annotators, and neither gold labels nor inputs are there, the doubt is ``DOUBT_ALONE``: of real crowds, one
+vote drawn for each item, 68 % are right.
 
-**Single votes alone.** Where no item has votes of two annotators, and neither gold labels nor inputs are there, nothing
-shows how often votes are right: of real crowds, one vote drawn for each item, 68 % are. There the doubt is
-``DOUBT_ALONE``.
+A prior of an item is not a vote: it is taken out before and put back after. A forecast from inputs that was learned
+from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote. Items without
+votes keep their prior. Gold labels set a power of the corrected odds, a bias towards each class, and what votes add
+beyond the model (:mod:`crowdwise.core.gold_regression`).
 
-Why constants: over 33 real crowds nothing that votes show (agreement, unanimity, classes, votes per item, the agreement
-of pairs beyond the model) predicts the right correction of a left-out crowd better. Both were chosen leaving out one
-set at a time (``benchmarks/calibration.py``, docs/benchmarks/calibration.md). They are round and the optimum is flat.
-
-Rules have rho = 0. A vote of theirs has odds of 3 to 1 as in smoothed shares, and that posterior is not sure of itself:
-on both real sets of rules its log loss is lower as it is (docs/benchmarks/calibration.md).
-
-Where a prior of an item was given, it is not a vote: it is taken out before and put back after. A forecast from inputs
-that was learned from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote,
-n + 1 of them. Items without votes keep their prior. Where gold labels are known, they set a power of the corrected odds
-(:mod:`crowdwise.core.gold_regression`), a bias towards each class, and what votes add beyond the model
-(:mod:`crowdwise.core.gold_regression`).
-
-**Vote shares** are not probabilities given the votes (three votes of three are not certainty), and nothing was
-multiplied. For methods whose posterior they are, the correction is half a vote for every class:
+**Vote shares** are not probabilities given the votes, and nothing was multiplied: half a vote is added for every class,
 (n q + 1/2) / (n + K / 2).
-
-When it fails: a crowd that is much better or worse than others. No vote shows it; only gold labels do.
 """
 
 from __future__ import annotations
@@ -152,7 +137,7 @@ class Dependence:
         if self.source == "gold":
             what += f" By {self.n_gold:,} gold labels, log-odds are then multiplied by {self.power:.2f}"
             what += " and shifted by class." if max(self.bias) - min(self.bias) >= MIN_SHIFT else "."
-            what += self._regression()
+            what += self._regression() if self.losses else ""
         if self.shared_prior:
             what += " What inputs say was learned from the same annotators, and counts as one more of the votes."
         elif not self.pairs and self.source != "gold":
@@ -164,8 +149,6 @@ class Dependence:
 
     def _regression(self) -> str:
         """Whether the regression on the votes was taken, and why."""
-        if not self.losses:
-            return ""
         before, after = self.losses
         loss = f"cross-validated on the gold labels, its log loss is {after:.2f} and that of the model {before:.2f}"
         if self.share < NEGLIGIBLE:
@@ -202,44 +185,44 @@ USUAL = Dependence(RHO, "crowds", DOUBT)
 """As in real crowds."""
 
 
-def correct(q: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
+def correct(q: Floats, n: Floats, dependence: Dependence, log_prior: Floats | None = None) -> Floats:
     """The posterior of items with n votes corrected: see the module."""
-    if found.source == "shares":
+    if dependence.source == "shares":
         w = n[:, None]
         return np.asarray((w * q + 0.5) / (w + 0.5 * q.shape[1]))
-    if found.rho == 0.0 == found.doubt:
+    if dependence.rho == 0.0 == dependence.doubt:
         return q
     if is_large(q, log_prior):
-        return correct_in_place(q.copy(), n, found)
+        return correct_in_place(q.copy(), n, dependence)
     out = np.empty(q.shape)
     for rows in row_blocks(q, BLOCK):
         before = None if log_prior is None else log_prior[rows]
-        out[rows] = softmax(corrected_logit(safe_log(q[rows]), n[rows], found, before))
+        out[rows] = softmax(corrected_logit(safe_log(q[rows]), n[rows], dependence, before))
     return out
 
 
 def corrected(
-    q: Floats, votes: Votes, found: Dependence, log_prior: Floats | None = None, gold: Ints | None = None
+    q: Floats, votes: Votes, dependence: Dependence, log_prior: Floats | None = None, gold: Ints | None = None
 ) -> Floats:
     """The posterior of votes corrected, with the regression on gold labels where there is one; these are certain."""
-    q = correct(q, votes_per_item(votes), found, log_prior)
-    if found.weights is not None:
-        unseen = ((0, votes.n_annotators - len(found.weights)), (0, 0), (0, 0))
-        score = np.pad(found.weights, unseen).reshape(-1, votes.n_classes)
+    q = correct(q, votes_per_item(votes), dependence, log_prior)
+    if dependence.weights is not None:
+        unseen = ((0, votes.n_annotators - len(dependence.weights)), (0, 0), (0, 0))
+        score = np.pad(dependence.weights, unseen).reshape(-1, votes.n_classes)
         q = softmax(reference.logits(votes.indptr, votes.cells(), votes.weights, score, safe_log(q)))
     return clamp(q, gold)
 
 
-def corrected_logit(logit: Floats, n: Floats, found: Dependence, log_prior: Floats | None = None) -> Floats:
+def corrected_logit(logit: Floats, n: Floats, dependence: Dependence, log_prior: Floats | None = None) -> Floats:
     """log q' but for a constant per row, from log q (as :func:`correct`)."""
-    before = 0.0 if log_prior is None or found.shared_prior else log_prior
-    n = found.counted(n)
-    z = (logit - before) / found.divisor(n)[:, None]
-    if found.doubt:
-        w = found.even(n, z.shape[1])[:, None]
+    before = 0.0 if log_prior is None or dependence.shared_prior else log_prior
+    n = dependence.counted(n)
+    z = (logit - before) / dependence.divisor(n)[:, None]
+    if dependence.doubt:
+        w = dependence.even(n, z.shape[1])[:, None]
         z = safe_log((1.0 - w) * softmax(z) + w / z.shape[1])
     z = z + before
-    return np.asarray(z if found.source != "gold" else found.power * z + np.array(found.bias))
+    return np.asarray(z if dependence.source != "gold" else dependence.power * z + np.array(dependence.bias))
 
 
 def is_large(q: Floats, log_prior: Floats | None) -> bool:
@@ -247,26 +230,28 @@ def is_large(q: Floats, log_prior: Floats | None) -> bool:
     return q.size > MAX_DENSE and log_prior is None
 
 
-def correct_in_place(q: Floats, n: Floats, found: Dependence, back: bool = False) -> Floats:
+def correct_in_place(q: Floats, n: Floats, dependence: Dependence, back: bool = False) -> Floats:
     """As :func:`correct` but that what is 0 stays 0; ``back`` undoes it. Returns q.
 
     What the doubt gives to classes of probability 0 is not written: the row lacks it.
     """
-    n, K = found.counted(n), q.shape[1]
+    n, K = dependence.counted(n), q.shape[1]
     for rows in row_blocks(q):
         i, k = np.nonzero(q[rows])
         i += rows.start
         start = np.flatnonzero(np.diff(i, prepend=-1))
         size = np.diff(np.append(start, len(i)))
-        d, w = found.divisor(n[i]), found.even(n[i], K)
+        d, w = dependence.divisor(n[i]), dependence.even(n[i], K)
         total = 1.0 - w * (1.0 - np.repeat(size, size) / K)
-        bias = np.array(found.bias)[k] if found.bias else 0.0
+        bias = np.array(dependence.bias)[k] if dependence.bias else 0.0
         if back:
-            p = total * _per_row((safe_log(q[i, k]) - bias) / found.power, start, size)
+            p = total * _per_row((safe_log(q[i, k]) - bias) / dependence.power, start, size)
             q[i, k] = _per_row(d * safe_log((p - w / K) / (1.0 - w)), start, size)
         else:
             p = (1.0 - w) * _per_row(safe_log(q[i, k]) / d, start, size) + w / K
-            q[i, k] = p if found.source != "gold" else total * _per_row(found.power * safe_log(p) + bias, start, size)
+            if dependence.source == "gold":
+                p = total * _per_row(dependence.power * safe_log(p) + bias, start, size)
+            q[i, k] = p
     return q
 
 
@@ -299,18 +284,14 @@ def accuracy_interval(p: float, known: int, level: float, copied: bool = False) 
     """
     p = min(max(p, 1e-9), 1.0 - 1e-9)
     s = NormalDist().inv_cdf((1.0 + level) / 2.0) * crowd_spread(CROWD_SD, p, known, copied)
-    value, low, high = (1.0 / (1.0 + np.exp(-np.log(p / (1.0 - p)) - np.array([0.0, -s, s])))).tolist()
-    return value, low, high
+    return tuple((1.0 / (1.0 + np.exp(-np.log(p / (1.0 - p)) - np.array([0.0, -s, s])))).tolist())
 
 
 def votes_per_item(votes: Votes) -> Floats:
     """n: the number (weight) of the votes on each item."""
-    size = np.diff(votes.indptr).astype(np.float64)
-    return (
-        size
-        if votes.weight is None
-        else np.bincount(votes.item, weights=votes.weight, minlength=len(votes)).astype(np.float64)
-    )
+    if votes.weight is None:
+        return np.diff(votes.indptr).astype(np.float64)
+    return np.bincount(votes.item, weights=votes.weight, minlength=len(votes)).astype(np.float64)
 
 
 def agreeing_items(votes: Votes) -> Floats:
@@ -337,15 +318,15 @@ def copied_note(agreeing: Floats) -> list[str]:
 
 
 def with_gold(
-    found: Dependence, free: Floats, votes: Votes, gold: Ints, log_prior: Floats | None = None, regression: bool = False
+    dependence: Dependence, free: Floats, votes: Votes, gold: Ints, log_prior: Floats | None, regression: bool
 ) -> Dependence:
     """What gold labels correct, from the votes of their items and the posterior by these and by other items."""
-    logit = corrected_logit(safe_log(free), votes_per_item(votes), found, log_prior)
+    logit = corrected_logit(safe_log(free), votes_per_item(votes), dependence, log_prior)
     small = votes.n_annotators * votes.n_classes**2 <= MAX_CELLS
     fit = regress(logit, gold, votes if regression and small else None)
     return replace(
-        found, source="gold", power=fit.power, bias=fit.bias, n_gold=len(gold), weights=fit.weights, share=fit.share,
-        losses=fit.losses,
+        dependence, source="gold", power=fit.power, bias=fit.bias, n_gold=len(gold), weights=fit.weights,
+        share=fit.share, losses=fit.losses,
     )  # fmt: skip
 
 
@@ -353,12 +334,11 @@ DRAWS = 20_000
 """Simulated items, several of each real one where there are fewer."""
 
 
-def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, found: Dependence, rng: Any) -> Floats:
+def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, dependence: Dependence, rng: Any) -> Floats:
     """N: the probability that each label is right once its item has ``after`` votes."""
     N, K = q.shape
-    rho = found.rho
-    further = independent_votes(after, rho) - independent_votes(before, rho)
-    w = np.where(after > 0, found.doubt * K / max(K - 1, 1), 0.0)[:, None]
+    further = after / dependence.divisor(after) - before / dependence.divisor(before)  # independent votes
+    w = dependence.even(after, K)[:, None]
     known = np.where(before[:, None] > 0, w, 0.0)  # q has its doubt where there were votes
     sure = normalise(np.maximum(q - known / K, 1e-12), axis=1)
     log, logit = np.log(np.maximum(normalise(confusion, axis=1), 1e-12)), safe_log(sure)
@@ -375,8 +355,3 @@ def more_votes(q: Floats, before: Ints, after: Ints, confusion: Floats, found: D
             z[at] += log[:, label].T
         total += softmax(z).max(axis=1)
     return np.asarray((1.0 - w[:, 0]) * total / turns + w[:, 0] / K)
-
-
-def independent_votes(n: Ints, rho: float) -> Floats:
-    """The number of independent votes that n are worth."""
-    return np.asarray(n / (1.0 + rho * np.maximum(n - 1.0, 0.0)))

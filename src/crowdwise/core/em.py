@@ -16,7 +16,7 @@ has its state, with three guards:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
@@ -38,12 +38,11 @@ _cells: WeakKeyDictionary[Votes, ref[Ints]] = WeakKeyDictionary()
 
 def _cells_of(votes: Votes) -> Ints:
     """The cell of each vote: see :meth:`crowdwise.Votes.cells`."""
-    known = _cells.get(votes)
-    found = None if known is None else known()
-    if found is not None:
-        return found
-    cell = votes.cells()
-    _cells[votes] = ref(cell)
+    kept = _cells.get(votes)
+    cell = None if kept is None else kept()
+    if cell is None:
+        cell = votes.cells()
+        _cells[votes] = ref(cell)
     return cell
 
 
@@ -82,10 +81,10 @@ class Part:
     def split(self, lo: int, hi: int) -> Part:
         """The items ``lo`` to ``hi`` (exclusive)."""
         rows = slice(self.indptr[lo], self.indptr[hi])
-        indptr = self.indptr[lo : hi + 1] - self.indptr[lo]
-        prior = None if self.item_prior is None else self.item_prior[lo:hi]
-        M, K = self.n_annotators, self.n_classes
-        return Part(indptr, self.cell[rows], self.weight[rows], self.truth[lo:hi], M, K, prior)
+        return replace(
+            self, indptr=self.indptr[lo : hi + 1] - self.indptr[lo], cell=self.cell[rows], weight=self.weight[rows],
+            truth=self.truth[lo:hi], item_prior=None if self.item_prior is None else self.item_prior[lo:hi],
+        )  # fmt: skip
 
     def expect(self, params: Params) -> Stats:
         """The statistics of these votes under some parameters, by the threads of this machine."""

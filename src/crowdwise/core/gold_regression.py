@@ -1,26 +1,21 @@
 """What gold labels say about votes that err together: a ridge regression of the truth on the votes.
 
-A generative fit learns from agreement what votes are worth. A panel whose members err together agrees on its errors,
-and no vote shows it. Gold labels do: with x[n, m, l] the (weighted) votes of annotator m for l on item n, and q' the
-posterior of the fit (:mod:`crowdwise.core.dependence`), to the power a that gold labels give it,
+A panel whose members err together agrees on its errors, and no vote shows it. Gold labels do: with x[n, m, l] the
+(weighted) votes of annotator m for l on item n, and q' the posterior of the fit (:mod:`crowdwise.core.dependence`), to
+the power a that gold labels give it,
 
     q''[n, k] ∝ q'[n, k] ^ a * exp( b[k] + sum_m,l x[n, m, l] W[m, l, k] )
 
 b is a bias towards each class, W a correction of what a vote says. Both maximise the log-likelihood of the gold labels
 less a ridge, lambda / 2 of the sum of their squares. The votes of an item are centred (a third of a vote is taken from
 each of three classes) and scaled to a mean square of 1, so that 1 / sqrt(lambda) is the standard deviation of what the
-regression adds to the log-odds of an item. W = 0 and b = 0 is the fit as it was.
+regression adds to the log-odds of an item.
 
 **How strong.** Candidates are the fit, a bias alone under each of ``BIAS_SD``, and bias and votes under each of
-``VOTES_SD``. Cross-validation on the gold labels decides: with D the log-likelihood of gold labels, each predicted
-without itself, beyond that of the fit, a candidate has the weight
-
-    w ∝ exp(D) / (5 ``CAUTION``)         and the fit 1,
-
-and W and b are the averages under these weights, where the fit has at most two thirds of the weight; else it stays as
-it is. So it
-does where hundreds of annotators have few votes on gold items each, and D is below 0. Fewer than ``MIN_LABELS`` labels,
-or labels of one class, show too little: then there is no regression.
+``VOTES_SD``. With D the log-likelihood of gold labels, each predicted without itself (cross-validation), beyond that of
+the fit, a candidate has the weight exp(D) / (5 ``CAUTION``) and the fit 1. W and b are the averages under these
+weights; where the fit has more than two thirds of the weight, or there are fewer than ``MIN_LABELS`` labels or labels
+of one class, it stays as it is.
 
 **How it is computed.** Items enter by their inner products alone, g x g, so that any number of annotators is cheap. In
 the basis of their eigenvectors F (F^T F diagonal with entries e), the Hessian of the log-likelihood is at most e / 2 on
@@ -32,26 +27,21 @@ accelerated as by Nesterov, with a restart where a step goes uphill. All folds a
 Folds take every tenth item in the order of their log loss under the fit, so that neither the order of rows nor names
 matter. Of more than ``MAX_LABELS`` labels as many are taken, evenly in the same order.
 
-**The power** says whether the probabilities of the crowd as a whole are too sure. Few labels must do no harm, so it is
-shrunk towards 1: it maximises, with q'' = q' ^ a alone and q' what the votes alone give a gold item,
+**The power** maximises, with q'' = q' ^ a alone and q' what the votes alone give a gold item,
 
     sum_gold log q''[n, y_n] - (a - 1)² / (2 ``POWER_SD``²)
 
-and then moved back to 1 as far as the labels leave open that it is 1: with D the log-likelihood beyond that of 1, less
-the half that a free number gains by chance, a - 1 is divided by 1 + ``CAUTION`` exp(-D).
+and is then moved back to 1 as far as the labels leave open that it is 1: with D the log-likelihood beyond that of 1,
+less the half that a free number gains by chance, a - 1 is divided by 1 + ``CAUTION`` exp(-D).
 
-**A gold item must not vouch for itself.** Its votes taught the matrices what its annotators do, so its posterior under
-these is too good. Its own votes are taken out again, one item at a time: with T[m, k] the counts and pseudo-counts of
-annotator m on class k, and w the weight of the vote in them,
+**A gold item must not vouch for itself**, nor for the prior that annotators are shrunk towards: its own votes are taken
+out again, one item at a time. With T[m, k] the counts and pseudo-counts of annotator m on class k, and w the weight of
+the vote in them,
 
     theta'[m, l, y] = ( theta[m, l, y] T[m, y] - w ) / ( T[m, y] - w )
 
-Nor must the prior that annotators are shrunk towards: where single votes teach only on gold items, it is made of these.
-``auto`` therefore judges gold items under the prior that the labels of the other items give.
-
-When it fails: gold items that are not like the others (the easy ones, the ones that were disputed) speak for their
-like. The power is that of the whole crowd, on all items. The weights are those of annotators as they were on gold
-items; an annotator without votes there, or unseen in the fit, has none.
+When it fails: gold items that are not like the others speak for their like. An annotator without votes on gold items,
+or unseen in the fit, has no weights.
 
 D. Böhning, Multinomial logistic regression algorithm, Annals of the Institute of Statistical Mathematics 1992. The
 other numbers are round, and were chosen on real sets as docs/benchmarks/gold.md says.
@@ -86,39 +76,23 @@ NEGLIGIBLE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class GoldRegression:
-    """What gold labels correct (see the module).
-
-    Attributes
-    ----------
-    power, bias
-        a, and b[k].
-    weights
-        M x K x K: W (annotator, label, class); ``None`` where the votes were not given, or have next to no weight.
-    share
-        The weight of regressions on the votes among all candidates.
-    losses
-        The cross-validated log loss of gold labels by the fit, and by the best regression on the votes; empty where
-        there was none.
-    """
+    """What gold labels correct (see the module): a, b[k] and W."""
 
     power: float
     bias: tuple[float, ...]
     weights: Floats | None = None
+    """M x K x K (annotator, label, class); ``None`` where the votes were not given, or have next to no weight."""
     share: float = 0.0
+    """The weight of regressions on the votes among all candidates."""
     losses: tuple[float, ...] = ()
+    """The cross-validated log loss of gold labels by the fit, and by the best regression on the votes, if any."""
 
 
 def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegression:
     """The power, the bias and the weights of votes, from gold labels of g items.
 
-    Parameters
-    ----------
-    logit
-        g x K: log q', by the votes of an item and what *other* items teach about its annotators.
-    gold
-        The classes of the items.
-    votes
-        Their votes, in the codes of the fit; without them there is a bias alone.
+    ``logit`` (g x K) is log q', by the votes of an item and what *other* items teach about its annotators; ``gold`` are
+    their classes, ``votes`` their votes, in the codes of the fit: without these there is a bias alone.
     """
     power, K = calibrated_power(logit, gold), logit.shape[1]
     if len(gold) < MIN_LABELS or (gold == gold[0]).all():
@@ -126,10 +100,10 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     rows, fold = _folds(_own_loss(power * logit, gold), gold, None if votes is None else alike(votes))
     logit, gold = logit[rows], gold[rows]
     train = np.stack([fold != f for f in (*range(FOLDS), -1)])  # the last one has all items
-    offset = np.stack([calibrated_power(logit[some], gold[some]) * logit for some in train])
+    offset = np.stack([calibrated_power(logit[items], gold[items]) * logit for items in train])
     before, one = _held_out(offset[:, None], gold, fold), np.ones((len(rows), 1))
-    found = ridge(one, offset, gold, train, np.array(BIAS_SD) ** -2.0)
-    loss = [_held_out(offset[:, None] + one @ found, gold, fold)]
+    biases = ridge(one, offset, gold, train, np.array(BIAS_SD) ** -2.0)
+    loss = [_held_out(offset[:, None] + one @ biases, gold, fold)]
     if votes is not None:
         product = inner_products(votes[rows])
         scale = max(float(np.trace(product)) / len(rows), 1e-12)
@@ -141,13 +115,13 @@ def regress(logit: Floats, gold: Ints, votes: Votes | None = None) -> GoldRegres
     w = softmax(np.append(gain, 0.0)[None])[0]
     w *= w[-1] <= FIT_DECIDES
     of_bias, of_votes = w[: len(BIAS_SD)], w[len(BIAS_SD) : -1]
-    bias, weights = of_bias @ found[-1, :, 0], None
     losses: tuple[float, ...] = ()
+    bias, weights = of_bias @ biases[-1, :, 0], None
     if votes is not None:
         losses = float(before.mean()), float(loss[1].mean(axis=1).min())
-    if votes is not None and of_votes.sum() >= NEGLIGIBLE:
-        added = basis @ (np.einsum("j,jrk->rk", of_votes, B[-1]) / root[:, None])  # by each gold item, to b and W
-        bias, weights = bias + added.sum(axis=0), vote_weights(votes[rows], added / scale)
+        if of_votes.sum() >= NEGLIGIBLE:
+            added = basis @ (np.einsum("j,jrk->rk", of_votes, B[-1]) / root[:, None])  # by each gold item, to b and W
+            bias, weights = bias + added.sum(axis=0), vote_weights(votes[rows], added / scale)
     bias = tuple((bias - bias.mean()).tolist())
     return GoldRegression(power, bias, weights, float(of_votes.sum()), losses)
 
@@ -183,17 +157,8 @@ def vote_weights(votes: Votes, added: Floats) -> Floats:
 
 
 def ridge(F: Floats, offset: Floats, gold: Ints, train: Floats, penalty: Floats) -> Floats:
-    """B (folds x strengths x r x K): the regressions on F beyond an offset, on some items each.
-
-    Parameters
-    ----------
-    F
-        g x r, with orthogonal columns.
-    offset, train
-        folds x g x K, and folds x g: which items are fitted.
-    penalty
-        lambda of each strength.
-    """
+    """B (folds x strengths x r x K): the regressions on F (g x r, with orthogonal columns) beyond an offset (folds x g
+    x K), on the items that ``train`` (folds x g) has, with the lambda of each strength as ``penalty``."""
     (T, G, K), J, r = offset.shape, len(penalty), F.shape[1]
     e, target = (F**2).sum(axis=0), np.eye(K)[gold]
     lam = penalty[None, :, None, None]
@@ -228,7 +193,7 @@ def _own_loss(logit: Floats, gold: Ints) -> Floats:
 def _held_out(logit: Floats, gold: Ints, fold: Ints) -> Floats:
     """strengths x g: the log loss of each item where it was not fitted, from logits (folds x strengths x g x K)."""
     at = np.arange(len(gold))
-    return np.stack([_own_loss(some, gold) for some in logit[fold, :, at].transpose(1, 0, 2)])
+    return np.stack([_own_loss(own, gold) for own in logit[fold, :, at].transpose(1, 0, 2)])
 
 
 POWER_SD = 0.4
@@ -249,11 +214,17 @@ def calibrated_power(logit: Floats, gold: Ints) -> float:
 
 def by_other_items(stats: Stats, votes: Votes, gold: Ints, log_prior: Floats | None = None) -> Floats:
     """:func:`without_own` by the expected counts of all votes under the posterior of any method."""
-    pseudo = np.asarray(learned_prior(stats.table(), quick=True))
+    return _without_own(votes, gold, stats, learned_prior(stats.table(), quick=True), stats.mass, log_prior)
+
+
+def _without_own(
+    votes: Votes, gold: Ints, stats: Stats, pseudo: Floats, mass: Floats, log_prior: Floats | None = None
+) -> Floats:
+    """:func:`without_own` by counts and pseudo-counts, and the mass of the classes where items have no prior."""
     table = stats.table() + pseudo
-    pi = np.zeros_like(stats.mass) if log_prior is not None else np.log(normalise(stats.mass + 1e-9, axis=0))
+    pi = np.zeros_like(mass) if log_prior is not None else np.log(normalise(mass + 1e-9, axis=0))
     params = Params(safe_log(normalise(table, axis=1)).reshape(stats.counts.shape), pi[None])
-    return without_own(votes, gold, params, table.sum(axis=1), pseudo, log_prior=log_prior)
+    return without_own(votes, gold, params, table.sum(axis=1), pseudo, log_prior)
 
 
 def without_own(
@@ -261,14 +232,8 @@ def without_own(
 ) -> Floats:
     """The posterior of items from their votes alone, g x K, by what the other items teach about their annotators.
 
-    Parameters
-    ----------
-    votes, gold, log_prior
-        Of the gold items alone, in the codes of the fit.
-    total
-        M x K: T[m, k], counts and pseudo-counts.
-    pseudo
-        M x L x K: the pseudo-counts, less than which no count can be.
+    Votes, gold labels and prior are those of the gold items alone, in the codes of the fit; ``total`` is T[m, k] (M x
+    K), ``pseudo`` has the pseudo-counts (M x L x K), less than which no count can be.
     """
     K, m, label, y = votes.n_classes, votes.annotator, votes.label, gold[votes.item]
     score = params.log_score.reshape(-1, K, K)[m, label].copy()
@@ -286,11 +251,8 @@ def by_votes_alone(votes: Votes, q: Floats, gold: Ints) -> Floats:
     items, and the shares of votes on gold items. What is known of an item before any vote does not count: a classifier
     may have learned it from the gold label.
     """
-    known, part = np.flatnonzero(gold >= 0), Part.of(votes)
-    stats, free = em.statistics(part, clamp(q, gold)), q.copy()
+    known, part, free = np.flatnonzero(gold >= 0), Part.of(votes), q.copy()
     free[known] = votes[known].shares()
     pseudo = learned_prior(em.statistics(part, winners(free)).table(), quick=True)
-    table = stats.table() + pseudo
-    log_theta = safe_log(normalise(table, axis=1)).reshape(stats.counts.shape)
-    params = Params(log_theta, np.log(normalise(free.sum(axis=0) + 1e-9, axis=0))[None])
-    return without_own(votes[known], gold[known], params, table.sum(axis=1), pseudo)
+    stats = em.statistics(part, clamp(q, gold))
+    return _without_own(votes[known], gold[known], stats, pseudo, free.sum(axis=0))

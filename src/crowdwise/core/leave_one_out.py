@@ -1,19 +1,17 @@
 """Leave-one-out: the posterior of an item without the vote that is being judged, and accuracies from it.
 
 An annotator judged by a consensus they took part in looks better than they are, the more so the fewer votes an item
-has. Here each vote is judged by the posterior of its item given the *other* votes. For that the posterior of any method
+has. So each vote is judged by the posterior of its item given the *other* votes. For that the posterior of any method
 is turned into confusion matrices: its expected counts, shrunk towards the crowd's and the annotator's own accuracy
-(:func:`crowdwise.core.shrinkage.learned_prior`), which makes a log-linear model in which one vote can be taken out
-again. From there ``PASSES`` passes of EM make matrices and posterior fit each other: shares of votes are no
-probabilities, and likelihood alone is too sure of itself where votes are few. Where those passes would rename classes
-(most of the items that the consensus is sure are k end up in one other class), they are not made: the consensus decides
-what the classes mean. Nor are they made in a crowd of rules, which are judged by how often each speaks
-(:func:`crowdwise.core.crowd_kind.rates`): by what it says when it speaks, each is a constant annotator.
+(:func:`crowdwise.core.shrinkage.learned_prior`), from which one vote can be taken out again. ``PASSES`` passes of EM
+make matrices and posterior fit each other: shares of votes are not probabilities, and likelihood alone is too sure of
+itself where votes are few. They are not made where they would rename classes (``OVERTURNED``), since the consensus
+decides what the classes mean, nor in a crowd of rules, which are judged by how often each speaks
+(:func:`crowdwise.core.crowd_kind.rates`).
 
-The passes cost twenty times what one look at the votes costs, so that one :class:`LeaveOneOut` is made
-(``LeaveOneOut.of(votes, q)``, or ``consensus.leave_one_out``) and passed on. A method whose own posterior is fit to
-judge (``judges_annotators``: ``auto``, whose matrices are shrunk by a prior that is learned from its labels, and whose
-probabilities are corrected) needs none of them for how often annotators are right: p below is by its own posterior.
+The passes cost twenty times one look at the votes, so one :class:`LeaveOneOut` is made (``LeaveOneOut.of(votes, q)``,
+or ``consensus.leave_one_out``) and passed on. A method whose own posterior is fit to judge (``judges_annotators``)
+needs none of them for how often annotators are right: p below is by its own posterior.
 
 ==============  =====================  =============================================================================
 symbol          code                   equation
@@ -31,29 +29,23 @@ interval        see below              of sum_s p[s] right votes in n, with vari
 r and a take votes as independent given the class, and serve comparisons between annotators. How often an annotator is
 right is judged by the posterior of all votes, corrected (:mod:`crowdwise.core.dependence`): under that one the expected
 number of right votes has no bias, whereas others who err together confirm each other. The only vote on an item says
-nothing about its annotator: p is the mean of the others, a half where there are none, and its variance takes the vote
-off again.
+nothing about its annotator: p is the mean of the others, a half where there are none.
 
-**Intervals** know two errors (:func:`accuracy_with_interval`). That of the votes is ``share_interval``. That of the
-crowd is in all of its annotators at once: they are measured by a consensus that is wrong where the crowd is. On the
-scale of log-odds its standard deviation is ``CROWD_SD``, less with gold labels
-(:func:`crowdwise.core.dependence.crowd_spread`; none where the truth of all votes is known), and the squares of both
-are added. Where all labels are right, an annotator's accuracy is their agreement with the labels, so that is within the
-interval, too. CROWD_SD was chosen on the real sets, leaving one out at a time (docs/benchmarks/calibration.md). Where
-all votes agree on all items nothing shows the crowd's error, and the interval is wide.
+**Intervals** (:func:`accuracy_with_interval`) know two errors: that of the votes (``share_interval``), and that of the
+crowd, which is in all of its annotators at once: they are measured by a consensus that is wrong where the crowd is. On
+the scale of log-odds its standard deviation is ``CROWD_SD``, less with gold labels
+(:func:`crowdwise.core.dependence.crowd_spread`), none where the truth of all votes is known. The squares of both are
+added. An annotator's agreement with the labels is within the interval, too: that is the accuracy where all are right.
 
-Memory grows with the votes and with annotators x classes², never with votes x classes. Items with gold labels are
-certain. With more than ``MAX_CELLS`` cells of matrices, every annotator is taken to be right with one probability and
-wrong evenly (:func:`one_coin_right`).
-
-When it fails: annotators who err together on all items of a kind confirm each other; a prior of an item from a
-classifier that was trained on the very vote being judged is not independent of it.
+Memory grows with the votes and with annotators x classes², never with votes x classes. With more than ``MAX_CELLS``
+cells of matrices, every annotator is taken to be right with one probability and wrong evenly (:func:`one_coin_right`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,14 +87,7 @@ class LeaveOneOut:
     gold: Ints
     """N class codes, -1 unknown."""
     cell: Ints
-    item: Ints
     log_theta: Floats
-    norm: Floats
-    """S: log of the sum over classes of exp(logit - log theta)."""
-    counts: Floats
-    """M x K x K (annotator, truth, label), by the others."""
-    right: Floats
-    """S: the probability that the vote is right, by the others."""
     dependence: Dependence
     item_prior: Floats | None = None
 
@@ -118,9 +103,7 @@ class LeaveOneOut:
         M, K, N = votes.n_annotators, votes.n_classes, len(votes)
         dependence = usual(VoteParts.whole(votes, gold, item_prior), lambda _: q) if dependence is None else dependence
         gold = np.full(N, -1, dtype=np.int32) if gold is None else gold
-        part = Part.of(votes, gold, item_prior)
-        cell, weight = part.cell, part.weight
-        first = clamp(q, gold)
+        part, first = Part.of(votes, gold, item_prior), clamp(q, gold)
 
         def moved(params: Params) -> Floats:
             return moved_classes(first, em.expect(part, params, posterior=True)[1])
@@ -129,35 +112,55 @@ class LeaveOneOut:
         stats, rules = em.statistics(part, first), kind == "rules"
         if not rules:
             stats = refined(stats, part.expect, moved, item_prior is not None)
-        pseudo, pi = np.asarray(learned_prior(stats.table())), normalise(stats.mass + 1e-9, axis=0)
+        pseudo = np.asarray(learned_prior(stats.table()))
         matrices = scored(stats, pseudo)
         params = rates(stats) if rules else matrices
         log_theta, before = params.log_score, params.log_prior if item_prior is None else item_prior
-        logit = kernels.reference.logits(votes.indptr, cell, weight, log_theta, before)
+        logit = kernels.reference.logits(votes.indptr, part.cell, part.weight, log_theta, before)
         logit -= logit.max(axis=1, keepdims=True)
-        item = votes.item
-        norm = np.full(votes.n_votes, -np.inf)
-        for k in range(K):
-            norm = np.logaddexp(norm, _leave_out(votes, logit, gold, log_theta, cell, item, k))
-        counts, right = np.empty((M * K, K)), np.empty(votes.n_votes)
-        for k in range(K):
-            r = np.exp(_leave_out(votes, logit, gold, log_theta, cell, item, k) - norm)
-            counts[:, k] = np.bincount(cell, weights=r, minlength=M * K)
-            mine = votes.label == k
-            right[mine] = r[mine]
         return cls(
             votes=votes, theta=np.exp(matrices.log_score).reshape(M, K, K).transpose(0, 2, 1).copy(),
-            pseudo=pseudo.transpose(0, 2, 1), prior=pi, logit=logit, gold=gold, cell=cell, item=item,
-            log_theta=log_theta, norm=norm, counts=counts.reshape(M, K, K).transpose(0, 2, 1).copy(), right=right,
-            dependence=dependence, item_prior=item_prior,
+            pseudo=pseudo.transpose(0, 2, 1), prior=normalise(stats.mass + 1e-9, axis=0), logit=logit, gold=gold,
+            cell=part.cell, log_theta=log_theta, dependence=dependence, item_prior=item_prior,
         )  # fmt: skip
 
-    def others(self, k: int) -> Floats:
-        """r[s, k] for all votes."""
+    @cached_property
+    def item(self) -> Ints:
+        """The item of each vote."""
+        return self.votes.item
+
+    @cached_property
+    def norm(self) -> Floats:
+        """S: log of the sum over classes of exp(logit - log theta)."""
+        norm = np.full(self.votes.n_votes, -np.inf)
+        for k in range(self.votes.n_classes):
+            norm = np.logaddexp(norm, self._without(k))
+        return norm
+
+    @cached_property
+    def counts(self) -> Floats:
+        """M x K x K (annotator, truth, label), by the others."""
+        M, K, _ = self.theta.shape
+        columns = [np.bincount(self.cell, weights=self.others(k), minlength=M * K) for k in range(K)]
+        return np.stack(columns, axis=1, dtype=np.float64).reshape(M, K, K).transpose(0, 2, 1).copy()
+
+    @cached_property
+    def right(self) -> Floats:
+        """S: the probability that the vote is right, by the others."""
+        return self.others(self.votes.label)
+
+    def others(self, k: Any) -> Floats:
+        """r[s, k] for all votes, of one class or one for each vote."""
         return np.asarray(np.exp(self._without(k) - self.norm))
 
-    def _without(self, k: int) -> Floats:
-        return _leave_out(self.votes, self.logit, self.gold, self.log_theta, self.cell, self.item, k)
+    def _without(self, k: Any) -> Floats:
+        """logit[n, k] - w log theta[m, k, l] of every vote; minus infinity where the truth is known to be another."""
+        own = self.log_theta[self.cell, k]
+        column = self.logit[self.item, k] - (own if self.votes.weight is None else self.votes.weight * own)
+        if (self.gold >= 0).any():
+            known = self.gold[self.item]
+            column = np.where(known >= 0, np.where(known == k, 0.0, -np.inf), column)
+        return np.asarray(column)
 
     def posterior(self) -> Floats:
         """N x K, given all votes, corrected for their dependence."""
@@ -226,25 +229,10 @@ def renamed_share(moved: Floats) -> float:
     return float(moved[moved.argmax(axis=1) != np.arange(len(moved))].sum() / max(moved.sum(), 1.0))
 
 
-def _leave_out(votes: Votes, logit: Floats, gold: Ints, log_theta: Floats, cell: Ints, item: Ints, k: int) -> Floats:
-    """logit[n, k] - w log theta[m, k, l] of every vote; minus infinity where the truth is known to be another."""
-    said = log_theta[:, k][cell]
-    column = logit[:, k][item] - (said if votes.weight is None else votes.weight * said)
-    if (gold >= 0).any():
-        known = gold[item]
-        column = np.where(known >= 0, np.where(known == k, 0.0, -np.inf), column)
-    return np.asarray(column)
-
-
 def accuracy_with_interval(
-    right: Floats,
-    total: Floats,
-    unsure: Floats,
-    agreement: Floats,
-    known: int,
-    level: float = 0.95,
+    right: Floats, total: Floats, unsure: Floats, agreement: Floats, known: int, level: float = 0.95,
     copied: bool = False,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
     """Each annotator's accuracy, nan without votes, and the ends of its interval (see the module); M each.
 
     ``right`` of ``total`` votes are expected to be right, with variance ``unsure``; ``agreement`` is the share of votes

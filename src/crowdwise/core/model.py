@@ -16,19 +16,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.core import em, starts
+from crowdwise.core import constraints, em, starts
 from crowdwise.core.consensus import Consensus, Outcome, consensus_fields
 from crowdwise.core.consensus_in_parts import ConsensusInParts, Each
-from crowdwise.core.constraints import (
-    Bounds,
-    Count,
-    CountFromZero,
-    NonNegative,
-    Parameterised,
-    RandomState,
-    declared,
-    leading,
-)
+from crowdwise.core.constraints import Bounds, Count, CountFromZero, NonNegative, RandomState, are_numbers, declared
 from crowdwise.core.dependence import Setting, copied_note, corrected
 from crowdwise.core.em import EMFit, Engine, Family, Params, Part, Stats
 from crowdwise.core.leave_one_out import judged, judgement_sums
@@ -46,15 +37,14 @@ from crowdwise.errors import InputError, LabelError, NotFittedError, Option, Par
 
 __all__ = [
     "Callback", "EMFit", "EMModel", "Family", "Floats", "Ints", "Model", "Outcome", "Params", "Part", "Rounds",
-    "StartedModel", "Stats", "Votes", "declared", "leading",
+    "StartedModel", "Stats", "Votes", "declared",
 ]  # fmt: skip
-
 
 SingleVotes = Literal["certain", "doubted", "open"]
 
 
 @declared
-class Model(Parameterised, ABC):
+class Model(constraints.Parameterised, ABC):
     """The base of models of votes. A subclass gives ``_predict`` and ``_fit``; with ``in_parts``, ``_fit_in_parts``.
 
     Parameters
@@ -137,20 +127,17 @@ class Model(Parameterised, ABC):
         with shown(self.key, verbose, callback) as report:
             outcome = self._fit(votes, known, log_prior, report)
         parts = VoteParts.whole(votes, known, log_prior)
-        found = resolve(
-            self.dependence, parts, lambda _: outcome.posterior, shares=self.vote_shares, kind=outcome.kind,
+        q = outcome.posterior
+        dependence = resolve(
+            self.dependence, parts, lambda _: q, shares=self.vote_shares, kind=outcome.kind,
             gold_by_votes=outcome.gold_by_votes, shared_prior=shared_prior and log_prior is not None,
         )  # fmt: skip
-        rng = np.random.default_rng(self.random_state)
-        q = outcome.posterior
-        if found.bias:  # a shared error of the crowd, and gold labels that show it
-            q = corrected(q, votes, found, log_prior, known)
-        labels = decide(q, outcome.prior, self.ties, rng)
-        fields = consensus_fields(votes, outcome, labels, known, log_prior, found)
-        if self.judges_annotators and found.source in ("crowds", "gold"):
-            sums = judgement_sums(parts.only, fields["posterior"])
-            fields["judged"] = np.stack(judged(sums))
-        why = [] if found.source == "none" else [found.reason]
+        by = corrected(q, votes, dependence, log_prior, known) if dependence.bias else q  # gold shows a shared error
+        labels = decide(by, outcome.prior, self.ties, np.random.default_rng(self.random_state))
+        fields = consensus_fields(votes, outcome, labels, known, log_prior, dependence)
+        if self.judges_annotators and dependence.source in ("crowds", "gold"):
+            fields["judged"] = np.stack(judged(judgement_sums(parts.only, fields["posterior"])))
+        why = [] if dependence.source == "none" else [dependence.reason]
         remarks = self._remarks(votes, fields["posterior"], labels, known)
         fields["notes"] = [*seen, *outcome.notes, *why, *remarks, *copied_note(parts.agreeing)]
         self.consensus_ = self.result.of(
@@ -175,13 +162,10 @@ class Model(Parameterised, ABC):
         if parts.n_votes == 0:
             raise InputError("No votes: the parts have no rows.")
         check_classes(parts.names)
-        if self.needs_gold and not parts.sizes[2]:
-            raise self._no_gold()
-        if not self.single_annotator and not parts.sizes[2]:
-            check_several(parts.names, self.key, "Use a majority vote, or give gold labels of some items.")
+        self._check_annotators(parts.names, bool(parts.sizes[2]))
         parts, seen = self._weighed_parts(parts)
-        found = ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
-        return replace(found, notes=[*seen, *found.notes], seconds=time.perf_counter() - began)
+        consensus = ConsensusInParts.of_parts(self, parts, self._fit_in_parts(parts, callback), each)
+        return replace(consensus, notes=[*seen, *consensus.notes], seconds=time.perf_counter() - began)
 
     def check_in_parts(self) -> None:
         """Raise an error where the model cannot be fitted to votes in parts."""
@@ -203,16 +187,13 @@ class Model(Parameterised, ABC):
         """N x K class probabilities of items, in the fit or not, from what was learned about their annotators."""
         fitted = self._fitted()
         new = self._discounted(recode(votes, fitted))
-        q = self._predict(new)
-        if fitted.dependence.source == "none":
-            return q
-        return corrected(q, new, replace(fitted.dependence, shared_prior=False))
+        q, dependence = self._predict(new), fitted.dependence
+        return q if dependence.source == "none" else corrected(q, new, replace(dependence, shared_prior=False))
 
     @guarded
     def predict(self, votes: Votes) -> npt.NDArray[Any]:
         """The most probable class of each item."""
-        q = self.predict_proba(votes)
-        fitted = self._fitted()
+        q, fitted = self.predict_proba(votes), self._fitted()
         return fitted.classes[decide(q, fitted.prior, self.ties, np.random.default_rng(self.random_state))]
 
     def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
@@ -230,8 +211,8 @@ class Model(Parameterised, ABC):
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         """The fit of all votes; of a class that says ``in_parts`` it is a fit of one part."""
         parts = VoteParts.whole(votes, gold, item_prior)
-        found = self._fit_in_parts(parts, callback)
-        return Outcome(posterior=found.pop("independent")(parts.only), **found)
+        fields = self._fit_in_parts(parts, callback)
+        return Outcome(posterior=fields.pop("independent")(parts.only), **fields)
 
     @abstractmethod
     def _predict(self, votes: Votes) -> Floats: ...
@@ -252,16 +233,17 @@ class Model(Parameterised, ABC):
         check_classes(votes)
         if votes.n_votes == 0:
             raise InputError("No votes: the table has items and annotators, and no row is left.")
-        if self.needs_gold and (gold is None or not (gold >= 0).any()):
-            raise self._no_gold()
-        if not self.single_annotator and (gold is None or not (gold >= 0).any()):
-            check_several(votes, self.key, "Use a majority vote, or give gold labels of some items.")
+        self._check_annotators(votes, gold is not None and bool((gold >= 0).any()))
 
-    def _no_gold(self) -> InputError:
-        return InputError(
-            f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",
-            remedy=Remedy("Give them: {}.", Option("gold", python="{item: class}", command="FILE")),
-        )
+    def _check_annotators(self, votes: Votes, has_gold: bool) -> None:
+        """Refuse a crowd that the model cannot learn from without gold labels."""
+        if self.needs_gold and not has_gold:
+            raise InputError(
+                f"{self.key} weighs annotators by their answers on items with gold labels, and none is given.",
+                remedy=Remedy("Give them: {}.", Option("gold", python="{item: class}", command="FILE")),
+            )
+        if not self.single_annotator and not has_gold:
+            check_several(votes, self.key, "Use a majority vote, or give gold labels of some items.")
 
     def _log_item_prior(self, votes: Votes, item_prior: Any) -> Floats | None:
         if item_prior is None:
@@ -272,13 +254,11 @@ class Model(Parameterised, ABC):
                 "leave item_prior out, or take a model whose class says takes_item_prior=True."
             )
         p = np.asarray(item_prior, dtype=np.float64)
-        if p.shape != (len(votes), votes.n_classes) or not (
-            np.isfinite(p).all() and (p >= 0).all() and (p.sum(axis=1) > 0).all()
-        ):
-            raise ParameterError(
-                f"item_prior must be {len(votes)} x {votes.n_classes} probabilities (items x classes); "
-                f"found shape {p.shape}."
-            )
+        fits = p.shape == (len(votes), votes.n_classes)
+        if not (fits and are_numbers(p, Bounds(minimum=0)) and (p.sum(axis=1) > 0).all()):
+            problem = "a row with NaN, negative numbers or none above 0" if fits else f"shape {p.shape}"
+            expected = f"{len(votes)} x {votes.n_classes} probabilities (items x classes)"
+            raise ParameterError(f"item_prior must be {expected}; found {problem}.")
         return np.asarray(safe_log(p / p.sum(axis=1, keepdims=True)))
 
     def _fitted(self) -> Consensus:
@@ -336,10 +316,9 @@ class EMModel(Model, ABC):
         """The maximisation step, made once per fit; where the class says ``in_parts``, from sums over votes alone."""
         raise NotImplementedError
 
-    def _expect(self, parts: Any, params: Params) -> Stats:
+    def _expect(self, parts: Engine, params: Params) -> Stats:
         """The expectation step."""
-        found: Stats = parts.expect(params)
-        return found
+        return parts.expect(params)
 
     def _finish(self, part: Any, family: Family, params: Params) -> Params:
         """The parameters to report, from those that EM ended with."""
@@ -389,8 +368,8 @@ class EMModel(Model, ABC):
         self.params_ = fit.params if params is None else params
         q = part.posterior(self.params_)
         self.stats_ = part.expect(self.params_)
-        found: dict[str, Any] = {"posterior": q, "log_likelihood": self.stats_.log_likelihood}
-        return Outcome(**found | self._reported(fit) | others)
+        fields: dict[str, Any] = {"posterior": q, "log_likelihood": self.stats_.log_likelihood}
+        return Outcome(**fields | self._reported(fit) | others)
 
     def _reported(self, fit: EMFit) -> dict[str, Any]:
         """Prior and confusion by the parameters, and how EM went."""

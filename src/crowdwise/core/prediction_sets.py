@@ -96,10 +96,10 @@ def conformal_thresholds(
     score = 1.0 - q[np.arange(n), gold]
     least, exact = np.zeros(K), 1.0
     for k in range(K) if by_class else (slice(None),):
-        some = np.sort(score[gold == k] if by_class else score)
-        rank = conformal_rank(len(some), coverage, confidence, others)
-        if rank <= len(some):
-            least[k], exact = 1.0 - some[rank - 1], min(exact, rank / (len(some) + 1))
+        scores = np.sort(score[gold == k] if by_class else score)
+        rank = conformal_rank(len(scores), coverage, confidence, others)
+        if rank <= len(scores):
+            least[k], exact = 1.0 - scores[rank - 1], min(exact, rank / (len(scores) + 1))
     return least, exact
 
 

@@ -4,18 +4,15 @@ A held-out vote is predicted from the *other* votes on its item and from the vot
 
     p(l | rest) = sum_k q[n, k] theta[m, k, l]
 
-There are two ways of holding votes out, for two purposes.
-
 **By items** (:func:`item_folds`, :func:`leave_one_out_scores`), for models with scores log s[m, l, k] of their own.
 Parameters come from the items of other folds; each annotator's votes on an item are then predicted from the other
-annotators' votes on it. The parameters contain no information about the item, so a class that fits its items too
-closely gains nothing. Folds come from the votes (:mod:`crowdwise.core.vote_order`): neither the order of rows nor any
-name matters, and items with equal votes are spread over all folds.
+annotators' votes on it, so a class that fits its items too closely gains nothing. Folds come from the votes
+(:mod:`crowdwise.core.vote_order`): neither the order of rows nor any name matters, and items with equal votes are
+spread over all folds.
 
 **By pairs** (:func:`split_pairs`, :func:`read_out`, :func:`predict_held_out`), for any method. A share of the (item,
-annotator) pairs is held out, the method is fitted to the rest, and confusion matrices are computed from its posterior q
-in the same way for every method: theta from the expected counts of the remaining votes, shrunk towards the crowd's
-pooled matrix.
+annotator) pairs is held out, the method is fitted to the rest, and confusion matrices are computed from its posterior
+in the same way for every method.
 
 =============  ===============  ============  =====================================================================
 symbol         code             shape         equation
@@ -29,10 +26,9 @@ mean           ``mean``         1             sum d / sum w
 error          ``error``        1             sqrt( N / (N - 1) sum (d - mean w)^2 ) / sum w
 =============  ===============  ============  =====================================================================
 
-A vote on an item without other votes is not predicted: it would measure favourite labels, not the item's class.
-
-The error is that of a new sample of items with the same annotators. Where splits are repeated, d and w are first
-averaged over the splits item by item: repeated splits make each item's figure steadier, they do not make more items.
+A vote on an item without other votes is not predicted: it would measure favourite labels, not the item's class. The
+error is that of a new sample of items with the same annotators; repeated splits are first averaged item by item, for
+they do not make more items.
 """
 
 from __future__ import annotations
@@ -60,10 +56,8 @@ class Scores:
 
     def per_item(self, n_items: int) -> tuple[Floats, Floats]:
         """The sum of log p and the weight, by item."""
-        return (
-            np.bincount(self.item, weights=self.log_p, minlength=n_items).astype(np.float64),
-            np.bincount(self.item, weights=self.weight, minlength=n_items).astype(np.float64),
-        )
+        log_p, weight = sum_rows(np.stack([self.log_p, self.weight], axis=1), self.item, n_items).T
+        return log_p, weight
 
 
 def item_folds(votes: Votes, folds: int, gold: Ints | None = None, *, max_votes: float = np.inf) -> Ints:
@@ -141,10 +135,8 @@ def paired(gain: Floats, weight: Floats) -> tuple[float, float]:
     used = weight > 0
     d, w = gain[used], weight[used]
     N, total = len(d), w.sum()
-    if N == 0:
-        return 0.0, float("inf")
-    mean = float(d.sum() / total)
-    if N == 1:
+    mean = float(d.sum() / total) if N else 0.0
+    if N < 2:
         return mean, float("inf")
     return mean, float(np.sqrt(N / (N - 1.0) * ((d - mean * w) ** 2).sum()) / total)
 

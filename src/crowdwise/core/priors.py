@@ -35,20 +35,8 @@ from crowdwise.errors import ParameterError, listing
 NAMED = ("crowd", "hierarchical", "accuracy")
 
 
-def _is_prior(value: Any) -> bool:
-    return value in NAMED if isinstance(value, str) else are_numbers(value, Bounds(minimum=0))
-
-
-def _are_probabilities(value: Any) -> bool:
-    return isinstance(value, Mapping) or (hasattr(value, "__len__") and are_numbers(value, Bounds(minimum=0)))
-
-
-def _is_history(value: Any) -> bool:
-    return value is None or isinstance(value, (Mapping, Consensus))
-
-
 Prior = Annotated[Any, Check(
-    _is_prior,
+    lambda value: value in NAMED if isinstance(value, str) else are_numbers(value, Bounds(minimum=0)),
     "a number of votes of at least 0, 'crowd', 'hierarchical', 'accuracy', or an array of pseudo-counts "
     "(K x K or M x K x K)",
     (0.0, 0.5, *NAMED), (-0.5, np.nan, "unknown"),
@@ -63,7 +51,10 @@ DirichletPrior = Annotated[Any, Check(
 )]  # fmt: skip
 """Parameters of the Dirichlet distributions of the rows of confusion matrices."""
 
-Probabilities = Annotated[Any, Check(_are_probabilities, "the probability of each class", (), ("x", 0.5, (0.5, -0.5)))]
+Probabilities = Annotated[Any, Check(
+    lambda value: isinstance(value, Mapping) or (hasattr(value, "__len__") and are_numbers(value, Bounds(minimum=0))),
+    "the probability of each class", (), ("x", 0.5, (0.5, -0.5)),
+)]  # fmt: skip
 ClassPrior = Literal["learned", "uniform"] | Probabilities
 """The distribution of the classes."""
 
@@ -72,9 +63,10 @@ ClassAlpha = Annotated[Any, Check(
 )]  # fmt: skip
 """Parameters of the Dirichlet distribution of the classes."""
 
-History = Annotated[
-    Any, Check(_is_history, "a mapping from annotator to K x K counts (truth, label), or a Consensus", (None,), (5,))
-]
+History = Annotated[Any, Check(
+    lambda value: value is None or isinstance(value, (Mapping, Consensus)),
+    "a mapping from annotator to K x K counts (truth, label), or a Consensus", (None,), (5,),
+)]  # fmt: skip
 """Past performance of annotators."""
 
 

@@ -67,23 +67,22 @@ def stated(step: Any) -> tuple[float, float, str]:
 
 @contextmanager
 def step_bar(
-    screen: Console,
-    title: str,
-    patience: float = 0.0,
-    lines: bool = False,
+    screen: Console, title: str, patience: float = 0.0, lines: bool = False,
     callback: Callable[[Any], Any] | None = None,
-) -> Iterator[Callable[[Any], Any]]:
-    """A callback that draws the steps of a fit or the stages of a work, and calls another one; where no bar can be
-    drawn, ``lines`` are written."""
-    log = ProgressLines(screen, title)
+) -> Iterator[Callable[[Any], Any]]:  # fmt: skip
+    """A callback that draws the steps of a fit or the stages of a work, and calls another one. Where no bar can be
+    drawn (in a log file, say), ``lines`` are written, of the first and the last step in any case."""
+    due = 0.0 if lines and not _draws(screen) else math.inf
     with drawn_bar(screen, title, "{task.fields[state]}", patience, state="") as update:
 
         def report(step: Any) -> Any:
+            nonlocal due
             name = f"{title}, restart {step.restart}" if getattr(step, "restart", 0) else title
             done, total, words = stated(step)
             update(description=name, completed=done, total=total, state=words)
-            if lines:
-                log.add(done, total, words)
+            if min(due, total) <= done and due < math.inf:
+                due = done + LINE_EVERY * total
+                screen.print(f"{title}: {words}", soft_wrap=True)
             return None if callback is None else callback(step)
 
         yield report
@@ -100,20 +99,6 @@ def shown(title: str, verbose: bool, callback: Callable[[Any], Any] | None) -> I
     screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with step_bar(screen, title, lines=True, callback=callback) as report:
         yield report
-
-
-class ProgressLines:
-    """Lines where no bar can be drawn: in a log file, say. The first and the last step always have one."""
-
-    def __init__(self, screen: Console, title: str, every: float = LINE_EVERY) -> None:
-        self.screen, self.title, self.every, self.next = screen, title, every, 0.0
-        self.silent = _draws(screen)
-
-    def add(self, done: float, total: float, words: str) -> None:
-        if self.silent or (done < self.next and done < total):
-            return
-        self.next = done + self.every * total
-        self.screen.print(f"{self.title}: {words}", soft_wrap=True)
 
 
 @dataclass(frozen=True)

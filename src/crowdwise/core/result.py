@@ -23,22 +23,21 @@ from crowdwise.core.constraints import is_number, seed_of
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.intervals import gamma_interval, normal_columns, quantile, with_interval
 from crowdwise.core.numerics import Floats, Ints
-from crowdwise.data import encoding
+from crowdwise.data import encoding, folders
 from crowdwise.data.figures import Figure, draw_table
-from crowdwise.data.folders import (
-    SavedFiles,
-    check_shapes,
-    check_types,
-    read_saved,
-    replacing,
-    write_arrays,
-    write_json,
-)
 from crowdwise.data.frames import make_frame, to_html
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.table import MOST_SHOWN, Frozen
 from crowdwise.data.truth import encode_numbers
-from crowdwise.errors import ConvergenceWarning, DivergedError, InputError, ParameterError, ReadError
+from crowdwise.errors import (
+    ConvergenceWarning,
+    DivergedError,
+    InputError,
+    ParameterError,
+    ReadError,
+    either,
+    user_level,
+)
 
 FORMAT = 5
 FACTS, ARRAYS = "consensus.json", "arrays.npz"
@@ -88,24 +87,24 @@ class Result(Frozen, ABC):
     kind: str = "polars"
 
     @classmethod
-    def of(cls, model: Any, answers: Any, **found: Any) -> Self:
+    def of(cls, model: Any, answers: Any, **values: Any) -> Self:
         """The result of a model that was fitted to some answers: what it ``found``, and how it was made."""
         return cls(**{
             "items": answers.items, "annotators": answers.annotators, "n_answers": answers.n_answers,
             "kind": answers.kind,
-        } | cls.made_by(model, found))  # fmt: skip
+        } | cls.made_by(model, values))  # fmt: skip
 
     @classmethod
-    def made_by(cls, model: Any, found: dict[str, Any]) -> dict[str, Any]:
+    def made_by(cls, model: Any, values: dict[str, Any]) -> dict[str, Any]:
         """What a model found, checked, and how it was made."""
         for name in cls.FINITE:
-            if isinstance(array := found.get(name), np.ndarray) and not np.isfinite(array).all():
+            if isinstance(array := values.get(name), np.ndarray) and not np.isfinite(array).all():
                 raise DivergedError(
                     f"{model.key} broke down on these answers: its {name} is not finite. Extreme answers or weights "
                     "may be the cause: check them, or take another method."
                 )
         params = {name: plain(value) for name, value in model.get_params(deep=False).items()}
-        return {"method": model.key, "params": params, "seed": seed_of(model.random_state)} | found
+        return {"method": model.key, "params": params, "seed": seed_of(model.random_state)} | values
 
     @property
     def objective(self) -> float | None:
@@ -155,8 +154,7 @@ class Result(Frozen, ABC):
         if not is_number(level) or not 0.0 < level < 1.0:
             raise ParameterError(f"level={level!r}: expected a number between 0 and 1, such as 0.95.")
         if table not in self.TABLES:
-            expected = f"{', '.join(repr(name) for name in self.TABLES[:-1])} or {self.TABLES[-1]!r}"
-            raise ParameterError(f"Unknown table {table!r}: expected {expected}.")
+            raise ParameterError(f"Unknown table {table!r}: expected {either(list(map(repr, self.TABLES)))}.")
 
     @abstractmethod
     def _columns(self, table: str, level: float) -> dict[str, Any]:
@@ -184,27 +182,27 @@ class Result(Frozen, ABC):
                 arrays |= {f"{name}:{key}": column for key, column in value.items()}
             else:
                 facts[name] = plain(value)
-        with replacing(folder, "consensus") as temporary:
-            write_json(temporary / FACTS, facts)
-            write_arrays(temporary / ARRAYS, arrays)
+        with folders.replacing(folder, "consensus") as temporary:
+            folders.write_json(temporary / FACTS, facts)
+            folders.write_arrays(temporary / ARRAYS, arrays)
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote. Files that are not as they were written are an error."""
-        return cls.of_files(read_saved(folder, "consensus"))
+        return cls.of_files(folders.read_saved(folder, "consensus"))
 
     @classmethod
-    def of_files(cls, saved: SavedFiles) -> Self:
+    def of_files(cls, saved: folders.SavedFiles) -> Self:
         """The result in saved files."""
         facts, arrays = saved.json(FACTS), dict[str, Any](saved.arrays(ARRAYS))
         if facts.pop("format", None) != FORMAT:
             raise ReadError(
                 f"{saved.folder} was written by another version of crowdwise, which this one does not read."
             )
-        found = facts.pop("type", None)
-        if found != cls.__name__:
-            raise ReadError(f"{saved.folder} holds a saved {found}: load it with crowdwise.{found}.load.")
+        saved_type = facts.pop("type", None)
+        if saved_type != cls.__name__:
+            raise ReadError(f"{saved.folder} holds a saved {saved_type}: load it with crowdwise.{saved_type}.load.")
         with saved.reading():
             for name in cls.NAMES:
                 if not all(isinstance(one, (str, int, float)) for one in facts[name]):
@@ -214,9 +212,9 @@ class Result(Frozen, ABC):
                 field, colon, column = name.partition(":")
                 if colon:
                     facts.setdefault(field, {})[column] = arrays.pop(name)
-            check_types(cls, values := {**facts, **arrays})
+            folders.check_types(cls, values := {**facts, **arrays})
             sizes = zip("NMK", (len(values[name]) for name in cls.NAMES), strict=False)
-            check_shapes(values, cls.SHAPES, dict(sizes))
+            folders.check_shapes(values, cls.SHAPES, dict(sizes))
             return cls(**values)
 
 
@@ -226,12 +224,9 @@ def warn_unconverged(result: Result) -> None:
         return
     gain = np.diff(result.trace[-2:]) / max(result.n_answers, 1)
     still = f", still gaining {gain[0]:.1e} per answer" if len(gain) else ""
-    warnings.warn(
-        f"{result.method} stopped after {result.iterations} iterations{still}: "
-        "raise max_iter, or tol if that is close enough.",
-        ConvergenceWarning,
-        stacklevel=4,
-    )
+    stopped = f"{result.method} stopped after {result.iterations} iterations{still}"
+    text = f"{stopped}: raise max_iter, or tol if that is close enough."
+    warnings.warn(text, ConvergenceWarning, stacklevel=user_level())
 
 
 def plain(value: Any) -> Any:
@@ -256,18 +251,12 @@ def some_known(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return known
 
 
-def r_squared(found: Floats, truth: Floats) -> float:
-    """1 - the mean squared error as a share of the variance of the truth; of a constant truth 1 or 0."""
-    error, variance = float(((found - truth) ** 2).sum()), float(((truth - truth.mean()) ** 2).sum())
-    return 1.0 - error / variance if variance > 0.0 else float(error == 0.0)
-
-
-def kendall_tau(found: Floats, truth: Floats) -> float:
+def kendall_tau(values: Floats, truth: Floats) -> float:
     """Kendall's rank correlation tau-b, which allows for ties; 0 where one side is constant."""
     from scipy.stats import kendalltau
 
-    constant = (found == found[0]).all() or (truth == truth[0]).all()
-    return 0.0 if constant else float(kendalltau(found, truth).statistic)
+    constant = (values == values[0]).all() or (truth == truth[0]).all()
+    return 0.0 if constant else float(kendalltau(values, truth).statistic)
 
 
 def adjusted_rand(cluster: Ints, truth: Ints, weight: Floats) -> float:
@@ -278,10 +267,8 @@ def adjusted_rand(cluster: Ints, truth: Ints, weight: Floats) -> float:
     """
     K, C = int(cluster.max()) + 1, int(truth.max()) + 1
     table = np.bincount(cluster * C + truth, weights=weight, minlength=K * C).reshape(K, C)
-    own = float((weight * weight).sum())
-    both, rows, columns = (
-        float((sizes * sizes).sum()) - own for sizes in (table, table.sum(axis=1), table.sum(axis=0))
-    )  # fmt: skip
+    own, sizes = float((weight * weight).sum()), (table, table.sum(axis=1), table.sum(axis=0))
+    both, rows, columns = (float((size * size).sum()) - own for size in sizes)
     total = float(weight.sum()) ** 2 - own
     expected, most = rows * columns / total if total > 0 else 0.0, (rows + columns) / 2.0
     return 1.0 if most == expected else (both - expected) / (most - expected)
@@ -344,10 +331,10 @@ class Estimates(Result):
     item_columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Any, answers: Ratings, **found: Any) -> Estimates:
-        found["ratings_per_item"] = np.diff(answers.indptr)
-        found["ratings_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
-        return super().of(model, answers, **{"ends": answers.ends()} | found)
+    def of(cls, model: Any, answers: Ratings, **values: Any) -> Estimates:
+        values["ratings_per_item"] = np.diff(answers.indptr)
+        values["ratings_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
+        return super().of(model, answers, **{"ends": answers.ends()} | values)
 
     def __repr__(self) -> str:
         unsure = float(self.deviations.mean()) if len(self.deviations) else float("nan")
@@ -364,14 +351,16 @@ class Estimates(Result):
         return np.maximum(self.values - reach, low), np.minimum(self.values + reach, high)
 
     def score(self, truth: Any) -> float:
-        """R^2, the share of the variance of known truth that the values explain.
+        """R^2, the share of the variance of known truth that the values explain; of a constant truth 1 or 0.
 
         ``truth`` is a mapping from item to number, or N numbers with NaN for unknown. For errors in the unit of the
         ratings see :func:`crowdwise.metrics.mae` and :func:`crowdwise.metrics.rmse`.
         """
         true = self.truth_values(truth)
         known = some_known(~np.isnan(true))
-        return r_squared(self.values[known], true[known])
+        true = true[known]
+        error, variance = (float(((x - true) ** 2).sum()) for x in (self.values[known], true.mean()))
+        return 1.0 - error / variance if variance > 0.0 else float(error == 0.0)
 
     def truth_values(self, truth: Any) -> Floats:
         """N true numbers (NaN unknown) in the order of ``items``."""

@@ -18,19 +18,17 @@ prior, its strength from the counts too) and v[k] the crowd's on items of class 
     a[m, k] = sigmoid( logit w[m] + logit v[k] - logit w ),     base[m, k, k] = a[m, k]
     base[m, l, k] = (1 - a[m, k]) * the crowd's share of l among wrong votes on k
 
-A class on which there are fewer than ``FEW`` votes says little of how hard it is, and none at all would make it one
-whose votes are drawn by lot. The crowd's matrix has as many votes more as are missing, at the crowd's share of right
-votes (with ``FEW`` more, ``RIGHT`` of them right): labels mean what they say until votes show otherwise.
+A class with fewer than ``FEW`` votes says little of how hard it is: the crowd's matrix has as many votes more as are
+missing, at the crowd's share of right votes (with ``FEW`` more, ``RIGHT`` of them right). Labels mean what they say
+until votes show otherwise.
 
-**Few votes.** Two annotators with two votes each say next to nothing about how much annotators differ, and the most
-likely strength is then one end of the range: no two annotators are alike, and one who was outvoted once is always
-wrong. For ``"accuracy"`` both strengths therefore have a prior of their own: log s is normal, with the median ``USUAL``
+**Few votes** say next to nothing about how much annotators differ, and the most likely strength is then one end of the
+range. For ``"accuracy"`` both strengths therefore have a prior of their own: log s is normal, with the median ``USUAL``
 votes and the standard deviation ``USUAL_SD``, so that s is between 1 and 2,500 with probability .95. Some tens of
 annotators with some tens of votes each outweigh it.
 
-A crowd of annotators who answer alike is shrunk hard, a mixed one hardly. The counts are of labels, not of vote shares:
-fractions vary less than counts do, so that any crowd would look alike, and the prior would not give way as votes come
-in.
+The counts are of labels, not of vote shares: fractions vary less than counts do, so that any crowd would look alike,
+and the prior would not give way as votes come in.
 """
 
 from __future__ import annotations
@@ -86,9 +84,7 @@ def ability_table(counts: Floats, crowd: Floats, quick: bool) -> Floats:
     ability = logit(np.clip((right + s * mean) / (total + s), 1e-3, 1.0 - 1e-3)) - logit(mean)
     a = np.clip(expit(ability[:, None] + logit(np.clip(np.diag(crowd), 0.01, 0.99))), 1e-3, 1.0 - 1e-3)
     wrong = crowd * (1.0 - np.eye(K))
-    base = (wrong / wrong.sum(axis=0))[None] * (1.0 - a)[:, None, :]
-    base[:, np.arange(K), np.arange(K)] = a
-    return np.asarray(base)
+    return np.where(np.eye(K, dtype=bool), a[:, None], (wrong / wrong.sum(axis=0)) * (1.0 - a)[:, None])
 
 
 def logit(p: Any) -> Any:
@@ -110,10 +106,8 @@ def own_accuracy(counts: Floats) -> Floats:
 
 def one_coin_table(accuracy: Floats, K: int) -> Floats:
     """theta[m, l, k] of annotators who are right with one probability (M) or one per class (M x K), wrong evenly."""
-    w = accuracy.reshape(len(accuracy), -1)
-    out = np.broadcast_to(((1.0 - w) / (K - 1.0))[:, None, :], (len(w), K, K)).copy()
-    out[:, np.arange(K), np.arange(K)] = w
-    return out
+    w = accuracy.reshape(len(accuracy), 1, -1)
+    return np.where(np.eye(K, dtype=bool), w, (1.0 - w) / (K - 1.0))
 
 
 def strength(counts: Floats, base: Floats, quick: bool = False, usual: bool = False) -> float:

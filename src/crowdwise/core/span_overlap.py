@@ -27,10 +27,10 @@ def jaccard(start: Ints, end: Ints, start_2: Ints, end_2: Ints) -> Floats:
     return np.asarray(np.maximum(both, 0) / np.maximum(union, 1))
 
 
-def likeness(found: Sequence[Any], true: Sequence[Any]) -> Floats:
+def likeness(predicted: Sequence[Any], true: Sequence[Any]) -> Floats:
     """:func:`jaccard` of two lists of (label, start, end); 0 where labels differ."""
-    a, b = (np.array([span[1:] for span in spans], dtype=np.int64).reshape(-1, 2) for spans in (found, true))
-    same = np.array([[one[0] == two[0] for two in true] for one in found], dtype=bool).reshape(len(a), len(b))
+    a, b = (np.array([span[1:] for span in spans], dtype=np.int64).reshape(-1, 2) for spans in (predicted, true))
+    same = np.array([[one[0] == two[0] for two in true] for one in predicted], dtype=bool).reshape(len(a), len(b))
     return np.asarray(jaccard(a[:, 0], a[:, 1], b[:, 0], b[:, 1]) * same)
 
 
@@ -45,13 +45,13 @@ def pairs(like: Floats, least: float) -> tuple[Ints, Ints]:
     return row[kept], column[kept]
 
 
-def matches(found: Sequence[Any], true: Sequence[Any], least: float = HALF) -> int:
+def matches(predicted: Sequence[Any], true: Sequence[Any], least: float = HALF) -> int:
     """How many spans of two lists of (label, start, end) can be paired, one to one, with a Jaccard of ``least``.
 
     >>> matches([("A", 0, 4), ("A", 10, 14)], [("A", 0, 5), ("A", 13, 20), ("B", 10, 14)])
     1
     """
-    return len(pairs(likeness(found, true), least)[0]) if len(found) and len(true) else 0
+    return len(pairs(likeness(predicted, true), least)[0]) if len(predicted) and len(true) else 0
 
 
 def characters(spans: Sequence[Any]) -> dict[Any, list[tuple[int, int]]]:
@@ -66,13 +66,13 @@ def characters(spans: Sequence[Any]) -> dict[Any, list[tuple[int, int]]]:
     return out
 
 
-def shared_characters(found: Sequence[Any], true: Sequence[Any]) -> tuple[int, int, int]:
+def shared_characters(predicted: Sequence[Any], true: Sequence[Any]) -> tuple[int, int, int]:
     """Characters with the same label in both, in the first and in the second."""
-    one, two = characters(found), characters(true)
+    one, two = characters(predicted), characters(true)
     both = sum(
         max(0, min(b, d) - max(a, c)) for label, runs in one.items() for a, b in runs for c, d in two.get(label, [])
     )
-    sizes = [sum(b - a for runs in some.values() for a, b in runs) for some in (one, two)]
+    sizes = [sum(b - a for runs in side.values() for a, b in runs) for side in (one, two)]
     return both, sizes[0], sizes[1]
 
 

@@ -25,12 +25,9 @@ GOLD_WEIGHT = 5.0
 """How many votes on gold items weigh as much as an annotator's agreement with everybody else."""
 
 
-def _is_start(value: Any) -> bool:
-    return isinstance(value, (str, Consensus)) or hasattr(value, "__len__") or hasattr(value, "__array__")
-
-
 Start = Annotated[Any, Check(
-    _is_start, "'votes', the name of a method of moments, an N x K posterior, or a Consensus", ("votes",), (1.5,)
+    lambda value: isinstance(value, (str, Consensus)) or hasattr(value, "__len__") or hasattr(value, "__array__"),
+    "'votes', the name of a method of moments, an N x K posterior, or a Consensus", ("votes",), (1.5,),
 )]  # fmt: skip
 """Where a fit starts."""
 
@@ -60,23 +57,22 @@ def first_posterior(parts: VoteParts) -> Posterior:
     """:func:`gold_weighted` of each part; a pass over the parts where there are gold labels."""
     if not parts.sizes[2]:
         return lambda part: shares(part.votes, part.gold)
-    tested, right, agrees, total = parts.total(agreement_sums, np.zeros((4, parts.names.n_annotators)))
+
+    def sums(part: VotePart) -> Floats:
+        agrees, total, _ = right_votes(part.votes, shares(part.votes, part.gold))
+        return np.stack([*tested_and_right(part), agrees, total])
+
+    tested, right, agrees, total = parts.total(sums, np.zeros((4, parts.names.n_annotators)))
     accuracy = (right + GOLD_WEIGHT * ((agrees + 0.5) / (total + 1.0))) / (tested + GOLD_WEIGHT)
     weight = log_odds(accuracy, parts.names.n_classes)
     return lambda part: clamp(weighted_posterior(part.votes, weight), part.gold)
 
 
-def agreement_sums(part: VotePart) -> Floats:
-    """4 x M, which add up over items: votes on gold items, right ones of them, agreement with shares, all votes."""
-    votes, gold = part.votes, np.full(len(part.votes), -1, dtype=np.int32) if part.gold is None else part.gold
-    agrees, total, _ = right_votes(votes, shares(votes, gold))
-    return np.stack([*tested_and_right(votes, gold), agrees, total])
-
-
-def tested_and_right(votes: Votes, gold: Ints) -> tuple[Floats, Floats]:
-    """Per annotator: the weight of the votes on gold items, and of the right ones among them."""
+def tested_and_right(part: VotePart) -> Floats:
+    """2 x M: the weight of each annotator's votes on gold items, and of the right ones among them."""
+    votes, gold = part.votes, np.full(len(part.votes), -1) if part.gold is None else part.gold
     label = gold[votes.item]
-    return per_annotator(votes, label >= 0), per_annotator(votes, label == votes.label)
+    return np.stack([per_annotator(votes, label >= 0), per_annotator(votes, label == votes.label)])
 
 
 def log_odds(accuracy: Floats, K: int) -> Floats:
@@ -114,10 +110,11 @@ def initial_posterior(start: Any, part: Part, votes: Votes, gold: Ints | None, r
     if isinstance(start, Consensus):
         return warm_start(start, votes, part)
     q = np.asarray(start, dtype=np.float64)
-    if q.shape != (len(votes), votes.n_classes) or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6) or (q < 0).any():
+    fits = q.shape == (len(votes), votes.n_classes)
+    if not (fits and np.allclose(q.sum(axis=1), 1.0, atol=1e-6) and (q >= 0).all()):
         raise ParameterError(
-            f"As an array, start must be a posterior of shape {len(votes)} x {votes.n_classes} "
-            f"whose rows sum to one; found shape {q.shape}."
+            f"As an array, start must be a posterior of shape {len(votes)} x {votes.n_classes} whose rows sum to one; "
+            f"found {'a row that is none' if fits else f'shape {q.shape}'}."
         )
     return clamp(q, gold)
 

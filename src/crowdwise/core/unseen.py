@@ -50,9 +50,9 @@ def recode(votes: Votes, fitted: Consensus) -> Votes:
     if not isinstance(votes, Votes):
         raise InputError(f"Expected Votes and found {type(votes).__name__}.")
     used = np.bincount(votes.label, minlength=votes.n_classes) > 0
-    said, who, names = places_in(fitted, votes.classes, votes.annotators, used)
+    class_codes, who, names = places_in(fitted, votes.classes, votes.annotators, used)
     known = (votes.items, names, fitted.classes, votes.weight)
-    label = encoding.recode(votes.label, said)
+    label = encoding.recode(votes.label, class_codes)
     return Votes(votes.indptr, who[votes.annotator], label, *known, n_options=votes.n_options)
 
 

@@ -122,9 +122,9 @@ class Canonical:
         used = np.bincount(label, minlength=K) + np.bincount(known[known >= 0], minlength=K) > 0
         if every_class or used.sum() < 2:
             used[:] = True
-        found = colours(item, annotator, label, weight, known, (N, M, K))
+        hashes = colours(item, annotator, label, weight, known, (N, M, K))
         names = (votes.items, votes.annotators, votes.classes)
-        items, annotators, classes = (_order(colour, some) for colour, some in zip(found, names, strict=True))
+        items, annotators, classes = map(_order, hashes, names)
         classes = classes[used[classes]]
         new_item, new_annotator, new_class = inverse(items, N), inverse(annotators, M), inverse(classes, K)
         item, annotator, label = new_item[item], new_annotator[annotator], new_class[label]

@@ -1,17 +1,9 @@
 """Votes in parts: what a fit needs of them before, in and after its loop, as sums over parts.
 
 A part holds some items with all of their votes. Parts share the names of annotators and classes, and are loaded one at
-a time (from memory-mapped files, say), so that no fit needs all votes at once:
-
-====================================  ==================================================================
-start                                 the statistics of vote shares, or of votes weighted by gold labels
-priors that are learned               the counts against the majority's labels
-the anchor                            the statistics of vote shares
-a pass of EM                          expected counts, mass and log-likelihood
-gold labels                           the statistics of the posterior, and the gold items of each part
-====================================  ==================================================================
-
-The sums agree with those of all votes in one piece up to rounding, whatever the split.
+a time (from memory-mapped files, say), so that no fit needs all votes at once: its start, priors that are learned, the
+anchor, each pass of EM and gold labels are sums over parts, which agree with those of all votes in one piece up to
+rounding, whatever the split.
 
 Two functions go over the parts: :meth:`VoteParts.total` sums what a function gives of each part, and
 :meth:`VoteParts.map` lists it. A method that uses these, and no loop of its own over parts, runs wherever the parts
@@ -63,7 +55,6 @@ class VotePart:
 
     @property
     def n_votes(self) -> float:
-        """The total weight of the votes."""
         return self.part.n_votes
 
     def expect(self, params: Params) -> Stats:
@@ -94,19 +85,15 @@ Posterior = Callable[[VotePart], Floats]
 """N x K class probabilities of the items of a part."""
 
 
-def _same(part: VotePart) -> VotePart:
-    return part
+def _as_part(votes: VotePart | Votes) -> VotePart:
+    return votes if isinstance(votes, VotePart) else VotePart(votes)
 
 
 class VoteParts:
     """Votes in parts, each loaded when it is its turn and forgotten afterwards. An engine.
 
-    Parameters
-    ----------
-    load
-        One function per part, which gives a :class:`VotePart` (or :class:`~crowdwise.Votes`). No item is in two parts.
-    annotators, classes
-        The names behind the codes, the same in all parts.
+    ``load`` has one function per part, which gives a :class:`VotePart` (or :class:`~crowdwise.Votes`). No item is in
+    two parts, and the names behind the codes of annotators and classes are the same in all.
     """
 
     def __init__(
@@ -122,10 +109,10 @@ class VoteParts:
         """Parts that are in memory."""
         if not parts:
             raise InputError("No parts: there are no votes to fit to.")
-        held = [part if isinstance(part, VotePart) else VotePart(part) for part in parts]
-        found = cls([partial(_same, part) for part in held], held[0].votes.annotators, held[0].votes.classes)
-        found.held = held
-        return found
+        held = list(map(_as_part, parts))
+        out = cls([partial(_as_part, part) for part in held], held[0].votes.annotators, held[0].votes.classes)
+        out.held = held
+        return out
 
     @classmethod
     def whole(cls, votes: Votes, gold: Ints | None = None, item_prior: Floats | None = None) -> VoteParts:
@@ -147,12 +134,8 @@ class VoteParts:
     def __iter__(self) -> Iterator[VotePart]:
         """The parts that have items, one after the other."""
         for load in self.load:
-            found = load()
-            part = found if isinstance(found, VotePart) else VotePart(found)
-            same = len(part.votes.annotators) == self.names.n_annotators and len(part.votes.classes) == (
-                self.names.n_classes
-            )
-            if not same:
+            part = _as_part(load())
+            if part.votes.n_annotators != self.names.n_annotators or part.votes.n_classes != self.names.n_classes:
                 raise InputError(
                     f"A part has {part.votes.n_annotators:,} annotators and {part.votes.n_classes:,} classes where "
                     f"the others have {self.names.n_annotators:,} and {self.names.n_classes:,}: parts share the names."
@@ -206,19 +189,19 @@ class VoteParts:
     def summed(self, make: Callable[[VotePart], Stats]) -> Stats:
         """The sum of the statistics that a function gives of each part."""
         K, cells = self.names.n_classes, self.names.n_annotators * self.names.n_classes
-        found: Stats = self.total(make, Stats(np.zeros((cells, K)), np.zeros(K)))
-        return found
+        stats: Stats = self.total(make, Stats(np.zeros((cells, K)), np.zeros(K)))
+        return stats
 
     def total(self, make: Callable[[VotePart], Any], zero: Any) -> Any:
         """The sum of what a function gives of each part, an array or statistics; ``zero`` where there is no part."""
-        found = list(islice(each := self.map(make), 1))
-        return reduce(add, each, found[0]) if found else zero
+        first = list(islice(each := self.map(make), 1))
+        return reduce(add, each, first[0]) if first else zero
 
-    def map(self, make: Callable[..., Any], given: Sequence[Any] | None = None) -> Iterator[Any]:
+    def map(self, make: Callable[..., Any], values: Sequence[Any] | None = None) -> Iterator[Any]:
         """What a function gives of each part that has items, in their order: ``make(part)``, or
         ``make(part, given[i])`` where something is given for each."""
         for i, part in enumerate(self):
-            yield make(part) if given is None else make(part, given[i])
+            yield make(part) if values is None else make(part, values[i])
 
     def without_gold(self) -> VoteParts:
         """The same votes, with no label known."""
@@ -227,11 +210,11 @@ class VoteParts:
     def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
         """The items for which a mask, made part by part, is true."""
 
-        def some(part: VotePart) -> VotePart:
+        def kept_items(part: VotePart) -> VotePart:
             kept = np.asarray(keep(part), dtype=bool)
             return part if kept.all() else part.select(kept)
 
-        return self._each(some)
+        return self._each(kept_items)
 
     def reweighed(self, change: Callable[[Votes], Votes]) -> VoteParts:
         """The same votes with other weights."""
@@ -250,8 +233,7 @@ class VoteParts:
             return VoteParts.of([change(part) for part in self.held])
 
         def changed(load: Callable[[], VotePart | Votes]) -> VotePart:
-            part = load()
-            return change(part if isinstance(part, VotePart) else VotePart(part))
+            return change(_as_part(load()))
 
         return VoteParts([partial(changed, load) for load in self.load], self.names.annotators, self.names.classes)
 
@@ -306,22 +288,22 @@ def usual(
     """
     kind = kind or parts.kind
     known, pairs = parts.gold_items(), bool(parts.agreeing[0])
-    found = replace(
+    estimate = replace(
         dependence.USUAL, rho=0.0 if kind == "rules" else dependence.RHO, kind=kind, shared_prior=shared_prior,
         doubt=dependence.DOUBT if pairs or known or parts.has_item_prior else dependence.DOUBT_ALONE,
         pairs=pairs, copied=dependence.look_copied(parts.agreeing),
     )  # fmt: skip
     M, K = parts.names.n_annotators, parts.names.n_classes
-    if gold_by_votes is None and known and found.pairs and 2 <= K and M * K**2 <= dependence.MAX_CELLS:
+    if gold_by_votes is None and known and estimate.pairs and 2 <= K and M * K**2 <= dependence.MAX_CELLS:
         stats = parts.statistics(lambda part: clamp(posterior(part), part.gold))
         gold_by_votes = partial(_by_other_items, stats)
     if gold_by_votes is None or not known:
-        return found
+        return estimate
     free = np.concatenate([gold_by_votes(part) for part in known])
     gold = np.concatenate([part.gold for part in known if part.gold is not None])
     before = [part.item_prior for part in known if part.item_prior is not None]
     votes, log_prior = joined([part.votes for part in known]), np.concatenate(before) if before else None
-    return dependence.with_gold(found, free, votes, gold, log_prior, regression)
+    return dependence.with_gold(estimate, free, votes, gold, log_prior, regression)
 
 
 def joined(parts: Sequence[Votes]) -> Votes:
@@ -337,7 +319,9 @@ def joined(parts: Sequence[Votes]) -> Votes:
         return np.concatenate([getattr(votes, name) for votes in parts])
 
     names = (column("items"), first.annotators, first.classes)
-    return Votes(indptr, column("annotator"), column("label"), *names, weight)
+    times = [votes.timestamp for votes in parts if votes.timestamp is not None]
+    time = np.concatenate(times) if sum(map(len, times)) == ends[-1] > 0 else None
+    return Votes(indptr, column("annotator"), column("label"), *names, weight, time)
 
 
 def _by_other_items(stats: Stats, part: VotePart) -> Floats:

@@ -25,6 +25,10 @@ class VoteEdges:
     N: int
     M: int
 
+    @classmethod
+    def of(cls, votes: Votes) -> VoteEdges:
+        return VoteEdges(votes.item, votes.annotator, votes.label, votes.weights, len(votes), votes.n_annotators)
+
     def per_item(self, x: Floats) -> Floats:
         """Sums over the votes of each item."""
         return np.bincount(self.item, weights=x, minlength=self.N).astype(np.float64, copy=False)
@@ -94,7 +98,7 @@ def outvoted(votes: Votes, labels: Ints, gold: Ints | None = None) -> tuple[Ints
     """
     K, N = votes.n_classes, len(votes)
     if N * K <= MAX_TALLY:
-        table = tally(votes, np.ones(votes.n_annotators)) if votes.weight is not None else _counts(votes)
+        table = tally(votes, np.ones(votes.n_annotators))
         first = table.argmax(axis=1)
         own, most = table[np.arange(N), labels], table[np.arange(N), first]
     else:
@@ -109,9 +113,3 @@ def outvoted(votes: Votes, labels: Ints, gold: Ints | None = None) -> tuple[Ints
     lost = own < most * (1.0 - 1e-9)
     differs = np.flatnonzero(lost if gold is None else lost & (gold < 0))
     return differs, first[differs]
-
-
-def _counts(votes: Votes) -> Ints:
-    """N x K: how many votes on item n say k."""
-    N, K = len(votes), votes.n_classes
-    return np.bincount(votes.item * K + votes.label, minlength=N * K).reshape(N, K)

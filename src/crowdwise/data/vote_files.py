@@ -185,7 +185,23 @@ def find_consensus(path: str | os.PathLike[str]) -> ConsensusFiles | None:
         return None
     if not columns >= NEEDED or ANNOTATORS[:-1] in columns:
         return None
-    return ConsensusFiles(place, pl.scan_csv(files, glob=False) if text else pl.scan_parquet(files))
+    return ConsensusFiles(place, scan_items(files) if text else pl.scan_parquet(files))
+
+
+def scan_items(files: Any) -> pl.LazyFrame:
+    """The items of a consensus in CSV files. Names and labels are numbers or truth values only where all of them are
+    written as those are: "007" and the "1" of "1" and "x" stay text."""
+    import polars as pl
+
+    table = pl.scan_csv(files, glob=False, schema_overrides={"item": pl.String, "label": pl.String})
+    chosen: dict[str, pl.Expr] = {}
+    for name in ("item", "label"):
+        text = pl.col(name)
+        for value in (text == "true", text.cast(pl.Int64, strict=False)):
+            same = (value.cast(pl.String) == text).fill_null(False).all()
+            if table.select(same).collect(engine="streaming").item():
+                chosen[name] = value
+    return table.with_columns(**chosen)
 
 
 def _parquet(folder: Path) -> list[Path]:

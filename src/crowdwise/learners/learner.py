@@ -189,7 +189,7 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         votes = self._votes_of(answers)
         outcome = self._outcome(found, votes)
         used = self._dependence(votes, outcome)
-        facts = consensus_fields(votes, outcome, self._labels(outcome, answers), gold, found=used)
+        facts = consensus_fields(votes, outcome, self._labels(outcome, answers), gold, dependence=used)
         if used.source != "none":
             facts["notes"] = [*outcome.notes, used.reason]
         return self.result.of(self, answers, seconds=time.perf_counter() - began, seed=self.seed_, **facts)

@@ -64,11 +64,12 @@ from typing import ClassVar
 import numpy as np
 
 from crowdwise.core import priors, starts
-from crowdwise.core.constraints import Count, Positive
+from crowdwise.core.constraints import Count, Positive, leading
 from crowdwise.core.intervals import around, with_interval
-from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared, leading
+from crowdwise.core.model import Callback, Outcome, Part, Rounds, StartedModel, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, safe_log, softmax
 from crowdwise.core.priors import ClassPrior
+from crowdwise.core.shrinkage import expit as sigmoid
 from crowdwise.core.shrinkage import one_coin_table
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_sums import VoteEdges
@@ -108,7 +109,7 @@ class AbilityModel(StartedModel, ABC):
 
     @staticmethod
     @abstractmethod
-    def _link(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, Floats | float, Floats | float]:
+    def _link(a: Floats, b: Floats, annotator: Ints, item: Ints) -> Slopes:
         """x_s of every vote, and its derivatives in a and b."""
 
     @abstractmethod
@@ -138,42 +139,32 @@ class AbilityModel(StartedModel, ABC):
     def _log_guess_prior(self, guess: Floats) -> float:
         return 0.0
 
-    def _problem(self, votes: Votes) -> AbilityProblem:
-        return AbilityProblem(VoteRows.of(votes), self._link, *self._gaussians())
+    def _problem(self, votes: Votes, gold: Ints | None = None, item_prior: Floats | None = None) -> AbilityProblem:
+        return AbilityProblem(VoteRows.of(votes), self._link, *self._gaussians(), gold, item_prior)
 
-    def _pass(
-        self, to: AbilityProblem, state: AbilityState, log_prior: Floats, gold: Ints | None = None
-    ) -> tuple[Floats, Floats, Floats]:
-        """Posterior, credits, and each item's log-likelihood."""
-        x, _, _ = to.x(state.a, state.b)
-        q, evidence = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
-        return q, self._credit(to.rows, x, state.guess, q), evidence
+    def _pass(self, to: AbilityProblem, state: AbilityState) -> tuple[Floats, Floats, Floats, Slopes]:
+        """Posterior, credits, each item's log-likelihood, and x with its slopes."""
+        x, u, v = to.x(state.a, state.b)
+        bonus, wrong = self._evidence(to.rows, x, state.guess)
+        q, evidence = expect(to.rows, bonus, wrong, to.log_prior(state.pi), to.gold)
+        return q, self._credit(to.rows, x, state.guess, q), evidence, (x, u, v)
 
     def _objective(self, to: AbilityProblem, state: AbilityState, evidence: Floats) -> float:
         return float(evidence.sum()) + to.log_priors(state.a, state.b) + self._log_guess_prior(state.guess)
 
-    def _height(self, to: AbilityProblem, state: AbilityState, log_prior: Floats, gold: Ints | None) -> Height:
+    def _height(self, to: AbilityProblem, state: AbilityState) -> Height:
         """Each item's part of J, and its slope, as functions of the b of every item."""
 
         def height(b: Floats) -> tuple[Floats, Floats]:
-            x, _, v = to.x(state.a, b)
-            q, found = expect(to.rows, *self._evidence(to.rows, x, state.guess), log_prior, gold)
-            r = to.rows.weight * (self._credit(to.rows, x, state.guess, q) - sigmoid(x))
-            slope = to.rows.per_item(r * v) - (b - to.on_b[0]) / to.on_b[1] ** 2
-            return found + log_gaussian(b, to.on_b), slope
+            _, c, evidence, (x, _, v) = self._pass(to, replace(state, b=b))
+            r = to.rows.weight * (c - sigmoid(x))
+            return evidence + log_gaussian(b, to.on_b), to.rows.per_item(r * v) - (b - to.on_b[0]) / to.on_b[1] ** 2
 
         return height
 
-    def _with_best_b(
-        self,
-        to: AbilityProblem,
-        state: AbilityState,
-        log_prior: Floats,
-        gold: Ints | None = None,
-        evidence: Floats | None = None,
-    ) -> AbilityState:
+    def _with_best_b(self, to: AbilityProblem, state: AbilityState, evidence: Floats | None = None) -> AbilityState:
         """The state with the best b of every item; its own b where that is better by the ``evidence`` at it."""
-        height = self._height(to, state, log_prior, gold)
+        height = self._height(to, state)
         b = best_difficulty(height, to.on_b, to.rows.N)
         if evidence is not None:
             # Equal up to rounding is not better: items of the fit and new ones with the same votes must agree.
@@ -182,18 +173,14 @@ class AbilityModel(StartedModel, ABC):
         return replace(state, b=b)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
-        to = self._problem(votes)
+        to = self._problem(votes, gold, item_prior)
         rows = to.rows
         fixed = priors.class_prior_counts(self.class_prior, votes)
         rounds = Rounds(self.max_iter, float(rows.weight.sum()), callback)
-
-        def log_prior(state: AbilityState) -> Floats:
-            return safe_log(state.pi)[None] if item_prior is None else safe_log(state.pi)[None] + item_prior
-
         pi = np.full(rows.K, 1.0 / rows.K) if fixed is None else fixed
         a, b = np.full(rows.M, float(to.on_a[0])), np.full(rows.N, float(to.on_b[0]))
         state = AbilityState(a, b, self._guesses(rows, np.zeros(len(rows.item))), pi)
-        q, c, _ = self._pass(to, state, log_prior(state), gold)
+        q, c, *_ = self._pass(to, state)
         if gold is not None or not (isinstance(self.start, str) and self.start == "votes"):
             # Gold labels, or the start that was asked for, decide the reliability of annotators first.
             part = Part.of(votes, gold, item_prior)
@@ -204,62 +191,56 @@ class AbilityModel(StartedModel, ABC):
                 a, b = ascend(to, c, state.a, state.b)
                 pi = normalise(q.sum(axis=0), axis=0) if fixed is None else fixed
                 state = AbilityState(a, b, self._guesses(rows, c), pi)
-                q, c, evidence = self._pass(to, state, log_prior(state), gold)
+                q, c, evidence, _ = self._pass(to, state)
                 rounds.reached(self._objective(to, state, evidence), below=self.tol)
             # Some items may be at the lower of two maxima. If the higher one gains enough, EM goes on from there.
             steady = rounds.converged
-            state = self._with_best_b(to, state, log_prior(state), gold, evidence)
-            q, c, evidence = self._pass(to, state, log_prior(state), gold)
+            state = self._with_best_b(to, state, evidence)
+            q, c, evidence, _ = self._pass(to, state)
             rounds.iterations += 1
             rounds.reached(self._objective(to, state, evidence), below=self.tol if steady else None)
         self.ability_, self.guess_, self.prior_ = state.a, state.guess, state.pi
         share = normalise(rows.per_annotator(rows.weight), axis=0)
         self._unseen = float(share @ state.a), share @ state.guess  # like the crowd as a whole
-        annotators, items = self._columns(to, state, log_prior(state), gold)
+        annotators, items = self._columns(to, state)
         return Outcome(
             posterior=q, prior=state.pi, confusion=self._mean_confusion(annotators[self._chance], state.guess, rows.K),
             log_likelihood=float(evidence.sum()), annotator_columns=annotators, item_columns=items, **rounds.outcome,
         )  # fmt: skip
 
-    def _slopes(
-        self, to: AbilityProblem, state: AbilityState, log_prior: Floats, gold: Ints | None, width: Floats
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+    def _slopes(self, to: AbilityProblem, state: AbilityState, width: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """The slopes of every vote's log-likelihood in a and in the guess of its label, b integrated out.
 
         Also the mean and variance of every b. By Gauss-Hermite quadrature around the b of each item.
         """
-        rows, heights, found = to.rows, [], []
+        rows, heights, slopes = to.rows, [], []
         points = [state.b + t * width for t in NODES]
         for b, t, log_w in zip(points, NODES, LOG_WEIGHTS, strict=True):
-            x, u, _ = to.x(state.a, b)
-            q, evidence = expect(rows, *self._evidence(rows, x, state.guess), log_prior, gold)
-            c = self._credit(rows, x, state.guess, q)
+            _, c, evidence, (x, u, _) = self._pass(to, replace(state, b=b))
             heights.append(evidence + log_gaussian(b, to.on_b) + log_w + 0.5 * t * t)
-            found.append((u * (c - sigmoid(x)), self._guess_slope(rows, c, state.guess)))
+            slopes.append((u * (c - sigmoid(x)), self._guess_slope(rows, c, state.guess)))
         share = softmax(np.stack(heights, axis=1))
         in_a, in_guess = (
-            sum((share[rows.item, j] * pair[side] for j, pair in enumerate(found)), np.zeros(len(rows.item)))
+            sum((share[rows.item, j] * pair[side] for j, pair in enumerate(slopes)), np.zeros(len(rows.item)))
             for side in (0, 1)
         )
         at = np.stack(points, axis=1)
         mean = (share * at).sum(axis=1)
         return in_a, in_guess, mean, (share * (at - mean[:, None]) ** 2).sum(axis=1)
 
-    def _columns(
-        self, to: AbilityProblem, state: AbilityState, log_prior: Floats, gold: Ints | None
-    ) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    def _columns(self, to: AbilityProblem, state: AbilityState) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Columns of annotators and items, with intervals for abilities and difficulties, b integrated out.
 
         Given point estimates of b, abilities are too small and their information too large: both are about votes that b
         was fitted to. So the interval is around the ability after two scoring steps up the marginal likelihood.
         """
         rows, (mean, sd) = to.rows, to.on_a
-        height, e = self._height(to, state, log_prior, gold), 1e-3 * to.on_b[1]
+        height, e = self._height(to, state), 1e-3 * to.on_b[1]
         curvature = (height(state.b - e)[1] - height(state.b + e)[1]) / (2.0 * e)
         width = 1.0 / np.sqrt(np.maximum(curvature, to.on_b[1] ** -2))
         moved, information = state, np.ones(rows.M)
         for _ in range(2):
-            in_a, in_guess, centre, variance = self._slopes(to, moved, log_prior, gold, width)
+            in_a, in_guess, centre, variance = self._slopes(to, moved, width)
             information = self._information(rows, in_a, in_guess, state.guess) + sd**-2
             step = (rows.per_annotator(rows.weight * in_a) - (moved.a - mean) / sd**2) / information
             moved = replace(moved, a=moved.a + np.clip(step, -sd, sd))
@@ -288,11 +269,10 @@ class AbilityModel(StartedModel, ABC):
         return np.asarray(np.divide(total, seen, out=p, where=seen > 0))
 
     def _predict(self, votes: Votes) -> Floats:
-        to, (ability, guess) = self._problem(votes), self._unseen
-        M, log_prior = votes.n_annotators, safe_log(self.prior_)[None]
+        to, M, (ability, guess) = self._problem(votes), votes.n_annotators, self._unseen
         a, g = with_unseen(self.ability_, M, ability), with_unseen(self.guess_, M, guess)
-        state = self._with_best_b(to, AbilityState(a, np.zeros(to.rows.N), g, self.prior_), log_prior)
-        return self._pass(to, state, log_prior)[0]
+        state = self._with_best_b(to, AbilityState(a, np.zeros(to.rows.N), g, self.prior_))
+        return self._pass(to, state)[0]
 
 
 def difference(a: Floats, b: Floats, annotator: Ints, item: Ints) -> tuple[Floats, float, float]:
@@ -352,8 +332,8 @@ class ItemResponse(AbilityModel):
 
     def _per_cell(self, rows: VoteRows, values: Floats) -> Floats:
         """M x K: the weighted sum over an annotator's votes for a label."""
-        found = np.bincount(rows.cell, weights=rows.weight * values, minlength=rows.M * rows.K)
-        return np.asarray(found.reshape(rows.M, rows.K), dtype=np.float64)
+        sums = np.bincount(rows.cell, weights=rows.weight * values, minlength=rows.M * rows.K)
+        return np.asarray(sums.reshape(rows.M, rows.K), dtype=np.float64)
 
     def _guess_slope(self, rows: VoteRows, c: Floats, guess: Floats) -> Floats:
         return np.asarray((1.0 - c) / guess.ravel()[rows.cell])
@@ -443,8 +423,10 @@ GRID = np.linspace(-4.0, 4.0, 17)
 
 Gaussian = tuple[float, float]
 """Mean and standard deviation."""
-Link = Callable[[Floats, Floats, Ints, Ints], tuple[Floats, Floats | float, Floats | float]]
-"""x_s, u_s, v_s of every vote, from all a and b and the annotator and item of every vote."""
+Slopes = tuple[Floats, Floats | float, Floats | float]
+"""x_s, u_s, v_s of every vote."""
+Link = Callable[[Floats, Floats, Ints, Ints], Slopes]
+"""These from all a and b and the annotator and item of every vote."""
 Height = Callable[[Floats], tuple[Floats, Floats]]
 """Each item's part of J, and its slope, from the b of every item."""
 
@@ -470,15 +452,6 @@ class VoteRows(VoteEdges):
         """q[n, l_s] of every vote."""
         return np.asarray(q.T.ravel()[self.slot])
 
-    def per_label(self, values: Floats) -> Floats:
-        """K x N: sums over the votes of an item for a class."""
-        return np.asarray(np.bincount(self.slot, weights=values, minlength=self.K * self.N).reshape(self.K, self.N))
-
-
-def sigmoid(x: Floats) -> Floats:
-    """1 / (1 + exp(-x)), for any x."""
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
-
 
 def softplus(x: Floats) -> Floats:
     """log(1 + exp x), for any x."""
@@ -498,7 +471,8 @@ def expect(
     ``bonus`` is log P(l_s | truth = l_s) - log P(l_s | another truth), ``wrong`` the latter term. Only classes that
     with votes differ, so there is one sum over the votes, whatever K.
     """
-    logit = log_prior.T + rows.per_label(rows.weight * bonus)
+    N, K = rows.N, rows.K
+    logit = log_prior.T + np.bincount(rows.slot, weights=rows.weight * bonus, minlength=K * N).reshape(K, N)
     top = logit.max(axis=0)
     q = np.exp(logit - top)
     total = q.sum(axis=0)
@@ -517,15 +491,21 @@ def log_gaussian(value: Floats, prior: Gaussian) -> Floats:
 
 @dataclass(frozen=True)
 class AbilityProblem:
-    """The constants of a fit: the votes, the link that gives x, and the priors of a and b."""
+    """The constants of a fit: the votes, the link that gives x, the priors of a and b, gold labels, and the log prior
+    of each item where it has one of its own."""
 
     rows: VoteRows
     link: Link
     on_a: Gaussian
     on_b: Gaussian
+    gold: Ints | None = None
+    item_prior: Floats | None = None
 
-    def x(self, a: Floats, b: Floats) -> tuple[Floats, Floats | float, Floats | float]:
-        """x_s, u_s, v_s of every vote."""
+    def log_prior(self, pi: Floats) -> Floats:
+        """Of the classes, 1 x K or N x K."""
+        return safe_log(pi)[None] if self.item_prior is None else safe_log(pi)[None] + self.item_prior
+
+    def x(self, a: Floats, b: Floats) -> Slopes:
         return self.link(a, b, self.rows.annotator, self.rows.item)
 
     def log_priors(self, a: Floats, b: Floats) -> float:
@@ -619,9 +599,9 @@ def best_difficulty(height: Height, on_b: Gaussian, N: int) -> Floats:
     mean, sd = on_b
     best, low, up = np.full(N, -np.inf), np.zeros(N), np.zeros(N)
     for point in mean + sd * GRID:
-        found, slope = height(np.full(N, point))
-        higher = found > best
-        best, low, up = np.where(higher, found, best), np.where(higher, point, low), np.where(higher, slope, up)
+        value, slope = height(np.full(N, point))
+        higher = value > best
+        best, low, up = np.where(higher, value, best), np.where(higher, point, low), np.where(higher, slope, up)
     # From the best point the way goes up to `high`, which is no higher; `up` and `down` are the slopes on that way.
     way = np.where(up >= 0.0, 1.0, -1.0)
     high, up = low + way * sd * (GRID[1] - GRID[0]), np.abs(up)
@@ -631,11 +611,11 @@ def best_difficulty(height: Height, on_b: Gaussian, N: int) -> Floats:
         falsi = (down <= 0.0) & (up > down)
         share = np.divide(up, up - down, out=np.full(N, 0.5), where=falsi)
         probe = low + share * (high - low)
-        found, slope = height(probe)
+        value, slope = height(probe)
         slope = slope * way
         # A slope that still goes up, but from lower ground, belongs to another maximum.
-        rise = (slope > 0.0) & (found >= best - 1e-9)
-        low, best = np.where(rise, probe, low), np.where(rise, np.maximum(found, best), best)
+        rise = (slope > 0.0) & (value >= best - 1e-9)
+        low, best = np.where(rise, probe, low), np.where(rise, np.maximum(value, best), best)
         high = np.where(rise, high, probe)
         # The end that stays a second time counts for less.
         before = np.where(rise, up, down)

@@ -122,10 +122,8 @@ class CommunityFamily(Family):
         score = np.zeros_like(counts)
         for j, b in enumerate(self.centre):
             score += member[:, j, None, None] * expected_log(b + counts, axis=1)
-        log_prior = expected_log(classes, axis=0)[None]
-        return Communities(
-            score.reshape(stats.counts.shape), log_prior, self.centre, self.share, member, counts, classes
-        )
+        score, log_prior = score.reshape(stats.counts.shape), expected_log(classes, axis=0)[None]
+        return Communities(score, log_prior, self.centre, self.share, member, counts, classes)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         from scipy.special import gammaln
@@ -181,8 +179,9 @@ class CBCC(MixtureModel):
     community_share_: Floats = field(init=False)
 
     def _tried(self, M: int) -> Iterable[int]:
-        found = range(1, min(self.max_communities, M) + 1)
-        return found if isinstance(self.n_communities, str) else [int(self.n_communities)]
+        if isinstance(self.n_communities, str):
+            return range(1, min(self.max_communities, M) + 1)
+        return [int(self.n_communities)]
 
     def _grouped(self, start: Stats, votes: Votes, J: int) -> CommunityFamily:
         prior = self._common_prior(votes)
@@ -197,7 +196,7 @@ class CBCC(MixtureModel):
         M, K = votes.n_annotators, votes.n_classes
         return float(fit.objective - 0.5 * (J * K * K + J - 1.0) * np.log(M))
 
-    def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
+    def _described(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         assert isinstance(params, Communities)
         theta = np.zeros_like(params.counts)
         for j, b in enumerate(params.centre):

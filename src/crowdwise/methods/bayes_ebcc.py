@@ -38,7 +38,7 @@ from crowdwise.core import em, starts
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive
 from crowdwise.core.loop import check_memory
 from crowdwise.core.model import Callback, EMFit, EMModel, Outcome, Params, Part, Stats, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, normalise
+from crowdwise.core.numerics import Floats, Ints, normalise, softmax
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
 from crowdwise.methods import bayes_ibcc as ibcc
 from crowdwise.methods.bayes_ibcc import DirichletFamily, Dirichlets
@@ -178,14 +178,11 @@ class EBCC(EMModel):
         rank = np.argsort(np.argsort(-best.params.subtypes, axis=1, kind="stable"), axis=1)
         return Outcome(
             posterior=posterior / posterior.sum(axis=1, keepdims=True),
-            prior=self._class_prior(best.params),
+            prior=softmax(best.params.log_prior).reshape(K, G).sum(axis=1),
             confusion=merged(best.params),
             item_columns={"subtype": rank[top, within.argmax(axis=1)], "subtype_probability": within.max(axis=1)},
             **best.outcome,
         )
-
-    def _class_prior(self, params: Mixtures) -> Floats:
-        return np.asarray(ibcc.shared_prior(params.log_prior[0]).reshape(params.subtypes.shape).sum(axis=1))
 
     def _predict(self, votes: Votes) -> Floats:
         posterior = super()._predict(votes).reshape(len(votes), votes.n_classes, -1).sum(axis=2)

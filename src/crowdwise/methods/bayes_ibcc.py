@@ -37,7 +37,7 @@ import numpy as np
 from crowdwise.core import em, vote_order
 from crowdwise.core.constraints import Bounds, CountFromZero
 from crowdwise.core.model import Callback, EMFit, Family, Outcome, Params, Part, Rounds, Stats, Votes, declared
-from crowdwise.core.numerics import Floats, Ints, normalise, safe_log
+from crowdwise.core.numerics import Floats, Ints, normalise, safe_log, softmax
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, History, class_dirichlet, dirichlet_rows
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.errors import ParameterError
@@ -169,12 +169,6 @@ def drawn(votes: Votes, gold: Ints | None, rng: np.random.Generator, *size: int)
     return out
 
 
-def shared_prior(log_prior: Floats) -> Floats:
-    """The class distribution an item without votes gets."""
-    p = np.exp(log_prior - log_prior.max())
-    return np.asarray(p / p.sum())
-
-
 @declared
 class IBCC(StreamingModel):
     """Bayesian classifier combination with independent annotators: confusion matrices under Dirichlet priors.
@@ -238,7 +232,7 @@ class IBCC(StreamingModel):
         return DirichletFamily(rows, class_dirichlet(self.class_alpha, parts.names))
 
     def _prior(self, params: Params) -> Floats:
-        return shared_prior(params.log_prior[0])
+        return np.asarray(softmax(params.log_prior)[0])
 
     def _confusion(self, params: Params, K: int) -> Floats:
         assert isinstance(params, Dirichlets)
@@ -253,13 +247,10 @@ class IBCC(StreamingModel):
         outcome = super()._fit(votes, gold, item_prior, callback)
         if self.inference == "variational":
             return outcome
-        return self._sample(Part.of(votes, gold, item_prior), votes, gold, outcome.iterations, callback)
-
-    def _sample(self, part: Part, votes: Votes, gold: Ints | None, before: int, callback: Callback | None) -> Outcome:
-        state, K = self.params_, votes.n_classes
+        part, state, K = Part.of(votes, gold, item_prior), self.params_, votes.n_classes
         assert isinstance(state, Dirichlets)
-        rounds = Rounds(before + self.burn_in + self.samples, part.n_votes, callback)
-        rounds.iterations = before
+        rounds = Rounds(outcome.iterations + self.burn_in + self.samples, part.n_votes, callback)
+        rounds.iterations = outcome.iterations
         family, rng = self._family_of(VoteParts.whole(votes, gold)), np.random.default_rng(self.random_state)
         chain = gibbs(part, family, state, self.burn_in, self.samples, rng, rounds)
         self.params_ = Params(safe_log(chain.theta).reshape(-1, K), safe_log(chain.pi)[None])

@@ -57,11 +57,9 @@ class Habits(Params):
 
 def scores(log_knowing: Floats, log_strategy: Floats) -> Floats:
     """log s[m, l, k] = log( theta [l = k] + (1 - theta) xi[l] ), from the logarithms."""
-    M, K = log_strategy.shape
     habit = log_knowing[:, 1:] + log_strategy
-    out = np.repeat(habit[:, :, None], K, axis=2)
-    out[:, np.arange(K), np.arange(K)] = np.logaddexp(log_knowing[:, :1], habit)
-    return out
+    knew = np.logaddexp(log_knowing[:, :1], habit)
+    return np.where(np.eye(habit.shape[1], dtype=bool), knew[:, :, None], habit[:, :, None])
 
 
 def answers(counts: Floats, log_knowing: Floats, log_strategy: Floats) -> tuple[Floats, Floats]:
@@ -203,11 +201,11 @@ class MACE(EMModel):
         params, fit, _ = super()._run(parts, callback)
         assert isinstance(params, Habits)
         self._confusion(params, parts.names.n_classes)
-        columns = {
-            **with_interval("competence", self.competence_, *self._competence_interval(parts, params)),
-            "favourite": parts.names.classes.astype(str)[self.strategy_.argmax(axis=1)],
-            **self._favourite_shares(params),
-        }
+        columns = with_interval("competence", self.competence_, *self._competence_interval(parts, params))
+        columns["favourite"] = parts.names.classes.astype(str)[self.strategy_.argmax(axis=1)]
+        most = params.strategy.max(axis=1)  # of the answers from habit, whose share is a Beta
+        ends = beta_interval(np.maximum(most, 0.5), np.maximum(params.strategy.sum(axis=1) - most, 0.5))
+        columns |= with_interval("favourite_share", self.strategy_.max(axis=1), *ends)
         bound = {} if self.inference == "em" else {"log_likelihood": None}
         return params, fit, {"annotator_columns": columns} | bound
 
@@ -229,9 +227,3 @@ class MACE(EMModel):
         information += prior.knowing_prior.sum(axis=1) * theta * (1.0 - theta)
         low, high = around(np.log(theta) - np.log1p(-theta), 1.0 / np.maximum(information, 1e-12), -700.0, 700.0)
         return 1.0 / (1.0 + np.exp(-low)), 1.0 / (1.0 + np.exp(-high))
-
-    def _favourite_shares(self, params: Habits) -> dict[str, Any]:
-        """The share of the label that habit prefers, a Beta of the answers from habit."""
-        own = np.maximum(params.strategy.max(axis=1), 0.5)
-        rest = np.maximum(params.strategy.sum(axis=1) - params.strategy.max(axis=1), 0.5)
-        return with_interval("favourite_share", self.strategy_.max(axis=1), *beta_interval(own, rest))

@@ -17,7 +17,7 @@ q            posterior       N x K       as in dawid-skene
 c[m, k, l]   ``counts``      M x K x L   expected counts, with pseudo-counts
 theta        ``penalised``   M x K x L   argmax sum c log theta - lambda S / 2; rows c / (nu + mu (theta - s))
 mu           ``mu``          M           lambda / (K - 1), with s the mean row and nu so that rows sum to one
-d            ``freedom``     1           (K - 1)^2, the directions in which rows can differ
+d            ``d``           1           (K - 1)^2, the directions in which rows can differ
 T[m]         ``noise``       M           tr(H^-1 Q): the mean of S that is due to the uncertainty of theta
 lambda[m]    ``precision``   M           solves d / (lambda + lambda0) = S + T
 ===========  ==============  ==========  ==========================================================================
@@ -26,16 +26,12 @@ The evidence. With Laplace's approximation log p(votes, lambda) = max(log-likeli
 - log det H(lambda) / 2 + const, H the curvature with Q = d^2 (S / 2) in it. Its derivative vanishes where the mean
 of S under the prior equals its mean under the posterior, S + tr(H^-1 Q). Under the prior S has mean d / lambda for
 large lambda, and for lambda = 0, where rows are uniform over the simplex, d / lambda0 with lambda0 =
-(K - 1) K (K + 1); d / (lambda + lambda0) has both ends right (for two classes the exact mean, of a triangular
-density, is within a sixth of it everywhere). The equation is solved in MacKay's form, lambda + lambda0 =
-(d - (lambda + lambda0) T) / S, which runs away quickly for spammers. Two classes: Raykar and Yu's model; the version
-for more is ours, with their score for several classes in the place of theirs for two.
-
-An annotator whose votes leave S as uncertain as under uniform rows (T at lambda = 0, with half a vote more in every
-cell, above d / lambda0) keeps lambda = 0: there is no evidence, and precisions learned without evidence run away too.
+(K - 1) K (K + 1); d / (lambda + lambda0) has both ends right. The equation is solved in MacKay's form, lambda + lambda0
+= (d - (lambda + lambda0) T) / S, which runs away quickly for spammers. An annotator whose votes leave S as uncertain as
+under uniform rows (T at lambda = 0, with half a vote more in every cell, above d / lambda0) keeps lambda = 0.
 
 V. C. Raykar and S. Yu, Eliminating spammers and ranking annotators for crowdsourced labeling tasks, Journal of
-Machine Learning Research 13 (2012).
+Machine Learning Research 13 (2012), for two classes; the version for more is ours, with their score for several.
 """
 
 from __future__ import annotations

@@ -1,56 +1,34 @@
 """The default method: Dawid-Skene held to what the labels mean, with a prior that is learned twice; or a plainer model
-where the votes show that matrices of confusions do not fit.
+where the votes show that matrices of confusions do not fit. docs/methods.md says what is seen from the votes, and why.
 
-``auto`` looks at what kind of crowd it has (:mod:`crowdwise.core.crowd_kind`), which needs no truth.
+===================  =============================================================================================
+crowd                model
+===================  =============================================================================================
+rules                votes, each by how far others agree with the rule (:func:`crowdwise.core.crowd_kind.weighed`)
+a panel              annotators know or guess (``mace``), classes equally common; or, where the bound is higher by
+                     more than (K - 1) / 2 log N (the Bayesian information criterion), as common as vote shares say
+options of its own   one accuracy per annotator (:mod:`crowdwise.core.sparse_coin`), as where tables over pairs of
+                     classes are out of proportion (``MAX_CELLS``)
+people               ``anchored`` with the changes below
+===================  =============================================================================================
 
-docs/methods.md describes the kinds of crowds. **Rules** say one class or nothing. Their votes are counted, each by how
-far the other votes on its items agree with the rule (:func:`crowdwise.core.crowd_kind.weighed`). How often a rule
-speaks on items of a class, silence included, is not used: that reads class shares off the rules that were written.
+**Twice.** The fit is made once more, from where it ended, with the prior learned from its own labels. The anchor is .8;
+``WITH_INPUTS`` where items have a prior of their own, which is a second witness.
 
-**Panels** are fitted as annotators who know or guess (``mace``, variational), with one vote per label, not ten, behind
-a guess, and all classes equally common. Where the votes show that they are not (with vote shares as the prior of the
-classes the bound is higher by more than (K - 1) / 2 log N, the Bayesian information criterion), the prior is the vote
-shares and there are ten votes behind a guess: under an even prior the habit of saying the common class would explain
-most votes, and a vote or two for the rare class would outweigh all others.
-
-**Options of their own** (``exchangeable``): one accuracy per annotator (:mod:`crowdwise.core.sparse_coin`).
-
-**People**: everybody else, as ``anchored`` with some changes.
-
-**Twice.** The fit is made once more, from where it ended, with the prior learned from its own labels.
-
-**The anchor** is .8, not .5. With a prior of each item, a second witness, it is .5 (``WITH_INPUTS``).
-
-Items with a single vote do not teach what annotators do, but how common the classes are. With the matrices as they are,
-the class prior of the answer maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a last step
-without the anchor,
+**Single votes** do not teach what annotators do, but how common the classes are. With the matrices as they are, the
+class prior maximises J (:mod:`crowdwise.methods.ds_dawid_skene`) over all items, with a last step without the anchor,
 
     pi[k] ∝ 1/K + (1 - a) sum_n q[n, k] + a sum_n v[n, k]     until it converges, then     pi[k] ∝ 1/K + sum_n q[n, k].
 
-**Single votes alone.** Where no item has two votes or a gold label, all votes are right by their own labels, and the
-likelihood is flat: an annotator with one vote may as well be always right as always wrong. The prior of the
-strength (:mod:`crowdwise.core.shrinkage`) keeps matrices near the crowd's, so that labels are the votes.
+(1/K: one item more, of each class alike.) Where no item has two votes or a gold label all votes are right by their own
+labels; the prior of the strength (:mod:`crowdwise.core.shrinkage`) keeps matrices near the crowd's, so that labels are
+the votes. A prior learned from such votes would outweigh that of the items, so with these the first round has that of
+``dawid-skene``.
 
-A prior of each item, from inputs say, is a second witness of single votes. A prior learned from votes that are all
-right by their own labels would outweigh it, so the first round has next to none (that of ``dawid-skene``), and the
-second learns one from the labels of the first.
-
-**Few items.** One item more, of each class with probability 1/K, counts in pi (and (1/K) sum_k log pi_k in J).
-
-**Gold.** Gold labels calibrate the posterior (:mod:`crowdwise.core.gold_regression`); labels go by that. The fit itself
-is made without them: on real crowds 150 or 400 of them in it brought nothing. Where most items have one vote, there is
-a fit with gold labels alone. Where these show that the crowd is worse than
-chance, the anchor is dropped, and votes mean what the gold labels say they mean.
-
-**Collusion.** Rings are looked for first (:mod:`crowdwise.core.collusion`), and a ring has one vote on an item: each
-member's vote has the weight 1 / the ring's votes there. So do copies of an honest annotator; votes of annotators who
-answer everything and err together count less. Where none is seen nothing changes. Rules and items with options of their
-own are not looked at.
-
-**Dependence.** Its posterior allows for votes that err together (:mod:`crowdwise.core.dependence`).
-
-With so many classes that tables over pairs of them are out of proportion (``MAX_CELLS``),
-:mod:`crowdwise.core.sparse_coin` takes their place, and a note says so. Notes say which kind of crowd was seen.
+**Gold** calibrates the posterior (:mod:`crowdwise.core.gold_regression`); the fit itself is made without, but where
+most items have one vote. Where it shows that the crowd is worse than chance, the anchor is dropped. **Rings**
+(:mod:`crowdwise.core.collusion`) are looked for first and count as one vote, but for rules and options. The posterior
+allows for votes that err together (:mod:`crowdwise.core.dependence`). Notes say what was seen.
 """
 
 from __future__ import annotations
@@ -67,9 +45,9 @@ from crowdwise.core.collusion import Ring, discounted, find_voices
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Share
 from crowdwise.core.crowd_kind import CrowdKind, agreement, one_label, own_options, weighed
 from crowdwise.core.dependence import Setting
-from crowdwise.core.em import EMFit, Engine, Family, Stats
+from crowdwise.core.em import EMFit, Engine, Stats
 from crowdwise.core.gold_regression import without_own
-from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Part, Rounds, Votes, declared
+from crowdwise.core.model import Callback, Floats, Ints, Outcome, Params, Rounds, Votes, declared
 from crowdwise.core.numerics import binomial_tail, normalise, winners
 from crowdwise.core.priors import Prior
 from crowdwise.core.shrinkage import learned_prior
@@ -79,7 +57,7 @@ from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts
 from crowdwise.core.vote_sums import confirmed, outvoted
 from crowdwise.errors import ParameterError, SizeError, listing
 from crowdwise.methods.bayes_mace import MACE
-from crowdwise.methods.ds_dawid_skene import Anchored, AnchoredFamily, ConfusionFamily, DawidSkene
+from crowdwise.methods.ds_dawid_skene import Anchored, AnchoredFamily, DawidSkene
 
 MAX_CELLS, MANY_CLASSES = 2**27, 100
 """Cells of confusion matrices (annotators x classes x classes) from which on there are none; a quarter of it with many
@@ -198,9 +176,8 @@ class Auto(Anchored):
         known, people = parts.gold_items(), kind == "people"
         teach = people and parts.agreeing[0] < MOST * parts.n_items  # single votes say nothing by themselves
         alone = parts.without_gold() if known and not teach else parts
-        params, fit, others, by_votes = (
-            self._people(alone, callback) if people else self._plainer(kind, alone, callback)
-        )
+        fitted = self._people(alone, callback) if people else self._plainer(kind, alone, callback)
+        params, fit, others, by_votes = fitted
         if known and not parts.has_item_prior and contradicted(known, by_votes):  # most are wrong: gold, and no anchor
             free = DawidSkene(class_prior=self.class_prior, max_iter=self.max_iter, tol=self.tol)
             params, fit, _ = free._run(parts, callback)
@@ -213,17 +190,22 @@ class Auto(Anchored):
         several = parts.where(lambda part: confirmed(part.votes, part.gold))
         several = several if several.n_items else parts
         family, fit = self._best_fit(several, callback)
-        assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
+        assert isinstance(family, AnchoredFamily)
         self.anchored_params_ = first = fit.params
-        twice = isinstance(self.prior, str)
+        twice, K = isinstance(self.prior, str), parts.names.n_classes
         labels = several.statistics(lambda part: winners(part.posterior(first))) if twice else None
-        stats = several.expect(first)
-        params, others = family.free.maximise(stats), family.free
+        stats, others = several.expect(first), family.free
+        params = others.maximise(stats)
         if labels is not None:
             again = self._relearned(labels, parts.names, family)
-            params, fit = self._second(several, again, stats, fit, callback)
-            gold = [_gold_counts(part.votes, part.gold) for part in parts.gold_items() if part.gold is not None]
-            others = self._without(np.sum(gold, axis=0), labels, parts.names, family) if gold else others
+            second = self._run_em(several, again, stats, callback, self.restarts + 1)
+            passes, converged = fit.iterations + second.iterations, fit.converged and second.converged
+            fit = replace(second, iterations=passes, converged=converged)
+            params = self._finish(several, again, second.params)
+            gold = [part.statistics(lambda part: np.eye(K)[part.gold]).counts for part in parts.gold_items()]
+            if gold:  # gold labels do not teach the prior by which gold items are judged
+                rest = Stats(np.maximum(labels.counts - np.sum(gold, axis=0), 0.0), labels.mass)
+                others = self._relearned(rest, parts.names, family).free
         voted = parts.where(lambda part: np.diff(part.votes.indptr) > 0)
         if several.n_items < voted.n_items:
             at_votes = voted.statistics(lambda part: shares(part.votes, part.gold))
@@ -289,46 +271,34 @@ class Auto(Anchored):
         others = {"confusion": matrices(labels, parts.expect(fit.params)), "notes": notes}
         return fit.params, fit, others, partial(without_gold, params=fit.params)
 
-    def _family_of(self, parts: VoteParts) -> Family:
+    def _family_of(self, parts: VoteParts) -> AnchoredFamily:
         family = super()._family_of(parts)
         if not parts.has_item_prior:
             return family
-        assert isinstance(family, AnchoredFamily) and isinstance(family.free, ConfusionFamily)
-        anchor = replace(family.anchor, share=min(family.anchor.share, WITH_INPUTS))
-        if not isinstance(self.prior, str) or parts.total(lambda part: confirmed(part.votes, part.gold).sum(), 0):
-            return AnchoredFamily(family.free, anchor)
-        # Single votes are all right by their own labels: a prior learned from these would outweigh that of the items.
-        pseudo = priors.pseudo_counts(DawidSkene.prior, self.history, parts.names)
-        return AnchoredFamily(replace(family.free, pseudo=pseudo), anchor)
+        pseudo, anchor = family.pseudo, replace(family.anchor, share=min(family.anchor.share, WITH_INPUTS))
+        if isinstance(self.prior, str) and not parts.total(lambda part: confirmed(part.votes, part.gold).sum(), 0):
+            # Single votes are all right by their own labels: a prior learned from these would outweigh the items'.
+            pseudo = priors.pseudo_counts(DawidSkene.prior, self.history, parts.names)
+        return replace(family, pseudo=pseudo, anchor=anchor)
 
     def _with_all_items(self, engine: Engine, at_votes: Floats, params: Params, family: AnchoredFamily) -> Params:
         """The parameters with the class prior of all items that were voted on; ``at_votes`` is the mass of the classes
         by vote shares."""
-        assert isinstance(family.free, ConfusionFamily)
-        fixed, even, a = family.free.class_prior, family.free.even_items, family.anchor.share
-        found = em.log_class_prior(at_votes, fixed, even)
+        fixed, even, a = family.class_prior, family.even_items, family.anchor.share
+        log_prior = em.log_class_prior(at_votes, fixed, even)
         for _ in range(self.max_iter if fixed is None else 0):
-            mass = engine.expect(Params(params.log_score, found)).mass
-            before, found = found, em.log_class_prior((1.0 - a) * mass + a * at_votes, fixed, even)
-            if np.abs(np.exp(found) - np.exp(before)).max() < PRIOR_TOL:
+            mass = engine.expect(Params(params.log_score, log_prior)).mass
+            before, log_prior = log_prior, em.log_class_prior((1.0 - a) * mass + a * at_votes, fixed, even)
+            if np.abs(np.exp(log_prior) - np.exp(before)).max() < PRIOR_TOL:
                 break
-        mass = engine.expect(Params(params.log_score, found)).mass
+        mass = engine.expect(Params(params.log_score, log_prior)).mass
         return Params(params.log_score, em.log_class_prior(mass, fixed, even))
-
-    def _second(
-        self, part: Engine, again: AnchoredFamily, start: Stats, first: EMFit, callback: Callback | None
-    ) -> tuple[Params, EMFit]:
-        """The fit under the prior that was learned again."""
-        second = self._run_em(part, again, start, callback, self.restarts + 1)
-        passes, converged = first.iterations + second.iterations, first.converged and second.converged
-        fit = EMFit(second.params, second.trace, passes, converged)
-        return self._finish(part, again, second.params), fit
 
     def _options(self, votes: Votes, item_prior: Floats | None) -> Ints | int | None:
         """How many options an item (each item) has, where each has its own."""
         if self.exchangeable and item_prior is not None:
             raise ParameterError("A prior of items speaks of classes, which exchangeable options are not: give one.")
-        if self.exchangeable is not False and self.exchangeable is not True:
+        if not isinstance(self.exchangeable, (bool, np.bool_)):
             return votes.with_options(dict.fromkeys(votes.items.tolist(), int(self.exchangeable))).n_options
         seen = own_options(votes) if item_prior is None else None
         return votes.n_classes if seen is None and self.exchangeable else seen
@@ -361,20 +331,8 @@ class Auto(Anchored):
 
     def _relearned(self, labels: Stats, votes: Votes, family: AnchoredFamily) -> AnchoredFamily:
         """The family with its prior learned from the (statistics of the) labels of a fit, not of the majority's."""
-        assert isinstance(family.free, ConfusionFamily)
-        counts = labels.table()
         past = 0.0 if self.history is None else priors.history_counts(self.history, votes)
-        pseudo = learned_prior(counts + past, self.prior, quick=True) + past
-        return AnchoredFamily(replace(family.free, pseudo=pseudo), family.anchor)
-
-    def _without(self, gold: Floats, labels: Stats, votes: Votes, family: AnchoredFamily) -> ConfusionFamily:
-        """The family with the prior that items without gold labels teach; ``gold``: the counts of the others."""
-        assert isinstance(family.free, ConfusionFamily)
-        if not isinstance(self.prior, str):
-            return family.free
-        rest = self._relearned(Stats(np.maximum(labels.counts - gold, 0.0), labels.mass), votes, family).free
-        assert isinstance(rest, ConfusionFamily)
-        return rest
+        return replace(family, pseudo=learned_prior(labels.table() + past, self.prior, quick=True) + past)
 
     def _remarks(self, votes: Votes, posterior: Floats, labels: npt.NDArray[np.int32], gold: Ints | None) -> list[str]:
         differs, favourite = outvoted(votes, labels, gold)
@@ -383,13 +341,13 @@ class Auto(Anchored):
         own = posterior[differs, labels[differs]].mean()
         other = posterior[differs, favourite].mean()
         share = len(differs) / len(votes)
-        said = (
+        remark = (
             f"The labels differ from the majority's on {len(differs):,} of {len(votes):,} items ({share:.1%}); "
             f"{own:.0%} of these are expected to be right, and {other:.0%} of the majority's."
         )
         if gold is None and share >= GOLD_HELPS and len(votes) >= 2 * GOLD_ASKED:
-            said += f" {GOLD_ASKED} gold labels would show which to go by (crowdwise gold names the items)."
-        return [said]
+            remark += f" {GOLD_ASKED} gold labels would show which to go by (crowdwise gold names the items)."
+        return [remark]
 
 
 def ring_note(ring: Ring, votes: Votes) -> str:
@@ -426,11 +384,6 @@ def contradicted(known: list[VotePart], by_votes: Posterior) -> bool:
     wrong = sum(int((by_votes(part).argmax(axis=1) != part.gold).sum()) for part in known)
     K, size = known[0].votes.n_classes, sum(len(part.votes) for part in known)
     return bool(binomial_tail(wrong, size, 1.0 - 1.0 / K) < WRONG_CROWD)
-
-
-def _gold_counts(votes: Votes, gold: Ints) -> Floats:
-    """Counts of the votes on gold items against their gold labels, as in :class:`crowdwise.core.em.Stats`."""
-    return em.statistics(Part.of(votes), np.eye(votes.n_classes)[gold]).counts
 
 
 def matrices(labels: Stats, stats: Stats) -> Floats:

@@ -23,14 +23,8 @@ theta      ``table``    M x L x K            (c + b) / sum_l (c + b), tied as ab
 objective                                    sum_n log sum_k pi_k prod theta + sum b log theta
 =========  ===========  ===================  =================================================
 
-A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM
-algorithm, Applied Statistics 28 (1979). V. B. Sinha, S. Rao and V. N. Balasubramanian, Fast Dawid-Skene
-(2018), for the hard version.
-
-Dawid-Skene held to what the labels mean: ``anchored``.
-
-The likelihood of votes does not know what a label means. On sparse or lopsided data it can rise while a latent class
-drifts away from the label of its name, and accuracy falls. ``anchored`` therefore maximises
+``anchored`` is held to what the labels mean. On sparse or lopsided data the likelihood can rise while a latent class
+drifts away from the label of its name, and accuracy falls. So it maximises
 
     J(theta, pi) = (1 - a) * sum_n log sum_k pi_k prod_votes theta[m, k, l]          the likelihood
                  +      a  * sum_n sum_k v[n, k] ( log pi_k + sum_votes log theta[m, k, l] )   the anchor
@@ -38,23 +32,18 @@ drifts away from the label of its name, and accuracy falls. ``anchored`` therefo
 
 with v[n, k] the share of class k among the votes on item n (its gold label where it has one) and b the hierarchical
 prior of :mod:`crowdwise.core.priors`. The anchor is the complete-data log-likelihood of a world in which the vote
-shares are right; it is concave in the logarithms and its statistics are constant.
-
-EM for J: given theta, q is the posterior as always, and (1 - a) * log-likelihood is bounded from below by (1 - a) times
-the expected complete-data log-likelihood, tight at the current theta. Adding the anchor, the bound is that of ordinary
-EM with the counts
+shares are right. Given theta, (1 - a) * log-likelihood is bounded from below by (1 - a) times the expected
+complete-data log-likelihood, tight at the current theta, so that J never falls under ordinary EM with the counts
 
     c[m, l, k] = (1 - a) * sum q[n, k] + a * sum v[n, k]      (sums over m's votes for l)
 
-so the maximisation step is (c + b) normalised, and J never falls. The constant statistics add up like the others, so
-threads, partitions and streams work unchanged.
+Vote shares are softer than the truth, so the matrices at the maximum of J are too. Once the anchor has decided which
+class is which, one maximisation step without it, (sum q + b) normalised, gives the matrices that the votes support.
+Posterior, confusion and prior are reported after that step; objective and trace are those of J.
 
-The anchor dilutes: vote shares are softer than the truth, so the matrices at the maximum of J are too, and with them
-the posterior. Once the anchor has decided which class is which, one maximisation step without it, (sum q + b)
-normalised, gives the matrices that the votes support. Posterior, confusion and prior are reported after that step;
-objective and trace are those of J.
-
-With a = 0 this is ``dawid-skene`` under the hierarchical prior.
+A. P. Dawid and A. M. Skene, Maximum likelihood estimation of observer error-rates using the EM
+algorithm, Applied Statistics 28 (1979). V. B. Sinha, S. Rao and V. N. Balasubramanian, Fast Dawid-Skene
+(2018), for the hard version.
 """
 
 from __future__ import annotations
@@ -102,9 +91,7 @@ def _even_errors(right: Floats, wrong: Floats, K: int) -> Floats:
     total = right + wrong
     w = np.divide(right, total, out=np.full_like(total, 1.0 / K), where=total > 0)
     error = np.divide(wrong, total, out=np.full_like(total, 1.0 - 1.0 / K), where=total > 0) / (K - 1.0)
-    out = np.broadcast_to(error[:, None, :], (len(right), K, K)).copy()
-    out[:, np.arange(K), np.arange(K)] = w
-    return out
+    return np.where(np.eye(K, dtype=bool), w[:, None], error[:, None])
 
 
 @dataclass(frozen=True)
@@ -176,7 +163,7 @@ class DawidSkene(StreamingModel):
                 "give a number of votes, such as prior=0.01."
             )
 
-    def _family_of(self, parts: VoteParts) -> Family:
+    def _family_of(self, parts: VoteParts) -> ConfusionFamily:
         counts = partial(majority_counts, parts)
         pseudo = priors.pseudo_counts(self.prior, self.history, parts.names, counts=counts, quick=self._quick)
         class_prior = priors.class_prior_counts(self.class_prior, parts.names)
@@ -222,8 +209,8 @@ def best_classes(params: Params, part: VotePart) -> Stats:
     """The statistics of items that count for their most probable class alone, the first of equals."""
     soft, q = em.expect(part.part, params, posterior=True)
     best = q.argmax(axis=1)
-    found = em.statistics(part.part, np.eye(q.shape[1])[best])
-    return replace(found, log_likelihood=soft.log_likelihood + float(safe_log(q[np.arange(len(q)), best]).sum()))
+    of_best = float(safe_log(q[np.arange(len(q)), best]).sum())
+    return replace(em.statistics(part.part, np.eye(q.shape[1])[best]), log_likelihood=soft.log_likelihood + of_best)
 
 
 @declared
@@ -247,8 +234,8 @@ class FastDawidSkene(DawidSkene):
     accelerate: bool = field(default=False, init=False)
 
     def _expect(self, parts: Any, params: Params) -> Stats:
-        found: Stats = parts.summed(partial(best_classes, params))
-        return found
+        stats: Stats = parts.summed(partial(best_classes, params))
+        return stats
 
 
 @dataclass(frozen=True)
@@ -271,17 +258,21 @@ class Anchor:
 
 
 @dataclass(frozen=True)
-class AnchoredFamily(Family):
-    """A family with its counts mixed with those of the vote shares."""
+class AnchoredFamily(ConfusionFamily):
+    """The same with counts mixed with those of the vote shares."""
 
-    free: Family
-    anchor: Anchor
+    anchor: Anchor = field(kw_only=True)
+
+    @property
+    def free(self) -> ConfusionFamily:
+        """Without the anchor."""
+        return ConfusionFamily(self.tie, self.pseudo, self.class_prior, self.even_items)
 
     def maximise(self, stats: Stats) -> Params:
-        return self.free.maximise(self.anchor.mixed(stats))
+        return super().maximise(self.anchor.mixed(stats))
 
     def objective(self, log_likelihood: float, params: Params) -> float:
-        return self.free.objective(self.anchor.objective(log_likelihood, params), params)
+        return super().objective(self.anchor.objective(log_likelihood, params), params)
 
 
 @declared
@@ -310,9 +301,9 @@ class Anchored(DawidSkene):
     anchored_params_: Params = field(init=False)
     """The maximum of J, before the last step without the anchor."""
 
-    def _family_of(self, parts: VoteParts) -> Family:
+    def _family_of(self, parts: VoteParts) -> AnchoredFamily:
         at_votes = parts.statistics(lambda part: shares(part.votes, part.gold))
-        return AnchoredFamily(super()._family_of(parts), Anchor(float(self.anchor), at_votes))
+        return AnchoredFamily(**vars(super()._family_of(parts)), anchor=Anchor(float(self.anchor), at_votes))
 
     def _finish(self, part: Engine, family: Family, params: Params) -> Params:
         assert isinstance(family, AnchoredFamily)

@@ -1,17 +1,15 @@
 """``stacked``: confusion models averaged by how well they predict held-out votes.
 
 Confusion models, from one number per annotator to a full matrix, are each fitted to a part of the items and predict the
-votes on the others (:func:`crowdwise.core.predictive.leave_one_out_scores`):
-
-    p[j, v] = sum_k q[n, k] theta[m, k, l]
-
-with theta and pi of model j from the items of other folds, and q from the votes of the *other* annotators on the item.
-The answer is an average of the models, weighted so that together they predict best (stacking):
+votes on the others (:func:`crowdwise.core.predictive.leave_one_out_scores`). The answer is an average of the models,
+weighted so that together they predict best (stacking):
 
 =============  ==================  ===========  ====================================================================
 symbol         code                shape        equation
 =============  ==================  ===========  ====================================================================
-p[j, v]        exp ``log_p``       J x V        probability of the held-out votes of pair v (item, annotator)
+p[j, v]        exp ``log_p``       J x V        sum_k q[n, k] theta[m, k, l], the probability of the held-out votes
+                                                of pair v (item, annotator): theta and pi of model j from the items
+                                                of other folds, q from the votes of the *other* annotators
 w[j]           ``weights_``        J            towards argmax sum_v log sum_j w[j] p[j, v]; 0 under ``MIN_WEIGHT``
 q[n, k]        posterior           N x K        sum_j w[j] q_j[n, k], each model fitted to all votes; q_1[n, k]
                                                 where a single annotator voted
@@ -19,14 +17,6 @@ q[n, k]        posterior           N x K        sum_j w[j] q_j[n, k], each model
 
 The weights solve a concave problem, by EM: w[j] <- mean over v of w[j] p[j, v] / sum_i w[i] p[i, v]. It starts with
 equal weights and takes ``PASSES`` steps, so that models which predict about equally well keep about equal weights.
-
-Three guards keep the meaning of labels: every model is anchored to vote shares as ``anchored`` is (to those of
-the most informative annotators); no vote is predicted by parameters that have seen its item; and on single-annotator
-items, where nothing could be predicted and the weights carry no information, the simplest model decides: the vote
-stands, unless its annotator is worse than chance.
-
-The weights are those of D. Wolpert, Stacked generalization, Neural Networks 5 (1992), for densities: P. Smyth and D.
-Wolpert, Linearly combining density estimators via stacking, Machine Learning 36 (1999).
 
 The models differ in what may differ between two annotators, so in how matrices come from counts:
 
@@ -47,11 +37,14 @@ from the labels of the fit before.
 
 The habit's t and x are the fixed point of knew[m, l] = c[m, l, l] t / (t + (1 - t) x[l]), t ~ sum_l knew and
 (1 - t) x[l] ~ sum_k c[m, l, k] - knew[m, l].
+
+D. Wolpert, Stacked generalization, Neural Networks 5 (1992); for densities P. Smyth and D. Wolpert, Linearly combining
+density estimators via stacking, Machine Learning 36 (1999).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
@@ -64,9 +57,10 @@ from crowdwise.core.model import Model, Outcome, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, winners
 from crowdwise.core.shrinkage import learned_prior, own_accuracy
 from crowdwise.core.unseen import scores_with_unseen
+from crowdwise.core.vote_parts import VotePart
 from crowdwise.core.vote_sums import single_annotator_items, tally
 from crowdwise.data.votes import Votes
-from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily, ConfusionFamily, Tie, full, one_coin, per_class
+from crowdwise.methods.ds_dawid_skene import Anchor, AnchoredFamily, Tie, full, one_coin, per_class
 
 ENOUGH = 20_000
 """So many predicted votes distinguish the models: further folds are not fitted."""
@@ -165,13 +159,9 @@ class Stacked(Model):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         check_memory(votes)
-        w, note = self._weigh(votes, gold, item_prior, callback)
-        single = single_annotator_items(votes)
-        fits = {
-            j: self._fit_one(tie, votes, gold, item_prior, callback, 0)
-            for j, tie in enumerate(TIES)
-            if j == 0 or w[j] > 0
-        }
+        whole, single = VotePart(votes, gold, item_prior=item_prior), single_annotator_items(votes)
+        w, note = self._weigh(whole, callback)
+        fits = {j: self._fit_one(tie, whole, callback) for j, tie in enumerate(TIES) if j == 0 or w[j] > 0}
         self._simplest, self._kept = fits[0], [(float(w[j]), fit) for j, fit in fits.items() if w[j] > 0]
         q = np.asarray(sum(u * fit.posterior for u, fit in self._kept))
         q[single] = self._simplest.posterior[single]
@@ -188,11 +178,9 @@ class Stacked(Model):
             notes=[note],
         )
 
-    def _weigh(
-        self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
-    ) -> tuple[Floats, str]:
+    def _weigh(self, whole: VotePart, callback: Callback | None) -> tuple[Floats, str]:
         """The weights, and the sentence about them."""
-        log_p, weight = self._predicted(votes, gold, item_prior, callback)
+        log_p, weight = self._predicted(whole, callback)
         if weight.sum() > 0:
             w = kept(stacked(log_p))
             scores, average = log_p.sum(axis=1) / weight.sum(), mixed_score(log_p, weight, w)
@@ -203,57 +191,46 @@ class Stacked(Model):
         self.weights_ = dict(zip(WORDS, w.tolist(), strict=True))
         return w, explain(w, scores, average)
 
-    def _predicted(
-        self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None
-    ) -> tuple[Floats, Floats]:
+    def _predicted(self, whole: VotePart, callback: Callback | None) -> tuple[Floats, Floats]:
         """log p[j, v] and the weight of v: every fold predicted from the others, until there are enough votes."""
-        fold = predictive.item_folds(votes, self.folds, gold, max_votes=self.max_votes)
+        fold = predictive.item_folds(whole.votes, self.folds, whole.gold, max_votes=self.max_votes)
         if (fold < 0).any():  # go on with the items that were chosen, and the annotators who voted on them
-            chosen = np.flatnonzero(fold >= 0)
-            fold, votes, (gold, item_prior) = fold[chosen], votes[chosen], _rows(chosen, gold, item_prior)
-            votes = votes.only(
-                votes.annotators[np.bincount(votes.annotator, minlength=votes.n_annotators) > 0].tolist()
-            )
+            fold, whole = fold[fold >= 0], whole.select(fold >= 0)
+            voted = np.unique(whole.votes.annotator)
+            whole = replace(whole, votes=whole.votes.only(whole.votes.annotators[voted].tolist()))
         log_p, weight = [np.zeros((len(TIES), 0))], [np.zeros(0)]
         for f in range(self.folds):
-            here, there = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
-            if len(here) and len(there):
-                known = _rows(here, gold, item_prior)
-                fits = [self._fit_one(tie, votes, gold, item_prior, callback, f + 1, there) for tie in TIES]
-                found = [predictive.leave_one_out_scores(fit.params, votes[here], *known) for fit in fits]
-                log_p.append(np.stack([x.log_p for x in found]))
-                weight.append(found[0].weight)
+            here, there = whole.select(fold == f), whole.select(fold != f)
+            if len(here.votes) and len(there.votes):
+                fits = [self._fit_one(tie, there, callback, f + 1) for tie in TIES]
+                known = here.votes, here.gold, here.item_prior
+                scores = [predictive.leave_one_out_scores(fit.params, *known) for fit in fits]
+                log_p.append(np.stack([x.log_p for x in scores]))
+                weight.append(scores[0].weight)
             if sum(map(np.sum, weight)) >= ENOUGH:
                 break
         return np.concatenate(log_p, axis=1), np.concatenate(weight)
 
-    def _fit_one(
-        self, tie: Tie, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None,
-        restart: int, items: Ints | None = None,
-    ) -> FittedConfusion:  # fmt: skip
-        """A model fitted to all items, or to some; its prior and its anchor are learned ``ROUNDS`` times.
+    def _fit_one(self, tie: Tie, whole: VotePart, callback: Callback | None, restart: int = 0) -> FittedConfusion:
+        """A model fitted to some items; its prior and its anchor are learned ``ROUNDS`` times.
 
         History is evidence like the votes: it counts for the prior, the anchor and every step.
         """
+        votes, gold, part = whole.votes, whole.gold, whole.part
         pi = priors.class_prior_counts(self.class_prior, votes)
-        past: Floats | float = 0.0
-        if self.history is not None:
-            past = priors.history_counts(self.history, votes)
-        if items is not None:
-            votes, (gold, item_prior) = votes[items], _rows(items, gold, item_prior)
-        part, q = Part.of(votes, gold, item_prior), starts.gold_weighted(votes, gold)
-        stats, passes = em.statistics(part, q), 0
+        past = 0.0 if self.history is None else priors.history_counts(self.history, votes)
+        q, passes = starts.gold_weighted(votes, gold), 0
+        stats = em.statistics(part, q)
         for _ in range(ROUNDS):
             labels = em.statistics(part, winners(q)).table() + past
             at_votes = em.statistics(part, weighted_shares(votes, gold, labels))
-            free = ConfusionFamily(tie, learned_prior(labels) + past, pi)
+            family = AnchoredFamily(tie, learned_prior(labels) + past, pi, anchor=Anchor(float(self.anchor), at_votes))
             fit = em.run_em(
-                part, AnchoredFamily(free, Anchor(float(self.anchor), at_votes)), stats, max_iter=self.max_iter,
-                tol=float(self.tol), callback=callback, restart=restart,
-            )  # fmt: skip
+                part, family, stats, max_iter=self.max_iter, tol=float(self.tol), callback=callback, restart=restart
+            )
             stats, q = em.expect(part, fit.params, posterior=True)
             passes += fit.iterations
-        params = free.maximise(stats)
+        params = family.free.maximise(stats)
         return FittedConfusion(params, *em.expect(part, params, posterior=True), passes, fit.converged)
 
     def _predict(self, votes: Votes) -> Floats:
@@ -262,11 +239,6 @@ class Stacked(Model):
         if single.any():
             out[single] = self._simplest.predict(part)[single]
         return out
-
-
-def _rows(items: Ints, gold: Ints | None, item_prior: Floats | None) -> tuple[Ints | None, Floats | None]:
-    """The gold labels and priors of some items."""
-    return None if gold is None else gold[items], None if item_prior is None else item_prior[items]
 
 
 ROUNDS = 3
@@ -280,17 +252,15 @@ INNER = 15
 def know_or_habit(counts: Floats) -> Floats:
     """theta[m, l, k] of annotators who know the truth, or draw a label from their habit."""
     K = counts.shape[1]
-    right, said, given = np.einsum("mll->ml", counts), counts.sum(axis=2), counts.sum(axis=1)
+    right, by_label, by_class = np.einsum("mll->ml", counts), counts.sum(axis=2), counts.sum(axis=1)
     # (1 - t) x[l] is how often l is said where it is wrong.
-    wrong = (said - right) / (given.sum(axis=1, keepdims=True) - given + 1e-12)
+    wrong = (by_label - right) / (by_class.sum(axis=1, keepdims=True) - by_class + 1e-12)
     t, x = 1.0 - np.clip(wrong.sum(axis=1), 0.05, 0.95), normalise(wrong, axis=1)
     for _ in range(INNER):
         knew = right * (t[:, None] / (t[:, None] + (1.0 - t[:, None]) * x + 1e-300))
-        t = np.clip(knew.sum(axis=1) / np.maximum(said.sum(axis=1), 1e-300), 1e-6, 1.0 - 1e-6)
-        x = normalise(np.maximum(said - knew, 0.0), axis=1)
-    out = np.repeat(((1.0 - t)[:, None] * x)[:, :, None], K, axis=2)
-    out[:, np.arange(K), np.arange(K)] += t[:, None]
-    return out
+        t = np.clip(knew.sum(axis=1) / np.maximum(by_label.sum(axis=1), 1e-300), 1e-6, 1.0 - 1e-6)
+        x = normalise(np.maximum(by_label - knew, 0.0), axis=1)
+    return np.asarray(((1.0 - t)[:, None] * x)[:, :, None] + t[:, None, None] * np.eye(K))
 
 
 TIES: tuple[Tie, ...] = (one_coin, per_class, know_or_habit, full)

@@ -97,7 +97,6 @@ def vote_likelihood(v: Canonical, y: Ints, phi: Floats) -> float:
 class SamplerRun:
     """One run of the sampler: the mean of q, and the draws of log phi and eta."""
 
-    cost: float
     q: Floats
     log_phi: Floats
     eta: Floats
@@ -157,13 +156,13 @@ class CrowdSVM(MarginModel):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         there = np.flatnonzero(np.bincount(votes.annotator, minlength=votes.n_annotators))
-        some = votes if len(there) == votes.n_annotators else votes.only(votes.annotators[there].tolist())
-        v = Canonical.of(some, gold)
+        active = votes if len(there) == votes.n_annotators else votes.only(votes.annotators[there].tolist())
+        v = Canonical.of(active, gold)
         self._seed = fixed_seed(self.random_state)  # every cost gets the same random numbers
-        chain = self._best(v, some, gold, self.cost, callback)
-        q, log_phi, eta = chain.q, chain.log_phi, chain.eta
+        chain = self._best(v, active, gold, self.cost, callback)
+        q, eta, place = chain.q, chain.eta, there[v.annotator_order]
         classes = np.argsort(v.class_order)  # back in the order of the votes, without those left out
-        log_phi, place = log_phi[:, :, classes][:, :, :, classes], there[v.annotator_order]
+        log_phi = chain.log_phi[:, :, classes][:, :, :, classes]
         self.eta_ = np.repeat(eta.mean(axis=1, keepdims=True), votes.n_annotators, axis=1)  # no votes: like the average
         self.eta_[:, place] = eta
         self.log_phi_ = np.repeat(safe_log(np.exp(log_phi).mean(axis=1, keepdims=True)), votes.n_annotators, axis=1)
@@ -216,21 +215,18 @@ class CrowdSVM(MarginModel):
                 mean += q / self.samples
                 kept_phi[t - self.burn_in], kept_eta[t - self.burn_in] = log_phi, eta
             rounds.reached()
-        return SamplerRun(c, mean / mean.sum(axis=1, keepdims=True), kept_phi, kept_eta)
+        return SamplerRun(mean / mean.sum(axis=1, keepdims=True), kept_phi, kept_eta)
 
     def _predict(self, votes: Votes) -> Floats:
-        some = self._classes
-        N, M, K = len(votes), votes.n_annotators, len(some)
-        inside = np.isin(votes.label, some)
-        table = (
-            votes.item[inside], votes.annotator[inside], np.searchsorted(some, votes.label[inside]),
-            votes.weights[inside],
-        )  # fmt: skip
-        mean = np.zeros((N, K))
+        classes = self._classes
+        N, M, K = len(votes), votes.n_annotators, len(classes)
+        inside = np.isin(votes.label, classes)
+        item, who, label, weight = (x[inside] for x in (votes.item, votes.annotator, votes.label, votes.weights))
+        table, mean = (item, who, np.searchsorted(classes, label), weight), np.zeros((N, K))
         for log_phi, eta in zip(self.log_phi_, self.eta_, strict=True):
             log_phi = with_unseen(log_phi, M, safe_log(np.exp(log_phi).mean(axis=0)))  # like the average annotator
             eta = with_unseen(eta, M, eta.mean())
             mean += truth_given(log_phi, eta, table, (N, K), self.cost_, float(self.margin))
         q = np.zeros((N, votes.n_classes))
-        q[:, some] = mean / mean.sum(axis=1, keepdims=True)
+        q[:, classes] = mean / mean.sum(axis=1, keepdims=True)
         return q

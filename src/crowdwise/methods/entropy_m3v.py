@@ -165,14 +165,10 @@ class MarginModel(Model, ABC):
         """The fit with the given cost, or with that under which the votes are likeliest."""
         start = gold_weighted(votes, gold)[np.ix_(v.item_order, v.class_order)]
         y = decide(start, start.sum(axis=0))
-        best, found = -np.inf, None
-        for turn, c in enumerate(self.costs if isinstance(cost, str) else (float(cost),)):
-            fit = self._fit_cost(v, y, c, turn, callback)
-            likelihood = self._likelihood(v, fit)
-            if likelihood > best:
-                best, found, self.cost_ = likelihood, fit, c
-        assert found is not None
-        return found
+        costs = self.costs if isinstance(cost, str) else (float(cost),)
+        fits = ((self._fit_cost(v, y, c, turn, callback), c) for turn, c in enumerate(costs))
+        fit, self.cost_ = max(fits, key=lambda tried: self._likelihood(v, tried[0]))  # the first of equals
+        return fit
 
 
 @declared
@@ -230,12 +226,12 @@ class MaxMarginVote(MarginModel):
         voted = np.bincount(v.item, minlength=N) > 0
         rounds = Rounds(self.max_iter, len(v.item), callback, restart)
         for _ in rounds:
-            found, value, _ = largest_margin(v, y, cost, omega, weights_from(v, y, omega), self.tol)
+            new_eta, value, _ = largest_margin(v, y, cost, omega, weights_from(v, y, omega), self.tol)
             gain = -value - rounds.trace[-1] if rounds.trace else np.inf
             if gain < 0.0:  # nothing better within the duality gap: the weights of the previous turn are kept
                 rounds.iterations, rounds.converged = len(rounds.trace), True
                 break
-            eta = found
+            eta = new_eta
             s = scores(v.item, v.label, v.weight * eta[v.annotator], N, K)
             held = s[np.arange(N), y] >= s.max(axis=1)
             new = np.where(v.gold >= 0, v.gold, np.where(held | ~voted, y, s.argmax(axis=1)))

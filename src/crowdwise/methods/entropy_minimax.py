@@ -59,11 +59,11 @@ def answers(e: VoteEdges, sigma: Floats, tau: Floats, k: int) -> tuple[Floats, F
     z = sigma[:, k].T.copy()[:, e.annotator]  # labels first: numpy is slow along short last axes
     z += tau[:, k].T.copy()[:, e.item]
     z -= z.max(axis=0)
-    said = z[e.label, np.arange(len(e.label))]
+    chosen = z[e.label, np.arange(len(e.label))]
     p = np.exp(z, out=z)
     total = p.sum(axis=0)
     p /= total
-    return p, said - np.log(total)
+    return p, chosen - np.log(total)
 
 
 def residual(e: VoteEdges, p: Floats, mass: Floats) -> Floats:
@@ -94,9 +94,9 @@ def loss(e: VoteEdges, q: Floats, sigma: Floats, tau: Floats, a: float, b: float
     value = penalty(sigma, tau, a, b)
     d_sigma, d_tau = a * sigma, b * tau
     for k in range(K):
-        p, said = answers(e, sigma, tau, k)
+        p, log_p = answers(e, sigma, tau, k)
         mass = e.weight * q[e.item, k]
-        value -= float(mass @ said)
+        value -= float(mass @ log_p)
         for label, x in enumerate(residual(e, p, mass)):
             d_sigma[:, k, label] += e.per_annotator(x)
             d_tau[:, k, label] += e.per_item(x)
@@ -129,8 +129,8 @@ def fit_terms(
     with one_algebra_thread():
         relative = slack / max(scaled(start)[0], 1.0)
         options = {"maxiter": rounds, "ftol": relative, "gtol": 1e-9}
-        found = minimize(scaled, start, jac=True, method="L-BFGS-B", options=options)
-    return split(np.asarray(found.x, dtype=np.float64))
+        optimum = minimize(scaled, start, jac=True, method="L-BFGS-B", options=options)
+    return split(np.asarray(optimum.x, dtype=np.float64))
 
 
 def item_terms(e: VoteEdges, sigma: Floats, log_prior: Floats, gold: Ints, b: float) -> tuple[Floats, Floats]:
@@ -144,11 +144,11 @@ def item_terms(e: VoteEdges, sigma: Floats, log_prior: Floats, gold: Ints, b: fl
     total = e.per_item(e.weight)
     q = np.empty((N, K))
     for _ in range(ITEM_ROUNDS):
-        found = [answers(e, sigma, tau, k) for k in range(K)]
-        logit = log_prior + np.stack([e.per_item(e.weight * said) for _, said in found], axis=1)
+        by_class = [answers(e, sigma, tau, k) for k in range(K)]
+        logit = log_prior + np.stack([e.per_item(e.weight * log_p) for _, log_p in by_class], axis=1)
         q, _ = posterior_and_evidence(logit, gold)
         step = -b * tau
-        for k, (p, _) in enumerate(found):
+        for k, (p, _) in enumerate(by_class):
             for label, x in enumerate(residual(e, p, e.weight * q[e.item, k])):
                 step[:, k, label] -= e.per_item(x)
         step /= (b + 0.5 * total[:, None] * q)[:, :, None]
@@ -223,36 +223,28 @@ class Minimax(StartedModel):
             q, evidence = posterior_and_evidence(logits(e, sigma, tau, log_prior), c.gold)
             rounds.reached(float(evidence.sum()) - penalty(sigma, tau, a, b), below=self.tol)
         q, tau = item_terms(e, sigma, log_prior, c.gold, b)
-        self._store(c, sigma, tau, b)
-        prior = normalise(q.sum(axis=0), axis=0)
+        self.sigma_, self.tau_ = c.restore_annotators(sigma, 0.0), np.zeros((N, c.n_classes, c.n_classes))
+        self.tau_[np.ix_(c.item_order, c.class_order, c.class_order)] = tau
+        self._classes, self._penalty = np.sort(c.class_order), b
         theta = np.exp(sigma - sigma.max(axis=2, keepdims=True))
         ease = (np.einsum("nkk->nk", tau) * K - tau.sum(axis=2)) / (K - 1.0)
         return Outcome(
             posterior=c.restore_items(q),
-            prior=c.restore_classes(prior),
+            prior=c.restore_classes(normalise(q.sum(axis=0), axis=0)),
             confusion=c.restore_annotators(theta / theta.sum(axis=2, keepdims=True), 1.0 / c.n_classes),
             item_columns={"difficulty": c.back(c.item_order, -(q * ease).sum(axis=1) + 0.0)},
             **rounds.outcome,
         )
 
-    def _store(self, c: Canonical, sigma: Floats, tau: Floats, b: float) -> None:
-        """Keep the terms, in the codes of the votes."""
-        K = c.n_classes
-        self.sigma_ = c.restore_annotators(sigma, 0.0)
-        self.tau_ = np.zeros((len(tau), K, K))
-        self.tau_[np.ix_(c.item_order, c.class_order, c.class_order)] = tau
-        self._classes = np.sort(c.class_order)
-        self._penalty = b
-
     def _predict(self, votes: Votes) -> Floats:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
         sigma = with_unseen(self.sigma_, M, self.sigma_.mean(axis=0))  # unseen: like the average annotator
-        some = self._classes
-        log_prior = np.full((N, len(some)), -np.log(len(some)))
+        classes = self._classes
+        log_prior = np.full((N, len(classes)), -np.log(len(classes)))
         q = np.zeros((N, K))
-        code = np.searchsorted(some, votes.label)
-        kept = np.isin(votes.label, some)
+        code = np.searchsorted(classes, votes.label)
+        kept = np.isin(votes.label, classes)
         e = VoteEdges(votes.item[kept], votes.annotator[kept], code[kept], votes.weights[kept], N, M)
-        sub = np.ascontiguousarray(sigma[:, some][:, :, some])
-        q[:, some], _ = item_terms(e, sub, log_prior, np.full(N, -1), self._penalty)
+        sub = np.ascontiguousarray(sigma[:, classes][:, :, classes])
+        q[:, classes], _ = item_terms(e, sub, log_prior, np.full(N, -1), self._penalty)
         return q

@@ -33,23 +33,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Annotated, Any
 
 import numpy as np
 
-from crowdwise.core import priors, shrinkage, starts
-from crowdwise.core.annotator_groups import (
-    MIN_COMMON,
-    PairDependence,
-    cut,
-    dependence,
-    renumbered,
-    spectral_groups,
-    tree,
-)
-from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count
+from crowdwise.core import annotator_groups, priors, shrinkage, starts
+from crowdwise.core.annotator_groups import PairDependence, renumbered, spectral_groups
+from crowdwise.core.constraints import Bounds, Check, Count, Fraction, NonNegative, is_count, leading
 from crowdwise.core.loop import Callback, Rounds, check_memory
-from crowdwise.core.model import Model, Outcome, Part, declared, leading
+from crowdwise.core.model import Model, Outcome, Part, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, posterior_and_evidence, safe_log, winners
 from crowdwise.core.unseen import scores_with_unseen, with_unseen
 from crowdwise.core.vote_sums import sum_rows
@@ -79,16 +72,16 @@ def given_groups(groups: Any, votes: Votes) -> Ints:
         code = np.arange(M) + len(names)  # those not named are groups of one
         code[place] = [names[g] for g in groups.values()]
         return renumbered(code)
-    given = np.asarray(groups)
-    if given.shape != (M,):
+    codes = np.asarray(groups)
+    if codes.shape != (M,):
         raise ParameterError(
-            f"groups has shape {given.shape}: expected 'evidence', 'test', a number of groups, one group for each of "
+            f"groups has shape {codes.shape}: expected 'evidence', 'test', a number of groups, one group for each of "
             f"the {M} annotators, or a mapping from annotator to group."
         )
-    return renumbered(np.unique(given, return_inverse=True)[1])
+    return renumbered(np.unique(codes, return_inverse=True)[1])
 
 
-def likeliest_groups(votes: Votes, found: PairDependence) -> Ints:
+def likeliest_groups(votes: Votes, residuals: PairDependence) -> Ints:
     """Of the groups that the pairs suggest, those under which the two-level model fits best.
 
     Tried are what the test found, and for numbers of groups up to that both the tree of joins cut there and spectral
@@ -96,33 +89,29 @@ def likeliest_groups(votes: Votes, found: PairDependence) -> Ints:
     matrices (the Bayesian information criterion; members' matrices are as many whatever the groups).
     """
     M = votes.n_annotators
-    max_groups = int(found.group.max()) + 1
+    max_groups = int(residuals.group.max()) + 1
     rungs = min(int(WORK / (4 * SHORT * max(votes.n_votes, 1))), LADDER)
     if max_groups == M or rungs < 2:  # the test found none, or has so many votes that it misses none
-        return found.group
-    merges = tree(found.pairs, found.surprise)
-    tried: dict[bytes, float] = {}
-    best = found.group
+        return residuals.group
+    merges = annotator_groups.tree(residuals.pairs, residuals.surprise)
+    tried: dict[bytes, tuple[float, Ints]] = {}
 
     def score(group: Ints) -> float:
-        nonlocal best
         key = group.tobytes()
         if key not in tried:
-            tried[key] = _score(votes, group)
-            if tried[key] > tried.get(best.tobytes(), -np.inf):
-                best = group
-        return tried[key]
+            tried[key] = _score(votes, group), group
+        return tried[key][0]
 
     def either(J: int) -> float:
-        return max(score(cut(merges, M, J)), score(spectral_groups(found, J)))
+        return max(score(annotator_groups.cut(merges, M, J)), score(spectral_groups(residuals, J)))
 
-    score(found.group)
+    score(residuals.group)
     ladder = np.unique(np.round(np.geomspace(2, max_groups, rungs)).astype(int))
     at = int(np.argmax([either(J) for J in ladder.tolist()]))
     low, high = ladder[max(at - 1, 0)], ladder[min(at + 1, len(ladder) - 1)]
     for J in np.unique(np.round(np.linspace(low, high, rungs)).astype(int)).tolist():
         either(J)
-    return best
+    return max(tried.values(), key=itemgetter(0))[1]
 
 
 def _score(votes: Votes, group: Ints) -> float:
@@ -132,17 +121,13 @@ def _score(votes: Votes, group: Ints) -> float:
     return float(fit.log_likelihood - 0.5 * np.log(len(votes)) * K * (K - 1.0) * shared)
 
 
-GROUPINGS = (
+Grouping = Annotated[Any, Check(
+    lambda value: value in CHOICES if isinstance(value, str)
+    else value >= 1 if is_count(value) else hasattr(value, "__len__"),
     f"{CHOICES[0]!r}, {CHOICES[1]!r}, a number of groups of at least 1, one group for each annotator, or a mapping "
-    "from annotator to group"
-)
-
-
-def is_grouping(value: Any) -> bool:
-    """Whether it says how annotators are grouped."""
-    if isinstance(value, str):
-        return value in CHOICES
-    return value >= 1 if is_count(value) else isinstance(value, Mapping) or hasattr(value, "__len__")
+    "from annotator to group", (*CHOICES, 2, (0, 1)), ("x", 0),
+)]  # fmt: skip
+"""How annotators are grouped."""
 
 
 @declared
@@ -163,19 +148,19 @@ class GroupedModel(Model):
 
     columns_without_interval = ("group", "group_size")
 
-    groups: Annotated[Any, Check(is_grouping, GROUPINGS, (*CHOICES, 2, (0, 1)), ("x", 0))] = leading(default="evidence")
+    groups: Grouping = leading(default="evidence")
     level: Fraction = leading(default=0.05)
-    min_common: Annotated[int, Bounds(minimum=2, meaning="common items")] = leading(default=MIN_COMMON)
+    min_common: Annotated[int, Bounds(minimum=2, meaning="common items")] = leading(default=annotator_groups.MIN_COMMON)
     group_: Ints = field(init=False)
 
     def _groups(self, votes: Votes) -> Ints:
         """The groups, given or found in the votes."""
         if not (isinstance(self.groups, str) or is_count(self.groups)):
             return given_groups(self.groups, votes)
-        found = dependence(votes, level=self.level, min_common=self.min_common)
+        residuals = annotator_groups.dependence(votes, level=self.level, min_common=self.min_common)
         if is_count(self.groups):
-            return spectral_groups(found, int(self.groups))
-        return likeliest_groups(votes, found) if self.groups == "evidence" else found.group
+            return spectral_groups(residuals, int(self.groups))
+        return likeliest_groups(votes, residuals) if self.groups == "evidence" else residuals.group
 
     def _groups_with_unseen(self, M: int) -> Ints:
         """The group of every annotator; those not seen in the fit are groups of one."""
@@ -210,10 +195,8 @@ class GroupedMajority(GroupedModel):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         group = self.group_ = self._groups(votes)
-        voted = one_vote_each(votes, group)
-        said = np.diff(votes.indptr) > 0
-        q = clamp(voted, gold)
-        known = said if gold is None else said | (gold >= 0)
+        q, known = clamp(one_vote_each(votes, group), gold), np.diff(votes.indptr) > 0
+        known |= False if gold is None else gold >= 0
         prior = q[known].mean(axis=0) if known.any() else np.full(votes.n_classes, 1.0 / votes.n_classes)
         return Outcome(posterior=q, prior=prior, annotator_columns=_columns(group))
 
@@ -273,10 +256,8 @@ class GroupedDawidSkene(GroupedModel):
             votes, group, b=self._pseudo_counts(votes, gold, group, start), d=float(self.group_prior) * np.eye(K),
             max_iter=self.max_iter, tol=self.tol, start=start, gold=gold, log_prior=item_prior, callback=callback,
         )  # fmt: skip
-        self.levels_ = fit.levels
+        self.levels_, self.counts_, self.group_confusion_ = fit.levels, fit.counts, np.exp(fit.levels.log_xi)
         self.member_confusion_ = np.exp(fit.levels.log_theta).reshape(-1, K, K).transpose(0, 2, 1)
-        self.group_confusion_ = np.exp(fit.levels.log_xi)
-        self.counts_ = fit.counts
         theta = self.group_confusion_[group] @ self.member_confusion_
         return Outcome(
             posterior=fit.q, prior=np.exp(fit.levels.log_pi), confusion=theta / theta.sum(axis=2, keepdims=True),
@@ -300,17 +281,16 @@ class GroupedDawidSkene(GroupedModel):
         by_groups = isinstance(self.start, str) and self.start == "groups"
         if by_groups and (gold is None or not (gold >= 0).any()):
             return one_vote_each(votes, group)
-        # Gold labels carry more information on reliability than the number of groups does.
-        start = "votes" if by_groups else self.start
+        start = "votes" if by_groups else self.start  # gold labels say more of reliability than the number of groups
         return starts.initial_posterior(start, Part.of(votes, gold), votes, gold, self.random_state)
 
     def _predict(self, votes: Votes) -> Floats:
         K, M = votes.n_classes, votes.n_annotators
-        group, found = self._groups_with_unseen(M), self.levels_
-        theta = scores_with_unseen(found.log_theta, self.counts_, M, K)
-        xi = with_unseen(found.log_xi, len(found.log_xi) + M - len(self.group_), safe_log(np.eye(K)))
+        group, levels = self._groups_with_unseen(M), self.levels_
+        theta = scores_with_unseen(levels.log_theta, self.counts_, M, K)
+        xi = with_unseen(levels.log_xi, len(levels.log_xi) + M - len(self.group_), safe_log(np.eye(K)))
         single = np.append(np.bincount(self.group_), np.ones(M - len(self.group_))) == 1
-        return expect(Cells.of(votes, group), Levels(theta, xi, found.log_pi), single, None, None, counting=False)[2]
+        return expect(Cells.of(votes, group), Levels(theta, xi, levels.log_pi), single, None, None, counting=False)[2]
 
 
 CHUNK = 200_000
@@ -336,9 +316,7 @@ class Cells:
         item, of = votes.item, group[votes.annotator]
         order = np.lexsort((votes.label, votes.annotator, of, item))
         item, of = item[order], of[order]
-        new = np.ones(len(item), dtype=bool)
-        new[1:] = (item[1:] != item[:-1]) | (of[1:] != of[:-1])
-        begin = np.flatnonzero(new)
+        begin = np.flatnonzero(_changes(item, of))
         first = np.concatenate([[0], np.cumsum(np.bincount(item[begin], minlength=len(votes)))])
         vote = votes.annotator[order].astype(np.int64) * votes.n_classes + votes.label[order]
         return cls(np.append(begin, len(item)), first, item[begin], of[begin], vote, votes.weights[order])
@@ -351,11 +329,14 @@ class Cells:
         """The mean weight, per member who labelled the item, of each cell."""
         K = votes.n_classes
         cell = np.repeat(np.arange(len(self.item)), np.diff(self.indptr))
-        who = self.vote // K
-        new = np.ones(len(who), dtype=bool)
-        new[1:] = (cell[1:] != cell[:-1]) | (who[1:] != who[:-1])
         total = np.bincount(cell, weights=self.weight, minlength=len(self.item))
-        return np.asarray(total / np.maximum(np.bincount(cell[new], minlength=len(self.item)), 1))
+        members = np.bincount(cell[_changes(cell, self.vote // K)], minlength=len(self.item))
+        return np.asarray(total / np.maximum(members, 1))
+
+
+def _changes(one: Ints, two: Ints) -> Ints:
+    """Where either of two columns differs from the row before (a mask); the first row does."""
+    return np.asarray((np.diff(one, prepend=-1) != 0) | (np.diff(two, prepend=-1) != 0))
 
 
 def one_vote_each(votes: Votes, group: Ints) -> Floats:
@@ -386,7 +367,9 @@ def expect(
     shared = np.flatnonzero(~single[cells.group])
     for lo in range(0, len(shared), CHUNK):
         at = shared[lo : lo + CHUNK]
-        g[at] = _logsumexp(levels.log_xi[cells.group[at]] + f[at, None, :])
+        x = levels.log_xi[cells.group[at]] + f[at, None, :]
+        top = x.max(axis=2, keepdims=True)
+        g[at] = (top + np.log(np.exp(x - top).sum(axis=2, keepdims=True)))[..., 0]
     logit = np.tile(levels.log_pi, (N, 1)) if log_prior is None else levels.log_pi + log_prior
     logit += sum_rows(g, cells.item, N)
     q, evidence = posterior_and_evidence(logit, gold)
@@ -401,11 +384,6 @@ def expect(
         opinions += _by_group(joint, cells.group[at], len(opinions))
     counts = reference.scatter(cells.indptr, cells.vote, cells.weight, r, C)
     return counts, opinions, q, float(evidence.sum())
-
-
-def _logsumexp(x: Floats) -> Floats:
-    top = x.max(axis=-1, keepdims=True)
-    return np.asarray((top + np.log(np.exp(x - top).sum(axis=-1, keepdims=True)))[..., 0])
 
 
 def _by_group(table: Floats, group: Ints, J: int) -> Floats:

@@ -20,19 +20,15 @@ q[n, k]         posterior       N x K           softmax_k( E log pi_k + sum_vote
 objective                                       sum_n log Z_n - KL(pi) - KL(theta) - KL(c) - KL(lam), the ELBO
 ==============  ==============  ==============  =======================================================================
 
-How many clusters there are is chosen by the ELBO, a lower bound of the evidence, to which log J! is added: the clusters
-could have been numbered in so many ways. The Dirichlet process leaves those that are not needed empty.
-
-``cbcc`` is the same with members who scatter around their cluster, each with a matrix of their own.
+How many there are is given, or found: the model is fitted with one, two, three..., each time from the same start with
+annotators sorted into groups by how often they agree with it, and the fit with the best score is kept
+(:class:`MixtureModel`, also the base of ``cbcc``, whose members scatter around their cluster). The score is the ELBO,
+to which log J! is added: the clusters could have been numbered in so many ways. The Dirichlet process leaves those that
+are not needed empty.
 
 H. Imamura, I. Sato and M. Sugiyama, Analysis of minimax error rate for crowdsourcing and its application to worker
 clustering model, ICML 2018. P. G. Moreno, A. Artes-Rodriguez, Y. W. Teh and F. Perez-Cruz, Bayesian nonparametric
 crowdsourcing, JMLR 16 (2015), for the Dirichlet process.
-
-Mixtures of annotators, each answering like one of a few groups: the base of ``cbcc`` and ``worker-cluster``.
-
-How many groups there are is given, or found: the model is fitted with one, two, three..., each time from the same start
-with annotators sorted into groups by how often they agree with it, and the fit with the best score is kept.
 """
 
 from __future__ import annotations
@@ -45,14 +41,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative, Positive
-from crowdwise.core.em import Engine
 from crowdwise.core.model import Callback, EMFit, EMModel, Family, Params, Stats, Votes, declared
 from crowdwise.core.numerics import TINY, Floats, normalise, softmax
 from crowdwise.core.priors import ClassAlpha, DirichletPrior, class_dirichlet, dirichlet_rows
 from crowdwise.core.shrinkage import own_accuracy
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.errors import ParameterError
-from crowdwise.methods.bayes_ibcc import divergence, expected_log, shared_prior
+from crowdwise.methods.bayes_ibcc import divergence, expected_log
 
 GroupNumber = Count | Literal["evidence"]
 """A number of groups, or as many as the evidence favours."""
@@ -102,34 +97,25 @@ class MixtureModel(EMModel, ABC):
         """The score by which the number of groups is chosen."""
 
     @abstractmethod
-    def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
+    def _described(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         """theta[m, k, l], and of the groups that have members: matrices, shares and memberships."""
 
     def _run(self, parts: VoteParts, callback: Callback | None) -> tuple[Params, EMFit, dict[str, Any]]:
-        fit = self._search(parts, self._start(parts), parts.names, callback)
+        start, votes = self._start(parts), parts.names
+        numbers = enumerate(self._tried(int((start.table().sum(axis=(1, 2)) > 0.0).sum())))
+        fits = ((self._run_em(parts, self._grouped(start, votes, J), start, callback, at), J) for at, J in numbers)
+        fit, _ = max(fits, key=lambda tried: self._score(tried[0], tried[1], votes))  # the first of equals
         return fit.params, fit, {"log_likelihood": None, "annotator_columns": self._keep(fit.params)}
 
-    def _search(self, part: Engine, start: Stats, votes: Votes, callback: Callback | None) -> EMFit:
-        """The fit with the best number of groups."""
-        best: tuple[float, EMFit] | None = None
-        with_votes = int((start.table().sum(axis=(1, 2)) > 0.0).sum())
-        for place, J in enumerate(self._tried(with_votes)):
-            fit = self._run_em(part, self._grouped(start, votes, J), start, callback, place)
-            score = self._score(fit, J, votes)
-            if best is None or score > best[0]:
-                best = score, fit
-        assert best is not None
-        return best[1]
-
     def _prior(self, params: Params) -> Floats:
-        return shared_prior(params.log_prior[0])
+        return np.asarray(softmax(params.log_prior)[0])
 
     def _confusion(self, params: Params, K: int) -> Floats:
-        return self._found(params)[0]
+        return self._described(params)[0]
 
     def _keep(self, params: Params) -> dict[str, Any]:
         """Keep what was found about the groups; the columns of annotators."""
-        _, matrices, shares, member = self._found(params)
+        _, matrices, shares, member = self._described(params)
         order = np.argsort(-np.einsum("jkk->j", matrices), kind="stable")  # the most accurate group first
         setattr(self, f"{self.group}_confusion_", matrices[order])
         setattr(self, f"{self.group}_share_", shares[order])
@@ -287,9 +273,9 @@ class WorkerCluster(MixtureModel):
     def _grouped(self, start: Stats, votes: Votes, J: int) -> ClusterFamily:
         prior = self._common_prior(votes)
         counts = start.table()
-        there = seen(counts)
+        there = seen(counts)[:, 0] > 0
         member = np.zeros((len(counts), J))
-        member[there[:, 0] > 0] = by_accuracy(own_accuracy(counts)[there[:, 0] > 0], J)
+        member[there] = by_accuracy(own_accuracy(counts)[there], J)
         process = float(self.concentration) if self.mixing == "process" else None
         return ClusterFamily(prior[0], class_dirichlet(self.class_alpha, votes), member, process)
 
@@ -298,14 +284,11 @@ class WorkerCluster(MixtureModel):
 
         return fit.objective + float(gammaln(J + 1.0))
 
-    def _found(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
+    def _described(self, params: Params) -> tuple[Floats, Floats, Floats, Floats]:
         assert isinstance(params, Clusters)
-        centre = normalise(params.centre, axis=1).transpose(0, 2, 1)
-        used = params.member.sum(axis=0) > 0.5
-        shares = normalise(params.member[:, used].sum(axis=0), axis=0)
-        everybody = np.where(
-            params.member.sum(axis=1, keepdims=True) > 0.0, params.member, softmax(params.log_share[None])
-        )
-        member = everybody[:, used]
+        centre, own = normalise(params.centre, axis=1).transpose(0, 2, 1), params.member
+        used = own.sum(axis=0) > 0.5
+        everybody = np.where(own.sum(axis=1, keepdims=True) > 0.0, own, softmax(params.log_share[None]))
         theta = np.einsum("mj,jkl->mkl", everybody, centre)
-        return theta / theta.sum(axis=2, keepdims=True), centre[used], shares, member
+        shares = normalise(own[:, used].sum(axis=0), axis=0)
+        return theta / theta.sum(axis=2, keepdims=True), centre[used], shares, everybody[:, used]

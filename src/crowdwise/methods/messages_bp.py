@@ -44,18 +44,7 @@ import numpy as np
 from crowdwise.core import em, priors, shrinkage
 from crowdwise.core.constraints import Bounds, Check, Count, NonNegative
 from crowdwise.core.em import Stats, log_class_prior
-from crowdwise.core.model import (
-    Callback,
-    EMModel,
-    Family,
-    Model,
-    Outcome,
-    Params,
-    Part,
-    Rounds,
-    Votes,
-    declared,
-)
+from crowdwise.core.model import Callback, EMModel, Family, Model, Outcome, Params, Part, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise, posterior_and_evidence, safe_log, softmax
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_parts import VoteParts
@@ -128,8 +117,8 @@ class BeliefPropagation(Model):
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.regular(600, l=5, r=6, a=1.0, b=0.5, random_state=0)
-    >>> found = cw.aggregate(crowd.votes, "bp", coins="one", prior=(1.0, 0.5)).score(crowd.truth)
-    >>> found > cw.aggregate(crowd.votes, "majority").score(crowd.truth) + 0.05
+    >>> accuracy = cw.aggregate(crowd.votes, "bp", coins="one", prior=(1.0, 0.5)).score(crowd.truth)
+    >>> accuracy > cw.aggregate(crowd.votes, "majority").score(crowd.truth) + 0.05
     True
     """
 
@@ -168,15 +157,14 @@ class BeliefPropagation(Model):
         pi = np.full(K, 1.0 / K) if fixed is None else fixed
         source, sampled, adaptive = self.source(votes, graph)
 
-        def prior_rows() -> Floats:
+        def log_prior() -> Floats:
             return np.broadcast_to(safe_log(pi), (N, K)) + (0.0 if item_prior is None else item_prior)
 
         q = clamp(normalise(votes.shares() + 1.0 / K, axis=1), gold) if adaptive else None
         log_mu = np.zeros((len(graph.item), K))
         # Draws near the posterior represent the prior badly: there the first messages are vote shares, not uniform.
-        nu = with_gold(softmax(prior_rows()[graph.item]) if q is None else q[graph.item], graph, gold)
-        change, value, theta, size = np.inf, np.nan, np.empty(0), np.empty(0)
-        integrator, follows = source(q), adaptive
+        nu = with_gold(softmax(log_prior()[graph.item]) if q is None else q[graph.item], graph, gold)
+        change, integrator, follows = np.inf, source(q), adaptive
         rounds = Rounds(self.max_iter, votes.n_votes, callback)
         for sweep in rounds:
             if follows and sweep > 1:  # draw near the current beliefs
@@ -186,13 +174,13 @@ class BeliefPropagation(Model):
             new = (1.0 - self.damping) * new + self.damping * log_mu if sweep > 1 else new
             change = float(np.abs(softmax(new) - softmax(log_mu)).max(initial=0.0))
             log_mu = new
-            logit = gather(graph, log_mu, prior_rows())
+            logit = gather(graph, log_mu, log_prior())
             q, log_z_item = posterior_and_evidence(logit, gold)
             _, log_z_edge = posterior_and_evidence(safe_log(nu) + log_mu)
             value = log_z + float(log_z_item.sum()) - float(log_z_edge.sum())
             if fixed is None:
                 pi = normalise(q.sum(axis=0), axis=0)
-                logit = gather(graph, log_mu, prior_rows())
+                logit = gather(graph, log_mu, log_prior())
             nu = with_gold(softmax(logit[graph.item] - log_mu), graph, gold)
             rounds.reached(value, moved=change, converged=change <= self.tol and not follows, traced=False)
         self.theta_, self._log_pi, self._votes = theta, safe_log(pi), votes
@@ -223,13 +211,11 @@ class BeliefPropagation(Model):
             return lambda q, earlier=None: exact, False, False
         if self.integral == "sampled" or (K > 2 and self.integral == "auto"):
             part = Part.of(votes)
-            names = [str(name) for name in votes.classes.tolist()]
             often = np.bincount(votes.label, weights=votes.weights, minlength=K)
-            order = sorted(range(K), key=lambda k: (-often[k], names[k]))
+            order = np.lexsort((votes.classes.astype(str), -often))
             dice = Dice.roll(int(self.samples), np.argsort(order), rng)
 
-            def near(q: Floats | None, earlier: Integrator | None = None) -> Integrator:
-                assert q is not None
+            def near(q: Floats, earlier: Integrator | None = None) -> Integrator:
                 return sampled_jobs(graph, alpha, em.statistics(part, q).table().transpose(0, 2, 1), dice, earlier)
 
             return near, True, True
@@ -263,8 +249,8 @@ def same_items(votes: Votes, others: Votes) -> tuple[Ints, Ints]:
         n = size[here]
         at = np.repeat(table.indptr[which] - np.append(0, np.cumsum(n))[:-1], n) + np.arange(n.sum())
         owner = np.repeat(np.arange(len(which)), n)
-        found = np.stack([owner, table.annotator[at], table.label[at], table.weights[at]], axis=1).astype(np.float64)
-        return found[np.lexsort(found.T[::-1])]
+        columns = np.stack([owner, table.annotator[at], table.label[at], table.weights[at]], axis=1).astype(np.float64)
+        return columns[np.lexsort(columns.T[::-1])]
 
     ours, theirs = rows(votes, here), rows(others, there)
     differs = ours[(ours != theirs).any(axis=1), 0].astype(np.int64)
@@ -307,8 +293,8 @@ class MeanFieldFamily(Family):
         alpha = self.alpha + counts
         mean_log = expected_log(alpha, axis=-1)
         if self.alpha.ndim == 2:
-            table = np.repeat(mean_log[:, 1] - np.log(K - 1.0), K * K).reshape(-1, K, K)
-            table[:, np.arange(K), np.arange(K)] = mean_log[:, :1]
+            right, wrong = mean_log[:, :1, None], mean_log[:, 1:, None] - np.log(K - 1.0)
+            table = np.where(np.eye(K, dtype=bool), right, wrong)
         else:
             table = mean_log.transpose(0, 2, 1)
         log_prior = log_class_prior(stats.mass, self.class_prior)

@@ -206,8 +206,8 @@ class LabelGraph:
         """Several votes of an annotator on one item make one edge: they share their item's truth."""
         M, N, K = votes.n_annotators, len(votes), votes.n_classes
         pair, edge = np.unique(votes.annotator.astype(np.int64) * N + votes.item, return_inverse=True)
-        said = np.bincount(edge * K + votes.label, weights=votes.weights, minlength=len(pair) * K).reshape(-1, K)
-        patterns, pattern = np.unique(np.round(said, 12), axis=0, return_inverse=True)
+        by_label = np.bincount(edge * K + votes.label, weights=votes.weights, minlength=len(pair) * K).reshape(-1, K)
+        patterns, pattern = np.unique(np.round(by_label, 12), axis=0, return_inverse=True)
         order = np.lexsort((pair % N, pattern, pair // N))
         total = np.bincount(votes.annotator, weights=votes.weights, minlength=M).astype(np.float64)
         return cls(
@@ -268,8 +268,7 @@ class Grid:
         wrong = np.stack([rule[1][i] for rule, i in zip(rules, at.T, strict=True)], axis=1) - np.log(K - 1.0)
         weight = sum(rule[2][i] for rule, i in zip(rules, at.T, strict=True))
         truth = np.arange(K) if len(self.coins) > 1 else np.zeros(K, dtype=np.int64)
-        log_theta = np.repeat(wrong[:, truth][:, :, None], K, axis=2)
-        log_theta[:, np.arange(K), np.arange(K)] = right[:, truth]
+        log_theta = np.where(np.eye(K, dtype=bool), right[:, truth, None], wrong[:, truth, None])
         return Nodes(log_theta, np.asarray(weight))
 
     def all(self) -> Nodes:

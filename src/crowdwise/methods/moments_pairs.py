@@ -14,6 +14,7 @@ counted well.
               point, then the longest of what is left orthogonal to it, K times. One pass, no optimisation.
 ``cnmf``      All pairs at once: the A and D whose pair probabilities are nearest to the observed ones in
               Kullback-Leibler divergence, starting from ``multispa``. Corners need not have been observed.
+``symnmf``    The blocks as one symmetric matrix of rank K, some of them never seen: see below.
 ============  ====================================================================================================
 
 ===============  ==========  ===========  ============================================================================
@@ -30,24 +31,18 @@ objective        ``trace``                - sum over pairs m < m' of w R log (R 
 ===============  ==========  ===========  ============================================================================
 
 Which corner is which class is decided by the votes: the pairing under which m's counts against the vote shares are
-most probable. Annotators with fewer than two votes per class or without common items with others, and for ``multispa``
-those without more than K usable columns (of blocks of full rank), get the matrix of those counts. Gold labels are one
-more annotator, who is never wrong.
+most probable. For ``multispa``, annotators without more than K usable columns (of blocks of full rank) get the matrix
+of those counts. Gold labels are one more annotator, who is never wrong.
 
-S. Ibrahim, X. Fu, N. Kargas and K. Huang, Crowdsourcing via pairwise co-occurrences: identifiability and algorithms,
-NeurIPS 2019. The paper lowers KL by mirror descent with a line search; here it is done by sweeps that need none.
-
-Confusion matrices from pairs of annotators, by a symmetric factorisation that fills in the pairs never seen.
-
-Stacked over annotators, the pair probabilities are one symmetric matrix of rank K,
+``symnmf``: stacked over annotators, the pair probabilities are
 
     X = H H^T      with block X[m, m'] = R[m, m'] = A_m D A_m'^T  and  H_m = A_m D^(1/2) >= 0.
 
-``symnmf`` finds its column space first and turns it into something non-negative afterwards:
+Its column space is found first and turned into something non-negative afterwards:
 
-1. U (MK x K) such that U_m U_m'^T is near R[m, m'] on the blocks that were seen. Own blocks (m = m') and those of pairs
-   without common items are free: the factorisation fills them in. Distances, not squares, are summed, so that
-   outlying blocks count less; that is iteratively reweighted least squares, one annotator after the other,
+1. U (MK x K) such that U_m U_m'^T is near R[m, m'] on the blocks that were seen; the others are free. Distances, not
+   squares, are summed, so that outlying blocks count less; that is iteratively reweighted least squares, one annotator
+   after the other,
 
        U_m <- ( sum over m' of w R[m, m'] U_m' + ridge B_m ) ( sum over m' of w U_m'^T U_m' + ridge I )^-1,
        w[m, m'] = n[m, m'] / ( n[m, m'] |R[m, m'] - U_m U_m'^T|^2 + eps )^(1/2)
@@ -64,15 +59,16 @@ symbol       code         shape          equation
 R[m, m']     ``blocks``   P x K x K      joint label shares of a pair with common items, both ways round
 n[m, m']     ``common``   P              their number of common items
 B            ``start``    M x K x K      A_m D^(1/2) of the counts against the vote shares
-U            ``U``        M x K x K      factors of step 1, from B
-Q            ``Q``        K x K          rotation, from the identity
+U, Q         the same                    factors of step 1, from B; the rotation, from the identity
 A[m, l, k]   ``table``    M x K x K      H_m with its columns set to sum one
 d[k]         ``d``        K              square of the median column sum of H_m, normalised
 ===========  ===========  =============  ==================================================================
 
-S. Ibrahim and X. Fu, Crowdsourcing via annotator co-occurrence imputation and provable symmetric nonnegative matrix
-factorization, ICML 2021: its robust stage one and its stage two. Weights by common items, the start and the
-ridge towards it are ours; without the ridge, sparse crowds with many or rare classes are rotated wrongly.
+S. Ibrahim, X. Fu, N. Kargas and K. Huang, Crowdsourcing via pairwise co-occurrences: identifiability and algorithms,
+NeurIPS 2019 (there KL is lowered by mirror descent with a line search; here by sweeps that need none). S. Ibrahim and
+X. Fu, Crowdsourcing via annotator co-occurrence imputation and provable symmetric nonnegative matrix factorization,
+ICML 2021: its robust stage one and its stage two. Weights by common items, the start and the ridge towards it are ours;
+without the ridge, sparse crowds with many or rare classes are rotated wrongly.
 """
 
 from __future__ import annotations
@@ -159,9 +155,9 @@ def solve_corners(pairs: csr_matrix, counts: Floats, smoothing: float) -> shared
     for m in range(len(counts)):
         blocks = partners(pairs, m, K, rank)
         if blocks.shape[1] > rank:
-            found = shared.proper(corners(blocks, smoothing, rank))
-            classes, places = shared.match(found, counts[m])
-            table[m][:, classes] = found[:, places]
+            columns = shared.proper(corners(blocks, smoothing, rank))
+            classes, places = shared.match(columns, counts[m])
+            table[m][:, classes] = columns[:, places]
             solved[m] = True
     return shared.MomentSolution(table, shared.marginal_prior(counts, table), solved)
 
@@ -217,8 +213,8 @@ def fit_pairs(
         push = d * A * (csr_matrix((value / model, column, pairs.indptr), shape=pairs.shape) @ A)
         d = normalise(push.sum(axis=0), axis=0)
         new = push[:C].reshape(M, K, K) + added
-        said = new.sum(axis=1, keepdims=True)
-        A[:C] = np.where(said > 0, new / np.maximum(said, 1e-300), A[:C].reshape(M, K, K)).reshape(C, K)
+        sums = new.sum(axis=1, keepdims=True)
+        A[:C] = np.where(sums > 0, new / np.maximum(sums, 1e-300), A[:C].reshape(M, K, K)).reshape(C, K)
     return A[:C].reshape(M, K, K), d
 
 
@@ -252,8 +248,8 @@ class CNMF(shared.WeightedMomentModel):
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.dirichlet(500, n_annotators=20, n_classes=3, votes_per_item=6, random_state=0)
-    >>> found = cw.CNMF(refine=False).fit(crowd.votes).consensus_.confusion
-    >>> bool(abs(found - crowd.parameters["confusion"]).mean() < 0.06)
+    >>> confusion = cw.CNMF(refine=False).fit(crowd.votes).consensus_.confusion
+    >>> bool(abs(confusion - crowd.parameters["confusion"]).mean() < 0.06)
     True
     """
 
@@ -272,13 +268,13 @@ EPS = 1e-6
 
 def blocks_of(pairs: csr_matrix, K: int) -> tuple[Ints, Ints, Floats, Floats]:
     """First and second annotator of each pair seen, its joint label shares, and its number of common items."""
-    found = pairs.tocoo()
+    entries = pairs.tocoo()
     C = pairs.shape[0] // K
-    key, place = np.unique((found.row // K).astype(np.int64) * C + found.col // K, return_inverse=True)
+    key, place = np.unique((entries.row // K).astype(np.int64) * C + entries.col // K, return_inverse=True)
     what = f"{len(key):,} pairs of annotators with common items, over {K:,} classes"
     check_cost(what, 8.0 * 5 * len(key) * K * K, 0.0, ADVICE)  # blocks, two factors, their product, a difference
     blocks = np.zeros((len(key), K, K))
-    blocks[place, found.row % K, found.col % K] = found.data
+    blocks[place, entries.row % K, entries.col % K] = entries.data
     common = blocks.sum(axis=(1, 2))
     return key // C, key % C, blocks / common[:, None, None], common
 
@@ -340,9 +336,9 @@ def solve_symmetric(votes: Votes, gold: Ints | None, ridge: float, rounds: Round
     solved = np.bincount(first, minlength=M + 1)[:M] > 0
     H = rotate(U[:M][solved].reshape(-1, len(used))).reshape(-1, K, len(used))
     sums = H.sum(axis=1)
-    found = shared.proper(H / np.maximum(sums, shared.FLOOR)[:, None])
-    classes, places = shared.match(found.reshape(-1, len(used)), counts[solved].reshape(-1, K))
-    return guess.replaced(solved, classes, found[:, :, places], np.median(sums[:, places], axis=0) ** 2, rounds)
+    columns = shared.proper(H / np.maximum(sums, shared.FLOOR)[:, None])
+    classes, places = shared.match(columns.reshape(-1, len(used)), counts[solved].reshape(-1, K))
+    return guess.replaced(solved, classes, columns[:, :, places], np.median(sums[:, places], axis=0) ** 2, rounds)
 
 
 @declared

@@ -100,15 +100,13 @@ def match(columns: Floats, counts: Floats) -> tuple[Ints, Ints]:
 
 def marginal_prior(counts: Floats, table: Floats, passes: int = 200) -> Floats:
     """The d under which what each annotator said overall, n[m, l], is most probable: sum n log (A d), concave in d."""
-    said = counts.sum(axis=2)
-    d = normalise(counts.sum(axis=(0, 1)) + FLOOR, axis=0)
+    by_label = counts.sum(axis=2)
+    d, before = normalise(counts.sum(axis=(0, 1)) + FLOOR, axis=0), np.full(counts.shape[2], np.inf)
     for _ in range(passes):
-        ratio = said / np.maximum(table @ d, FLOOR)
-        new = normalise(d * np.einsum("ml,mlk->k", ratio, table), axis=0)
-        done = np.abs(new - d).max() < 1e-12
-        d = new
-        if done:
+        if np.abs(d - before).max() < 1e-12:
             break
+        ratio = by_label / np.maximum(table @ d, FLOOR)
+        before, d = d, normalise(d * np.einsum("ml,mlk->k", ratio, table), axis=0)
     return d
 
 
@@ -199,35 +197,31 @@ class MomentModel(EMModel):
 
     def initial_confusion(self, votes: Votes, gold: Ints | None = None) -> Floats:
         """theta[m, k, l] of the solution, before any EM, for another model to start from."""
-        found = likeliest(Part.of(votes, gold), self._solutions(votes, gold))
-        return np.ascontiguousarray(found.table.transpose(0, 2, 1))
+        solution = likeliest(Part.of(votes, gold), self._solutions(votes, gold))
+        return np.ascontiguousarray(solution.table.transpose(0, 2, 1))
 
     def _family_of(self, parts: VoteParts) -> ConfusionFamily:
         pseudo = priors.pseudo_counts(self.prior, None, parts.names, counts=partial(majority_counts, parts))
         return ConfusionFamily(full, pseudo, priors.class_prior_counts(self.class_prior, parts.names))
 
-    def _params(self, solution: MomentSolution, votes: Votes) -> Params:
-        fixed = priors.class_prior_counts(self.class_prior, votes)
-        return as_params(solution.table, solution.d if fixed is None else fixed)
-
-    def _solve(self, part: Part, votes: Votes, gold: Ints | None) -> Params:
+    def _solve(self, part: VotePart) -> Params:
         """The solution that makes the votes most probable, as parameters."""
-        self.solution_ = likeliest(part, self._solutions(votes, gold))
-        return self._params(self.solution_, votes)
+        self.solution_ = solution = likeliest(part.part, self._solutions(part.votes, part.gold))
+        fixed = priors.class_prior_counts(self.class_prior, part.votes)
+        return as_params(solution.table, solution.d if fixed is None else fixed)
 
     def _start(self, parts: VoteParts) -> Stats:
         """An expectation step under the solution; where no matrix was solved for, the start of ``dawid-skene``."""
-        part = parts.only
-        params = self._solve(part.part, part.votes, part.gold)
-        return part.expect(params) if self.solution_.solved.any() else super()._start(parts)
+        params = self._solve(parts.only)
+        return parts.only.expect(params) if self.solution_.solved.any() else super()._start(parts)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         if self.refine and confirmed(votes, gold).any():  # else any matrices explain the votes, and EM would drift
             return super()._fit(votes, gold, item_prior, callback)
         check_memory(votes)
         part = VotePart(votes, gold, item_prior=item_prior)
-        params, found = self._solve(part.part, votes, gold), self.solution_
-        return self._outcome(part, EMFit(params, found.trace, found.iterations, found.converged))
+        params, solution = self._solve(part), self.solution_
+        return self._outcome(part, EMFit(params, solution.trace, solution.iterations, solution.converged))
 
 
 @declared

@@ -52,16 +52,9 @@ def three_groups(votes: Votes, splits: int, rng: np.random.Generator) -> list[In
 
     Three neighbours in the ranking always go to three groups, so the groups stay alike.
     """
-    M, rank = votes.n_annotators, shared.ranking(votes)
-    out = []
-    for split in range(splits):
-        threes = np.tile(np.arange(3), (-(-M // 3), 1))
-        if split:
-            threes = rng.permuted(threes, axis=1)
-        group = np.empty(M, dtype=np.int64)
-        group[rank] = threes.ravel()[:M]
-        out.append(group)
-    return out
+    M, place = votes.n_annotators, np.argsort(shared.ranking(votes))
+    first = np.tile(np.arange(3), (-(-M // 3), 1))
+    return [(rng.permuted(first, axis=1) if split else first).ravel()[place] for split in range(splits)]
 
 
 def group_shares(votes: Votes, group: Ints) -> Floats:
@@ -141,9 +134,8 @@ def solve_groups(
     check_triples(len(votes), votes.n_classes, splits)
     rng = np.random.default_rng(random_state)
     counts = shared.vote_counts(votes, gold)
-    found = [solve_split(votes, counts, group, smoothing) for group in three_groups(votes, splits, rng)]
-    kept = [solution for solution in found if solution is not None]
-    return kept or [shared.vote_solution(counts)]
+    solutions = (solve_split(votes, counts, group, smoothing) for group in three_groups(votes, splits, rng))
+    return [solution for solution in solutions if solution is not None] or [shared.vote_solution(counts)]
 
 
 def check_triples(N: int, K: int, splits: int) -> None:
@@ -189,9 +181,9 @@ def regress(votes: Votes, Z: Floats, group: Ints, means: Floats, d: Floats, smoo
         joint[group == g] = 0.0
         left += joint @ H.T
         right += joint.sum(axis=(1, 2))[:, None, None] * (H @ H.T)
-    found = shared.proper(left @ np.linalg.pinv(right, rcond=RCOND, hermitian=True))
+    estimate = shared.proper(left @ np.linalg.pinv(right, rcond=RCOND, hermitian=True))
     seen = per_annotator(votes)[:, None] * d
-    table = (seen[:, None] * found + smoothing * means[group]) / np.maximum(seen + smoothing, shared.FLOOR)[:, None]
+    table = (seen[:, None] * estimate + smoothing * means[group]) / np.maximum(seen + smoothing, shared.FLOOR)[:, None]
     return table, np.asarray(right.any(axis=(1, 2)))
 
 

@@ -18,11 +18,12 @@ step that would raise F is not taken, so F never rises.
 ============  ===========  ============  ===========================================================================
 symbol        code         shape         equation
 ============  ===========  ============  ===========================================================================
+cell          c                          annotator * K + label
 A[m, l, k]    ``A``        M x K x K     theta[m, k, l], with the label first; columns on the simplex
 d[k]          ``d``        K             the class prior pi, on the simplex
-w p, R, T     ``first``,   sparse        items on which m said l, (m, a) said (l, l'), (m, a, b) said (l, l', l''); w is
-              ``pairs``,                 the number of common items (``weighting="counts"``), which is the inverse
-              ``triples``                variance of a share up to a constant, or 1 (``"blocks"``, as in the paper)
+w p, R, T     ``first``,   sparse        w times the joint label shares of one, two and three annotators on their
+              ``pairs``,                 common items; w is the number of these (``weighting="counts"``: a plain count,
+              ``triples``                the inverse variance of a share up to a constant), or 1 (``"blocks"``)
 B[m, l, k]    ``base``     M x K x K     the matrices of the counts: the start of A, towards which it is shrunk
 G_a           ``G``        M x K K       A_a' A_a
 Gram                       K x K         D ( sum w G_a * G_b + sum w G_a + w 1 1' ) D + s I, s = ``prior_strength``
@@ -31,29 +32,15 @@ X, V, U       same         K x K         X = (Gram + rho I)^-1 (target + rho (V 
 rho                                      trace(Gram) / K
 ============  ===========  ============  ===========================================================================
 
-A ``*`` is taken cell by cell. The moments, and the limit on their number, are described below. Gold labels are
-one more annotator, who is never wrong. Where no three annotators share an item, the solution is that of the counts.
+A ``*`` is taken cell by cell. Gold labels are one more annotator, who is never wrong. Where no three annotators share
+an item, the solution is that of the counts. Only triples of cells that were seen are kept: with r_n votes on item n, at
+most the sum over items of r_n (r_n - 1) (r_n - 2) / 6, and at most K^3 for each three annotators (``check_size``). An
+annotator is never paired with themselves, and a vote of weight w counts as w votes.
 
 P. A. Traganitis, A. Pages-Zamora and G. B. Giannakis, Blind multiclass ensemble classification, IEEE Transactions on
 Signal Processing 66 (2018). K. Huang, N. D. Sidiropoulos and A. P. Liavas, A flexible and efficient algorithmic
 framework for constrained matrix and tensor factorization, same journal 64 (2016), for the inner ADMM and its rho.
 Weights by common items, the start at the votes (the paper's is random) and the shrinkage are ours.
-
-The joint label shares of one, two and three annotators on the same items: the moments of ``tensor``.
-
-=================  ============  ===================================================================================
-symbol             code          equation
-=================  ============  ===================================================================================
-cell               c             annotator * K + label
-w p[m]             ``first``     w times the share of each label among m's votes, w = n[m] or 1
-w R[m, a]          ``pairs``     w times the joint label shares of m and a on their n[m, a] common items
-w T[m, a, b]       ``triples``   w times the joint label shares of three annotators on their n[m, a, b] common items
-=================  ============  ===================================================================================
-
-With ``weighting="counts"`` w is the number of common items, so that w times a share is a plain count; with ``"blocks"``
-it is 1. Only triples of cells that were seen are kept: with r_n votes on item n, at most the sum over items of r_n (r_n
-- 1) (r_n - 2) / 6, and at most K^3 for each three annotators. An annotator is never paired with themselves, and a vote
-of weight w counts as w votes. Too many annotators who share many items are refused by ``check_size``.
 """
 
 from __future__ import annotations
@@ -175,27 +162,27 @@ def statistics(
     """All three moments of votes that are sorted by item and annotator; cell = annotator * K + label."""
     C = J * K
     indptr = np.concatenate([[0], np.cumsum(np.bincount(item, minlength=n_items))])
-    said = np.bincount(cell, weights=weight, minlength=C).astype(np.float64).reshape(J, K)
+    by_label = np.bincount(cell, weights=weight, minlength=C).astype(np.float64).reshape(J, K)
     X = csr_matrix((weight, (item, cell)), shape=(n_items, C))
     met = (X.T @ X).tocoo()
     other = met.row // K != met.col // K
     key, count = vote_triples(indptr, cell, weight, C, K)
     cells = np.stack([key // C // C, key // C % C, key % C])
-    return moments_of(said, (met.row[other], met.col[other], met.data[other]), cells, count, weighting)
+    return moments_of(by_label, (met.row[other], met.col[other], met.data[other]), cells, count, weighting)
 
 
 def moments_of(
-    said: Floats, met: tuple[Ints, Ints, Floats], cells: Ints, count: Floats, weighting: str = "counts"
+    by_label: Floats, met: tuple[Ints, Ints, Floats], cells: Ints, count: Floats, weighting: str = "counts"
 ) -> Moments:
     """Counts of labels (J x K), of pairs of cells (both ways round) and of triples of cells (3 x T, ascending)."""
-    J, K = said.shape
+    J, K = by_label.shape
     C = J * K
     row, column, pair = met
     who = cells // K
     pair_key, pair_place = np.unique(row.astype(np.int64) // K * J + column // K, return_inverse=True)
     key, place = np.unique((who[0] * J + who[1]) * J + who[2], return_inverse=True)
     trio = np.stack([key // J // J, key // J % J, key % J])
-    said, w1, size1 = _weighted(said.ravel(), np.repeat(np.arange(J), K), J, weighting)
+    by_label, w1, size1 = _weighted(by_label.ravel(), np.repeat(np.arange(J), K), J, weighting)
     pair, w2, size2 = _weighted(pair, pair_place, len(pair_key), weighting)
     count, w3, size3 = _weighted(count, place, len(key), weighting)
     R = csr_matrix((pair, (row, column)), shape=(C, C))
@@ -205,7 +192,7 @@ def moments_of(
         mine, a, b, value = _around(m, who, cells, count)
         own.append(Slab.of((mine % K, a, b, value), _around(m, trio, trio, w3), C, J))
     return Moments(
-        said.reshape(J, K), w1, [R[m * K : (m + 1) * K] for m in range(J)],
+        by_label.reshape(J, K), w1, [R[m * K : (m + 1) * K] for m in range(J)],
         [(pair_key[lo:hi] % J, w2[lo:hi]) for lo, hi in itertools.pairwise(at)], own,
         Slab.of((*cells, count), (*trio, w3), C, J), size1 + size2 / 2.0 + size3,
     )  # fmt: skip
@@ -227,9 +214,9 @@ def _rows(row: Ints, column: Ints, value: Floats, width: int) -> tuple[csr_matri
 
 def _around(m: int, who: Ints, parts: Ints, value: Floats) -> tuple[Ints, Ints, Ints, Floats]:
     """The triples that m is in: m's part, the other two in order, and the value."""
-    found = [(np.flatnonzero(who[i] == m), i, *others) for i, others in enumerate(((1, 2), (0, 2), (0, 1)))]
-    own, a, b = (np.concatenate([parts[f[place]][f[0]] for f in found]) for place in (1, 2, 3))
-    return own, a, b, np.concatenate([value[f[0]] for f in found])
+    places = [(np.flatnonzero(who[i] == m), i, *others) for i, others in enumerate(((1, 2), (0, 2), (0, 1)))]
+    own, a, b = (np.concatenate([parts[f[place]][f[0]] for f in places]) for place in (1, 2, 3))
+    return own, a, b, np.concatenate([value[f[0]] for f in places])
 
 
 def simplex(Y: Floats, axis: int) -> Floats:
@@ -353,11 +340,11 @@ def solve_tensor(
     A, d = fit_moments(data, start, first, start, strength, order[paired[order]], inner, rounds, tol)
     solved = able.copy()
     solved[able] = paired
-    found = A[:-1][paired]
+    factors = A[:-1][paired]
     columns, places = shared.match(
-        found.reshape(-1, len(classes)), counts[solved][:, :, classes].reshape(-1, len(classes))
+        factors.reshape(-1, len(classes)), counts[solved][:, :, classes].reshape(-1, len(classes))
     )
-    return guess.replaced(solved, classes[columns], shared.proper(found)[:, :, places], d[places], rounds)
+    return guess.replaced(solved, classes[columns], shared.proper(factors)[:, :, places], d[places], rounds)
 
 
 @declared

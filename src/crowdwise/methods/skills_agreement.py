@@ -12,43 +12,31 @@ method          s
 ==============  ==================================================================================================
 ``eigenratio``  v1 / v2 * sqrt(l1 / l2): top eigenpairs of c and of the 0/1 graph of common items, ones on diagonals
 ``pgd``         argmin of sum over i < j of n_ij (c_ij - s_i s_j)^2 within bounds, by projected gradient steps
-``m-msr``       trimmed means of |c_ij| / s_i: see below
-``triangular``  s_k^2 = |c_ik c_jk / c_ij|: see below
+``m-msr``       trimmed means of |c_ij| / s_i: every partner i of j gives an estimate of the skill of j, and an
+                adversary any value. Of those above the current value the F greatest are left out, of those below
+                it the F smallest, and the rest is averaged
+``triangular``  s_k^2 = |c_ik c_jk / c_ij| for any two partners i, j of k: as good as c_ij is far from zero, so the
+                best pair is taken
 ==============  ==================================================================================================
 
-=========  ===============  ======  ==================================================================================
-symbol     code             shape   equation
-=========  ===============  ======  ==================================================================================
-n, c       ``pairs``        M x M   sparse: common items; agreement above chance
-s          ``skill``        M       within [-1/(K-1) + e, 1 - e], e = 1/sqrt(N): no weight is infinite
-p          accuracy         M       (1 + (K - 1) s) / K
-=========  ===============  ======  ==================================================================================
+===============  ===================  ======  ========================================================================
+symbol           code                 shape   equation
+===============  ===================  ======  ========================================================================
+n, c             ``pairs``            M x M   sparse: common items; agreement above chance
+s                ``skill``            M       within [-1/(K-1) + e, 1 - e], e = 1/sqrt(N): no weight is infinite
+p                accuracy             M       (1 + (K - 1) s) / K
+``m-msr``
+u, v             ``u``, ``v``         M       v_j = trimmed mean over i of |c_ij| / u_i, and u likewise from v
+F                ``trim``             1       floor(fewest partners of an annotator / 2) - 1
+abs(s), sign     ``graph_signs``      M       sqrt(u v); top eigenvector of D^-1/2 (n c) D^-1/2, D the degrees; + for
+                                              most annotators
+``triangular``
+abs(s)           ``best_triangles``   M       root of |c_ik c_jk / c_ij|, (i, j) of greatest |c_ij| sqrt(min of the n)
+k*               ``triangle_signs``   1       argmax over k of |s_k^2 + sum over i of c_ik|, with the sign of this sum
+sign(s)          ``triangle_signs``   M       that of c[k, k*] times that of k*
+===============  ===================  ======  ========================================================================
 
 Gold labels are one more annotator, whose skill is 1.
-
-``m-msr``: a few adversaries cannot move skills. Every partner i of j gives an estimate of the skill of j, |c_ij| / s_i,
-and an adversary can give any value. Of the estimates above the current value the F greatest are left out, of those
-below it the F smallest, and the rest is averaged.
-
-=========  ================  ======  =================================================================================
-symbol     code              shape   equation
-=========  ================  ======  =================================================================================
-u, v       ``u``, ``v``      M       v_j = trimmed mean over i of |c_ij| / u_i, and u likewise from v
-F          ``trim``          1       floor(fewest partners of an annotator / 2) - 1
-abs(s)     ``skill``         M       sqrt(u v)
-sign(s)    ``graph_signs``   M       top eigenvector of D^-1/2 (n c) D^-1/2, D the degrees; + for most annotators
-=========  ================  ======  =================================================================================
-
-``triangular``: any two partners i, j of k give s_k^2 = |c_ik c_jk / c_ij|. The estimate is as good as c_ij is far from
-zero, so the best pair is taken.
-
-=========  ===================  ======  ==============================================================================
-symbol     code                 shape   equation
-=========  ===================  ======  ==============================================================================
-abs(s)     ``best_triangles``   M       root of |c_ik c_jk / c_ij|, (i, j) of greatest |c_ij| sqrt(min of the n)
-k*         ``triangle_signs``   1       argmax over k of |s_k^2 + sum over i of c_ik|, whose sign is that of this sum
-sign(s)    ``triangle_signs``   M       that of c[k, k*] times that of k*
-=========  ===================  ======  ==============================================================================
 
 References: Dalvi, Dasgupta, Kumar and Rastogi 2013 (eigenratio); Ma, Olshevsky, Saligrama and Szepesvari 2018 (pgd);
 Ma and Olshevsky 2020 (m-msr); Bonald and Combes 2017 (triangular).
@@ -68,6 +56,7 @@ from crowdwise.core.intervals import around, with_interval
 from crowdwise.core.model import Callback, Outcome, Rounds, Votes, declared
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.starts import GOLD_WEIGHT, log_odds, tested_and_right
+from crowdwise.core.vote_parts import VotePart
 from crowdwise.core.vote_sums import per_annotator, tally
 from crowdwise.methods import skills_graph as graph
 from crowdwise.methods import skills_precision as fallback
@@ -75,17 +64,17 @@ from crowdwise.methods.skills_graph import AgreementPairs, by_group, groups_of, 
 from crowdwise.methods.skills_precision import pair_variance, triangle_variance
 
 
-def ratio_weights(found: AgreementPairs) -> tuple[Floats, Floats]:
+def ratio_weights(pairs: AgreementPairs) -> tuple[Floats, Floats]:
     """v1 / v2 and the skills it stands for, group by group (up to sign).
 
     c = s s^T on the graph G of common items (both with ones on the diagonal); if G is about l2 v2 v2^T, then
     v1 = s v2 sqrt(l2 / l1).
     """
-    linked = graph.like(found.n, np.ones(found.n.nnz))
-    scale = np.ones(found.n.shape[0])
+    linked = graph.like(pairs.n, np.ones(pairs.n.nnz))
+    scale = np.ones(pairs.n.shape[0])
 
     def solve(members: Ints) -> Floats:
-        c, g = found.c[members][:, members], linked[members][:, members]
+        c, g = pairs.c[members][:, members], linked[members][:, members]
         l1, v1 = graph.leading(lambda x: c @ x + x, len(members))
         l2, v2 = graph.leading(lambda x: g @ x + x, len(members))
         scale[members] = np.sqrt(abs(l1) / l2)
@@ -95,14 +84,14 @@ def ratio_weights(found: AgreementPairs) -> tuple[Floats, Floats]:
     return weight, weight * scale
 
 
-def pair_scale(found: AgreementPairs, skill: Floats) -> Floats:
+def pair_scale(pairs: AgreementPairs, skill: Floats) -> Floats:
     """The factor, one for each group, by which skills fit the agreement of pairs best.
 
     The ones on the diagonal, in the place of s^2, make skills too large as a whole.
     """
-    group = graph.groups_of(found.n)
-    agreed = np.bincount(group, weights=skill * (graph.like(found.n, found.n.data * found.c.data) @ skill))
-    squared = np.bincount(group, weights=skill**2 * (found.n @ skill**2))
+    group = graph.groups_of(pairs.n)
+    agreed = np.bincount(group, weights=skill * (graph.like(pairs.n, pairs.n.data * pairs.c.data) @ skill))
+    squared = np.bincount(group, weights=skill**2 * (pairs.n @ skill**2))
     return np.asarray(np.sqrt(np.clip(agreed / np.maximum(squared, 1e-300), 0.0, 1.0))[group])
 
 
@@ -125,9 +114,9 @@ class EigenRatio(fallback.FallsBack):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         M, K = votes.n_annotators, votes.n_classes
-        found = graph.pairs(votes, gold)
-        weight, skill = ratio_weights(found)
-        group = graph.groups_of(found.n)
+        pairs = graph.pairs(votes, gold)
+        weight, skill = ratio_weights(pairs)
+        group = graph.groups_of(pairs.n)
         sign = graph.supported(group, _vote_support(votes, weight), weight)
         self.used_, self.skill_ = graph.used_classes(votes, gold), (sign * skill)[:M]
         if graph.contradicted(self._predict(votes), gold):
@@ -136,22 +125,21 @@ class EigenRatio(fallback.FallsBack):
         q = clamp(self._predict(votes), gold)
         ends = -1.0 / (K - 1.0), 1.0
         if self._unusable(votes, gold, q):
-            return self._alike(votes, gold, found, *bounds(len(votes), K))
+            return self._alike(votes, gold, pairs, bounds(len(votes), K))
         turned = sign * skill
         variance = pair_variance(votes, gold, np.where(np.arange(len(turned)) < M, np.clip(turned, *ends), 1.0))[:M]
         per_skill = np.divide(weight, skill, out=np.ones_like(skill), where=skill != 0.0)[:M]
         columns = with_interval("weight", (sign * weight)[:M], *around((sign * weight)[:M], per_skill**2 * variance))
         at = np.clip(self.skill_, *ends)
-        columns |= with_interval("skill", at, *around(at * pair_scale(found, turned)[:M], variance, *ends))
+        columns |= with_interval("skill", at, *around(at * pair_scale(pairs, turned)[:M], variance, *ends))
         return Outcome(posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns)
 
-    def _alike(self, votes: Votes, gold: Ints | None, found: AgreementPairs, low: float, high: float) -> Outcome:
+    def _alike(self, votes: Votes, gold: Ints | None, pairs: AgreementPairs, ends: Ends) -> Outcome:
         """The outcome with one weight for all annotators."""
-        skill, unknown = equal_skills(found, votes.n_annotators, high)
-        self.skill_ = skill
-        q = clamp(self._predict(votes), gold)
-        columns = with_interval("weight", np.ones_like(skill), *around(np.ones_like(skill), unknown))
-        columns |= with_interval("skill", skill, *around(skill, unknown, low, high))
+        self.skill_, unknown = equal_skills(pairs, votes.n_annotators, ends[1])
+        q, one = clamp(self._predict(votes), gold), np.ones_like(unknown)
+        columns = with_interval("weight", one, *around(one, unknown))
+        columns |= with_interval("skill", self.skill_, *around(self.skill_, unknown, *ends))
         return Outcome(
             posterior=q, prior=normalise(q.sum(axis=0), axis=0), annotator_columns=columns, notes=[fallback.NOTE]
         )
@@ -168,15 +156,18 @@ def _vote_support(votes: Votes, weight: Floats) -> Floats:
     return graph.by_first(votes.indptr, votes.annotator, along, len(weight))
 
 
-def bounds(N: int, K: int) -> tuple[float, float]:
+Ends = tuple[float, float]
+
+
+def bounds(N: int, K: int) -> Ends:
     """The least and the greatest skill, 1/sqrt(N) away from the ends (but never beyond 0.45 of the range)."""
     edge = min(1.0 / np.sqrt(max(N, 1)), 0.45 * K / (K - 1.0))
     return -1.0 / (K - 1.0) + edge, 1.0 - edge
 
 
-def equal_skills(found: AgreementPairs, M: int, high: float) -> tuple[Floats, Floats]:
+def equal_skills(pairs: AgreementPairs, M: int, high: float) -> tuple[Floats, Floats]:
     """One skill for all annotators, and a variance that says that nothing is known of each."""
-    return np.full(M, fallback.equal_skill(found.n.data, found.c.data, 1.0 - high, high)), np.full(M, np.inf)
+    return np.full(M, fallback.equal_skill(pairs.n.data, pairs.c.data, 1.0 - high, high)), np.full(M, np.inf)
 
 
 @declared
@@ -187,9 +178,7 @@ class PairSkills(fallback.FallsBack, ABC):
     used_: Ints = field(init=False)
 
     @abstractmethod
-    def _skills(
-        self, found: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
-    ) -> Floats:
+    def _skills(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, ends: Ends, rounds: Rounds) -> Floats:
         """The skills of the annotators (and of the gold labels, where they are one of them)."""
 
     def _rounds(self, votes: Votes, callback: Callback | None) -> Rounds:
@@ -198,40 +187,35 @@ class PairSkills(fallback.FallsBack, ABC):
         rounds.converged = True
         return rounds
 
-    def _variance(self, found: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+    def _variance(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
         """The variance of the skills (and of that of the gold labels, where they are one of the annotators)."""
         return pair_variance(votes, gold, skill)
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         M, K = votes.n_annotators, votes.n_classes
-        low, high = bounds(int((np.diff(votes.indptr) > 0).sum()), K)
-        found = graph.pairs(votes, gold)
-        rounds = self._rounds(votes, callback)
-        skill, paired = self._skills(found, votes, gold, low, high, rounds)[:M], np.diff(found.n.indptr)[:M] > 0
+        low, high = ends = bounds(int((np.diff(votes.indptr) > 0).sum()), K)
+        pairs, rounds = graph.pairs(votes, gold), self._rounds(votes, callback)
+        skill, paired = self._skills(pairs, votes, gold, ends, rounds)[:M], np.diff(pairs.n.indptr)[:M] > 0
         if not paired.all():  # no others to compare with: the average
             skill, size = skill.copy(), per_annotator(votes)
             skill[~paired] = np.average(skill[paired], weights=size[paired]) if size[paired].sum() > 0 else 0.5
         self.used_, self.skill_ = graph.used_classes(votes, gold), np.clip(skill, low, high)
         if graph.contradicted(self._predict(votes), gold):
-            group = graph.groups_of(found.n)
+            group = graph.groups_of(pairs.n)
             turn = np.where((group == group[-1])[:M], -1.0, 1.0)
             self.skill_ = np.clip(turn * skill, low, high)
         q, notes = clamp(self._predict(votes), gold), []
         if self._unusable(votes, gold, q):
-            self.skill_, variance = equal_skills(found, M, high)
+            self.skill_, variance = equal_skills(pairs, M, high)
             q, notes = clamp(self._predict(votes), gold), [fallback.NOTE]
         else:
-            known = np.append(self.skill_, np.ones(found.n.shape[0] - M))
-            variance = self._variance(found, votes, gold, known)[:M]
+            known = np.append(self.skill_, np.ones(pairs.n.shape[0] - M))
+            variance = self._variance(pairs, votes, gold, known)[:M]
         skills = with_interval("skill", self.skill_, *around(self.skill_, variance, low, high))
         weights = (log_odds((1.0 + (K - 1.0) * s) / K, K) for s in skills.values())
-        return Outcome(
-            posterior=q,
-            prior=normalise(q.sum(axis=0), axis=0),
-            annotator_columns=skills | with_interval("weight", *weights),
-            notes=notes,
-            **rounds.outcome,
-        )
+        columns = skills | with_interval("weight", *weights)
+        prior = normalise(q.sum(axis=0), axis=0)
+        return Outcome(posterior=q, prior=prior, annotator_columns=columns, notes=notes, **rounds.outcome)
 
     def _predict(self, votes: Votes) -> Floats:
         K, skill = votes.n_classes, graph.at_mean(self.skill_, votes.n_annotators)
@@ -263,14 +247,14 @@ def misfit(x: Floats, n: Any, nc: Any, ncc: float) -> tuple[float, Floats]:
     return float(ncc - 2.0 * (x @ across) + x**2 @ square) / 4.0, x * square - across
 
 
-def descend(found: AgreementPairs, x: Floats, low: Floats, high: Floats, rounds: Rounds, tol: float) -> Floats:
+def descend(pairs: AgreementPairs, x: Floats, low: Floats, high: Floats, rounds: Rounds, tol: float) -> Floats:
     """Projected gradient steps, each coordinate on the scale of its annotator's common items.
 
     A step that does not lower f enough is halved, so f never rises; the next one begins twice as long.
     """
-    n = graph.like(found.n, found.n.data / max(float(found.n.data.mean()), 1e-300)) if found.n.nnz else found.n
-    nc = graph.like(n, n.data * found.c.data)
-    ncc = float((n.data * found.c.data**2).sum())
+    n = graph.like(pairs.n, pairs.n.data / max(float(pairs.n.data.mean()), 1e-300)) if pairs.n.nnz else pairs.n
+    nc = graph.like(n, n.data * pairs.c.data)
+    ncc = float((n.data * pairs.c.data**2).sum())
     degree = np.maximum(np.asarray(n.sum(axis=1)).ravel(), 1e-12)
     f, gradient = misfit(x, n, nc, ncc)
     step = 1.0
@@ -308,18 +292,16 @@ class PGD(IteratedSkills):
 
     key = "pgd"
 
-    def _skills(
-        self, found: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
-    ) -> Floats:
+    def _skills(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, ends: Ends, rounds: Rounds) -> Floats:
         M, K = votes.n_annotators, votes.n_classes
-        size = found.n.shape[0]
-        x, lows, highs = np.full(size, 0.5), np.full(size, low), np.full(size, high)
+        size = pairs.n.shape[0]
+        x, lows, highs = (np.full(size, value) for value in (0.5, *ends))
         if size > M and gold is not None:  # gold labels are the last annotator
-            tested, right = tested_and_right(votes, gold)
+            tested, right = tested_and_right(VotePart(votes, gold))
             p = (right + GOLD_WEIGHT * (1.0 + (K - 1.0) * 0.5) / K) / (tested + GOLD_WEIGHT)
             x[:M] = (K * p - 1.0) / (K - 1.0)
             x[M], lows[M], highs[M] = 1.0, 1.0, 1.0
-        return descend(found, np.clip(x, lows, highs), lows, highs, rounds, self.tol)
+        return descend(pairs, np.clip(x, lows, highs), lows, highs, rounds, self.tol)
 
 
 def buckets(indptr: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
@@ -352,14 +334,14 @@ def trimmed(value: Floats, current: Floats, sheets: list[tuple[Ints, Ints, Ints]
     return out
 
 
-def subsequence(found: AgreementPairs, trim: int, floor: float, fixed: int, rounds: Rounds, tol: float) -> Floats:
+def subsequence(pairs: AgreementPairs, trim: int, floor: float, fixed: int, rounds: Rounds, tol: float) -> Floats:
     """|s| by alternating trimmed means (M-MSR); from ``fixed`` on, annotators have skill 1.
 
     No skill falls under ``floor`` while others are divided by it: 1/sqrt(N), which is not distinguishable from 0.
     """
-    sheets = list(buckets(found.n.indptr))
-    size, col = np.abs(found.c.data), found.n.indices
-    u = np.full(found.n.shape[0], max(float(np.sqrt(size.mean())), floor) if len(size) else 0.5)
+    sheets = list(buckets(pairs.n.indptr))
+    size, col = np.abs(pairs.c.data), pairs.n.indices
+    u = np.full(pairs.n.shape[0], max(float(np.sqrt(size.mean())), floor) if len(size) else 0.5)
     u[fixed:] = 1.0
     v, skill = u, u
     for _ in rounds:
@@ -375,23 +357,23 @@ def subsequence(found: AgreementPairs, trim: int, floor: float, fixed: int, roun
     return skill
 
 
-def graph_signs(found: AgreementPairs, fixed: int) -> Floats:
+def graph_signs(pairs: AgreementPairs, fixed: int) -> Floats:
     """Signs that explain who agrees and who disagrees: the top eigenvector of n c, degrees taken out.
 
     In every group most annotators are given the sign +, however many votes the others have; where as many have the
     other, the eigenvector decides, and where that is even, too, all get 0: no order of rows decides.
     """
-    nc = like(found.n, found.n.data * found.c.data)
+    nc = like(pairs.n, pairs.n.data * pairs.c.data)
 
     def solve(members: Ints) -> Floats:
         part = nc[members][:, members]
-        degree = np.sqrt(np.asarray(abs(found.n[members][:, members]).sum(axis=1)).ravel())
+        degree = np.sqrt(np.asarray(abs(pairs.n[members][:, members]).sum(axis=1)).ravel())
         e = leading(lambda x: (part @ (x / degree)) / degree + x, len(members))[1]
         sign = near_zero(e, 1.0)
         most = (np.sign(near_zero(e)) @ (members < fixed)) or near_zero(np.array([e.sum()]))[0]
         return np.asarray(np.sign(sign) * np.sign(most))
 
-    return by_group(groups_of(found.n), solve)
+    return by_group(groups_of(pairs.n), solve)
 
 
 @declared
@@ -420,32 +402,30 @@ class MMSR(IteratedSkills):
     max_iter: Count = 1000
     tol: NonNegative = 1e-10
 
-    def _skills(
-        self, found: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
-    ) -> Floats:
+    def _skills(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, ends: Ends, rounds: Rounds) -> Floats:
         M = votes.n_annotators
-        degree = np.diff(found.n.indptr)[:M]
+        degree = np.diff(pairs.n.indptr)[:M]
         fewest = int(degree[degree > 0].min()) if (degree > 0).any() else 0
         trim = max(fewest // 2 - 1, 0) if self.trim is None else int(self.trim)
-        return subsequence(found, trim, 1.0 - high, M, rounds, self.tol) * graph_signs(found, M)
+        return subsequence(pairs, trim, 1.0 - ends[1], M, rounds, self.tol) * graph_signs(pairs, M)
 
-    def _variance(self, found: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+    def _variance(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
         # The trimmed mean is near the median of the estimates, whose variance is pi / 2 of their mean's.
-        return 0.5 * np.pi * super()._variance(found, votes, gold, skill)
+        return 0.5 * np.pi * super()._variance(pairs, votes, gold, skill)
 
 
-def best_triangles(found: AgreementPairs, width: int) -> tuple[Floats, Ints, Ints]:
+def best_triangles(pairs: AgreementPairs, width: int) -> tuple[Floats, Ints, Ints]:
     """s_k^2 from the best pair of partners (i, j) of each k: greatest |c_ij| sqrt(min(n_ij, n_ik, n_jk)).
 
     That is |c_ij| where all share equally many items. Pairs that are equally good are averaged. NaN: no triangle.
     Also the two partners (of the first of equals; -1 for no triangle).
     ``width``: how many partners are used, those with most common items and most agreement with others first.
     """
-    M, indptr, indices = found.n.shape[0], found.n.indptr, found.n.indices
-    n, c = found.n.data, np.abs(found.c.data)
-    keys = np.repeat(np.arange(M, dtype=np.int64), np.diff(indptr)) * M + indices
-    total = np.asarray(found.n.sum(axis=1)).ravel()
-    strength = np.asarray(like(found.n, n * c).sum(axis=1)).ravel() / np.maximum(total, 1e-300)
+    M, indptr, indices = pairs.n.shape[0], pairs.n.indptr, pairs.n.indices
+    n, c = pairs.n.data, np.abs(pairs.c.data)
+    place_of = like(pairs.n, np.arange(1, len(n) + 1))  # 1 + where a pair is
+    total = np.asarray(pairs.n.sum(axis=1)).ravel()
+    strength = np.asarray(like(pairs.n, n * c).sum(axis=1)).ravel() / np.maximum(total, 1e-300)
     square, one, two = np.full(M, np.nan), np.full(M, -1), np.full(M, -1)
     for k in range(M):
         own = np.arange(indptr[k], indptr[k + 1])
@@ -453,14 +433,12 @@ def best_triangles(found: AgreementPairs, width: int) -> tuple[Floats, Ints, Int
             own = own[np.argsort(-np.sqrt(n[own]) * strength[indices[own]], kind="stable")[:width]]
         if len(own) < 2:
             continue
-        partner = indices[own].astype(np.int64)
-        first, second = np.triu_indices(len(own), 1)
-        key = partner[first] * M + partner[second]
-        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        good = (keys[place] == key) & (c[place] > 0)
+        first, second = (own[at] for at in np.triu_indices(len(own), 1))
+        place = np.asarray(place_of[indices[first], indices[second]]).ravel() - 1
+        good = (place >= 0) & (c[place] > 0)
         if not good.any():
             continue
-        first, second, place = own[first[good]], own[second[good]], place[good]
+        first, second, place = first[good], second[good], place[good]
         score = c[place] * np.sqrt(np.minimum(np.minimum(n[place], n[first]), n[second]))
         best = score >= score.max() * (1.0 - 1e-9)
         square[k] = float((c[first] * c[second] / c[place])[best].mean())
@@ -468,17 +446,17 @@ def best_triangles(found: AgreementPairs, width: int) -> tuple[Floats, Ints, Int
     return square, one, two
 
 
-def triangle_signs(found: AgreementPairs, size: Floats) -> Floats:
+def triangle_signs(pairs: AgreementPairs, size: Floats) -> Floats:
     """The annotator k* with most evidence gets the sign of s^2 + sum of c; others that of their c[k, k*].
 
     Those who share nothing with k* get it from the ones who have a sign already. In the end every sign is decided once
     more by all partners, as c[k, k*] may rest on a single item.
     """
     M = len(size)
-    nc = like(found.n, found.n.data * found.c.data)
-    mean_n = np.asarray(found.n.sum(axis=1)).ravel() / np.maximum(np.diff(found.n.indptr), 1)
+    nc = like(pairs.n, pairs.n.data * pairs.c.data)
+    mean_n = np.asarray(pairs.n.sum(axis=1)).ravel() / np.maximum(np.diff(pairs.n.indptr), 1)
     sure = mean_n * size**2 + np.asarray(nc.sum(axis=1)).ravel()
-    sign, group = np.zeros(M), groups_of(found.n)
+    sign, group = np.zeros(M), groups_of(pairs.n)
     most = np.zeros(group.max(initial=0) + 1)
     np.maximum.at(most, group, np.abs(sure))
     star = np.flatnonzero(np.abs(sure) >= most[group] * (1.0 - 1e-9))  # all that are equally sure: no order decides
@@ -517,17 +495,15 @@ class Triangular(PairSkills):
     max_partners: Annotated[int, Bounds(minimum=2)] = 64
     _partners: list[Ints] = field(init=False)
 
-    def _skills(
-        self, found: AgreementPairs, votes: Votes, gold: Ints | None, low: float, high: float, rounds: Rounds
-    ) -> Floats:
+    def _skills(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, ends: Ends, rounds: Rounds) -> Floats:
         M = votes.n_annotators
-        square, *self._partners = best_triangles(found, self.max_partners)
-        size = np.sqrt(np.minimum(square, high**2))
+        square, *self._partners = best_triangles(pairs, self.max_partners)
+        size = np.sqrt(np.minimum(square, ends[1] ** 2))
         size[M:] = 1.0
         unknown = np.isnan(size)
         if unknown.any():  # part of no triangle: the strength of an average pair
-            size[unknown] = np.sqrt(np.abs(np.average(found.c.data, weights=found.n.data))) if found.n.nnz else 0.5
-        return size * triangle_signs(found, size)
+            size[unknown] = np.sqrt(np.abs(np.average(pairs.c.data, weights=pairs.n.data))) if pairs.n.nnz else 0.5
+        return size * triangle_signs(pairs, size)
 
-    def _variance(self, found: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
-        return triangle_variance(votes, gold, found, np.abs(skill), *self._partners)
+    def _variance(self, pairs: AgreementPairs, votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
+        return triangle_variance(votes, gold, pairs, np.abs(skill), *self._partners)

@@ -110,19 +110,17 @@ def check_pairs(votes_on: Ints, M: int) -> None:
 
 def on_pattern(values: Any, pattern: Any) -> Floats:
     """The entries of a sparse M x M matrix where another has some, 0 where it has none itself."""
-    M = pattern.shape[0]
-    keys = np.repeat(np.arange(M, dtype=np.int64), np.diff(pattern.indptr)) * M + pattern.indices
-    values = values.tocoo()
-    key = values.row.astype(np.int64) * M + values.col
-    out = np.zeros(len(keys))
-    if len(keys):
-        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        hit = keys[place] == key
-        out[place[hit]] = values.data[hit]
-    return out
+    values = values.tocsr()
+    values.sum_duplicates()  # sorted, which is searched quickly
+    return entries(values, np.repeat(np.arange(len(pattern.indptr) - 1), np.diff(pattern.indptr)), pattern.indices)
 
 
-def like(pattern: Any, data: Floats) -> Any:
+def entries(values: Any, row: Ints, column: Ints) -> Floats:
+    """Entries of a sparse matrix, 0 where it has none."""
+    return np.asarray(values[row, column], dtype=np.float64).ravel() if len(row) else np.zeros(0)
+
+
+def like(pattern: Any, data: Ints) -> Any:
     """A sparse matrix with the places of another and new entries (zeros are kept)."""
     from scipy.sparse import csr_matrix
 
@@ -159,14 +157,11 @@ def leading(apply: Callable[[Floats], Floats], size: int) -> tuple[float, Floats
     if size <= DENSE:
         full = np.column_stack([apply(e) for e in np.eye(size)])
         values, vectors = np.linalg.eigh((full + full.T) / 2.0)
-        size_of = np.where(values > 0.0, values, -values * (1.0 - 1e-9))  # of two opposite ones the positive
-        top = int(size_of.argmax())
+        top = int(np.where(values > 0.0, values, -values * (1.0 - 1e-9)).argmax())  # of two opposite ones the positive
         same = vectors[:, np.abs(values - values[top]) <= 1e-9 * abs(values[top])]
         if same.shape[1] == 1:
             return float(values[top]), vectors[:, top]
-        even = same @ same.sum(
-            axis=0
-        )  # of several, what they have of all annotators alike, or nothing: no order decides
+        even = same @ same.sum(axis=0)  # of several, what they have of all annotators alike: no order decides
         norm = float(np.linalg.norm(even))
         return float(values[top]), even / norm if norm > 1e-6 else np.zeros(size)
     from scipy.sparse.linalg import LinearOperator, eigsh
@@ -205,8 +200,8 @@ def supported(group: Ints, support: Floats, v: Floats) -> Floats:
 
 def by_first(indptr: Ints, annotator: Ints, value: Floats, M: int) -> Floats:
     """M: values of items, each attributed to the first of its annotators, to be summed over groups."""
-    some = np.diff(indptr) > 0
-    return np.bincount(annotator[indptr[:-1][some]], weights=value[some], minlength=M).astype(np.float64)
+    voted = np.diff(indptr) > 0
+    return np.bincount(annotator[indptr[:-1][voted]], weights=value[voted], minlength=M).astype(np.float64)
 
 
 def at_mean(value: Floats, M: int) -> Floats:

@@ -1,4 +1,4 @@
-"""Variances of skills and competences, for the intervals in the table of annotators.
+"""Skills from agreement: their variances, for the intervals in the table of annotators, and whether they can be used.
 
 Skills are made of agreements, and agreements of items. An estimate s_m moves with item n by an influence psi[n, m];
 items are independent of each other, so its variance is the sum of psi^2. The influences:
@@ -21,12 +21,9 @@ on items of class k, the Fisher information about logit theta when the truths ar
 of which the part that a change of the strategy could explain is subtracted: the projection on the directions xi + t,
 sum t = 0.
 
-Whether labels made from agreement of pairs can be used, or all annotators must count alike.
-
-Skills from pairs need common items, and annotators without favourite labels. Two annotators who answer the same class
-to everything agree perfectly, so a method built on agreement takes them for perfect: where votes are few and unequal,
-a single pair like that decides all labels. The labels themselves show it. With confusion matrices integrated out, the
-probability of votes and labels together is
+**Usable.** Two annotators who answer the same class to everything agree perfectly, so a method built on agreement takes
+them for perfect: where votes are few and unequal, a single pair like that decides all labels. The labels themselves
+show it. With confusion matrices integrated out, the probability of votes and labels together is
 
     p(votes, z) = p(z) prod over m, k of  B(c[m, k] + a_k) / B(a_k)
 
@@ -83,7 +80,7 @@ def pair_variance(votes: Votes, gold: Ints | None, skill: Floats) -> Floats:
 
 
 def triangle_variance(
-    votes: Votes, gold: Ints | None, found: AgreementPairs, size: Floats, first: Ints, second: Ints
+    votes: Votes, gold: Ints | None, pairs: AgreementPairs, size: Floats, first: Ints, second: Ints
 ) -> Floats:
     """The variance of skills that each rest on one pair of partners (-1: on none, infinite).
 
@@ -95,15 +92,15 @@ def triangle_variance(
     N, K = len(votes), votes.n_classes
     item, who, label, w, M = with_gold(votes, gold)
     there = csr_matrix((w, (who, item)), shape=(M, N))
-    said = csr_matrix((w, (who, item * K + label)), shape=(M, N * K))
+    labels = csr_matrix((w, (who, item * K + label)), shape=(M, N * K))
     own = np.flatnonzero(first >= 0)
     i, j = first[own], second[own]
 
     def deviation(a: Ints, b: Ints) -> tuple[Floats, Any]:
         """c_ab, and (e_ab - c_ab) / n_ab, triangles x items."""
-        common, same = there[a].multiply(there[b]).tocsr(), said[a].multiply(said[b]).tocsr()
+        common, same = there[a].multiply(there[b]).tocsr(), labels[a].multiply(labels[b]).tocsr()
         agree = csr_matrix((same.data, same.indices // K, same.indptr), shape=common.shape)
-        n, c = (np.asarray(table[a, b]).ravel() for table in (found.n, found.c))
+        n, c = (np.asarray(table[a, b]).ravel() for table in (pairs.n, pairs.c))
         gap = (K * agree - common) / (K - 1.0) - common.multiply(c[:, None])
         return c, gap.multiply((1.0 / n)[:, None]).tocsr()
 

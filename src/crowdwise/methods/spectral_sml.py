@@ -50,41 +50,37 @@ def covariances(A: Any) -> tuple[Floats, AgreementPairs]:
     return mu, AgreementPairs(n, graph.like(n, graph.on_pattern(centred.T @ centred, n) / n.data))
 
 
-def rank_one(found: AgreementPairs, bound: Floats, max_iter: int = 500, tol: float = 1e-11) -> Floats:
+def rank_one(pairs: AgreementPairs, bound: Floats, max_iter: int = 500, tol: float = 1e-11) -> Floats:
     """v with v_i v_j = c_ij off the diagonal, by least squares weighted with n, and |v| <= bound; sign open.
 
     Alternating u_i = sum_j n_ij c_ij v_j / sum_j n_ij v_j^2, cut off at the bound, and the same for v. With equal n
     a fixed point is the top eigenvector of c with its diagonal filled in from itself (v_i^2): rank-one completion.
     Without the bound, annotators who share few items with others get any value and spoil those of the rest.
     """
-    n = found.n
-    nc = graph.like(n, n.data * found.c.data)
-    group = graph.groups_of(n)
+    n = pairs.n
+    nc = graph.like(n, n.data * pairs.c.data)
 
     def solve(members: Ints) -> Floats:
-        w, wc = n[members][:, members], nc[members][:, members]
+        w, wc, most = n[members][:, members], nc[members][:, members], bound[members]
+
+        def half(v: Floats) -> Floats:
+            top, bottom = wc @ v, w @ v**2
+            ratio = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-12)
+            return np.asarray(np.clip(ratio, -most, most))
+
         degree = np.sqrt(np.asarray(w.sum(axis=1)).ravel())
         _, e = graph.leading(lambda x: (wc @ (x / degree)) / degree + x, len(members))  # + x: the top, not the bottom
         v = e / degree
-        v = u = np.clip(
-            v * np.sqrt(max(float(v @ (wc @ v)), 0.0) / max(float(v**2 @ (w @ v**2)), 1e-300)), *ends(members)
-        )
+        scale = np.sqrt(max(float(v @ (wc @ v)), 0.0) / max(float(v**2 @ (w @ v**2)), 1e-300))
+        v = u = np.clip(v * scale, -most, most)
         for _ in range(max_iter):
-            u, before = _half(w, wc, v, *ends(members)), v
-            v = _half(w, wc, u, *ends(members))
+            u, before = half(v), v
+            v = half(u)
             if np.abs(v - before).max() <= tol:
                 break
         return np.asarray(np.sign(u + v) * np.sqrt(np.maximum(u * v, 0.0)))  # u = a s, v = s / a for some a near 1
 
-    def ends(members: Ints) -> tuple[Floats, Floats]:
-        return -bound[members], bound[members]
-
-    return graph.by_group(group, solve)
-
-
-def _half(w: Any, wc: Any, v: Floats, low: Floats, high: Floats) -> Floats:
-    top, bottom = wc @ v, w @ v**2
-    return np.asarray(np.clip(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-12), low, high))
+    return graph.by_group(graph.groups_of(n), solve)
 
 
 def sensitivities(mu: Floats, v: Floats, b: float, size: Floats) -> tuple[Floats, Floats]:
@@ -102,8 +98,8 @@ def coin_influences(A: Any, mu: Floats, v: Floats, b: float) -> tuple[Floats, Fl
     """
     row, col, size = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, np.abs(A.data)
     vote = A.data - size * mu[col]
-    said, weight = vote * v[col], size * v[col] ** 2
-    others = np.bincount(row, weights=said, minlength=A.shape[0])[row] - said
+    term, weight = vote * v[col], size * v[col] ** 2
+    others = np.bincount(row, weights=term, minlength=A.shape[0])[row] - term
     squares = np.bincount(row, weights=weight, minlength=A.shape[0])[row] - weight
     total = np.bincount(col, weights=size * squares, minlength=A.shape[1])
     on_v = (vote * others - v[col] * size * squares) / np.maximum(total, 1e-12)[col]
@@ -173,12 +169,12 @@ class SML(fallback.FallsBack):
             self.worth_ = [mean_log_odds(*evidence(*self._linear(votes, c))) for c in self.coins_]
         q, notes = clamp(self._predict(votes), gold), []
         if self._unusable(votes, gold, q):
-            found, notes = graph.pairs(votes, gold), [fallback.NOTE]
-            skill = fallback.equal_skill(found.n.data, found.c.data, 0.05, 0.95)
+            pairs, notes = graph.pairs(votes, gold), [fallback.NOTE]
+            skill = fallback.equal_skill(pairs.n.data, pairs.c.data, 0.05, 0.95)
             self.coins_ = [alike(coins, skill, votes) for coins in self.coins_]
             q = clamp(self._predict(votes), gold)
         psi, eta = (np.column_stack([getattr(c, name) for c in self.coins_]) for name in ("psi", "eta"))
-        A = graph.signed(votes, 0)
+        A, coins = graph.signed(votes, 0), self.coins_[0]
 
         def interval(name: str, value: Floats, influence: Floats) -> dict[str, Any]:
             variance = np.full(len(value), np.inf) if notes else influence_variance(A, influence)
@@ -191,7 +187,6 @@ class SML(fallback.FallsBack):
             prior = posterior(np.log1p(skew) - np.log1p(-skew), self.used_)[0]
             return Outcome(posterior=q, prior=prior, annotator_columns=columns, notes=notes)
         theta = np.stack([np.column_stack([eta, 1.0 - eta]), np.column_stack([1.0 - psi, psi])], axis=1)
-        coins = self.coins_[0]
         columns |= interval("sensitivity", coins.psi, coins.influence[0])
         columns |= interval("specificity", coins.eta, coins.influence[1])
         return Outcome(
@@ -203,24 +198,21 @@ class SML(fallback.FallsBack):
         from scipy.sparse import csc_matrix, hstack
 
         A, M = graph.signed(votes, k), votes.n_annotators
-        known = np.flatnonzero(gold >= 0) if gold is not None else np.empty(0, dtype=np.int64)
-        if gold is not None and len(known):
-            truth = csc_matrix(
-                (np.where(gold[known] == k, 1.0, -1.0), (known, np.zeros(len(known), np.int64))), shape=(len(votes), 1)
-            )
-            A = hstack([A, truth]).tocsr()
-        mu, found = covariances(A)
+        own, truth = A, np.zeros(len(votes))
+        if gold is not None:
+            truth = np.where(gold < 0, 0.0, np.where(gold == k, 1.0, -1.0))
+        if truth.any():
+            A = hstack([A, csc_matrix(truth[:, None])]).tocsr()
+        mu, pairs = covariances(A)
         size = np.asarray(abs(A).sum(axis=0)).ravel()
         bound = np.sqrt(1.0 - mu**2)  # |cov(vote, truth)| <= sd(vote) sd(truth)
-        v, group = rank_one(found, bound), graph.groups_of(found.n)
+        v, group = rank_one(pairs, bound), graph.groups_of(pairs.n)
         v *= graph.supported(group, v * size, v)
-        paired = np.diff(found.n.indptr) > 0
+        paired = np.diff(pairs.n.indptr) > 0
         v[~paired] = np.average(v[paired], weights=size[paired]) if paired.any() else 0.0
         v = np.clip(v, -bound, bound)
-        if len(known) and gold is not None:
-            said = np.sign((A[:, :M] @ v[:M])[known])
-            if -(said * np.where(gold[known] == k, 1.0, -1.0)).sum() >= graph.CONTRADICTIONS:
-                v[group == group[-1]] *= -1.0
+        if -(np.sign(own @ v[:M]) * truth).sum() >= graph.CONTRADICTIONS:
+            v[group == group[-1]] *= -1.0
         mu, v, size = mu[:M], v[:M], size[:M]
         part = _question_part(votes, k, gold)
 
@@ -235,7 +227,7 @@ class SML(fallback.FallsBack):
         else:
             b = maximise_1d(fit, max(float(grid[best]) - 0.05, -0.99), min(float(grid[best]) + 0.05, 0.99))
         psi, eta = sensitivities(mu, v, b, size)
-        return Coins(k, v, b, psi, eta, fit(b), coin_influences(graph.signed(votes, k), mu, v, b))
+        return Coins(k, v, b, psi, eta, fit(b), coin_influences(own, mu, v, b))
 
     def _linear(self, votes: Votes, coins: Coins) -> tuple[Any, Floats, Floats]:
         A = graph.signed(votes, coins.k)

@@ -9,6 +9,10 @@ method       weights v of the annotators, and the score t[n] whose sign is the l
 ===========  =========================================================================================================
 ``ghosh``    v: top right singular vector of A; t = A v; the sign that goes with the vote totals
 ``kos-svd``  the same of B = A minus its column means; t = B v; the sign in which v has most of its mass on v >= 0
+``kos``      messages between items and annotators, t[n] = sum_m A[n, m] y[m>n]:
+             x[n>m] = sum_{m' != m} A[n, m'] y[m'>n]        y[m>n] = sum_{n' != n} A[n', m] x[n'>m]
+             from random y around 1. Without their own vote, annotators do not agree with themselves; on a sparse
+             random graph, which has few short cycles, that makes the messages nearly independent
 ===========  =========================================================================================================
 
 =========  ==================  ======  ===============================================================================
@@ -24,17 +28,8 @@ The methods give signs, not probabilities; the last three lines turn their score
 that an item whose annotators all have tiny weights is not uncertain for that reason. Labels are the methods' own.
 
 More than two classes: one question per class, "k or not k?", and q[n, k] proportional to the odds of k, which is the
-posterior given that exactly one answer is yes. Nothing is assumed about the order of classes. Gold labels
-decide the sign of the vector where they contradict the method's rule clearly.
-
-``kos`` finds such a direction by messages, and its posterior in the same way. Every vote carries two messages, of the
-item to the annotator and back:
-
-    x[n>m] = sum_{m' != m} A[n, m'] y[m'>n]        y[m>n] = sum_{n' != n} A[n', m] x[n'>m]
-
-from random y around 1, and the score of an item is t[n] = sum_m A[n, m] y[m>n], whose sign is the label. Without
-their own vote, annotators do not agree with themselves; on a sparse random graph, which has few short cycles, that
-makes the messages nearly independent.
+posterior given that exactly one answer is yes. Gold labels decide the sign of the vector where they contradict the
+method's rule clearly.
 
 References: Zhang, Chen, Zhou and Jordan 2016 (kos-svd, as they ran it under the name of kos); Ghosh, Kale and McAfee
 2011 (ghosh); Karger, Oh and Shah 2011 (kos).
@@ -59,28 +54,17 @@ from crowdwise.methods import skills_precision as fallback
 from crowdwise.methods.skills_graph import groups_through, signed
 
 
-def spread_of(A: Any, y: Floats) -> tuple[Floats, Floats]:
-    """Per item: sum |A y| and the root of sum (A y)^2 over its votes, y a weight per stored entry of A."""
-    from scipy.sparse import csr_matrix
-
-    part = csr_matrix((np.abs(A.data * y), A.indices, A.indptr), shape=A.shape)
-    length = np.asarray(part.sum(axis=1)).ravel()
-    part.data **= 2
-    return length, np.sqrt(np.asarray(part.sum(axis=1)).ravel())
-
-
 def evidence(A: Any, y: Floats, offset: Floats) -> tuple[Floats, Floats]:
-    """Scores made comparable between items: z = t / |Ay|_2 and g = |Ay|_1 / |Ay|_2, zero without votes.
+    """Scores made comparable between items: z = t / |Ay|_2 and g = |Ay|_1 / |Ay|_2, zero without votes; y a weight per
+    stored entry of A.
 
     g^2 is the effective number of votes (that many equal ones spread alike), so z g is a difference of votes.
     """
-    from scipy.sparse import csr_matrix
-
-    t = np.asarray(csr_matrix((A.data * y, A.indices, A.indptr), shape=A.shape).sum(axis=1)).ravel() - offset
-    length, norm = spread_of(A, y)
-    some = norm > 0
-    z = np.divide(t, norm, out=np.zeros_like(t), where=some)
-    return z, np.divide(length, norm, out=np.zeros_like(t), where=some)
+    Ay = A.data * y
+    t, length, square = (np.asarray(graph.like(A, x).sum(axis=1)).ravel() for x in (Ay, np.abs(Ay), Ay**2))
+    norm = np.sqrt(square)
+    z, g = (np.divide(x, norm, out=np.zeros_like(x), where=norm > 0) for x in (t - offset, length))
+    return z, g
 
 
 def mean_log_odds(z: Floats, g: Floats) -> float:
@@ -119,16 +103,13 @@ class OneVsRest(fallback.FallsBack, ABC):
     def _learn(self, A: Any, k: int) -> ClassQuestion:
         """The weights of the annotators, with the sign that the method gives them."""
 
-    def _rounds(self) -> int:
-        return 0
-
     def _edge_weight(self, A: Any, votes: Votes, question: ClassQuestion) -> Floats:
         return np.asarray(question.weight[A.indices])
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         self.used_ = graph.used_classes(votes, gold)
         q, A = self._ask(votes, gold, self._learn)
-        notes = [fallback.NOTE] if self._unusable(votes, gold, clamp(q, gold)) else []
+        notes = [fallback.NOTE] if self._unusable(votes, gold, q) else []
         if notes:
             q, A = self._ask(votes, gold, alike, common=True)
         weight = np.mean([question.sign * question.weight for question in self.questions_], axis=0)
@@ -136,13 +117,9 @@ class OneVsRest(fallback.FallsBack, ABC):
         influence = np.mean([question.sign * question.influence for question in self.questions_], axis=0)
         variance = influence_variance(A, influence)
         variance[(weight == 0.0) | bool(notes)] = np.inf
-        return Outcome(
-            posterior=clamp(q, gold),
-            prior=normalise(clamp(q, gold).sum(axis=0), axis=0),
-            iterations=self._rounds(),
-            annotator_columns=with_interval("weight", weight, *around(weight, variance)),
-            notes=notes,
-        )
+        columns, rounds = with_interval("weight", weight, *around(weight, variance)), getattr(self, "rounds", 0)
+        prior = normalise(q.sum(axis=0), axis=0)
+        return Outcome(posterior=q, prior=prior, iterations=rounds, annotator_columns=columns, notes=notes)
 
     def _ask(
         self, votes: Votes, gold: Ints | None, learn: Callable[[Any, int], ClassQuestion], common: bool = False
@@ -155,10 +132,11 @@ class OneVsRest(fallback.FallsBack, ABC):
         for k in [1] if K == 2 else range(K):
             A = graph.signed(votes, k)
             question = learn(A, k)
-            z, g = evidence(A, self._first_edges(A, question), _item_offset(A, question.offset))
+            edges = question.weight[A.indices] if question.edge is None else question.edge
+            z, g = evidence(A, edges, _item_offset(A, question.offset))
             if gold is not None:
-                said, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
-                if -(said * true).sum() >= graph.CONTRADICTIONS:
+                signs, true = np.sign(z[gold >= 0]), np.where(gold[gold >= 0] == k, 1.0, -1.0)
+                if -(signs * true).sum() >= graph.CONTRADICTIONS:
                     question, z = replace(question, sign=-question.sign), -z
             asked.append(replace(question, worth=mean_log_odds(z, g)))
             scores.append(z * g)
@@ -167,10 +145,7 @@ class OneVsRest(fallback.FallsBack, ABC):
             asked = [replace(question, worth=worth) for question in asked]
         self.questions_ = asked
         logits = [question.worth * score for question, score in zip(asked, scores, strict=True)]
-        return posterior(np.column_stack(logits), self.used_), A
-
-    def _first_edges(self, A: Any, question: ClassQuestion) -> Floats:
-        return np.asarray(question.weight[A.indices]) if question.edge is None else question.edge
+        return clamp(posterior(np.column_stack(logits), self.used_), gold), A
 
     def _predict(self, votes: Votes) -> Floats:
         logits = []
@@ -248,9 +223,9 @@ def influences(A: Any, v: Floats, offset: Floats, group: Ints) -> Floats:
     """
     row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     t = A @ v - _item_offset(A, offset)
-    some = np.diff(A.indptr) > 0
-    owner = group[A.indices[A.indptr[:-1][some]]]
-    top = np.bincount(owner, weights=t[some] ** 2, minlength=int(group.max()) + 1)[group]
+    voted = np.diff(A.indptr) > 0
+    owner = group[A.indices[A.indptr[:-1][voted]]]
+    top = np.bincount(owner, weights=t[voted] ** 2, minlength=int(group.max()) + 1)[group]
     own = np.bincount(A.indices, weights=A.data**2, minlength=A.shape[1])
     term = A.data * (t[row] - A.data * v[A.indices])
     return centred(A, term / np.maximum(top - own, 1e-12)[A.indices])
@@ -385,9 +360,6 @@ class KOS(OneVsRest):
         row = np.repeat(np.arange(len(votes), dtype=np.int64), np.diff(A.indptr))
         self.edges_ = (votes.items, row * votes.n_annotators + A.indices)
         return super()._fit(votes, gold, item_prior, callback)
-
-    def _rounds(self) -> int:
-        return int(self.rounds)
 
     def _learn(self, A: Any, k: int) -> ClassQuestion:
         rng = np.random.default_rng(self.random_state)

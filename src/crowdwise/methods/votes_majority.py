@@ -23,7 +23,7 @@ from crowdwise.core.model import Callback, Model, Votes, declared
 from crowdwise.core.numerics import Floats, clamp, normalise, winners
 from crowdwise.core.starts import log_odds, shares, tested_and_right, weighted_posterior
 from crowdwise.core.unseen import with_unseen
-from crowdwise.core.vote_parts import VotePart, VoteParts
+from crowdwise.core.vote_parts import VoteParts
 
 
 @declared
@@ -94,7 +94,7 @@ class GoldWeighted(Model):
 
     def _fit_in_parts(self, parts: VoteParts, callback: Callback | None) -> dict[str, Any]:
         K = parts.names.n_classes
-        tested, right = parts.total(_tested, np.zeros((2, parts.names.n_annotators)))
+        tested, right = parts.total(tested_and_right, np.zeros((2, parts.names.n_annotators)))
         crowd = (right.sum() + 1.0) / (tested.sum() + 2.0)
         s = self.prior_strength
         a, b = right + s * crowd, np.maximum(tested - right, 0.0) + s * (1.0 - crowd)
@@ -102,18 +102,11 @@ class GoldWeighted(Model):
         self._unseen = float(log_odds(inside(np.array(crowd)), K))
         mass = parts.total(lambda part: shares(part.votes, part.gold).sum(axis=0), np.zeros(K))
         columns = with_interval("weight", self.weight_, low, high) | {"gold_votes": tested, "gold_right": right}
-        found: dict[str, Any] = {"independent": lambda part: clamp(self._predict(part.votes), part.gold)}
-        return found | {"prior": normalise(mass, axis=0), "annotator_columns": columns}
+        posterior = {"independent": lambda part: clamp(self._predict(part.votes), part.gold)}
+        return posterior | {"prior": normalise(mass, axis=0), "annotator_columns": columns}
 
     def _predict(self, votes: Votes) -> Floats:
         return weighted_posterior(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))
-
-
-def _tested(part: VotePart) -> Floats:
-    """2 x M: the weight of each annotator's votes on gold items, and of the right ones."""
-    if part.gold is None:
-        return np.zeros((2, part.votes.n_annotators))
-    return np.stack(tested_and_right(part.votes, part.gold))
 
 
 def inside(p: Floats) -> Floats:

@@ -1,6 +1,6 @@
-"""One weight per annotator, earned by agreeing with the consensus: wawa, zero-based skill, IWMV.
+"""One weight per annotator, earned by agreeing with the consensus: wawa, zero-based skill, IWMV; and ZenCrowd.
 
-All three count weighted votes. Given the labels h, an annotator's right votes r[m] are those that agree with h;
+The first three count weighted votes. Given the labels h, an annotator's right votes r[m] are those that agree with h;
 given the right votes, a rule makes weights v[m]; given the weights, the votes are counted again.
 
 ====================  ================================================  ======================================
@@ -15,23 +15,17 @@ method                weight v[m] of a vote                             rounds
 symbol     code             shape   equation
 =========  ===============  ======  ==========================================================================
 t[n, k]    ``tally``        N x K   sum over the votes for k on n of v[m]
-q[n, k]    ``shares_of``    N x K   t[n, k] / sum_k t[n, k]; of ``iwmv``: softmax_k( K / (K - 1) t[n, k] )
+q[n, k]    ``_count``       N x K   t[n, k] / sum_k t[n, k]; of ``iwmv``: softmax_k( K / (K - 1) t[n, k] )
 h[n, k]    ``winners``      N x K   1 where q[n, k] is the largest, tied classes evenly; gold label if any
 n[m]       ``total``        M       the weight of the votes of m
 r[m]       ``agreement``    M       sum over the votes of m of h[n, label]
 =========  ===============  ======  ==========================================================================
 
-Tied items count in part for each of the tied classes, so the order of classes does not matter. The weights of
-``iwmv`` are the log-odds log( w (K - 1) / (1 - w) ) to first order around chance, w = 1 / K, up to the factor
-K / (K - 1); its posterior uses just that.
+The weights of ``iwmv`` are the log-odds log( w (K - 1) / (1 - w) ) to first order around chance, w = 1 / K, up to the
+factor K / (K - 1); its posterior uses just that.
 
-``wawa`` and ``zero-based-skill`` are those of the Crowd-Kit library. H. Li and B. Yu, Error rate bounds and iterative
-weighted majority voting for crowdsourcing (2014).
-
-ZenCrowd: annotators who are reliable in a share of their answers.
-
-Each answer of annotator m comes, with probability w[m], from a reliable state that says the truth, else from an
-unreliable one that says any of the K labels alike:
+``zencrowd``: each answer of annotator m comes, with probability w[m], from a reliable state that says the truth, else
+from an unreliable one that says any of the K labels alike:
 
     theta[m, k, l] = w[m] 1[l = k] + (1 - w[m]) / K
 
@@ -41,12 +35,11 @@ maximisation step is the root in [0, 1] of a quadratic,
 
     (R + W + a + b) w^2 - (R + a (1 - c) - (W + b) c) w - a c = 0.
 
-It is not ``one-coin``: there 1 - w is the probability of a *wrong* answer, which may exceed chance, and then votes
-count against their label. Here an unreliable answer carries no information, so no vote counts against its label; the
-reliability has a prior, which matters most for annotators with few votes; and the classes' prior is fixed.
+Unlike in ``one-coin`` an unreliable answer carries no information, so no vote counts against its label.
 
-G. Demartini, D. E. Difallah and P. Cudre-Mauroux, ZenCrowd: leveraging probabilistic reasoning and crowdsourcing
-techniques for large-scale entity linking, WWW (2012).
+``wawa`` and ``zero-based-skill`` are those of the Crowd-Kit library. H. Li and B. Yu, Error rate bounds and iterative
+weighted majority voting for crowdsourcing (2014). G. Demartini, D. E. Difallah and P. Cudre-Mauroux, ZenCrowd:
+leveraging probabilistic reasoning and crowdsourcing techniques for large-scale entity linking, WWW (2012).
 """
 
 from __future__ import annotations
@@ -92,11 +85,8 @@ def labelled(part: VotePart, count: CountVotes, weight: Floats | None) -> Floats
 
 def agreements(parts: VoteParts, count: CountVotes, weight: Floats | None = None) -> Floats:
     """These sums of all parts, with :func:`labelled`."""
-    return np.asarray(
-        parts.total(
-            lambda part: agreement(part.votes, labelled(part, count, weight)), np.zeros(parts.names.n_annotators)
-        )
-    )
+    zero = np.zeros(parts.names.n_annotators)
+    return np.asarray(parts.total(lambda part: agreement(part.votes, labelled(part, count, weight)), zero))
 
 
 def votes_of(parts: VoteParts) -> Floats:
@@ -167,8 +157,8 @@ class WeightedVote(Model, ABC):
             return np.append(agreement(part.votes, winners(q)), q.sum(axis=0))
 
         right, mass = np.split(parts.total(sums, np.zeros(M + parts.names.n_classes)), [M])
-        found = {"independent": posterior, "prior": normalise(mass, axis=0)}
-        return found | {"annotator_columns": self._columns(weight, right, total)} | rounds.outcome
+        fields = {"independent": posterior, "prior": normalise(mass, axis=0)}
+        return fields | {"annotator_columns": self._columns(weight, right, total)} | rounds.outcome
 
     def _predict(self, votes: Votes) -> Floats:
         return self._count(votes, with_unseen(self.weight_, votes.n_annotators, self._unseen))
@@ -317,9 +307,7 @@ class ReliableFamily(Family):
         right = np.einsum("mkk->m", counts)
         wrong = np.maximum(counts.sum(axis=(1, 2)) - right, 0.0)
         w = reliability(right, wrong, self.a, self.b, K)
-        theta = np.repeat((1.0 - w) / K, K * K).reshape(-1, K, K)
-        theta[:, np.arange(K), np.arange(K)] += w[:, None]
-        return stats.params(theta, self.class_prior)
+        return stats.params(((1.0 - w) / K)[:, None, None] + w[:, None, None] * np.eye(K), self.class_prior)
 
     def objective(self, log_likelihood: float, params: Params) -> float:
         """log-likelihood + sum_m ( a log w + b log(1 - w) )."""

@@ -53,16 +53,18 @@ from crowdwise.core.model import Callback, Model, Outcome, Rounds, Votes, declar
 from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.core.unseen import with_unseen
 from crowdwise.core.vote_parts import VoteParts
-from crowdwise.core.vote_sums import per_annotator
+from crowdwise.core.vote_sums import VoteEdges, per_annotator
 from crowdwise.methods.weights_agreement import AlternatingWeights, alternate, votes_of
 
 FLOOR = 1e-6
 """The least scale b / a of ``bwa``: where everybody agrees, votes would have infinite precision."""
 
 
-def loss_weights(loss: Floats, norm: str, some: Any = True) -> Floats:
+def loss_weights(loss: Floats, norm: str, counted: Any = True) -> Floats:
     """v[m] = -log of the loss as a share of all losses (``"sum"``) or of the largest (``"max"``) of ``some``."""
-    return np.asarray(-np.log(loss / (loss.sum(where=some) if norm == "sum" else loss.max(where=some, initial=0.0))))
+    return np.asarray(
+        -np.log(loss / (loss.sum(where=counted) if norm == "sum" else loss.max(where=counted, initial=0.0)))
+    )
 
 
 def chi_squared_quantile(p: float, n: Floats) -> Floats:
@@ -72,29 +74,19 @@ def chi_squared_quantile(p: float, n: Floats) -> Floats:
     return np.asarray(np.where(n > 0, 2.0 * gammaincinv(np.maximum(n, 1e-12) / 2.0, p), 0.0))
 
 
-class Squares:
-    """The sums over votes that ``bwa`` needs, for all classes at once."""
+def squares_of(e: VoteEdges, z: Floats) -> Floats:
+    """M x K: sum over the votes of m of (z - y)^2."""
+    gaps = (z[e.item, k] - (e.label == k) for k in range(z.shape[1]))
+    return np.stack([e.per_annotator(e.weight * gap * gap) for gap in gaps], axis=1)
 
-    def __init__(self, votes: Votes) -> None:
-        self.N, self.M, self.K = len(votes), votes.n_annotators, votes.n_classes
-        self.item, self.annotator, self.label, self.weight = votes.item, votes.annotator, votes.label, votes.weights
 
-    def by_annotator(self, z: Floats) -> Floats:
-        """M x K: sum over the votes of m of (z - y)^2."""
-        out = np.empty((self.M, self.K))
-        for k in range(self.K):
-            gap = z[self.item, k] - (self.label == k)
-            out[:, k] = np.bincount(self.annotator, weights=self.weight * gap * gap, minlength=self.M)
-        return out
-
-    def estimate(self, precision: Floats, mu: Floats, lam: float) -> Floats:
-        """z[n, k] = (lambda mu + sum v y) / (lambda + sum v)."""
-        out = np.empty((self.N, self.K))
-        for k in range(self.K):
-            v = precision[self.annotator, k] * self.weight
-            said = np.bincount(self.item, weights=v * (self.label == k), minlength=self.N)
-            out[:, k] = (lam * mu[k] + said) / (lam + np.bincount(self.item, weights=v, minlength=self.N))
-        return out
+def estimate(e: VoteEdges, precision: Floats, mu: Floats, lam: float) -> Floats:
+    """z[n, k] = (lambda mu + sum v y) / (lambda + sum v)."""
+    out = np.empty((e.N, len(mu)))
+    for k in range(len(mu)):
+        v = precision[e.annotator, k] * e.weight
+        out[:, k] = (lam * mu[k] + e.per_item(v * (e.label == k))) / (lam + e.per_item(v))
+    return out
 
 
 def log_posterior(
@@ -234,31 +226,28 @@ class BWA(Model):
 
     def _fit(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, callback: Callback | None) -> Outcome:
         K, a = votes.n_classes, float(self.shape)
-        sums, total, share = Squares(votes), per_annotator(votes), votes.shares()
-        per_item = np.bincount(votes.item, weights=votes.weights, minlength=len(votes))
+        e, total, share = VoteEdges.of(votes), per_annotator(votes), votes.shares()
+        per_item = e.per_item(e.weight)
         doubt = per_item @ (share * (1.0 - share)) / max(per_item.sum(), 1e-300)
         b = a * np.maximum(doubt * 4.0 * (1.0 - 1.0 / K), FLOOR)
         z = clamp(share, gold)
-        squares = sums.by_annotator(z)
+        squares = squares_of(e, z)
         rounds = Rounds(self.max_iter, float(total.sum()), callback)
         for _ in rounds:
             mu = z.mean(axis=0)
             precision = (a + total)[:, None] / (b + squares)
-            new = clamp(sums.estimate(precision, mu, self.prior_strength), gold)
+            new = clamp(estimate(e, precision, mu, self.prior_strength), gold)
             moved = float(np.abs(new - z).max(initial=0.0))
-            z, squares = new, sums.by_annotator(new)
+            z, squares = new, squares_of(e, new)
             objective = log_posterior(precision, z, mu, total, squares, a, b, self.prior_strength)
             rounds.reached(objective, converged=moved <= self.tol)
         self.precision_, self.mean_, self._unseen = precision, mu, a / b
         # Gamma posteriors. The K questions use the same votes: their errors are correlated and do not average out.
         value, (low, high) = precision.mean(axis=1), gamma_interval(np.ones_like(total), (a + total) / 2.0)
-        return Outcome(
-            posterior=normalise(z, axis=1),
-            prior=normalise(mu, axis=0),
-            annotator_columns=with_interval("precision", value, value * low, value * high),
-            **rounds.outcome,
-        )
+        columns = with_interval("precision", value, value * low, value * high)
+        q, prior = normalise(z, axis=1), normalise(mu, axis=0)
+        return Outcome(posterior=q, prior=prior, annotator_columns=columns, **rounds.outcome)
 
     def _predict(self, votes: Votes) -> Floats:
         precision = with_unseen(self.precision_, votes.n_annotators, self._unseen)
-        return normalise(Squares(votes).estimate(precision, self.mean_, self.prior_strength), axis=1)
+        return normalise(estimate(VoteEdges.of(votes), precision, self.mean_, self.prior_strength), axis=1)

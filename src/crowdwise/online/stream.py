@@ -375,7 +375,7 @@ class Online(Parameterised):
         labels = decide(q, pi, self.model.ties, np.random.default_rng(self.model.random_state))
         params = self.model.get_params() | {"online": self.options()}
         depends = resolve(self.model.dependence, VoteParts.whole(votes), lambda _: q)
-        found = consensus_fields(votes, outcome, labels, votes.truth, found=depends)
+        found = consensus_fields(votes, outcome, labels, votes.truth, dependence=depends)
         if depends.source == "none":
             found["measured"] = self.shown_dependence()
         return Consensus.of(self.model, votes, params=params, seconds=time.perf_counter() - began, **found)
