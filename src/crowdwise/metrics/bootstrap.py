@@ -150,7 +150,7 @@ class Bootstrap:
         value = statistic(np.ones(n))
         if n < MIN_ITEMS:
             return self._without_interval(value, n)
-        draws = [statistic(weight) for some in self._weights(once, n) for weight in some]
+        draws = [statistic(weight) for batch in self._weights(once, n) for weight in batch]
         return self._percentiles(value, np.array(draws), n)
 
     def _without_interval(self, value: float, n: int) -> Estimate:

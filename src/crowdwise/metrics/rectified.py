@@ -247,8 +247,8 @@ class Sample:
 
     @classmethod
     def of(cls, X: Floats, f: Floats, w: Floats | None = None) -> Sample:
-        given = np.ones(len(f)) if w is None else w
-        return cls(X, f, given / given.mean())
+        weight = np.ones(len(f)) if w is None else w
+        return cls(X, f, weight / weight.mean())
 
     def gradients(self, mu: Floats, y: Floats) -> Floats:
         """n x d: w x (mu - y)."""

@@ -71,16 +71,16 @@ def machine_annotators(
     labelled = _label_items(
         X[train], code[train], X[rows], machines=n_annotators, **roles, subset=subset, slip=slip, n_classes=K, rng=rng
     )
-    for m, (kind, origin, said) in enumerate(labelled):
+    for m, (kind, origin, labels) in enumerate(labelled):
         mine = annotator == m
-        label[mine], theta[m] = said[item[mine]], _measured(truth, said, K)
+        label[mine], theta[m] = labels[item[mine]], _measured(truth, labels, K)
         kinds.append(kind)
         copies.append(origin)
     pi = np.bincount(truth, minlength=K) / len(truth)
     known = {"kind": np.array(kinds), "copies": np.array(copies), "rows": rows}
-    made = crowds.collect("machine", (item, annotator), label, truth, pi, theta, classes.tolist(), **known)
+    crowd = crowds.collect("machine", (item, annotator), label, truth, pi, theta, classes.tolist(), **known)
     unseen = {"x_test": X[test], "y_test": y[test]} if len(test) else {}
-    return replace(made, features={"x_train": X[rows], **unseen})
+    return replace(crowd, features={"x_train": X[rows], **unseen})
 
 
 def _split(
@@ -123,9 +123,9 @@ def _split(
     return classes, code.astype(np.int32), train, rows, test
 
 
-def _measured(truth: Codes, said: Codes, K: int) -> Array:
+def _measured(truth: Codes, labels: Codes, K: int) -> Array:
     """Shares of labels given the truth; uniform for a class that no item has."""
-    counts = np.bincount(truth.astype(np.int64) * K + said, minlength=K * K).reshape(K, K).astype(np.float64)
+    counts = np.bincount(truth.astype(np.int64) * K + labels, minlength=K * K).reshape(K, K).astype(np.float64)
     total = counts.sum(axis=1, keepdims=True)
     out = np.full((K, K), 1 / K)
     np.divide(counts, total, out=out, where=total > 0)
@@ -142,19 +142,19 @@ def _label_items(
     origins = rng.integers(machines, size=n_copiers)
     kept: dict[int, Codes] = {}
     for m in range(machines):
-        kind, said = _train_and_label(m, X_train, y_train, X, subset, rng)
+        kind, labels = _train_and_label(m, X_train, y_train, X, subset, rng)
         if m in origins:
-            kept[m] = said
-        yield kind, -1, said
+            kept[m] = labels
+        yield kind, -1, labels
     for _ in range(n_spammers):
         yield "spammer", -1, rng.integers(K, size=N, dtype=np.int32)
     for origin in origins.tolist():
         slips = rng.random(N) < slip
-        said = np.where(slips, (kept[origin] + rng.integers(1, K, size=N)) % K, kept[origin])
-        yield "copier", origin, said.astype(np.int32)
+        labels = np.where(slips, (kept[origin] + rng.integers(1, K, size=N)) % K, kept[origin])
+        yield "copier", origin, labels.astype(np.int32)
     for m in range(n_adversaries):
-        _, said = _train_and_label(machines + m, X_train, y_train, X, subset, rng)
-        yield "adversary", -1, ((said + rng.integers(1, K)) % K).astype(np.int32)
+        _, labels = _train_and_label(machines + m, X_train, y_train, X, subset, rng)
+        yield "adversary", -1, ((labels + rng.integers(1, K)) % K).astype(np.int32)
 
 
 def _train_and_label(
