@@ -19,7 +19,6 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats
 from crowdwise.core.result import some_known
 from crowdwise.core.span_overlap import HALF, matches, shared_characters
 from crowdwise.core.text_distance import chrf as chrf_of
@@ -116,7 +115,7 @@ def edge_distances(one: Pixels, two: Pixels) -> tuple[float, float]:
     """The Hausdorff distance of two edges, and the mean distance of a pixel of either edge to the other edge."""
     from scipy.spatial import cKDTree
 
-    first, second = _edge(one), _edge(two)
+    first, second = (np.argwhere(edge(mask)).astype(np.float64) for mask in (one, two))
     if not len(first) or not len(second):
         far = float(np.hypot(*one.shape)) if len(first) or len(second) else 0.0
         return far, far
@@ -125,8 +124,8 @@ def edge_distances(one: Pixels, two: Pixels) -> tuple[float, float]:
     return float(every.max()), float(every.mean())
 
 
-def _edge(mask: Pixels) -> Floats:
-    """The places of the pixels on the edge of a mask."""
+def edge(mask: Pixels) -> Pixels:
+    """The pixels on the edge of a mask."""
     wide = np.pad(mask, 1)
     core = wide[:-2, 1:-1] & wide[2:, 1:-1] & wide[1:-1, :-2] & wide[1:-1, 2:]
-    return np.argwhere(mask & ~core).astype(np.float64)
+    return np.asarray(mask & ~core)
