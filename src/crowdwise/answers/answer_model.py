@@ -52,8 +52,8 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         self._point_out(answers)
         began = time.perf_counter()
         with shown(self.key, verbose, callback) as report:
-            found = self._fit(answers, report)
-        self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **found)  # type: ignore[assignment]
+            fields = self._fit(answers, report)
+        self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **fields)  # type: ignore[assignment]
         warn_unconverged(self.consensus_)
         return self
 

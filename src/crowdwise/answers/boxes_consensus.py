@@ -222,8 +222,8 @@ class BoxConsensus(Result):
         out: dict[Any, list[dict[str, Any]]] = {name: [] for name in self.items.tolist()}
         for c in np.flatnonzero(self.accepted).tolist():
             label, at = str(self.classes[self.box_label[c]]), [round(float(x), 3) for x in places[c]]
-            found = {"label": label, "score": float(self.probability[c]), form: at}
-            out[self.items[self.box_item[c]]].append(found)
+            region = {"label": label, "score": float(self.probability[c]), form: at}
+            out[self.items[self.box_item[c]]].append(region)
         return out
 
 
@@ -311,16 +311,13 @@ def _parts(edges: Floats, who: Ints, least: float) -> list[Ints]:
 def in_clusters(answers: Boxes, min_iou: float) -> BoxClusters:
     """The clusters of all items. Boxes are looked at in the order of their content, so that names do not matter."""
     rows = np.flatnonzero(answers.label >= 0)
-    item = answers.item[rows]
-    rows = rows[np.lexsort((answers.label[rows], *answers.edges[rows].T[::-1], item))]
+    rows = rows[np.lexsort((answers.label[rows], *answers.edges[rows].T[::-1], answers.item[rows]))]
+    edges, label, who = answers.edges[rows], answers.label[rows], answers.annotator[rows]
     ends = np.searchsorted(answers.item[rows], np.arange(len(answers) + 1))
     cluster, items = np.empty(len(rows), dtype=np.int64), list[int]()
     for n, (lo, hi) in enumerate(pairwise(ends.tolist())):
-        some = rows[lo:hi]
-        for one in (
-            joined(answers.edges[some], answers.label[some], answers.annotator[some], min_iou) if hi > lo else []
-        ):
-            cluster[lo + np.array(one)] = len(items)
+        for group in joined(edges[lo:hi], label[lo:hi], who[lo:hi], min_iou) if hi > lo else []:
+            cluster[lo + np.array(group)] = len(items)
             items.append(n)
     return BoxClusters.of(answers, rows, cluster, np.array(items, dtype=np.int64))
 
@@ -330,8 +327,8 @@ def chance_overlap(answers: Boxes, min_iou: float) -> float:
     rows = np.flatnonzero(answers.label >= 0)
     edges, item = answers.edges[rows], answers.item[rows]
     whole = np.bincount(item, edges.sum(axis=1), len(answers))[item]
-    some = evenly(np.lexsort((whole, *edges.T[::-1])), COMPARED)
-    return by_chance(iou(edges[some], edges[some]), item[some], min_iou, CHANCE)
+    sample = evenly(np.lexsort((whole, *edges.T[::-1])), COMPARED)
+    return by_chance(iou(edges[sample], edges[sample]), item[sample], min_iou, CHANCE)
 
 
 class Existence(NamedTuple):
@@ -494,12 +491,12 @@ class BoxModel(AnswerModel[Boxes, BoxConsensus]):
         clusters, about = self._infer(answers, looked, callback)
         q, of, d = about["probability"], clusters.asked, clusters.drew
         seen = about.pop("seen", np.ones(len(q)))
-        found = np.bincount(clusters.asked_who, d * q[of], M)
+        hits = np.bincount(clusters.asked_who, d * q[of], M)
         objects = np.bincount(clusters.asked_who, (q / seen)[of], M)
-        rate = np.divide(found, objects, out=np.full(M, 0.5), where=objects > 0)[clusters.asked_who]
+        rate = np.divide(hits, objects, out=np.full(M, 0.5), where=objects > 0)[clusters.asked_who]
         return {
             "box_item": clusters.item, "classes": answers.classes, "threshold": self.threshold,
-            "box_annotators": np.bincount(of, d, len(q)).astype(np.int64), "found": found, "objects": objects,
+            "box_annotators": np.bincount(of, d, len(q)).astype(np.int64), "found": hits, "objects": objects,
             "unsure": np.bincount(clusters.asked_who, (q * (1.0 - q))[of] * (d - rate) ** 2, M),
             "false_boxes": np.bincount(clusters.who, 1.0 - q[clusters.cluster], M), "looked": looked,
             "boxes_per_item": np.bincount(answers.item[answers.label >= 0], minlength=N),

@@ -108,16 +108,16 @@ class PairModel(ScoreModel[Comparisons]):
         return maximise(objective, x, theta, max_iter=self.max_iter, tol=self.tol, callback=callback)
 
     def _ranked(
-        self, table: Comparisons, matches: Matches, found: dict[str, Any], notes: list[str] | None = None
+        self, table: Comparisons, matches: Matches, estimates: dict[str, Any], notes: list[str] | None = None
     ) -> dict[str, Any]:
         """The fields of the result: what was found, and what is counted."""
         part = comparisons_connectivity.components(table.left, table.right, table.n_items)
-        notes, counts = list(notes or ()), annotator_counts(table, found["scores"])
+        notes, counts = list(notes or ()), annotator_counts(table, estimates["scores"])
         if table.placed:
-            lean = leaning(table, found["scores"])
-            notes += [*leaning_note(table, lean, "position" in found), *order_note(table)]
+            lean = leaning(table, estimates["scores"])
+            notes += [*leaning_note(table, lean, "position" in estimates), *order_note(table)]
             counts |= {"leans": lean["leans"].astype(np.float64)}
-        return found | self._connected(table.items, matches, part, notes) | {
+        return estimates | self._connected(table.items, matches, part, notes) | {
             "counts": item_counts(table), "annotator_counts": counts, "placed": table.placed,
         }  # fmt: skip
 
@@ -140,7 +140,7 @@ class GroupedPairs(PairModel):
         self,
         table: Comparisons,
         matches: Matches,
-        found: NewtonSolution,
+        fit: NewtonSolution,
         model: Likelihood,
         notes: list[str] | None = None,
         covariates: Floats | None = None,
@@ -152,9 +152,9 @@ class GroupedPairs(PairModel):
                 "on the command line, question= in Python), or take errors='independent'."
             )
         N, notes = table.n_items, list(notes or ())
-        s = found.x[:N] - found.x[:N].mean()
-        slope = split(model, found.theta)[0] if model.sloped else None
-        spread, extra = self._spread(found, s, slope), dict[str, Any]()
+        s = fit.x[:N] - fit.x[:N].mean()
+        slope = split(model, fit.theta)[0] if model.sloped else None
+        spread, extra = self._spread(fit, s, slope), dict[str, Any]()
         if table.question is not None and self.errors != "independent":
             rows = Matches.of(
                 table, ties=self.ties, by_annotator=model.effect != "plain", grouped=True, covariates=covariates
@@ -163,7 +163,7 @@ class GroupedPairs(PairModel):
             if model.placed and unplaced.any():
                 rows = replace(rows, sign=np.where(unplaced[rows.annotator], 0.0, rows.sign))
             rng = np.random.default_rng(self.random_state)
-            got = comparisons_uncertainty.clustered(found, rows, model, spread, s, rng)
+            got = comparisons_uncertainty.clustered(fit, rows, model, spread, s, rng)
             if got.spread is None and self.errors == "clustered":
                 raise InputError(f"Errors cannot be clustered by question: {got.why_not}. Take errors='independent'.")
             if got.spread is None:
@@ -180,7 +180,7 @@ class GroupedPairs(PairModel):
                 )
                 extra = {"n_groups": got.n_groups, "independent_errors": spread.scores}
                 spread = got.spread
-        return self._ranked(table, matches, self._scored(found, N, model, spread) | extra, notes)
+        return self._ranked(table, matches, self._scored(fit, N, model, spread) | extra, notes)
 
 
 def start(matches: Matches, model: Likelihood) -> Floats:
@@ -199,9 +199,9 @@ def agreement(matches: Matches, x: Floats) -> Floats:
     z = x[matches.winner[d]] - x[matches.loser[d]]
     w, m, M = matches.weight[d], matches.annotator[d], matches.n_annotators
     each = (w, w * (z > 0.0) + 0.5 * w * (z == 0.0), w * np.tanh(np.abs(z) / 2.0))
-    said, agreed, sure = (np.bincount(m, value, M) for value in each)
+    answered, agreed, sure = (np.bincount(m, value, M) for value in each)
     known = sure > 0.0  # sure / said = 2 p - 1
-    ratio = (2.0 * agreed - said) / np.where(known, sure, 1.0)
+    ratio = (2.0 * agreed - answered) / np.where(known, sure, 1.0)
     return np.where(known, np.clip(0.5 + 0.5 * ratio, 0.0, 1.0), 0.5)
 
 
@@ -220,8 +220,8 @@ class BradleyTerry(GroupedPairs):
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         matches = self._matches(answers, by_annotator=False)
         model = self._likelihood(matches)
-        found = self._maximum(matches, model, np.empty(0), callback)
-        return self._board(answers, matches, found, model)
+        fit = self._maximum(matches, model, np.empty(0), callback)
+        return self._board(answers, matches, fit, model)
 
 
 def _are_names(value: Any) -> bool:
@@ -311,8 +311,8 @@ class JudgeBT(GroupedPairs):
             model = replace(model, slopes=(1.0, FIRST_SPREAD if self.slopes == "learned" else float(self.slopes)))
         M = matches.n_annotators
         theta = np.concatenate([np.ones(M if sloped else 0), np.zeros(M if placed else 0)])
-        model, found = self._learned(matches, model, theta, known, callback)
-        out = self._board(answers, matches, found, model, notes, X)
+        model, fit = self._learned(matches, model, theta, known, callback)
+        out = self._board(answers, matches, fit, model, notes, X)
         out |= {} if model.habit is None else {"tie_habit": model.habit}
         for name in ("position", "position_error") if placed else ():
             out[name] = np.where(known, out[name], np.nan)
@@ -321,9 +321,9 @@ class JudgeBT(GroupedPairs):
         if ring is not None and ring.any():  # members are what their ring is; what they said themselves is counted
             own = [name for name, of in Ranking.SHAPES.items() if of == "M" and isinstance(out.get(name), np.ndarray)]
             out |= {name: out[name][judge] for name in own}
-            said = {name: value[judge] for name, value in out["annotator_counts"].items()}
-            said |= annotator_counts(whole, out["scores"]) | {"ring": ring.astype(np.float64)}
-            out |= {"counts": item_counts(whole), "annotator_counts": said}
+            own_counts = {name: value[judge] for name, value in out["annotator_counts"].items()}
+            own_counts |= annotator_counts(whole, out["scores"]) | {"ring": ring.astype(np.float64)}
+            out |= {"counts": item_counts(whole), "annotator_counts": own_counts}
         return out
 
     def _learned(
@@ -361,29 +361,29 @@ class JudgeBT(GroupedPairs):
             model = new
             if turn > 1 and max(moved) < 0.02:
                 break
-        found = self._maximum(matches, model, theta, callback, x)
+        fit = self._maximum(matches, model, theta, callback, x)
         if model.sloped:  # exactly on the scale, and with the curvature of the likelihood alone
-            slope, place = split(model, found.theta)
+            slope, place = split(model, fit.theta)
             scale = float(np.abs(slope).mean())
-            found.x[:N] *= scale
+            fit.x[:N] *= scale
             model = replace(model, doubt=None, slopes=(model.slopes[0] / scale, model.slopes[1] / scale))
             theta = np.concatenate([slope / scale, place])
             objective = MatchObjective(matches, model)
-            end = objective.at(found.x, theta).derivatives
+            end = objective.at(fit.x, theta).derivatives
             exact = end(True)
             if step(exact, objective.free) is None:
                 exact = end(False)
-            found = replace(found, theta=theta, end=exact)
-        return model, found
+            fit = replace(fit, theta=theta, end=exact)
+        return model, fit
 
 
 def _tied(matches: Matches, tied: Floats, habit: Floats, spread: float) -> tuple[Floats, Floats]:
     """A Newton step for the habits of tying, Normal(0, spread²), from the probability of a tie in each row, and the
     variance of each."""
     m, w, M = matches.annotator, matches.weight, matches.n_annotators
-    said = tables.total(m[matches.decided :], w[matches.decided :], M)
+    ties = tables.total(m[matches.decided :], w[matches.decided :], M)
     sure = tables.total(m, w * tied * (1.0 - tied), M) + 1.0 / spread**2
-    return habit + (said - tables.total(m, w * tied, M) - habit / spread**2) / sure, 1.0 / sure
+    return habit + (ties - tables.total(m, w * tied, M) - habit / spread**2) / sure, 1.0 / sure
 
 
 def _spread(gap: Floats, variance: Floats, spread: float) -> float:
@@ -444,12 +444,12 @@ class CrowdBT(GroupedPairs):
         best: tuple[float, Likelihood, NewtonSolution] | None = None
         for a, b in choices:
             model = self._likelihood(matches, "reliable", beta=(float(a) - 0.5, float(b) - 0.5))
-            found = self._mirrored(matches, model, x, eta, callback)
-            value = evidence(found, model) if len(choices) > 1 else 0.0
+            fit = self._mirrored(matches, model, x, eta, callback)
+            value = evidence(fit, model) if len(choices) > 1 else 0.0
             if best is None or value > best[0]:
-                best = value, model, found
+                best = value, model, fit
         assert best is not None
-        _, model, found = best
+        _, model, fit = best
         notes = []
         if matches.n_annotators == 1:
             notes.append(
@@ -459,7 +459,7 @@ class CrowdBT(GroupedPairs):
         if len(choices) > 1:
             a, b = model.beta
             notes.append(f"The prior of reliabilities was learned: Beta({a + 0.5:g}, {b + 0.5:g}).")
-        return self._board(answers, matches, found, model, notes)
+        return self._board(answers, matches, fit, model, notes)
 
     def _start(self, table: Comparisons, matches: Matches) -> tuple[Floats, Floats]:
         """Scores and reliabilities to start from: plain Bradley-Terry, then once more with every annotator weighted by
@@ -479,15 +479,15 @@ class CrowdBT(GroupedPairs):
         """The optimum, of the two mirror images the one in which most annotators are reliable."""
         a, b = model.beta
         d = slice(0, matches.decided)
-        said = np.bincount(matches.annotator[d], matches.weight[d], matches.n_annotators)
-        theta = np.log(said * eta + a) - np.log(said * (1.0 - eta) + b)
+        answered = np.bincount(matches.annotator[d], matches.weight[d], matches.n_annotators)
+        theta = np.log(answered * eta + a) - np.log(answered * (1.0 - eta) + b)
         theta = np.clip(theta, -MAX_START, MAX_START)  # near 0 or 1 the first steps would be short
-        found = self._maximum(matches, model, theta, callback, x)
-        if float(np.tanh(found.theta / 2.0).sum()) < 0.0:
-            mirror = found.x.copy()
+        fit = self._maximum(matches, model, theta, callback, x)
+        if float(np.tanh(fit.theta / 2.0).sum()) < 0.0:
+            mirror = fit.x.copy()
             mirror[: matches.n_items] *= -1.0
-            found = self._maximum(matches, model, -found.theta, callback, mirror)
-        return found
+            fit = self._maximum(matches, model, -fit.theta, callback, mirror)
+        return fit
 
 
 def unplaced(what: str, instead: str) -> InputError:
@@ -523,8 +523,8 @@ class PositionBT(GroupedPairs):
             raise unplaced("position-bt", "bradley-terry or crowd-bt")
         matches = self._matches(answers, by_annotator=True, placed=True)
         model = self._likelihood(matches, "position", spread=float(self.spread))
-        found = self._maximum(matches, model, np.zeros(matches.n_annotators), callback)
-        return self._board(answers, matches, found, model)
+        fit = self._maximum(matches, model, np.zeros(matches.n_annotators), callback)
+        return self._board(answers, matches, fit, model)
 
 
 LENGTH = re.compile(r"length|token|words?$|chars|characters")
@@ -564,8 +564,8 @@ def _effects(table: Comparisons, name: str) -> list[tuple[str, Floats]]:
             f"2), or one column of differences, kept with keep=; kept are {listing(table.extra_names)}."
         )
     values = [table.kept(column) for column in both]
-    numbers = [found for column in values if (found := _numbers(column)) is not None]
-    if len(numbers) == len(values):
+    numbers = [_numbers(column) for column in values]
+    if all(column is not None for column in numbers):
         if len(both) == 1:
             return [(name, np.nan_to_num(numbers[0]))]
         left, right = numbers
@@ -586,7 +586,8 @@ def _log_ratio(left: Any, right: Any) -> Floats:
     return np.asarray(np.nan_to_num(np.log2(np.maximum(left, 1.0) / np.maximum(right, 1.0))))
 
 
-def _numbers(column: Any) -> Floats | None:
+def _numbers(column: Any) -> Any:
+    """The numbers of a column, NaN where it is empty; ``None`` where it holds others."""
     try:
         return np.array([np.nan if v is None or v == "" else float(v) for v in column], dtype=np.float64)
     except (TypeError, ValueError):

@@ -59,17 +59,17 @@ def strong_components(matches: Matches, ties: bool = True) -> npt.NDArray[np.int
 
 def notes(part: npt.NDArray[np.int32], matches: Matches, names: npt.NDArray[np.object_]) -> list[str]:
     """Sentences on what rests on the prior."""
-    found = []
+    out = []
     K = int(part.max()) + 1
     if K > 1:
         apart = names[part == 1]
-        found.append(
+        out.append(
             f"The items fall into {K} parts that no comparison joins (one is {listing(apart, 3)}): how the parts stand "
             "to each other is up to the prior. Compare items within a part (column component)."
         )
     if matches.decided == 0 and matches.n_ties:
-        found.append("Every comparison is a tie: all items have the same score.")
-        return found
+        out.append("Every comparison is a tie: all items have the same score.")
+        return out
     loses = np.bincount(matches.loser[: matches.decided], matches.weight[: matches.decided], matches.n_items)
     wins = np.bincount(matches.winner[: matches.decided], matches.weight[: matches.decided], matches.n_items)
     tied = np.bincount(np.concatenate([matches.winner[matches.decided :], matches.loser[matches.decided :]]),
@@ -77,13 +77,13 @@ def notes(part: npt.NDArray[np.int32], matches: Matches, names: npt.NDArray[np.o
     for which, word in ((loses, "lost"), (wins, "won")):
         never = names[(which == 0) & (tied == 0) & (wins + loses > 0)]
         if len(never):
-            found.append(f"Never {word}: {listing(never, 5)}. How far ahead or behind they are is up to the prior.")
+            out.append(f"Never {word}: {listing(never, 5)}. How far ahead or behind they are is up to the prior.")
     if matches.n_ties and not _ties_held(matches):
-        found.append("No items have beaten each other round a circle: how far apart all scores are is up to the prior.")
+        out.append("No items have beaten each other round a circle: how far apart all scores are is up to the prior.")
     idle = names[(wins + loses + tied) == 0]
     if len(idle):
-        found.append(f"Never compared: {listing(idle, 5)}. Their scores are the prior's.")
-    return found
+        out.append(f"Never compared: {listing(idle, 5)}. Their scores are the prior's.")
+    return out
 
 
 def check_identifiable(matches: Matches, names: npt.NDArray[np.object_]) -> None:
@@ -136,8 +136,8 @@ def _ties_held(matches: Matches) -> bool:
         shape=(int(offset[-1]), N + 1),
     ).tocsr()
     goal = np.asarray(A.sum(axis=0)).ravel()  # the sum of all slacks, to be as negative as can be
-    found = linprog(goal, A_ub=A, b_ub=np.zeros(A.shape[0]), bounds=[(-1.0, 1.0)] * (N + 1))
-    return bool(found.status == 0 and found.fun > -1e-7)
+    optimum = linprog(goal, A_ub=A, b_ub=np.zeros(A.shape[0]), bounds=[(-1.0, 1.0)] * (N + 1))
+    return bool(optimum.status == 0 and optimum.fun > -1e-7)
 
 
 MIN_PLACED = 20

@@ -237,9 +237,9 @@ def derivatives(
         odds = np.exp(-np.abs(np.clip(own, -300, 300)))
         unsure = odds / (1.0 + odds) ** 2  # eta (1 - eta), also where eta rounds to 1
         eta = 1.0 / (1.0 + np.exp(-np.clip(own, -300, 300)))
-        (a, b), said = model.beta, tables.total(m[d], w[d], M)
-        g_theta.append(tables.total(m[d], (w * rows["r"])[d], M) - said * eta + a - (a + b) * eta)
-        D.append((said + a + b) * unsure - tables.total(m, wq, M))
+        (a, b), answered = model.beta, tables.total(m[d], w[d], M)
+        g_theta.append(tables.total(m[d], (w * rows["r"])[d], M) - answered * eta + a - (a + b) * eta)
+        D.append((answered + a + b) * unsure - tables.total(m, wq, M))
         C.append(tables.cross_table(i, j, m, -wq, N, M))
     numbers = [(own, gap, *model.slopes, wg if exact else 0.0)] if model.sloped else []
     if model.placed:

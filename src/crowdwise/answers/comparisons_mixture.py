@@ -155,11 +155,11 @@ class MixtureBT(PairModel):
         place = np.argsort(np.argsort(annotator_log_likelihood(matches, model, pooled[None])[:, 0], kind="stable"))
         splits = [first_split(matches, model, pooled, G)]
         splits += [rng.dirichlet(np.ones(G), size=M)[place] for _ in range(self.restarts if G > 1 else 0)]
-        found = []
+        fits = []
         for restart, split in enumerate(splits):
             rounds = Rounds(self.max_iter, float(matches.weight.sum()), callback, restart)
-            found.append(run_em(matches, model, np.tile(pooled, (G, 1)), split, self.tol, rounds))
-        best = max(found, key=lambda groups: groups.rounds.trace[-1])
+            fits.append(run_em(matches, model, np.tile(pooled, (G, 1)), split, self.tol, rounds))
+        best = max(fits, key=lambda groups: groups.rounds.trace[-1])
         order = np.argsort(-best.weights, kind="stable")
         weights = best.weights[order]
         scores, errors, draws, taus = [], [], [], []

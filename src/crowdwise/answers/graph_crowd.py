@@ -208,8 +208,8 @@ def mean_field_bound(q: Floats, unary: Floats, J: float, links: Links) -> float:
 
 def balanced(field: Floats, beliefs: Beliefs) -> Floats:
     """The field under which classes are predicted as often as they are found."""
-    found, predicted = beliefs.posterior.sum(axis=0), beliefs.held_out.sum(axis=0)
-    new = field + np.log(np.maximum(found, 1e-12)) - np.log(np.maximum(predicted, 1e-12))
+    observed, predicted = beliefs.posterior.sum(axis=0), beliefs.held_out.sum(axis=0)
+    new = field + np.log(np.maximum(observed, 1e-12)) - np.log(np.maximum(predicted, 1e-12))
     return np.asarray(new - np.log(np.exp(new - new.max()).sum()) - new.max())
 
 
@@ -249,30 +249,30 @@ class GraphInference:
         for share in ANNEAL if self.state is None else ():
             early = self.infer(evidence, field, share * J, self.links, self.state, sweeps=QUICK_SWEEPS, tol=1e-3)
             self.state = early.state
-        found = self.infer(evidence, field, J, self.links, self.state, sweeps=self.sweeps, tol=tol)
-        self.state = found.state
-        return found
+        beliefs = self.infer(evidence, field, J, self.links, self.state, sweeps=self.sweeps, tol=tol)
+        self.state = beliefs.state
+        return beliefs
 
     def held_out_score(self, evidence: Floats, field: Floats, J: float) -> tuple[float, Floats]:
         """The log-likelihood of each item's votes given the others', and the field that balances the classes."""
         look = partial(self.infer, evidence, J=J, links=self.links, sweeps=min(self.sweeps, QUICK_SWEEPS), tol=1e-3)
-        found = look(field=field, state=self.state)
+        beliefs = look(field=field, state=self.state)
         for _ in range(BALANCE if self.learns_field else 0):
-            new = balanced(field, found)
+            new = balanced(field, beliefs)
             moved = float(np.abs(new - field).max())
             field = new
-            found = look(field=field, state=found.state)
+            beliefs = look(field=field, state=beliefs.state)
             if moved < 1e-2:
                 break
-        self.state = found.state
+        self.state = beliefs.state
         if self.fold is None:
-            return held_out_log_likelihood(found.held_out, evidence), field
+            return held_out_log_likelihood(beliefs.held_out, evidence), field
         score = 0.0
         for fold in range(FOLDS):
             out = np.flatnonzero(self.fold == fold)
-            some = evidence.copy()
-            some[out] = 0.0
-            left = self.infer(some, field, J, self.links, None, sweeps=min(self.sweeps, QUICK_SWEEPS), tol=1e-3)
+            kept = evidence.copy()
+            kept[out] = 0.0
+            left = self.infer(kept, field, J, self.links, None, sweeps=min(self.sweeps, QUICK_SWEEPS), tol=1e-3)
             score += held_out_log_likelihood(left.held_out, evidence, out)
         return score, field
 
@@ -414,14 +414,14 @@ class GraphCrowd(Model):
         check_memory(votes)
         links = Links.of(self._graph, len(votes))
         graph = self._inference(votes, gold, item_prior, links)
-        given = priors.class_prior_counts(self.class_prior, votes)
-        graph.learns_field = given is None
-        family = ConfusionFamily(full, priors.pseudo_counts(self.prior, self.history, votes, gold), given)
+        class_counts = priors.class_prior_counts(self.class_prior, votes)
+        graph.learns_field = class_counts is None
+        family = ConfusionFamily(full, priors.pseudo_counts(self.prior, self.history, votes, gold), class_counts)
         q = starts.initial_posterior(self.start, graph.part, votes, gold, self.random_state)
         first = em.statistics(graph.part, q)
         params = family.maximise(first)
         field, J, gain, runs = params.log_prior[0], 0.0, 0.0, list[dict[str, Any]]()
-        held = given is not None and self.strength != "learned"
+        held = class_counts is not None and self.strength != "learned"
         for _ in range(1 if held else ROUNDS):
             before, evidence = (J, field, gain), graph.evidence(params.log_score)
             if self.strength == "learned":
@@ -448,11 +448,11 @@ class GraphCrowd(Model):
             rounds = Rounds(self.max_iter, graph.part.n_votes, callback, len(runs))
             params = self._run_em(graph, family, params, field, J, self.tol, rounds)
             runs.append(rounds.outcome)
-        found = graph.beliefs(graph.evidence(params.log_score), field, J)
+        beliefs = graph.beliefs(graph.evidence(params.log_score), field, J)
         self.strength_, self.gain_, self.field_, self.params_ = J, gain, field, params
-        self.stats_ = em.statistics(graph.part, found.posterior)
+        self.stats_ = em.statistics(graph.part, beliefs.posterior)
         return Outcome(
-            posterior=found.posterior, prior=normalise(found.posterior.sum(axis=0), axis=0),
+            posterior=beliefs.posterior, prior=normalise(beliefs.posterior.sum(axis=0), axis=0),
             confusion=params.confusion(), item_columns={"neighbours": np.diff(links.into.indptr)},
             more={"strength": J, "gain": gain}, **runs[-1] | {"iterations": sum(run["iterations"] for run in runs)},
         )  # fmt: skip
@@ -471,24 +471,24 @@ class GraphCrowd(Model):
         accepted, best = params, (-np.inf, params, graph.state, 0)
         for _ in rounds:
             evidence = graph.evidence(params.log_score)
-            found = graph.beliefs(evidence, field, J)
-            value = family.objective(found.log_z - prior_z, params)
+            beliefs = graph.beliefs(evidence, field, J)
+            value = family.objective(beliefs.log_z - prior_z, params)
             if rounds.trace and value < rounds.trace[-1]:  # Bethe's log Z is not a bound on graphs with loops
                 rounds.converged = True
                 break
             if self.strength == "learned":
-                score = held_out_log_likelihood(found.held_out, evidence)
+                score = held_out_log_likelihood(beliefs.held_out, evidence)
                 if score < best[0] - MIN_GAIN:
                     _, accepted, graph.state, length = best
                     del rounds.trace[length:]
                     rounds.converged = True
                     break
                 if score > best[0]:
-                    best = (score, params, found.state, len(rounds.trace) + 1)
+                    best = (score, params, beliefs.state, len(rounds.trace) + 1)
             accepted = params
             rounds.reached(value, below=tol)
             if rounds.another():
-                params = Params(family.maximise(em.statistics(graph.part, found.posterior)).log_score, field[None])
+                params = Params(family.maximise(em.statistics(graph.part, beliefs.posterior)).log_score, field[None])
         return accepted
 
     def _inference(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, links: Links) -> GraphInference:

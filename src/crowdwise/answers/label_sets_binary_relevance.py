@@ -122,7 +122,7 @@ class LabelSetConsensus(Result):
             both = np.stack([q, 1.0 - q], axis=2).reshape(-1, 2)
             return {
                 "item": self.items,
-                "labels": np.array(["|".join(map(str, some)) for some in self.sets], dtype=object),
+                "labels": np.array(["|".join(map(str, names)) for names in self.sets], dtype=object),
                 "size": self.member.sum(axis=1), "probability": np.exp(np.log(np.maximum(sure, 1e-300)).sum(axis=1)),
                 "entropy": entropy(both).reshape(N, L).sum(axis=1), "answers": self.answers_per_item,
             }  # fmt: skip
@@ -236,16 +236,16 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
 
     def _check_together(self) -> None:
         super()._check_together()
-        method, given = registry.find(self.base).load(), self.base_params or {}
+        method, params = registry.find(self.base).load(), self.base_params or {}
         if method.needs_gold:
             raise ParameterError(f"base={self.base!r} needs gold labels, which cannot be given for label sets.")
-        registry.create(self.base, **given)
+        registry.create(self.base, **params)
         if self.share and "history" not in method.parameters():
             raise ParameterError(
                 f"share=True: {self.base} takes no past performance. Use a method with a parameter history, such as "
                 f"{registry.DEFAULT} or dawid-skene, or share=False."
             )
-        if given.get("history") is not None and self.share is not False:
+        if params.get("history") is not None and self.share is not False:
             raise ParameterError("base_params has a history of its own: give share=False, so that it is not replaced.")
 
     def _fit(self, answers: LabelSets, callback: Callback | None) -> dict[str, Any]:
@@ -268,8 +268,8 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
                 met = now if history is None else 0.5 * (met + now)  # else decisions may go round in circles
                 strength, (mean, n) = learn_strength(met), habits(met)
                 history = worth(strength, n) * mean
-        found = {"posterior": q, "counts": counts, "spread": spread, "strength": strength}
-        return found | rounds.outcome | described(answers, q > 0.5)
+        estimates = {"posterior": q, "counts": counts, "spread": spread, "strength": strength}
+        return estimates | rounds.outcome | described(answers, q > 0.5)
 
     def _round(self, answers: LabelSets, history: Floats | None, seed: int) -> tuple[Floats, Floats, Floats]:
         """Every label once: probabilities, counts and their variance."""
@@ -288,9 +288,9 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
                 params["history"] = dict(zip(names, history[:, k], strict=True))
                 if isinstance(known.get("prior"), str):  # learned from smooth histories, it would be too strong
                     params.setdefault("prior", EVEN)
-            found = registry.create(self.base, **params).fit(votes).consensus_
-            q[np.ix_(answers.offering(k), labels)] = found.posterior[:, 1:]
-            counts[:, labels], spread[:, labels] = found.counts[:, None], found.spread[:, None]
+            consensus = registry.create(self.base, **params).fit(votes).consensus_
+            q[np.ix_(answers.offering(k), labels)] = consensus.posterior[:, 1:]
+            counts[:, labels], spread[:, labels] = consensus.counts[:, None], consensus.spread[:, None]
         return q, counts, spread
 
 

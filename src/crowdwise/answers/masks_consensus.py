@@ -31,6 +31,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -144,9 +145,9 @@ class MaskConsensus(Result):
         for n, name in enumerate(self.items.tolist()):
             image, bracket, kind = str(name).rpartition(" [")
             classed = bool(bracket) and kind.endswith("]")
-            found = {"label": kind[:-1] if classed else "object", "score": float(self.expected_dice[n])}
+            region = {"label": kind[:-1] if classed else "object", "score": float(self.expected_dice[n])}
             there = self.mask(n)
-            out.setdefault(image if classed else name, []).extend([found | {"mask": there}] if there.any() else [])
+            out.setdefault(image if classed else name, []).extend([region | {"mask": there}] if there.any() else [])
         return out
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
@@ -246,7 +247,7 @@ class MaskModel(AnswerModel[Masks, MaskConsensus]):
         what += f"{answers.width[n]} pixels"
         check_cost(what, OF_PIXEL * float(each[n]), 0.0, "Read fewer masks of it, or smaller ones.")
         state = self._learn(answers, callback)
-        for n, (lo, hi) in enumerate(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)):
+        for n, (lo, hi) in enumerate(pairwise(answers.indptr.tolist())):
             shape = int(answers.height[n]), int(answers.width[n])
             inside, probability = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.uint8)
             if hi > lo:
@@ -296,9 +297,9 @@ class MaskMajority(MaskModel):
     key = "mask-majority"
 
     def _infer(self, n: int, masks: list[Pixels], weight: Floats, state: Any) -> tuple[Pixels, npt.NDArray[np.uint8]]:
-        found = VotePatterns.of_masks(masks)
-        share = (weight @ found.votes) / weight.sum()
-        return by_pattern(found, share > 0.5 + 1e-12, share, masks[0].shape)
+        patterns = VotePatterns.of_masks(masks)
+        share = (weight @ patterns.votes) / weight.sum()
+        return by_pattern(patterns, share > 0.5 + 1e-12, share, masks[0].shape)
 
 
 @declared
@@ -327,11 +328,11 @@ class Staple(MaskModel):
         return {"rates": [], "passes": []}
 
     def _infer(self, n: int, masks: list[Pixels], weight: Floats, state: Any) -> tuple[Pixels, npt.NDArray[np.uint8]]:
-        found = VotePatterns.of_masks(masks)
-        w, p, q, passes, done = staple(found.votes, found.times, weight, self.max_iter, self.tol)
+        patterns = VotePatterns.of_masks(masks)
+        w, p, q, passes, done = staple(patterns.votes, patterns.times, weight, self.max_iter, self.tol)
         state["rates"] += zip(p.tolist(), q.tolist(), strict=True)
         state["passes"].append((passes, done))
-        return by_pattern(found, w > 0.5 + 1e-12, w, masks[0].shape)
+        return by_pattern(patterns, w > 0.5 + 1e-12, w, masks[0].shape)
 
     def _learned(self, answers: Masks, state: Any) -> dict[str, Any]:
         rates, passes = np.array(state["rates"]), np.array(state["passes"])
@@ -419,13 +420,13 @@ def signed_distance(mask: Pixels, at: npt.NDArray[np.int32], out: npt.NDArray[np
             side = mask if inside else ~mask
             near = distance_transform_edt(side, return_distances=False, return_indices=True).reshape(2, -1)
         for lo in range(0, len(places), BLOCK):
-            some = places[lo : lo + BLOCK]
-            y, x = np.divmod(at[some], W)
+            block = places[lo : lo + BLOCK]
+            y, x = np.divmod(at[block], W)
             if near is None:  # all of the image: the edge is its border
                 far = np.minimum(np.minimum(y + 1, H - y), np.minimum(x + 1, W - x)).astype(np.float64)
             else:
-                far = np.hypot(near[0, at[some]] - y, near[1, at[some]] - x)
-            out[some] = (far - 0.5) * (1.0 if inside else -1.0)
+                far = np.hypot(near[0, at[block]] - y, near[1, at[block]] - x)
+            out[block] = (far - 0.5) * (1.0 if inside else -1.0)
 
 
 class DistanceMoments(NamedTuple):
@@ -478,11 +479,11 @@ class SignedDistance(MaskModel):
     def _learn(self, answers: Masks, callback: Callback | None) -> LearnedEdges:
         M, weights = answers.n_annotators, answers.weights
         rounds = Rounds(self.max_iter, answers.n_answers, callback)
-        found = LearnedEdges(rounds, [], {}, np.zeros(M), np.zeros(M), np.ones(M), np.zeros(M))
+        edges = LearnedEdges(rounds, [], {}, np.zeros(M), np.zeros(M), np.ones(M), np.zeros(M))
         kept = 0
-        for n, (lo, hi) in enumerate(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)):
+        for n, (lo, hi) in enumerate(pairwise(answers.indptr.tolist())):
             band = Band.of(answers.of_item(n), weights[lo:hi]) if hi > lo else None
-            found.moments.append(None)
+            edges.moments.append(None)
             if band is None or not len(band.at):
                 continue
             R = len(band.drawn)
@@ -492,12 +493,12 @@ class SignedDistance(MaskModel):
                 products += d @ d.T
             K = len(band.at)
             rows = lo + band.drawn
-            found.moments[n] = DistanceMoments(answers.annotator[rows], weights[rows], mean / K, products / K)
+            edges.moments[n] = DistanceMoments(answers.annotator[rows], weights[rows], mean / K, products / K)
             if kept + band.distance.nbytes <= KEPT:
                 kept += band.distance.nbytes
-                found.bands[n] = band
-        learn_edges(found, self.tol)
-        return found
+                edges.bands[n] = band
+        learn_edges(edges, self.tol)
+        return edges
 
     def _infer(self, n: int, masks: list[Pixels], weight: Floats, state: Any) -> tuple[Pixels, npt.NDArray[np.uint8]]:
         moments = state.moments[n]
@@ -534,44 +535,44 @@ def edge_consensus(
     return inside, probability
 
 
-def learn_edges(found: LearnedEdges, tol: float) -> None:
+def learn_edges(edges: LearnedEdges, tol: float) -> None:
     """Offsets, noise and weights from the moments of all items, in place."""
-    M = len(found.offset)
-    items = [n for n, one in enumerate(found.moments) if one is not None]
-    moments = [one for one in found.moments if one is not None]
-    found.masks = [np.ones(0) for _ in found.moments]
+    M = len(edges.offset)
+    items = [n for n, one in enumerate(edges.moments) if one is not None]
+    moments = [one for one in edges.moments if one is not None]
+    edges.masks = [np.ones(0) for _ in edges.moments]
     if not moments:
-        found.rounds.converged = True
+        edges.rounds.converged = True
         return
     who = np.concatenate([one.who for one in moments])
-    given = np.concatenate([one.weight for one in moments])
+    weights = np.concatenate([one.weight for one in moments])
     of = np.repeat(np.arange(len(moments)), [len(one.who) for one in moments])
     ends = np.concatenate([[0], np.cumsum([len(one.who) for one in moments])]).tolist()
     several = np.array([len(one.who) > 1 for one in moments])
-    total = np.bincount(who, given, M)
-    weight = given.copy()
-    for _ in found.rounds:
+    total = np.bincount(who, weights, M)
+    weight = weights.copy()
+    for _ in edges.rounds:
         noise, residual = np.zeros(len(who)), np.zeros(len(who))
         for n, one in enumerate(moments):
             part = slice(ends[n], ends[n + 1])
-            noise[part], residual[part] = _residuals(one, weight[part], found.offset)
+            noise[part], residual[part] = _residuals(one, weight[part], edges.offset)
         noise = np.maximum(noise, LEAST)
-        quotient = noise / found.relative[who]
+        quotient = noise / edges.relative[who]
         level = np.array([np.median(quotient[ends[n] : ends[n + 1]]) for n in range(len(moments))])
         level[~several] = np.exp(np.mean(np.log(level[several]))) if several.any() else LEAST
-        noise = np.where(several[of], noise, level[of] * found.relative[who])
+        noise = np.where(several[of], noise, level[of] * edges.relative[who])
         # The noise of annotators, relative to the item's.
         log = np.log(noise / level[of])
-        new = np.bincount(who, given * log, M) / (total + FEW)
-        spread = float(np.sqrt(np.average((log - new[who]) ** 2, weights=given)))
-        found.relative_sd = spread / np.sqrt(total + FEW)
-        change = float(np.abs(new - np.log(found.relative)).max())
-        found.relative = np.exp(new)
+        new = np.bincount(who, weights * log, M) / (total + FEW)
+        spread = float(np.sqrt(np.average((log - new[who]) ** 2, weights=weights)))
+        edges.relative_sd = spread / np.sqrt(total + FEW)
+        change = float(np.abs(new - np.log(edges.relative)).max())
+        edges.relative = np.exp(new)
         # Offsets: b = sum y / var / (sum 1 / var + 1 / omega^2), of the masks that lie beside others; var and omega by
         # moments, with masks that are off counting little.
-        seen = given * several[of] / (noise + OWN * level[of] * found.relative[who])
+        seen = weights * several[of] / (noise + OWN * level[of] * edges.relative[who])
         precision = np.bincount(who, seen, M)
-        y = residual + found.offset[who]
+        y = residual + edges.offset[who]
         raw = np.divide(np.bincount(who, seen * y, M), precision, out=np.zeros(M), where=precision > 0)
         ratio = float(np.sum(seen * (y - raw[who]) ** 2) / max(len(who) - M, 1)) if len(who) > M else 1.0
         ratio = max(ratio, 1e-6)
@@ -580,14 +581,14 @@ def learn_edges(found: LearnedEdges, tol: float) -> None:
         between = float(np.mean((raw**2 - ratio / np.maximum(precision, TINY))[known])) if known.any() else 0.0
         held = 1.0 / between if between > 0.0 else np.inf
         offset = raw * (precision / ratio) / (precision / ratio + held) if np.isfinite(held) else np.zeros(M)
-        found.offset_sd = 1.0 / np.sqrt(precision / ratio + min(held, 1e12))
-        change = max(change, float(np.abs(offset - found.offset).max()))
-        found.offset = offset
-        weight = given * (1.0 + OWN) / (noise + OWN * level[of] * found.relative[who])
-        found.rounds.reached(moved=change, converged=change < tol)
-    found.scale = float(np.exp(np.mean(np.log(level))))
+        edges.offset_sd = 1.0 / np.sqrt(precision / ratio + min(held, 1e12))
+        change = max(change, float(np.abs(offset - edges.offset).max()))
+        edges.offset = offset
+        weight = weights * (1.0 + OWN) / (noise + OWN * level[of] * edges.relative[who])
+        edges.rounds.reached(moved=change, converged=change < tol)
+    edges.scale = float(np.exp(np.mean(np.log(level))))
     for n, at in enumerate(items):
-        found.masks[at] = weight[ends[n] : ends[n + 1]]
+        edges.masks[at] = weight[ends[n] : ends[n + 1]]
 
 
 def _residuals(one: DistanceMoments, weight: Floats, offset: Floats) -> tuple[Floats, Floats]:

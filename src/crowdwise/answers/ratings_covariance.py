@@ -123,10 +123,10 @@ def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> t
     for _ in range(5):
         s, var = additive(C, np.where(odd, 0.0, W))
         gap = C - s[:, None] - s[None, :]
-        found = tested & (np.abs(gap) > bar * np.sqrt(variance))
-        if (found == odd).all():
+        outlying = tested & (np.abs(gap) > bar * np.sqrt(variance))
+        if (outlying == odd).all():
             break
-        odd = found
+        odd = outlying
     return s, var, np.where(odd, gap, 0.0)
 
 
@@ -166,9 +166,9 @@ def combine(
         items = np.flatnonzero(count == size)
         step = max(1, int(CELLS // size**2))
         for lo in range(0, len(items), step):
-            some = items[lo : lo + step]
-            at = indptr[some][:, None] + np.arange(size)
-            z[some], var[some], without[at] = _combine_some(annotator[at], y[at], r, R, E, V)
+            block = items[lo : lo + step]
+            at = indptr[block][:, None] + np.arange(size)
+            z[block], var[block], without[at] = _combine_some(annotator[at], y[at], r, R, E, V)
     return z, var, without
 
 

@@ -356,8 +356,8 @@ def item_sums(crowd: RatingMatrices, s: GaussianState) -> tuple[Floats, Floats, 
     """Of the ratings on each item, the sums of precisions and of precisions times numbers (N), and their parts (S)."""
     m = crowd.annotator
     part = crowd.weight * s.p[m] * s.a[m] ** 2
-    said = crowd.weight * s.p[m] * s.a[m] * (crowd.y - s.b[m])
-    return counts(crowd.item, part, crowd.N), counts(crowd.item, said, crowd.N), part, said
+    pull = crowd.weight * s.p[m] * s.a[m] * (crowd.y - s.b[m])
+    return counts(crowd.item, part, crowd.N), counts(crowd.item, pull, crowd.N), part, pull
 
 
 def between(h: Floats, top: Floats, mu: float, tau2: float, shrink: float) -> tuple[Floats, Floats]:
@@ -387,9 +387,9 @@ HALF = 20.0
 def _rest(crowd: RatingMatrices) -> tuple[Floats, Floats]:
     """The mean of the other ratings on each rating's item, and the share of the rating in all of them (at most 0.9)."""
     item, w = crowd.item, crowd.weight
-    total, said = counts(item, w, crowd.N)[item], counts(item, w * crowd.y, crowd.N)[item]
+    total, sums = counts(item, w, crowd.N)[item], counts(item, w * crowd.y, crowd.N)[item]
     rest = np.maximum(total - w, 1e-9)
-    return (said - w * crowd.y) / rest, np.minimum(w / total, 0.9)
+    return (sums - w * crowd.y) / rest, np.minimum(w / total, 0.9)
 
 
 def precision_power(crowd: RatingMatrices, bias: bool) -> float:
@@ -565,8 +565,8 @@ def _joint(
     extra = np.empty(N)
     step = max(1, int(2e7 // size))
     for lo in range(0, N, step):
-        some = G[lo : lo + step]
-        extra[lo : lo + step] = np.asarray(some.multiply(some @ cov).sum(axis=1)).ravel()
+        rows = G[lo : lo + step]
+        extra[lo : lo + step] = np.asarray(rows.multiply(rows @ cov).sum(axis=1)).ravel()
     return 1.0 / h + np.maximum(extra, 0.0) / h**2, np.maximum(np.diag(cov)[:-1], 0.0)
 
 
@@ -647,7 +647,7 @@ class GaussianRatings(RatingModel):
         trace = np.array(rounds.trace) - settings.power * float(crowd.weight.sum()) * np.log(unit)
         var_u, vbb, vaa, shape = variances(crowd, s, settings)
         # Values: see crowdwise.answers.ratings_gaussian.
-        h, top, part, said = item_sums(crowd, s)
+        h, top, part, pull = item_sums(crowd, s)
         mu, tau2 = s.mu, s.tau2
         if settings.fixed:
             rated = h > 0.0
@@ -661,22 +661,22 @@ class GaussianRatings(RatingModel):
         share, final = 1.0, u + shift
         if self.hedge:
             at = crowd.item
-            without, _ = between(h[at] - part, top[at] - said, mu, tau2, shrink)
+            without, _ = between(h[at] - part, top[at] - pull, mu, tau2, shrink)
             # The model is judged at its own level: one whose weights and biases move it far is trusted less.
             final, share = hedged(answers, y, u, without)
             final = final + share * shift
         final = np.clip(final, y.min(), y.max())
         var_u = var_u + (final - best - shift) ** 2 + level
-        found: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if self.shared_error:
             common, freedom = shared_errors(crowd, s, u, self.shared_error)
             var_u = var_u + common
-            found |= {"shared": unit * np.sqrt(common), "freedom": freedom * (var_u / common) ** 2}
+            extra |= {"shared": unit * np.sqrt(common), "freedom": freedom * (var_u / common) ** 2}
         if self.bias:
-            found |= {"bias": (s.b - shift) * unit, "bias_sd": np.sqrt(vbb + level) * unit}
+            extra |= {"bias": (s.b - shift) * unit, "bias_sd": np.sqrt(vbb + level) * unit}
         if self.scale:
-            found |= {"scale": s.a, "scale_sd": np.sqrt(vaa)}
-        return found | rounds.outcome | {
+            extra |= {"scale": s.a, "scale_sd": np.sqrt(vaa)}
+        return extra | rounds.outcome | {
             "values": centre + unit * final, "share": share, "deviations": unit * np.sqrt(var_u),
             "precision": s.p / unit**2, "precision_shape": shape, "mean": centre + unit * (mu + shift),
             "spread": unit * float(np.sqrt(tau2)), "centre": centre, "trace": trace,

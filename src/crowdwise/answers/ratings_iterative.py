@@ -109,8 +109,8 @@ class RatingGraph:
     def likelihoods(self, message: Floats, u: Floats, h: Floats) -> Iterable[tuple[slice, Floats]]:
         """Some ratings at a time: w log N(y; u', s[g] / d + v') (without the constant), for every grid value. Kept for
         the second pass where that takes no more than ``KEPT`` numbers."""
-        made = self._likelihoods(message, u, h)
-        return list(made) if self.S * len(self.grid) <= KEPT else made
+        blocks = self._likelihoods(message, u, h)
+        return list(blocks) if self.S * len(self.grid) <= KEPT else blocks
 
     def _likelihoods(self, message: Floats, u: Floats, h: Floats) -> Iterator[tuple[slice, Floats]]:
         for lo in range(0, self.S, CHUNK):
@@ -285,12 +285,12 @@ class Discovery(RatingModel):
             z = new
             rounds.reached(-float(v @ d) if has_objective else None, moved=change, converged=change < self.tol)
         z = centre + unit * z
-        found = scatter(ratings, z)
+        fields = scatter(ratings, z)
         w = w * v[ratings.annotator]
-        total, noise = counts(item, w, N), counts(item, w * w / found["precision"][ratings.annotator], N)
+        total, noise = counts(item, w, N), counts(item, w * w / fields["precision"][ratings.annotator], N)
         unrated = np.full(N, float(np.var(ratings.value)))
-        found["deviations"] = np.sqrt(np.divide(noise, total**2, out=unrated, where=total > 0))
-        return {"values": z, "annotator_columns": {"weight": v}, **rounds.outcome, **found}
+        fields["deviations"] = np.sqrt(np.divide(noise, total**2, out=unrated, where=total > 0))
+        return {"values": z, "annotator_columns": {"weight": v}, **rounds.outcome, **fields}
 
 
 @declared

@@ -224,21 +224,21 @@ def hedged(
     the mean, unless the ratings (``judges``: these ones) say that the model is better. It is 0 where no item has two.
     """
     item, w, N = ratings.item, ratings.weights, len(ratings)
-    total, said = counts(item, w, N), counts(item, w * y, N)
+    total, sums_of = counts(item, w, N), counts(item, w * y, N)
     rest = total[item] - w
-    some = (rest > 1e-9) & judges
-    mean = (said[item] - w * y)[some] / rest[some]
-    gap = left_out[some] - mean
-    square = float((w[some] * gap * gap).sum())
+    used = (rest > 1e-9) & judges
+    mean = (sums_of[item] - w * y)[used] / rest[used]
+    gap = left_out[used] - mean
+    square = float((w[used] * gap * gap).sum())
     if square > 1e-12:
-        share = float((w[some] * gap * (y[some] - mean)).sum()) / square
-        pull = w[some] * gap * (y[some] - mean - share * gap)
-        clusters = (counts(item[some], pull, N), counts(ratings.annotator[some], pull, ratings.n_annotators))
+        share = float((w[used] * gap * (y[used] - mean)).sum()) / square
+        pull = w[used] * gap * (y[used] - mean - share * gap)
+        clusters = (counts(item[used], pull, N), counts(ratings.annotator[used], pull, ratings.n_annotators))
         error = max(float(np.sqrt((sums * sums).sum())) for sums in clusters) / square
         share = float(np.clip(share - caution * error, 0.0, 1.0))
     else:
-        share = 1.0 if some.any() else 0.0
-    plain = np.divide(said, total, out=z.copy(), where=total > 0)
+        share = 1.0 if used.any() else 0.0
+    plain = np.divide(sums_of, total, out=z.copy(), where=total > 0)
     return share * z + (1.0 - share) * plain, share
 
 
@@ -289,9 +289,9 @@ def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
         usual = np.array([np.median(np.delete(own[:, ::2], m, axis=0), axis=0) for m in range(len(who))])
     else:
         usual = np.broadcast_to(np.median(own[:, ::2], axis=0), (len(who), 2))
-    found = np.flatnonzero(differs(own, usual))
-    found = np.array([at for at in found.tolist() if _differs_on_items(ratings, int(who[at]))], dtype=np.int64)
-    return who[found], own[found][:, ::2], usual[found]
+    odd = np.flatnonzero(differs(own, usual))
+    odd = np.array([at for at in odd.tolist() if _differs_on_items(ratings, int(who[at]))], dtype=np.int64)
+    return who[odd], own[odd][:, ::2], usual[odd]
 
 
 def differs(own: Floats, usual: Floats) -> npt.NDArray[np.bool_]:
@@ -377,6 +377,6 @@ class MedianRating(RatingModel):
 
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         z = weighted_median(answers.item, answers.weights, answers.value, len(answers))
-        found = scatter(answers, z)
-        found["deviations"] = found["deviations"] * np.where(np.diff(answers.indptr) > 2, np.sqrt(np.pi / 2.0), 1.0)
-        return {"values": z, "iterations": 1, **found}
+        fields = scatter(answers, z)
+        fields["deviations"] = fields["deviations"] * np.where(np.diff(answers.indptr) > 2, np.sqrt(np.pi / 2.0), 1.0)
+        return {"values": z, "iterations": 1, **fields}

@@ -69,7 +69,7 @@ def board_of(
     return _point_board(y, m, models, p, j, judges, seed, "question" in source)
 
 
-def _source(scores: Any, given: dict[str, str | None]) -> Source:
+def _source(scores: Any, column_names: dict[str, str | None]) -> Source:
     """The table, with its columns found."""
     if isinstance(scores, (str,)) or hasattr(scores, "__fspath__"):
         from crowdwise.data.files import TableFile
@@ -81,17 +81,17 @@ def _source(scores: Any, given: dict[str, str | None]) -> Source:
     words = {"left": MODEL, "question": PROMPT, "annotator": columns.ALIASES["annotator"],
              "value": ("score", "verdict", "grade", *columns.ALIASES["value"], "passed", "pass")}  # fmt: skip
     parts = dict[str, str | None]()
-    for part, name in given.items():
+    for part, name in column_names.items():
         if name is not None and name not in scores.columns:
             raise InputError(f"There is no column {name!r}: there are {listing(scores.columns, 12)}.")
-        free = (names[w] for w in words[part] if w in names and names[w] not in (*given.values(), *parts.values()))
-        parts[part] = name or next(free, None)
+        taken = {*column_names.values(), *parts.values()}
+        parts[part] = name or next((names[w] for w in words[part] if w in names and names[w] not in taken), None)
     for part, word in (("left", "model"), ("value", "score")):
         if parts[part] is None:
             raise InputError(f"There is no column of the {word}: there are {listing(scores.columns, 12)}.")
-    source = Source(scores, given, "scores", from_text=from_text, parts=parts)
-    said = source["value"].cast(str).str.strip_chars().str.to_lowercase().fill_null("")
-    none = said.is_in([*NO_SCORE, ""])
+    source = Source(scores, column_names, "scores", from_text=from_text, parts=parts)
+    cells = source["value"].cast(str).str.strip_chars().str.to_lowercase().fill_null("")
+    none = cells.is_in([*NO_SCORE, ""])
     if 0 < int(none.sum()) < 0.5 * len(none):
         blank = source["value"].filter(none).drop_nulls().unique().sort()
         warn(f"Left out {int(none.sum()):,} rows without a score{f': {listing(blank)}' if len(blank) else ''}.")
@@ -102,21 +102,21 @@ def _source(scores: Any, given: dict[str, str | None]) -> Source:
 
 def has_scores(names: list[str]) -> bool:
     """Whether columns are those of scores: a model, a score, and a prompt or a judge."""
-    found = {columns.normal(name) for name in names}
-    return bool(found & set(MODEL[:5])) and bool(found & {"score", "verdict", "grade", "rating", "label", "passed"})
+    present = {columns.normal(name) for name in names}
+    return bool(present & set(MODEL[:5])) and bool(present & {"score", "verdict", "grade", "rating", "label", "passed"})
 
 
 def _passed(source: Source) -> Ints | None:
     """Whether each verdict is a pass, where all are words for pass or fail."""
-    said = [str(word).strip().lower() for word in source["value"].to_list()]
-    words = set(said)
-    return np.array([word in PASS for word in said]).astype(np.int64) if words <= PASS | FAIL else None
+    verdicts = [str(word).strip().lower() for word in source["value"].to_list()]
+    words = set(verdicts)
+    return np.array([word in PASS for word in verdicts]).astype(np.int64) if words <= PASS | FAIL else None
 
 
 def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any, seed: Any, by_prompt: bool) -> Ranking:
     N, M, S = len(models), len(judges), len(y)
     notes, caveat = list[str](), ""
-    said = np.bincount(j, minlength=M).astype(float)
+    scored = np.bincount(j, minlength=M).astype(float)
     if by_prompt:  # a judge who scored an answer several times has the mean of it
         cell, at = np.unique((p.astype(np.int64) * N + m) * M + j, return_inverse=True)
         y, (p, m, j) = np.bincount(at, y) / np.bincount(at), (cell // M // N, cell // M % N, cell % M)
@@ -165,7 +165,7 @@ def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any,
                       (flat & (M > 1), "all alike, which says nothing")):  # fmt: skip
         notes += [f"{listing(judges[who])} {'score' if who.sum() > 1 else 'scores'} {what}."] if who.any() else []
     mean = float(np.mean([y[j == k].mean() for k in range(M)]))
-    about = {"scores": said, "mean": np.bincount(j, y, M) / np.bincount(j, minlength=M), "noise": np.sqrt(fit.noise)}
+    about = {"scores": scored, "mean": np.bincount(j, y, M) / np.bincount(j, minlength=M), "noise": np.sqrt(fit.noise)}
     scale_of = {"slope": fit.scale, "slope_error": error[N:], "slope_freedom": freedom[N:]} if M > 1 else {}
     return _ranking(models, judges, fit.scores + mean, error[:N], V, freedom[:N], "points", S, 0 if caveat else G,
                     notes, caveat, {"scores": np.bincount(m, minlength=N).astype(float)}, about, seed,
@@ -250,8 +250,8 @@ def _pass_board(
         by_name = {n: known[name] for n, name in enumerate(names) if name in known}
         if not by_name:
             raise InputError("gold names no answer of these models: expected (model, prompt) -> pass or fail.")
-        found = estimate(votes, "share", gold=by_name, by=models[of], positive="pass")
-        rows = {str(row.group): row.figure for row in found.rows}
+        shares = estimate(votes, "share", gold=by_name, by=models[of], positive="pass")
+        rows = {str(row.group): row.figure for row in shares.rows}
         figure = [rows[str(name)] for name in models.tolist()]
         rate, low, high = (np.array([getattr(f.estimate, end) for f in figure]) for end in ("value", "low", "high"))
         error = np.maximum((high - low) / 2.0 / 1.959964, 1e-6)

@@ -180,11 +180,11 @@ def agreements(answers: Similarities, q: Floats) -> dict[str, Any]:
     M, pair, weight = answers.n_annotators, answers.pair, answers.weights
     together = (q[answers.pairs[:, 0]] * q[answers.pairs[:, 1]]).sum(axis=1)[pair]
     code = q.argmax(axis=1)
-    said = (code[answers.pairs[:, 0]] == code[answers.pairs[:, 1]])[pair] == answers.same
+    confirmed = (code[answers.pairs[:, 0]] == code[answers.pairs[:, 1]])[pair] == answers.same
     cell, p = answers.annotator.astype(np.int64) * 2 + answers.same, np.stack([1.0 - together, together])
     per_annotator = np.bincount(answers.annotator, minlength=M)
     per_item = np.bincount(answers.pairs[pair].ravel(), minlength=len(answers))
-    agrees = np.bincount(answers.annotator[said], minlength=M)
+    agrees = np.bincount(answers.annotator[confirmed], minlength=M)
     return {
         "counts": tallied(cell, weight * p, M), "spread": tallied(cell, weight * p * (1.0 - p), M),
         "answers_per_item": per_item, "answers_per_annotator": per_annotator,
@@ -263,16 +263,16 @@ def colours(pairs: Ints, N: int) -> list[Ints]:
     if len(pairs) > DENSE * N * (N - 1) / 2:
         return [np.array([i]) for i in range(N)]
     priority = np.random.default_rng(0).permutation(N)
-    left, edge, found = np.ones(N, dtype=bool), pairs, []
+    left, edge, sets = np.ones(N, dtype=bool), pairs, []
     while left.any():
         rival = np.full(N, -1)
         np.maximum.at(rival, edge[:, 0], priority[edge[:, 1]])
         np.maximum.at(rival, edge[:, 1], priority[edge[:, 0]])
         chosen = left & (priority > rival)
-        found.append(np.flatnonzero(chosen))
+        sets.append(np.flatnonzero(chosen))
         left &= ~chosen
         edge = edge[left[edge].all(axis=1)]
-    return found
+    return sets
 
 
 def rates(counts: Floats, hyper: Floats) -> Floats:
@@ -500,12 +500,12 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
             best = max([K for K in (best, best - step, best + step) if 1 <= K <= most], key=evidence)
         again = self._best(graph, answers, best, callback, self.restarts)
         fits[best] = better(fits[best], again)
-        found = self._without_empty(graph, fits[best], callback)
+        fit = self._without_empty(graph, fits[best], callback)
         code = as_said(answers)
-        if not found.meant and code.max() < most:
-            said = self._once(graph, code, callback)
-            found = said if said.meant else found
-        return found, {K: fits[K].evidence for K in sorted(fits)}
+        if not fit.meant and code.max() < most:
+            literal = self._once(graph, code, callback)
+            fit = literal if literal.meant else fit
+        return fit, {K: fits[K].evidence for K in sorted(fits)}
 
     def _once(self, graph: PairArrays, code: Ints, callback: Callback | None) -> ClusteringRun:
         """Given groups, with the rates that annotators have by these, estimated once."""

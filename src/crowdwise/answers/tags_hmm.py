@@ -138,8 +138,8 @@ class FieldFamily(ChainFamily):
             gap = np.vstack([self.x.T @ (p - q), np.where(self.allowed, chain - stats.mass, 0.0)])
             return value + 0.5 * float((both**2).sum()), (gap + both).ravel()
 
-        found = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": FIELD_STEPS})
-        self.weights[:] = found.x.reshape(shape)
+        optimum = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": FIELD_STEPS})
+        self.weights[:] = optimum.x.reshape(shape)
         votes = super().maximise(replace(stats, counts=stats.counts[:n])).log_score
         return Params(*self.scored(votes, self.x, len(stats.counts)))
 
@@ -267,11 +267,11 @@ class HMMCrowd(TagModel):
     def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred:
         q = starts.initial_posterior(self.start, Part.of(tags.votes, gold), tags.votes, gold, self.random_state)
         self.memory_ = self.memory is True
-        found = self._run(tags, gold, q, callback)
-        if self.memory == "auto" and evidence(tags, found[1]) > 0.0:
+        inferred = self._run(tags, gold, q, callback)
+        if self.memory == "auto" and evidence(tags, inferred[1]) > 0.0:
             self.memory_ = True
-            found = self._run(tags, gold, q, callback)
-        return found
+            inferred = self._run(tags, gold, q, callback)
+        return inferred
 
     def _run(self, tags: Tags, gold: Ints | None, q: Floats, callback: Callback | None) -> Inferred:
         votes, allowed, K = tags.votes, tags.allowed(), tags.votes.n_classes
@@ -384,17 +384,15 @@ class TokenDawidSkene(TagModel):
 
     def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred:
         self.inner_ = self._inner()
-        found = self.inner_.fit(tags.votes, gold, callback=callback).consensus_
-        if found.dependence.source == "gold":
+        consensus = self.inner_.fit(tags.votes, gold, callback=callback).consensus_
+        if consensus.dependence.source == "gold":
             # Gold tokens of a sequence stand for each other: cross-validation over them promises too much.
-            q = clamp(correct(found.independent_posterior, votes_per_item(tags.votes), USUAL), gold)
-            notes = [USUAL.reason if note == found.dependence.reason else note for note in found.notes]
-            found = self.inner_.consensus_ = replace(found, posterior=q, dependence=USUAL, notes=notes)
-        outcome = Outcome(
-            found.posterior, found.prior, found.confusion, found.log_likelihood, found.trace, found.iterations,
-            found.converged, notes=found.notes,
-        )  # fmt: skip
-        return outcome, self._decode(found.posterior, tags, found.prior), None
+            q = clamp(correct(consensus.independent_posterior, votes_per_item(tags.votes), USUAL), gold)
+            notes = [USUAL.reason if note == consensus.dependence.reason else note for note in consensus.notes]
+            consensus = self.inner_.consensus_ = replace(consensus, posterior=q, dependence=USUAL, notes=notes)
+        kept = ("posterior", "prior", "confusion", "log_likelihood", "trace", "iterations", "converged", "notes")
+        outcome = Outcome(**{name: getattr(consensus, name) for name in kept})
+        return outcome, self._decode(consensus.posterior, tags, consensus.prior), None
 
     def _decode(self, q: Floats, tags: Tags, prior: Floats) -> npt.NDArray[np.int32]:
         if self.decode == "valid":

@@ -62,8 +62,8 @@ class TagConsensus(Consensus):
             raise ValueError("starts does not divide the tokens into sequences")
 
     @classmethod
-    def of(cls, model: Any, answers: Tags, **found: Any) -> Self:
-        return super().of(model, answers.votes, **sequence_fields(answers), **found)
+    def of(cls, model: Any, answers: Tags, **fields: Any) -> Self:
+        return super().of(model, answers.votes, **sequence_fields(answers), **fields)
 
     @property
     def sequence(self) -> Ints:
@@ -182,10 +182,10 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         outcome, labels, transition = self._infer(heard, self._gold, callback)
         if heard is not answers:
             less = answers.votes.n_answers - heard.votes.n_answers
-            said = (
+            note = (
                 f"Most annotators tag a few types alone, as rules do: {less:,} O do not count where others tag a token."
             )
-            outcome = replace(outcome, notes=[*outcome.notes, said])
+            outcome = replace(outcome, notes=[*outcome.notes, note])
         return {"transition": transition, **consensus_fields(heard.votes, outcome, labels)}
 
     @abstractmethod

@@ -231,8 +231,7 @@ def comparisons(
     ``slopes`` multiply the differences of scores, one for each annotator.
     ``tie`` is the log of Davidson's nu; without it there are no ties. Annotators are dealt to ``n_groups`` groups with
     scores of their own."""
-    drawn = isinstance(honest, (tuple, list))
-    if (len(honest) != 2 or min(honest) <= 0.0) if drawn else not 0.0 <= honest <= 1.0:
+    if (len(honest) != 2 or min(honest) <= 0.0) if isinstance(honest, (tuple, list)) else not 0.0 <= honest <= 1.0:
         raise ParameterError(f"honest={honest!r}: expected a share from 0 to 1, or (a, b) of a Beta distribution.")
     if spammers + reversed_ > 1.0:
         raise ParameterError(f"spammers + reversed_ = {spammers + reversed_:g}: expected at most 1.")
@@ -241,7 +240,7 @@ def comparisons(
     scores = rng.normal(0.0, spread, (n_groups, N))
     scores -= scores.mean(axis=1, keepdims=True)
     kind = rng.permutation(M)
-    straight = rng.beta(*honest, size=M) if drawn else np.full(M, float(honest))
+    straight = rng.beta(*honest, size=M) if isinstance(honest, (tuple, list)) else np.full(M, float(honest))
     eta = straight.copy()
     eta[kind < round(spammers * M)] = 0.5
     back = kind >= M - round(reversed_ * M)
@@ -518,7 +517,7 @@ def texts(
     item, who = assign(n_items, n_annotators, texts_per_item, random_state=rng)
     rows = []
     for n, m in zip(item.tolist(), who.tolist(), strict=True):
-        heard = []
+        heard = list[int]()
         for word in truth[n].tolist():
             kind, other = rng.random(), int(alike[word] if rng.random() < common else rng.integers(n_words))
             errors = (rate[m] / 2, rate[m] * 3 / 4, rate[m])  # another word, none, one more
@@ -605,12 +604,9 @@ def boxes(
         corner = rng.random(axes) * np.maximum(extent - size, 1.0)
         return np.concatenate([corner, corner + size])
 
+    many = (rng.poisson(objects_per_item) for _ in range(n_items))
     objects: list[list[tuple[str, np.ndarray, float]]] = [
-        [
-            (kinds[rng.integers(n_classes)], somewhere(), ease * rng.normal())
-            for _ in range(rng.poisson(objects_per_item))
-        ]
-        for _ in range(n_items)
+        [(kinds[rng.integers(n_classes)], somewhere(), ease * rng.normal()) for _ in range(n)] for n in many
     ]
     item, who = assign(n_items, M, annotators_per_item, random_state=rng)
     rows: list[tuple[object, ...]] = []
