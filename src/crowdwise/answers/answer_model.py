@@ -21,7 +21,13 @@ Found = TypeVar("Found", bound=Result)
 
 @declared
 class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
-    """The base of models for one type of answers. A subclass names its table and its result, and gives ``_fit``."""
+    """The base of models for one type of answers. A subclass names its table and its result, and gives ``_fit``.
+
+    Parameters
+    ----------
+    random_state
+        Seed of what a method draws; most draw nothing.
+    """
 
     key: ClassVar[str]
     table: ClassVar[type]

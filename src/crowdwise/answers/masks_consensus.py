@@ -226,13 +226,7 @@ def staple(
 
 @declared
 class MaskModel(AnswerModel[Masks, MaskConsensus]):
-    """The base of methods for :class:`~crowdwise.Masks`. A subclass gives ``_infer``.
-
-    Parameters
-    ----------
-    random_state
-        Unused: nothing is random.
-    """
+    """The base of methods for :class:`~crowdwise.Masks`. A subclass gives ``_infer``."""
 
     answer_type: ClassVar[str] = "masks"
     table = Masks

@@ -243,13 +243,7 @@ def hedged(
 
 
 class RatingModel(AnswerModel[Ratings, Estimates]):
-    """The base of methods for ratings.
-
-    Parameters
-    ----------
-    random_state
-        Not used: nothing is random.
-    """
+    """The base of methods for ratings."""
 
     table: ClassVar[type] = Ratings
     result: ClassVar[type] = Estimates

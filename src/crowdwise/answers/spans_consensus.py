@@ -308,8 +308,6 @@ class SpanModel(AnswerModel[Spans, SpanConsensus]):
     ----------
     overlap
         The least mean Jaccard overlap of spans that are put together.
-    random_state
-        Unused: nothing is random.
     """
 
     answer_type: ClassVar[str] = "spans"

@@ -204,8 +204,6 @@ class TextModel(AnswerModel[Texts, TextConsensus]):
         What is compared: a ``"word"`` or a ``"character"``; ``"auto"`` takes characters for scripts without blanks.
     case, punctuation
         Whether upper and lower case, and punctuation, make a difference.
-    random_state
-        Unused: nothing is random.
     """
 
     answer_type: ClassVar[str] = "texts"
