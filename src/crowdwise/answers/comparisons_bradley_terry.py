@@ -68,8 +68,6 @@ from crowdwise.core.numerics import Floats
 from crowdwise.data.comparisons import Comparisons, pair_of
 from crowdwise.errors import InputError, listing
 
-MAX_START = 3.0
-"""The largest reliability, in log odds, that a fit starts from."""
 LEARNED = ((2.0, 1.0), (4.0, 1.0), (10.0, 1.0), (20.0, 1.0), (50.0, 1.0))
 """The Beta distributions of reliabilities among which ``reliability="learned"`` chooses."""
 
@@ -137,14 +135,9 @@ class GroupedPairs(PairModel):
     errors: Literal["auto", "clustered", "independent"] = "auto"
 
     def _board(
-        self,
-        table: Comparisons,
-        matches: Matches,
-        fit: NewtonSolution,
-        model: Likelihood,
-        notes: list[str] | None = None,
-        covariates: Floats | None = None,
-    ) -> dict[str, Any]:
+        self, table: Comparisons, matches: Matches, fit: NewtonSolution, model: Likelihood,
+        notes: list[str] | None = None, covariates: Floats | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """The fields of the result, with errors by question where there are questions."""
         if self.errors == "clustered" and table.question is None:
             raise InputError(
@@ -164,22 +157,20 @@ class GroupedPairs(PairModel):
                 rows = replace(rows, sign=np.where(unplaced[rows.annotator], 0.0, rows.sign))
             rng = np.random.default_rng(self.random_state)
             got = comparisons_uncertainty.clustered(fit, rows, model, spread, s, rng)
-            if got.spread is None and self.errors == "clustered":
-                raise InputError(f"Errors cannot be clustered by question: {got.why_not}. Take errors='independent'.")
-            if got.spread is None:
-                caveat = f"Errors treat all comparisons as independent, which is too sure: {got.why_not} (questions)."
-                notes.append(caveat)
-                extra = {"caveat": caveat}
-            else:
-                ratio = float(
-                    np.exp(np.log(np.maximum(got.spread.scores, 1e-12) / np.maximum(spread.scores, 1e-12)).mean())
-                )
+            if got.spread is not None:
+                errors, alone = (np.maximum(one.scores, 1e-12) for one in (got.spread, spread))
                 notes.append(
                     f"Errors allow for {got.n_groups:,} questions: comparisons on one are not independent. They are "
-                    f"{ratio:.2f} times those of independent comparisons on average."
+                    f"{np.exp(np.log(errors / alone).mean()):.2f} times those of independent comparisons on average."
                 )
                 extra = {"n_groups": got.n_groups, "independent_errors": spread.scores}
                 spread = got.spread
+            elif self.errors == "clustered":
+                raise InputError(f"Errors cannot be clustered by question: {got.why_not}. Take errors='independent'.")
+            else:
+                caveat = f"Errors treat all comparisons as independent, which is too sure: {got.why_not} (questions)."
+                notes.append(caveat)
+                extra = {"caveat": caveat}
         return self._ranked(table, matches, self._scored(fit, N, model, spread) | extra, notes)
 
 
@@ -228,10 +219,8 @@ def _are_names(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, (tuple, list)) and all(isinstance(v, str) for v in value))
 
 
-FIRST_SPREAD, SPREADS, SPREAD_ROUNDS = 0.5, (0.02, 3.0), 30
-"""The spread of slopes and positions that a fit starts from, the least and the largest, and how often it is learned."""
-STEPS = 2
-"""Newton steps between two of these."""
+FIRST_SPREAD = 0.5
+"""The spread of slopes and positions that a fit starts from."""
 USUAL, USUAL_WEIGHT = 0.7, 1.0
 """The usual spread of slopes and of positions, and for how many annotators it counts."""
 
@@ -260,10 +249,9 @@ class JudgeBT(GroupedPairs):
     position
         Whether annotators have a position. ``"auto"``: those who saw the items in both orders, or enough of them in an
         order that does not depend on the items (:mod:`crowdwise.answers.comparisons_connectivity`).
-
     control
-        Covariates: columns of the two answers (see :func:`design`) whose effect on the
-        verdict is estimated, and is not in the scores.
+        Covariates: columns of the two answers (see :func:`design`) whose effect on the verdict is estimated, and is
+        not in the scores.
     control_by_judge
         Whether each annotator has effects of their own.
     collusion
@@ -303,9 +291,7 @@ class JudgeBT(GroupedPairs):
         matches = self._matches(answers, by_annotator=placed or sloped, placed=placed, covariates=X)
         if placed and not known.all():
             matches = replace(matches, sign=np.where(known[matches.annotator], matches.sign, 0.0))
-        effect = {(True, True): "judges", (True, False): "slope", (False, True): "position"}.get(
-            (sloped, placed), "plain"
-        )
+        effect = ("judges" if placed else "slope") if sloped else "position" if placed else "plain"
         model = self._likelihood(matches, effect, spread=FIRST_SPREAD, covariates=len(labels))
         if sloped:
             model = replace(model, slopes=(1.0, FIRST_SPREAD if self.slopes == "learned" else float(self.slopes)))
@@ -333,8 +319,8 @@ class JudgeBT(GroupedPairs):
         x, M, N, tie_spread = start(matches, model), matches.n_annotators, matches.n_items, FIRST_SPREAD
         if model.ties and model.sloped:
             model = replace(model, habit=np.zeros(M))
-        for turn in range(SPREAD_ROUNDS if len(theta) else 0):
-            rough = maximise(MatchObjective(matches, model), x, theta, max_iter=STEPS, tol=1e-6)
+        for turn in range(30 if len(theta) else 0):
+            rough = maximise(MatchObjective(matches, model), x, theta, max_iter=2, tol=1e-6)
             x, theta = rough.x, rough.theta
             slope, place = split(model, theta)
             d, mix = separated(rough.end)
@@ -369,11 +355,9 @@ class JudgeBT(GroupedPairs):
             model = replace(model, doubt=None, slopes=(model.slopes[0] / scale, model.slopes[1] / scale))
             theta = np.concatenate([slope / scale, place])
             objective = MatchObjective(matches, model)
-            end = objective.at(fit.x, theta).derivatives
-            exact = end(True)
-            if step(exact, objective.free) is None:
-                exact = end(False)
-            fit = replace(fit, theta=theta, end=exact)
+            derivatives = objective.at(fit.x, theta).derivatives
+            end = derivatives(True)
+            fit = replace(fit, theta=theta, end=derivatives(False) if step(end, objective.free) is None else end)
         return model, fit
 
 
@@ -392,7 +376,7 @@ def _spread(gap: Floats, variance: Floats, spread: float) -> float:
     decided = np.clip(1.0 - variance / spread**2, 0.0, 1.0)
     free = float(decided.sum()) - float(decided.mean())
     square = (float((gap**2).sum()) + USUAL_WEIGHT * USUAL**2) / (free + USUAL_WEIGHT)
-    return float(np.clip(np.sqrt(square), *SPREADS))
+    return float(np.clip(np.sqrt(square), 0.02, 3.0))
 
 
 def _is_beta(value: Any) -> bool:
@@ -434,29 +418,20 @@ class CrowdBT(GroupedPairs):
 
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         matches = self._matches(answers, by_annotator=True)
-        if self.reliability == "learned" and answers.n_items > tables.DENSE:
-            raise InputError(
-                f"reliability='learned' is for up to {tables.DENSE:,} items and there are "
-                f"{answers.n_items:,}: give (a, b)."
-            )
+        if self.reliability == "learned" and (N := answers.n_items) > tables.DENSE:
+            raise InputError(f"reliability='learned' is for up to {tables.DENSE:,} items, not {N:,}: give (a, b).")
         x, eta = self._start(answers, matches)
         choices = LEARNED if self.reliability == "learned" else [self.reliability]
-        best: tuple[float, Likelihood, NewtonSolution] | None = None
-        for a, b in choices:
-            model = self._likelihood(matches, "reliable", beta=(float(a) - 0.5, float(b) - 0.5))
-            fit = self._mirrored(matches, model, x, eta, callback)
-            value = evidence(fit, model) if len(choices) > 1 else 0.0
-            if best is None or value > best[0]:
-                best = value, model, fit
-        assert best is not None
-        _, model, fit = best
+        models = [self._likelihood(matches, "reliable", beta=(float(a) - 0.5, float(b) - 0.5)) for a, b in choices]
+        fits = [(self._mirrored(matches, model, x, eta, callback), model) for model in models]
+        fit, model = max(fits, key=lambda one: evidence(*one)) if len(fits) > 1 else fits[0]
         notes = []
         if matches.n_annotators == 1:
             notes.append(
                 "One annotator: only the prior separates their reliability from the spread of the scores. "
                 "bradley-terry assumes a reliable annotator."
             )
-        if len(choices) > 1:
+        if len(fits) > 1:
             a, b = model.beta
             notes.append(f"The prior of reliabilities was learned: Beta({a + 0.5:g}, {b + 0.5:g}).")
         return self._board(answers, matches, fit, model, notes)
@@ -481,7 +456,7 @@ class CrowdBT(GroupedPairs):
         d = slice(0, matches.decided)
         answered = np.bincount(matches.annotator[d], matches.weight[d], matches.n_annotators)
         theta = np.log(answered * eta + a) - np.log(answered * (1.0 - eta) + b)
-        theta = np.clip(theta, -MAX_START, MAX_START)  # near 0 or 1 the first steps would be short
+        theta = np.clip(theta, -3.0, 3.0)  # near 0 or 1 the first steps would be short
         fit = self._maximum(matches, model, theta, callback, x)
         if float(np.tanh(fit.theta / 2.0).sum()) < 0.0:
             mirror = fit.x.copy()
@@ -527,7 +502,7 @@ class PositionBT(GroupedPairs):
         return self._board(answers, matches, fit, model)
 
 
-LENGTH = re.compile(r"length|token|words?$|chars|characters")
+LENGTH = r"length|token|words?$|chars|characters"
 """Names of lengths."""
 MOST_VALUES = 12
 """Values that a column may have which is not a number."""
@@ -535,16 +510,11 @@ MOST_VALUES = 12
 
 def design(table: Comparisons, names: Sequence[str], by_judge: bool = False) -> tuple[list[str], Floats]:
     """The names of the effects, and S x K: what the left answer has more of."""
-    labels, columns = list[str](), list[Floats]()
-    for name in names:
-        for label, values in _effects(table, name):
-            if not values.any():
-                raise InputError(
-                    f"The two answers never differ in {label!r}: it has no effect that could be estimated."
-                )
-            labels.append(label)
-            columns.append(values)
-    X = np.stack(columns, axis=1)
+    effects = [effect for name in names for effect in _effects(table, name)]
+    for label, values in effects:
+        if not values.any():
+            raise InputError(f"The two answers never differ in {label!r}: it has no effect that could be estimated.")
+    labels, X = [label for label, _ in effects], np.stack([values for _, values in effects], axis=1)
     if by_judge:
         own = np.eye(table.n_annotators)[table.annotator]
         X = (X[:, :, None] * own[:, None, :]).reshape(len(X), -1)
@@ -569,7 +539,7 @@ def _effects(table: Comparisons, name: str) -> list[tuple[str, Floats]]:
         if len(both) == 1:
             return [(name, np.nan_to_num(numbers[0]))]
         left, right = numbers
-        if LENGTH.search(name.lower()) and not (np.minimum(left, right) < 0).any():
+        if re.search(LENGTH, name.lower()) and not (np.minimum(left, right) < 0).any():
             return [(name, _log_ratio(left, right))]
         return [(name, np.nan_to_num(left - right))]
     if len(both) == 1:
@@ -577,9 +547,9 @@ def _effects(table: Comparisons, name: str) -> list[tuple[str, Floats]]:
     words, count = np.unique([str(v) for column in values for v in column if v is not None], return_counts=True)
     if len(words) > MOST_VALUES:
         raise InputError(f"The columns of {name!r} have {len(words)} values, and {MOST_VALUES} are allowed.")
-    text = [np.array([None if v is None else str(v) for v in column], dtype=object) for column in values]
+    left, right = (np.array([None if v is None else str(v) for v in column], dtype=object) for column in values)
     other = [word for word in words.tolist() if word != words[count.argmax()]]
-    return [(f"{name}={word}", (text[0] == word).astype(float) - (text[1] == word)) for word in other]
+    return [(f"{name}={word}", (left == word).astype(float) - (right == word)) for word in other]
 
 
 def _log_ratio(left: Any, right: Any) -> Floats:
