@@ -145,7 +145,7 @@ def leaning_note(table: Comparisons, lean: dict[str, Any], allowed_for: bool, li
     who = who[np.argsort(-np.abs(lean["first"] - lean["expected"])[who], kind="stable")]
     parts = []
     for m in who[:limit].tolist():
-        side, share, fair = ("first", lean["first"][m], lean["expected"][m])
+        side, share, fair = "first", lean["first"][m], lean["expected"][m]
         if share < fair:
             side, share, fair = "second", 1.0 - share, 1.0 - fair
         parts.append(
@@ -153,10 +153,8 @@ def leaning_note(table: Comparisons, lean: dict[str, Any], allowed_for: bool, li
             f"decided answers, where the scores expect {fair:.0%}"
         )
     more = f"; and {len(who) - limit} more" if len(who) > limit else ""
-    better = "The scores do not allow for it: judge-bt does."
-    end = "The scores allow for it." if allowed_for else better
-    text = f"{'; '.join(parts)}{more}. {end}"
-    return [f"Leaning to one side: {text}"]
+    end = "The scores allow for it." if allowed_for else "The scores do not allow for it: judge-bt does."
+    return [f"Leaning to one side: {'; '.join(parts)}{more}. {end}"]
 
 
 def with_rings_as_one(table: Comparisons) -> tuple[Comparisons, Ints, Ints, list[str]]:

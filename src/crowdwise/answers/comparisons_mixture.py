@@ -40,9 +40,6 @@ from crowdwise.core.numerics import Floats, safe_log, softmax
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import InputError
 
-STEPS = 2
-"""Newton steps in an M-step."""
-
 
 @dataclass(frozen=True)
 class MixtureFit:
@@ -68,7 +65,7 @@ def run_em(
     n = float(matches.weight.sum())
     for _ in rounds:
         own = [MatchObjective(matches.scaled(membership[:, g]), model) for g in range(len(x))]
-        ends = [maximise(one, row, max_iter=STEPS, tol=1e-12, weight=n) for one, row in zip(own, x, strict=True)]
+        ends = [maximise(one, row, max_iter=2, tol=1e-12, weight=n) for one, row in zip(own, x, strict=True)]
         x = np.stack([end.x for end in ends])
         weights = membership.mean(axis=0)
         joint = annotator_log_likelihood(matches, model, x) + safe_log(weights)
@@ -98,13 +95,12 @@ def first_split(matches: Matches, model: Likelihood, x: Floats, G: int) -> Float
     T = A.T.multiply(1.0 / scale[None, :]).tocsr()  # N x M
     values, vectors = np.linalg.eigh((T @ T.T).toarray())
     place = np.asarray(T.T @ vectors[:, ::-1][:, : max(G - 1, 1)])
-    far = [int(np.argmax((place**2).sum(axis=1)))]  # the most unlike, then the most unlike those
-    for _ in range(G - 1):
-        gap = np.min([((place - place[k]) ** 2).sum(axis=1) for k in far], axis=0)
-        far.append(int(gap.argmax()))
-    gap = np.stack([((place - place[k]) ** 2).sum(axis=1) for k in far], axis=1)
+    gaps = [(place**2).sum(axis=1)]  # to the most unlike, then to the most unlike those
+    for g in range(G):
+        far = place[(gaps[0] if g == 0 else np.min(gaps[1:], axis=0)).argmax()]
+        gaps.append(((place - far) ** 2).sum(axis=1))
     sure = np.full((M, G), 0.1 / max(G - 1, 1))
-    sure[np.arange(M), gap.argmin(axis=1)] = 0.9
+    sure[np.arange(M), np.argmin(gaps[1:], axis=0)] = 0.9
     return np.asarray(sure / sure.sum(axis=1, keepdims=True))
 
 
@@ -162,19 +158,16 @@ class MixtureBT(PairModel):
         best = max(fits, key=lambda groups: groups.rounds.trace[-1])
         order = np.argsort(-best.weights, kind="stable")
         weights = best.weights[order]
-        scores, errors, draws, taus = [], [], [], []
-        for g in order.tolist():
-            x, own = best.x[g], MatchObjective(matches.scaled(best.membership[:, g]), model)
-            s = x[:N] - x[:N].mean()
-            end = own.at(x, np.empty(0)).derivatives(True)
-            spread = comparisons_uncertainty.covariance(end, s, free=self.prior == 0.0, rng=rng)
-            scores.append(s)
-            errors.append(spread.scores)
-            draws.append(spread.draws)
-            taus.append(float(x[N]) if model.ties else np.nan)
+        x, membership = best.x[order], best.membership[:, order]
+        scores = x[:, :N] - x[:, :N].mean(axis=1, keepdims=True)
+        spreads = []
+        for g, s in enumerate(scores):
+            end = MatchObjective(matches.scaled(membership[:, g]), model).at(x[g], np.empty(0)).derivatives(True)
+            spreads.append(comparisons_uncertainty.covariance(end, s, free=self.prior == 0.0, rng=rng))
+        errors = np.array([spread.scores for spread in spreads])
         return self._ranked(answers, matches, best.rounds.outcome | {
-            "scores": weights @ np.array(scores), "errors": np.sqrt(weights**2 @ np.array(errors) ** 2),
-            "draws": np.tensordot(weights, np.array(draws), axes=1).astype(np.float32),
-            "group_scores": np.array(scores), "group_errors": np.array(errors), "group_weights": weights,
-            "membership": best.membership[:, order], "tie": float(weights @ taus) if model.ties else None,
+            "scores": weights @ scores, "errors": np.sqrt(weights**2 @ errors**2),
+            "draws": np.tensordot(weights, np.array([spread.draws for spread in spreads]), axes=1).astype(np.float32),
+            "group_scores": scores, "group_errors": errors, "group_weights": weights, "membership": membership,
+            "tie": float(weights @ x[:, N]) if model.ties else None,
         })  # fmt: skip

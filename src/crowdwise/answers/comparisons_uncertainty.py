@@ -176,9 +176,7 @@ def _sparse_covariance(
         return np.zeros_like(b) if x is None else x
 
     def centred(u: Floats) -> Floats:
-        out = u.copy()
-        out[:N] -= u[:N].mean()
-        return out
+        return np.append(u[:N] - u[:N].mean(), u[N:])
 
     own, alone = np.zeros(n), 0.0  # what moves the mean slope, by which scores are multiplied
     if slope is not None and d.C is not None:
@@ -188,9 +186,7 @@ def _sparse_covariance(
             sign[len(slope) :] = -mix * sign[: len(slope)]
         own = -np.asarray(d.C @ (sign / d.D))
     along = np.append(scores - scores.mean(), np.zeros(n - N))
-
-    variance = np.zeros(n)
-    theta = np.zeros(len(d.D))
+    variance, theta = np.zeros(n), np.zeros(len(d.D))
     for _ in range(PROBES):
         z = rng.choice([-1.0, 1.0], size=n)
         z[N:] = 0.0
@@ -200,9 +196,7 @@ def _sparse_covariance(
             u = rng.choice([-1.0, 1.0], size=len(d.D))
             theta += u * ((d.C.T @ solved(d.C @ (u / d.D))) / d.D) / PROBES  # two numbers of one: taken as independent
     for at in range(N, n):
-        unit = np.zeros(n)
-        unit[at] = 1.0
-        variance[at] = solved(unit)[at]
+        variance[at] = solved(np.eye(1, n, at)[0])[at]
     variance += alone * along**2
     least = 1.0 / (2.0 * np.maximum(diagonal, 1e-12))  # the inverse has at least 1 / S_ii there; centring takes little
     error = np.sqrt(np.maximum(variance, least))
@@ -213,16 +207,10 @@ def _sparse_covariance(
     return Spread(error[:N], error[N:], each, draws)
 
 
-MIN_GROUPS = 5
-"""With fewer groups there are no errors by group."""
-MIN_OF_ITEM = 5
-"""So most items must be in so many of them."""
-CELLS = 20_000_000
-"""Up to so many cells gradients of annotators are kept for every group."""
+MIN_GROUPS, MIN_OF_ITEM = 5, 5
+"""With fewer groups there are no errors by group; and most items must be in so many of them."""
 EXACT_GROUPS, EXACT_NUMBERS = 120, 200
 """Up to so many groups and numbers the correction for few groups is exact."""
-MOST_PULL = 0.99
-"""The largest share of a number that one group decides, in the correction."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +251,7 @@ def clustered(
         return u
 
     rows = log_likelihood(matches, model, fit.x, fit.theta)[1]
-    if G * P > CELLS:
+    if G * P > 20_000_000:
         return Clustered(None, G, "there are too many of them and of annotators")
     Z = _design(fit, matches, model, rows)
     u = _gradients(matches, model, fit, rows, group, Z)
@@ -345,7 +333,7 @@ def _corrected(
             J_c[N] = J_c[:, N] = np.asarray(z.T @ (weight * rows["k"][mine]))
             J_c[N, N] = float(weight @ (t * (1.0 - t)))
         value, Q = np.linalg.eigh(L.T @ J_c @ L)
-        value = np.clip(value, 0.0, MOST_PULL)
+        value = np.clip(value, 0.0, 0.99)  # no group decides all of a number
         F = (Q / np.sqrt(1.0 - value)) @ Q.T
         moved[c] = y @ (F @ (L.T @ U[c]))
         Fy = F @ y.T
