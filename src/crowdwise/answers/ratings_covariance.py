@@ -45,8 +45,6 @@ from crowdwise.errors import InputError
 
 MAX_ANNOTATORS = 1_500
 """Annotators above which M x M matrices are refused."""
-CELLS = 2e7
-"""Numbers in the stacks of small matrices that are solved at once."""
 EDGE = 0.9
 """How near to the edge of what a covariance matrix can be r - V and E may come."""
 MIN_VARIANCE = 1e-6
@@ -68,9 +66,8 @@ def pair_moments(ratings: Ratings, y: Floats) -> tuple[Floats, Floats, Floats]:
     value.data = value.data / total.data
     one = total.copy()
     one.data = np.ones_like(one.data)
-    n = np.asarray((one.T @ one).todense())
-    first = np.asarray((value.T @ one).todense())  # sum of i's answers where j answered, too
-    cross = np.asarray((value.T @ value).todense())
+    n, cross = (one.T @ one).toarray(), (value.T @ value).toarray()
+    first = (value.T @ one).toarray()  # sum of i's answers where j answered, too
     with np.errstate(divide="ignore", invalid="ignore"):
         C = np.where(n > 1, (cross - first * first.T / n) / (n - 1.0), 0.0)
         D = np.where(n > 0, (first - first.T) / n, 0.0)
@@ -133,6 +130,7 @@ def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> t
 def squeezed(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
     """Variances pulled towards their crowd's, and the degrees of freedom they then have. log R - digamma(d/2) +
     log(d/2) has the variance trigamma(d/2) + trigamma(d0/2): d0 by moments."""
+    from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
 
     d = np.maximum(freedom, 1e-3)
@@ -141,18 +139,13 @@ def squeezed(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
         return variance, d
     e = np.log(variance[used]) - digamma(d[used] / 2.0) + np.log(d[used] / 2.0)
     excess = float(np.var(e, ddof=1) - polygamma(1, d[used] / 2.0).mean())
-    d0 = 2.0 * _trigamma_inverse(excess) if excess > 0 else 1e4
+    d0 = 1e4
+    if excess > 0:
+        d0 = 2.0 * np.exp(brentq(lambda t: float(polygamma(1, np.exp(t))) - excess, -7.0, 12.0))
     d0 = float(np.clip(d0, 1.0, 1e4))
     crowd = float(np.exp(e.mean() + digamma(d0 / 2.0) - np.log(d0 / 2.0)))
     free = np.where(used, freedom, 0.0)
     return (free * variance + d0 * crowd) / (free + d0), free + d0
-
-
-def _trigamma_inverse(x: float) -> float:
-    from scipy.optimize import brentq
-    from scipy.special import polygamma
-
-    return float(np.exp(brentq(lambda t: float(polygamma(1, np.exp(t))) - x, -7.0, 12.0)))
 
 
 def combine(
@@ -164,7 +157,7 @@ def combine(
     z, var, without = np.zeros(len(count)), np.full(len(count), V), np.zeros(len(y))
     for size in np.unique(count[count > 0]).tolist():
         items = np.flatnonzero(count == size)
-        step = max(1, int(CELLS // size**2))
+        step = max(1, int(2e7 // size**2))  # so many numbers of small matrices are solved at once
         for lo in range(0, len(items), step):
             block = items[lo : lo + step]
             at = indptr[block][:, None] + np.arange(size)

@@ -30,11 +30,6 @@ from crowdwise.core.result import Estimates
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import listing, warn
 
-CAUTION = 1.645
-"""How many standard errors are taken off the share of the model: the lower end of a one-sided 95 % interval."""
-KAPPA = (0.5, 1e3)
-"""The range of kappa: from items of very different ease to items that are all alike."""
-
 
 def counts(code: Ints, weight: Floats, size: int) -> Floats:
     """Sums of weights by code."""
@@ -145,8 +140,7 @@ def weighted_median(item: Ints, weight: Floats, x: Floats, N: int) -> Floats:
     exact = at[np.abs(share[first[at]] - 0.5) <= 1e-12]
     out[exact] = 0.5 * (v[first[exact]] + v[first[exact] + 1])
     if np.isnan(out).any():
-        overall = weighted_median(np.zeros(len(x), dtype=np.int64), weight, x, 1)[0]
-        out[np.isnan(out)] = overall
+        out[np.isnan(out)] = weighted_median(np.zeros(len(x), dtype=np.int64), weight, x, 1)[0]
     return out
 
 
@@ -160,8 +154,7 @@ def scatter(ratings: Ratings, z: Floats) -> dict[str, Any]:
     n, freedom = counts(m, w, M), counts(m, free, M)
     bias = np.divide(counts(m, w * r, M), n, out=np.zeros(M), where=n > 0)
     square = counts(m, w * (r - bias[m]) ** 2, M)
-    pooled = float((w * r * r).sum() / max(free.sum(), 1e-12)) if free.sum() > 0 else float("nan")
-    pooled = pooled if np.isfinite(pooled) else float(np.var(ratings.value))
+    pooled = float((w * r * r).sum() / free.sum()) if free.sum() > 1e-12 else float(np.var(ratings.value))
     # One rating's worth of the crowd's variance keeps the variances of annotators with few residuals above zero.
     variance = (square + pooled + 1e-12) / (np.maximum(freedom - 1.0, 0.0) + 1.0)
     unrated = np.full(N, float(np.var(ratings.value)) + pooled)
@@ -200,7 +193,7 @@ def ease_prior(n: Floats, Q: Floats, old: float) -> float:
         k = np.exp(t)
         return float(often @ gammaln(k + sizes) + len(n) * (k * t - gammaln(k)) - (k + n) @ np.log(k + Q))
 
-    return nearby(best, old, *KAPPA)
+    return nearby(best, old, 0.5, 1e3)  # from items of very different ease to items that are all alike
 
 
 def nearby(best: Callable[[float], float], old: float, low: float, high: float) -> float:
@@ -211,7 +204,7 @@ def nearby(best: Callable[[float], float], old: float, low: float, high: float) 
 
 
 def hedged(
-    ratings: Ratings, y: Floats, z: Floats, left_out: Floats, judges: Any = True, caution: float = CAUTION
+    ratings: Ratings, y: Floats, z: Floats, left_out: Floats, judges: Any = True, caution: float = 1.645
 ) -> tuple[Floats, float]:
     """Values, shrunk towards the plain mean as far as held-out ratings ask for it, and the share of the model in them.
 
@@ -258,8 +251,6 @@ class RatingModel(AnswerModel[Ratings, Estimates]):
 
 ENOUGH = 8
 """Ratings by an annotator that show a scale."""
-MANY = 200
-"""Annotators beyond which one of them does not count in the median of all."""
 AWAY, NARROW = 2.0, 4.0
 """How many times the usual width a scale lies outside, or how many times narrower it is, to be another."""
 
@@ -279,7 +270,7 @@ def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     order = np.argsort(ratings.annotator, kind="stable")
     rows = np.split(ratings.value[order], np.cumsum(n)[:-1])
     own = np.array([inner(rows[m]) for m in who])
-    if len(who) <= MANY:
+    if len(who) <= 200:  # of more, one does not count in the median of all
         usual = np.array([np.median(np.delete(own[:, ::2], m, axis=0), axis=0) for m in range(len(who))])
     else:
         usual = np.broadcast_to(np.median(own[:, ::2], axis=0), (len(who), 2))
