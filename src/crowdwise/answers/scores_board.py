@@ -36,13 +36,11 @@ from crowdwise.errors import InputError, ParameterError, listing, warn
 
 MODEL = ("model", "system", "generator", "candidate", "assistant", *columns.ALIASES["item"])
 PROMPT = (*columns.ALIASES["question"], "test", "test case", "case", *columns.ALIASES["item"])
-FAR = 0.05
-"""A difference of rates that is pointed out."""
 NO_SCORE = {"n/a", "na", "nan", "none", "null", "-", "--", "?", "error", "refused", "skipped", "missing"}
 PASS = {"pass", "passed", "true", "yes", "correct", "success", "c"}
 FAIL = {"fail", "failed", "false", "no", "incorrect", "failure", "i"}
-MOST_ROUNDS, SPREAD, BLOCKS = 500, 1.0, 50
-"""Passes of a fit, the spread of judges' scales around 1 beforehand, and the most parts of prompts to leave out."""
+BLOCKS = 50
+"""The most parts of prompts that are left out one at a time."""
 
 
 def board_of(
@@ -109,14 +107,12 @@ def has_scores(names: list[str]) -> bool:
 def _passed(source: Source) -> Ints | None:
     """Whether each verdict is a pass, where all are words for pass or fail."""
     verdicts = [str(word).strip().lower() for word in source["value"].to_list()]
-    words = set(verdicts)
-    return np.array([word in PASS for word in verdicts]).astype(np.int64) if words <= PASS | FAIL else None
+    return np.array([word in PASS for word in verdicts], np.int64) if set(verdicts) <= PASS | FAIL else None
 
 
 def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any, seed: Any, by_prompt: bool) -> Ranking:
     N, M, S = len(models), len(judges), len(y)
-    notes, caveat = list[str](), ""
-    scored = np.bincount(j, minlength=M).astype(float)
+    notes, caveat, scored = list[str](), "", np.bincount(j, minlength=M).astype(float)
     if by_prompt:  # a judge who scored an answer several times has the mean of it
         cell, at = np.unique((p.astype(np.int64) * N + m) * M + j, return_inverse=True)
         y, (p, m, j) = np.bincount(at, y) / np.bincount(at), (cell // M // N, cell // M % N, cell % M)
@@ -129,7 +125,7 @@ def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any,
             "joined through other models: a severe judge cannot be told from a worse model. Leave the column of judges "
             "out to compare plain means."
         )
-    used = np.unique(p, return_inverse=True)[1]
+    used = _renumbered(p)
     joined = not components(m, N + used, N + int(used.max()) + 1)[:N].any()
     if by_prompt and not joined:
         notes.append(
@@ -137,7 +133,7 @@ def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any,
             "harder prompts cannot be told from worse models."
         )
     fit = _fitted(y, m, p, j, N, M, joined)
-    block, rng = _renumbered(p), np.random.default_rng(seed)
+    block, rng = used, np.random.default_rng(seed)
     G = int(block.max()) + 1
     if not by_prompt or G < MIN_GROUPS:
         why = f"there are {G} prompts, and {MIN_GROUPS} are needed" if by_prompt else "there is no column of prompts"
@@ -197,7 +193,7 @@ def _fitted(
     a, c, noise, quality, level = start.scale, start.level, start.noise, start.quality, start.scores
     of = used % N
     each = np.bincount(of, minlength=N)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(500):
         w = a[j] / noise[j]
         v = 1.0 / (np.bincount(answer, w * a[j]) + 1.0 / quality)
         t = (np.bincount(answer, w * (y - c[j])) + level[of] / quality) * v
@@ -207,8 +203,8 @@ def _fitted(
         square, mean = np.bincount(j, t[answer] ** 2 + v[answer], M), np.bincount(j, t[answer], M) / np.maximum(n, 1)
         c = np.bincount(j, y, M) / np.maximum(n, 1) - a * mean
         if M > 1:
-            few = noise / SPREAD**2  # what is known beforehand: a scale around 1
-            a = (np.bincount(j, t[answer] * (y - c[j]), M) + few) / (square + few)
+            # What is known beforehand: a scale around 1, with a spread of 1.
+            a = (np.bincount(j, t[answer] * (y - c[j]), M) + noise) / (square + noise)
             unit = float(np.abs(a).mean()) or 1.0
             a, t, v, quality, level = a / unit, t * unit, v * unit**2, quality * unit**2, level * unit
         noise = np.bincount(j, (y - c[j] - a[j] * t[answer]) ** 2 + a[j] ** 2 * v[answer], M) / np.maximum(n, 1)
@@ -217,10 +213,7 @@ def _fitted(
             break
     w = a[j] / noise[j]
     sure = np.bincount(answer, w * a[j])
-    x, at = (
-        np.bincount(answer, w * (y - c[j])) / sure,
-        np.unique(used // N if joined else 0 * used, return_inverse=True)[1],
-    )
+    x, at = np.bincount(answer, w * (y - c[j])) / sure, _renumbered(used // N if joined else 0 * used)
     rest = quality / 2.0  # of prompts, and of answers: that about half is each decides the weights alone
     w = 1.0 / (rest + 1.0 / sure)
     P = int(at.max()) + 1
@@ -241,8 +234,9 @@ def _pass_board(
     of, group = cell // Q, cell % Q
     votes = Votes.from_codes(at, j, passed, items=np.arange(len(cell)), annotators=judges, classes=["fail", "pass"],
                              on_duplicate="all")  # fmt: skip
-    notes, caveat, about = [], "", {"scores": np.bincount(j, minlength=len(judges)).astype(float)}
-    about["mean"] = np.bincount(j, passed, len(judges)) / np.maximum(about["scores"], 1.0)
+    scored = np.bincount(j, minlength=len(judges)).astype(float)
+    notes, caveat = [], ""
+    about = {"scores": scored, "mean": np.bincount(j, passed, len(judges)) / np.maximum(scored, 1.0)}
     count = {"scores": np.bincount(m, minlength=N).astype(float)}
     if gold is not None:
         known = {tuple(map(str, k)): str(v) for k, v in dict(gold).items()}
@@ -263,7 +257,7 @@ def _pass_board(
         notes.append(
             "A rate is that of the judges' consensus: where all judges err alike it errs, too. gold corrects it."
         )
-        if abs(f.mean() - passed.mean()) > FAR:
+        if abs(f.mean() - passed.mean()) > 0.05:
             notes.append(
                 f"The judges pass {passed.mean():.0%} of what they see, the consensus {f.mean():.0%}: what lies "
                 "between is what the method makes of their disagreement. gold decides it."
