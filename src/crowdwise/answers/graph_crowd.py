@@ -73,9 +73,8 @@ A false positive is costly: annotators would then be fitted to the graph, and th
 """
 FOLDS = 5
 """Mean field does not give the class of an item without its own votes: they are held out by fifths of the items."""
-QUICK_SWEEPS, BALANCE = 30, 5
-"""Passes over the edges, and changes of the field, for every strength that is tried: from where the last one ended."""
-ANNEAL = (0.25, 0.5, 0.75)
+QUICK_SWEEPS = 30
+"""Passes over the edges for every strength that is tried: from where the last one ended."""
 SAME = 0.04
 """Two strengths closer than this, times a typical weight, are one."""
 MOST_PULL = 30.0
@@ -246,7 +245,7 @@ class GraphInference:
     def beliefs(self, evidence: Floats, field: Floats, J: float, tol: float = 1e-8) -> Beliefs:
         """The posterior, starting from the last messages; without any, J rises in steps. Under a strong prior all items
         in one class may be a fixed point of its own, which is not to be started in."""
-        for share in ANNEAL if self.state is None else ():
+        for share in (0.25, 0.5, 0.75) if self.state is None else ():
             early = self.infer(evidence, field, share * J, self.links, self.state, sweeps=QUICK_SWEEPS, tol=1e-3)
             self.state = early.state
         beliefs = self.infer(evidence, field, J, self.links, self.state, sweeps=self.sweeps, tol=tol)
@@ -257,12 +256,10 @@ class GraphInference:
         """The log-likelihood of each item's votes given the others', and the field that balances the classes."""
         look = partial(self.infer, evidence, J=J, links=self.links, sweeps=min(self.sweeps, QUICK_SWEEPS), tol=1e-3)
         beliefs = look(field=field, state=self.state)
-        for _ in range(BALANCE if self.learns_field else 0):
-            new = balanced(field, beliefs)
-            moved = float(np.abs(new - field).max())
-            field = new
+        for _ in range(5 if self.learns_field else 0):
+            before, field = field, balanced(field, beliefs)
             beliefs = look(field=field, state=beliefs.state)
-            if moved < 1e-2:
+            if np.abs(field - before).max() < 1e-2:
                 break
         self.state = beliefs.state
         if self.fold is None:
@@ -304,13 +301,6 @@ class GraphInference:
 
 def _best(tried: list[tuple[float, float]]) -> int:
     return max(range(len(tried)), key=lambda n: tried[n][1])
-
-
-INFERENCE: dict[str, Callable[..., Beliefs]] = {
-    "belief-propagation": propagate,
-    "mean-field": mean_field,
-}
-ROUNDS = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -392,13 +382,11 @@ class GraphCrowd(Model):
             if graph is None:
                 raise InputError("graph-crowd needs to know which items are linked: fit(votes, graph=...).")
             self._graph = as_graph(graph, votes.items)
+        more = {"item_prior": item_prior, "shared_prior": shared_prior, "callback": callback, "verbose": verbose}
         try:
-            super().fit(
-                votes, gold, item_prior=item_prior, shared_prior=shared_prior, callback=callback, verbose=verbose
-            )
+            return super().fit(votes, gold, **more)
         finally:
             self.__dict__.pop("_graph", None)
-        return self
 
     @guarded
     def predict_proba(self, votes: Votes, graph: Any = None) -> Floats:
@@ -422,7 +410,7 @@ class GraphCrowd(Model):
         params = family.maximise(first)
         field, J, gain, runs = params.log_prior[0], 0.0, 0.0, list[dict[str, Any]]()
         held = class_counts is not None and self.strength != "learned"
-        for _ in range(1 if held else ROUNDS):
+        for _ in range(1 if held else 10):
             before, evidence = (J, field, gain), graph.evidence(params.log_score)
             if self.strength == "learned":
                 J, field, gain = graph.search(evidence, field)
@@ -492,11 +480,11 @@ class GraphCrowd(Model):
         return accepted
 
     def _inference(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, links: Links) -> GraphInference:
-        fold = None
+        part, learns = Part.of(votes, gold, item_prior), self.class_prior == "learned"
         if self.inference == "mean-field":
             fold = predictive.item_folds(votes, FOLDS, gold)
-        part = Part.of(votes, gold, item_prior)
-        return GraphInference(part, links, INFERENCE[self.inference], self.sweeps, fold, self.class_prior == "learned")
+            return GraphInference(part, links, mean_field, self.sweeps, fold, learns)
+        return GraphInference(part, links, propagate, self.sweeps, None, learns)
 
     def _scores(self, votes: Votes) -> Floats:
         """log s of the annotators of these votes; unseen ones answer like the crowd as a whole."""
