@@ -50,18 +50,10 @@ OWN = 0.5
 """k: how much the annotator's noise counts beside that of the mask itself."""
 FEW = 2.0
 """How many masks the noise of the crowd is worth in an annotator's."""
-NEAR = 0.2
-"""How far from the edge pixels are looked at, as a share of the radius of a disc as large as the majority."""
 LEAST = 1.0 / 16.0
 """The least variance of a distance, in pixels: what the grid leaves open."""
-KEPT = 2**28
-"""Bytes of distances that are kept between the two visits of the pixels."""
 BLOCK = 2**18
 """Pixels at a time."""
-AT_ONCE, OF_PIXEL = 6, 4.0
-"""Of an item as many arrays of pixels as it has masks, and so many more, are held, with so many bytes for a pixel."""
-PATTERNS = 2**16
-"""VotePatterns of votes from which on those that do not occur are left out."""
 TINY = 1e-300
 
 
@@ -122,8 +114,9 @@ class MaskConsensus(Result):
 
     def probability(self, n: int) -> npt.NDArray[np.uint8]:
         """The probability of each pixel of an item to be in the mask, in 255ths: H x W."""
-        ends = np.concatenate([[0], np.cumsum(self.height * self.width)])
-        return self.pixels[ends[n] : ends[n + 1]].reshape(int(self.height[n]), int(self.width[n]))
+        end = np.cumsum(self.height * self.width)[n]
+        H, W = int(self.height[n]), int(self.width[n])
+        return self.pixels[end - H * W : end].reshape(H, W)
 
     def _bytes(self, n: int) -> bytes:
         ends = np.concatenate([[0], np.cumsum(-(-self.height * self.width // 8))])
@@ -196,7 +189,7 @@ class VotePatterns(NamedTuple):
             code *= 2
             code += mask.ravel()
             votes = np.vstack([np.repeat(votes, 2, axis=1), np.tile([False, True], votes.shape[1])])
-            if votes.shape[1] > PATTERNS or r == len(masks) - 1:
+            if votes.shape[1] > 2**16 or r == len(masks) - 1:  # those that do not occur are left out
                 count = np.bincount(code, minlength=votes.shape[1])
                 used = count > 0
                 code, votes, count = (np.cumsum(used, dtype=np.int32) - 1)[code], votes[:, used], count[used]
@@ -235,11 +228,12 @@ class MaskModel(AnswerModel[Masks, MaskConsensus]):
     def _fit(self, answers: Masks, callback: Callback | None) -> dict[str, Any]:
         packed, pixels, expected = [], [], np.ones(len(answers))
         agreement = np.zeros(answers.n_answers)
-        each = (np.diff(answers.indptr) + AT_ONCE) * answers.height * answers.width
+        # As many arrays of pixels as an item has masks, and six more, are held, with four bytes for a pixel.
+        each = (np.diff(answers.indptr) + 6) * answers.height * answers.width
         n = int(each.argmax())
         what = f"Item {listing(answers.items[[n]])} has {np.diff(answers.indptr)[n]:,} masks of {answers.height[n]} x "
         what += f"{answers.width[n]} pixels"
-        check_cost(what, OF_PIXEL * float(each[n]), 0.0, "Read fewer masks of it, or smaller ones.")
+        check_cost(what, 4.0 * float(each[n]), 0.0, "Read fewer masks of it, or smaller ones.")
         state = self._learn(answers, callback)
         for n, (lo, hi) in enumerate(pairwise(answers.indptr.tolist())):
             shape = int(answers.height[n]), int(answers.width[n])
@@ -344,7 +338,7 @@ class Band(NamedTuple):
     """The pixels of an item that are open: ``box`` is where masks are (rows, columns), ``at`` their places in it,
     ``distance`` (R x K) the signed distances of the masks that are not empty, ``drawn`` which these are."""
 
-    box: tuple[slice, slice]
+    box: tuple[slice, ...]
     at: npt.NDArray[np.int32]
     distance: npt.NDArray[np.float16]
     drawn: Ints
@@ -360,8 +354,11 @@ class Band(NamedTuple):
             votes += np.float32(weight[r]) * masks[r]
         total = float(weight[drawn].sum())
         middle = votes > total / 2.0
-        reach = max(2.0, NEAR * float(np.sqrt(max(int(np.count_nonzero(middle)), 1) / np.pi)))
-        box = _box(votes > 0.0, int(np.ceil(reach)) + 1)
+        # A fifth of the radius of a disc as large as the majority.
+        reach = max(2.0, 0.2 * float(np.sqrt(max(int(np.count_nonzero(middle)), 1) / np.pi)))
+        margin = int(np.ceil(reach)) + 1
+        ends = [np.flatnonzero((votes > 0.0).any(axis=axis))[[0, -1]] for axis in (1, 0)]
+        box = tuple(slice(max(int(lo) - margin, 0), int(hi) + margin + 1) for lo, hi in ends)
         votes, middle = votes[box], middle[box]
         open_ = (votes > 0.0) & (votes < total * (1.0 - 1e-6))
         if middle.any() and not middle.all():
@@ -379,13 +376,6 @@ class Band(NamedTuple):
             yield part, self.distance[:, part].astype(np.float64)
 
 
-def _box(mask: Pixels, margin: int) -> tuple[slice, slice]:
-    """The rows and columns in which a mask has pixels, and a margin."""
-    ends = [np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0)]
-    rows, columns = (slice(max(int(lo) - margin, 0), int(hi) + margin + 1) for lo, hi in ends)
-    return rows, columns
-
-
 def _near_edge(mask: Pixels, reach: float) -> Pixels:
     """Pixels whose centre is within reach of a pixel on the other side of the edge."""
     from scipy.ndimage import binary_dilation
@@ -395,8 +385,7 @@ def _near_edge(mask: Pixels, reach: float) -> Pixels:
         differ = mask[a] != mask[b]
         edge[a] |= differ
         edge[b] |= differ
-    near = binary_dilation(edge, iterations=int(np.ceil(reach)))
-    return np.asarray(near)
+    return np.asarray(binary_dilation(edge, iterations=int(np.ceil(reach))))
 
 
 def signed_distance(mask: Pixels, at: npt.NDArray[np.int32], out: npt.NDArray[np.float16]) -> None:
@@ -404,19 +393,17 @@ def signed_distance(mask: Pixels, at: npt.NDArray[np.int32], out: npt.NDArray[np
     from scipy.ndimage import distance_transform_edt
 
     H, W = mask.shape
-    flat = mask.ravel()[at]
-    for inside in (True, False):
+    flat, all_of_it = mask.ravel()[at], mask.all()
+    for inside, side in ((True, mask), (False, ~mask)):
         places = np.flatnonzero(flat == inside)
         if not len(places):
             continue
-        near = None
-        if not mask.all():
-            side = mask if inside else ~mask
+        if not all_of_it:
             near = distance_transform_edt(side, return_distances=False, return_indices=True).reshape(2, -1)
         for lo in range(0, len(places), BLOCK):
             block = places[lo : lo + BLOCK]
             y, x = np.divmod(at[block], W)
-            if near is None:  # all of the image: the edge is its border
+            if all_of_it:  # the edge is the border of the image
                 far = np.minimum(np.minimum(y + 1, H - y), np.minimum(x + 1, W - x)).astype(np.float64)
             else:
                 far = np.hypot(near[0, at[block]] - y, near[1, at[block]] - x)
@@ -480,15 +467,13 @@ class SignedDistance(MaskModel):
             edges.moments.append(None)
             if band is None or not len(band.at):
                 continue
-            R = len(band.drawn)
+            R, K, rows = len(band.drawn), len(band.at), lo + band.drawn
             mean, products = np.zeros(R), np.zeros((R, R))
             for _, d in band.blocks():
                 mean += d.sum(axis=1)
                 products += d @ d.T
-            K = len(band.at)
-            rows = lo + band.drawn
             edges.moments[n] = DistanceMoments(answers.annotator[rows], weights[rows], mean / K, products / K)
-            if kept + band.distance.nbytes <= KEPT:
+            if kept + band.distance.nbytes <= 2**28:  # kept for the second visit of the pixels
                 kept += band.distance.nbytes
                 edges.bands[n] = band
         learn_edges(edges, self.tol)
@@ -531,8 +516,7 @@ def edge_consensus(
 
 def learn_edges(edges: LearnedEdges, tol: float) -> None:
     """Offsets, noise and weights from the moments of all items, in place."""
-    M = len(edges.offset)
-    items = [n for n, one in enumerate(edges.moments) if one is not None]
+    M, items = len(edges.offset), [n for n, one in enumerate(edges.moments) if one is not None]
     moments = [one for one in edges.moments if one is not None]
     edges.masks = [np.ones(0) for _ in edges.moments]
     if not moments:
@@ -540,19 +524,18 @@ def learn_edges(edges: LearnedEdges, tol: float) -> None:
         return
     who = np.concatenate([one.who for one in moments])
     weights = np.concatenate([one.weight for one in moments])
-    of = np.repeat(np.arange(len(moments)), [len(one.who) for one in moments])
-    ends = np.concatenate([[0], np.cumsum([len(one.who) for one in moments])]).tolist()
-    several = np.array([len(one.who) > 1 for one in moments])
+    size = np.array([len(one.who) for one in moments])
+    of, several = np.repeat(np.arange(len(moments)), size), size > 1
+    parts = [slice(lo, hi) for lo, hi in pairwise([0, *np.cumsum(size).tolist()])]
     total = np.bincount(who, weights, M)
     weight = weights.copy()
     for _ in edges.rounds:
         noise, residual = np.zeros(len(who)), np.zeros(len(who))
-        for n, one in enumerate(moments):
-            part = slice(ends[n], ends[n + 1])
+        for one, part in zip(moments, parts, strict=True):
             noise[part], residual[part] = _residuals(one, weight[part], edges.offset)
         noise = np.maximum(noise, LEAST)
         quotient = noise / edges.relative[who]
-        level = np.array([np.median(quotient[ends[n] : ends[n + 1]]) for n in range(len(moments))])
+        level = np.array([np.median(quotient[part]) for part in parts])
         level[~several] = np.exp(np.mean(np.log(level[several]))) if several.any() else LEAST
         noise = np.where(several[of], noise, level[of] * edges.relative[who])
         # The noise of annotators, relative to the item's.
@@ -581,8 +564,8 @@ def learn_edges(edges: LearnedEdges, tol: float) -> None:
         weight = weights * (1.0 + OWN) / (noise + OWN * level[of] * edges.relative[who])
         edges.rounds.reached(moved=change, converged=change < tol)
     edges.scale = float(np.exp(np.mean(np.log(level))))
-    for n, at in enumerate(items):
-        edges.masks[at] = weight[ends[n] : ends[n + 1]]
+    for n, part in zip(items, parts, strict=True):
+        edges.masks[n] = weight[part]
 
 
 def _residuals(one: DistanceMoments, weight: Floats, offset: Floats) -> tuple[Floats, Floats]:
