@@ -44,8 +44,6 @@ from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.rankings import Rankings
 
-CELLS = 2**21
-"""Numbers in the blocks of rankings that are computed at once."""
 Blocks = list[tuple[Ints, Floats, Ints]]
 """Rankings of one length together: R x k items, R weights, R annotators."""
 Ends = Literal["both", "top"]
@@ -57,10 +55,8 @@ def blocks(table: Rankings) -> Blocks:
     out: Blocks = []
     for k in np.unique(size).tolist():
         which = np.flatnonzero(size == k)
-        out.append((
-            table.item[table.indptr[which][:, None] + np.arange(k)].astype(np.int64), table.weights[which],
-            table.annotator[which],
-        ))  # fmt: skip
+        items = table.item[table.indptr[which][:, None] + np.arange(k)].astype(np.int64)
+        out.append((items, table.weights[which], table.annotator[which]))
     return out
 
 
@@ -68,7 +64,7 @@ def choices(rankings: Blocks, s: Floats, ends: Ends) -> Iterator[tuple[float, In
     """Some rankings at a time, from each end: the sign of s in v, the items in the order in which they are chosen,
     weights, v, and the log of the sum of e^v over the items left at each choice."""
     for item, w, _ in rankings:
-        step = max(1, CELLS // item.shape[1] ** 2)
+        step = max(1, 2**21 // item.shape[1] ** 2)  # so many numbers are computed at once
         for lo in range(0, len(item), step):
             for sign in (1.0, -1.0) if ends == "both" else (1.0,):
                 order = item[lo : lo + step, :: int(sign)]

@@ -55,12 +55,6 @@ from crowdwise.errors import InputError
 
 STRENGTH = 5.0
 """How many spans the mean of the crowd is worth for the rates of an annotator."""
-LEAST, MOST = 1e-4, 0.99
-"""The rates stay within."""
-DETECTED, INVENTED, NAMED = 0.7, 0.05, 0.9
-"""Rates before any is known: of true spans that are marked, of empty places that are, of labels that are right."""
-MANY = 1000
-"""Spans on an item from which on memory and time are looked at first."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -148,8 +142,8 @@ class SpanConsensus(Result):
     def regions(self) -> dict[Any, list[dict[str, Any]]]:
         out: dict[Any, list[dict[str, Any]]] = {name: [] for name in self.items.tolist()}
         for c in self.chosen.tolist():
-            region = {"label": str(self.labels[self.label[c]]), "score": float(self.probability[c])}
-            out[self.items[self.item[c]]].append(region | {"span": [int(self.start[c]), int(self.end[c])]})
+            label, place = str(self.labels[self.label[c]]), [int(self.start[c]), int(self.end[c])]
+            out[self.items[self.item[c]]].append({"label": label, "score": float(self.probability[c]), "span": place})
         return out
 
     def _people(self, level: float) -> dict[str, Any]:
@@ -193,7 +187,7 @@ def _grouped(start: Ints, end: Ints, label: Ints, who: Ints, least: float) -> In
     content, of = np.unique(np.column_stack([start, end, label]), axis=0, return_inverse=True)
     of = of.reshape(-1)
     U = len(content)
-    if U > MANY:
+    if U > 1000:
         what = f"{U:,} different spans of one item hang together and are compared, each with each"
         check_cost(what, 64.0 * U**2, float(U) ** 3, "Split long texts into parts.")
     if U == 1:
@@ -264,8 +258,7 @@ class Marks(NamedTuple):
                     out[side, candidates] = sign * weighted_medians(x, w)
                 elif r > 2:
                     for j in range(r):
-                        less = np.where(np.arange(r) == j, 0.0, w)
-                        out[side, rows[:, j]] = sign * weighted_medians(x, less)
+                        out[side, rows[:, j]] = sign * weighted_medians(x, np.where(np.arange(r) == j, 0.0, w))
         return out[0], out[1]
 
     def noise(self, q: Floats, M: int) -> tuple[Floats, Floats, Floats]:
@@ -297,9 +290,6 @@ def sums(code: Ints, weight: Floats, size: int) -> Floats:
     return np.asarray(np.bincount(code, weight, size), dtype=np.float64)
 
 
-Overlap = Annotated[float, Bounds(above=0, maximum=1)]
-
-
 @declared
 class SpanModel(AnswerModel[Spans, SpanConsensus]):
     """The base of methods for :class:`~crowdwise.Spans`. A subclass gives ``_infer``.
@@ -314,7 +304,7 @@ class SpanModel(AnswerModel[Spans, SpanConsensus]):
     table = Spans
     result = SpanConsensus
 
-    overlap: Overlap = 1 / 3
+    overlap: Annotated[float, Bounds(above=0, maximum=1)] = 1 / 3
 
     def _fit(self, answers: Spans, callback: Callback | None) -> dict[str, Any]:
         M = answers.n_annotators
@@ -379,9 +369,10 @@ class SpanDetection(SpanModel):
             true = sums(marks.candidate_item, exists, N) + empty * none
             chances, others = (sums(looker, of[marks.look_item], M) for of in (true, all_places - true))
             hits = sums(who, exists[c], M)
-            d = rates(hits, chances, DETECTED)
-            f = np.minimum(rates(sums(who, 1.0 - exists[c], M), others, INVENTED), d)  # or true and false change places
-            a = rates(sums(who, q[c, marks.label], M), hits, NAMED)
+            # What is usual before any is known: of true spans that are marked, of empty places, of right labels.
+            d = rates(hits, chances, 0.7)
+            f = np.minimum(rates(sums(who, 1.0 - exists[c], M), others, 0.05), d)  # or true and false change places
+            a = rates(sums(who, q[c, marks.label], M), hits, 0.9)
             pi = (true.sum() + 1.0) / (all_places.sum() + 2.0)
             rho = (q.sum(axis=0) + 1.0 / L) / (q.sum() + 1.0)
             log_1 = sums(marks.look_item, np.log1p(-d)[looker], N)
@@ -392,11 +383,8 @@ class SpanDetection(SpanModel):
             s_1[:, 1:] = (log_1[marks.candidate_item] + base)[:, None] + np.log(pi * rho)
             if L > 1:
                 np.add.at(s_1, (c, marks.label + 1), (np.log(a) - wrong)[who])
-            s_1[:, 0] = (
-                np.log(1.0 - pi)
-                + log_0[marks.candidate_item]
-                + sums(c, (np.log(f) - np.log1p(-f))[who] + np.log(label_share)[marks.label], C)
-            )
+            alone = sums(c, (np.log(f) - np.log1p(-f))[who] + np.log(label_share)[marks.label], C)
+            s_1[:, 0] = np.log(1.0 - pi) + log_0[marks.candidate_item] + alone
             s_1 = np.exp(s_1 - s_1.max(axis=1, keepdims=True))
             new = s_1[:, 1:] / s_1.sum(axis=1, keepdims=True)
             none = 1.0 / (1.0 + np.exp(np.clip(np.log((1.0 - pi) / pi) + log_0 - log_1, -500.0, 500.0)))
@@ -411,7 +399,7 @@ class SpanDetection(SpanModel):
 def rates(right: Floats, total: Floats, usual: float) -> Floats:
     """Shares of counts, shrunk towards that of all, which is shrunk towards ``usual``."""
     mean = (right.sum() + STRENGTH * usual) / (total.sum() + STRENGTH)
-    return np.asarray(np.clip((right + STRENGTH * mean) / (total + STRENGTH), LEAST, MOST))
+    return np.asarray(np.clip((right + STRENGTH * mean) / (total + STRENGTH), 1e-4, 0.99))
 
 
 def places(answers: Spans, overlap: float) -> Floats:

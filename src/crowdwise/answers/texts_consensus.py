@@ -51,11 +51,6 @@ from crowdwise.errors import InputError
 
 OF_TEXT, OF_ANNOTATOR = 20.0, 100.0
 """How many slots the accuracy of the annotator, and of the crowd, is worth."""
-ALIKE = 0.5
-"""From this median likeness of two texts on an item on, they are put together word by word."""
-ITEMS = 200
-"""So many items are aligned between two calls of the callback."""
-
 Embed = Annotated[
     Any, Check(lambda f: f is None or callable(f), "a function from texts to vectors", (None, len), (1, "a"))
 ]
@@ -168,7 +163,7 @@ class Slots:
             rows += [token for slot in slots for token in slot]
             texts += list(range(lo, hi)) * len(slots)
             items += [n] * len(slots)
-            if callback is not None and (n + 1) % ITEMS == 0:
+            if callback is not None and (n + 1) % 200 == 0:
                 callback(Progress(n + 1, len(indptr) - 1, np.nan, np.nan))
         item = np.array(items, dtype=np.int64)
         size = np.diff(indptr)[item]
@@ -186,11 +181,11 @@ class Slots:
         top = np.full(S, -np.inf)
         np.maximum.at(top, of, score)
         size = np.bincount(self.slot, minlength=S)
-        d = (1.0 + rho * (size - 1.0))[self.slot]
-        mass = np.exp((score - top[of]) / (1.0 + rho * (size - 1.0))[of])
+        d = 1.0 + rho * (size - 1.0)
+        mass = np.exp((score - top[of]) / d[of])
         total = np.bincount(of, mass, S)[self.slot]
         own = mass[self.choice]
-        less = np.exp((score[self.choice] - w - top[self.slot]) / d)
+        less = np.exp((score[self.choice] - w - top[self.slot]) / d[self.slot])
         return own / total, less / (total - own + less)
 
 
@@ -230,8 +225,8 @@ class TextModel(AnswerModel[Texts, TextConsensus]):
             right[answers.annotator[n]] += size - edits
             slots[answers.annotator[n]] += size
         likeness /= np.maximum(np.diff(answers.indptr), 1)
-        facts = {"unit": self.unit, "case": self.case, "punctuation": self.punctuation}
-        return {"likeness": likeness, "right": right, "slots": slots, "tokens": facts} | fields
+        tokens = {"unit": self.unit, "case": self.case, "punctuation": self.punctuation}
+        return {"likeness": likeness, "right": right, "slots": slots, "tokens": tokens} | fields
 
     @abstractmethod
     def _infer(self, answers: Texts, cuts: list[CutText], callback: Callback | None) -> dict[str, Any]:
@@ -385,11 +380,11 @@ class TextAuto(TextModel):
             for lo, hi in pairwise(answers.indptr.tolist())
         ])  # fmt: skip
         middle = float(np.median(pairs)) if len(pairs) else 1.0
-        joined = middle >= ALIKE
-        model: TextModel = (Rover if joined else Medoid)(unit=self.unit, case=self.case, punctuation=self.punctuation)
-        way = "they were put together word by word" if joined else "the one nearest to the others was taken"
-        alike = "alike" if joined else "different"
-        note = f"Texts on an item are {alike} (median {middle:.0%}): {way}."
+        kind, way, method = "different", "the one nearest to the others was taken", Medoid
+        if middle >= 0.5:
+            kind, way, method = "alike", "they were put together word by word", Rover
+        model: TextModel = method(unit=self.unit, case=self.case, punctuation=self.punctuation)
+        note = f"Texts on an item are {kind} (median {middle:.0%}): {way}."
         return model._infer(answers, cuts, callback) | {"notes": [note] if len(pairs) else []}
 
 
@@ -482,8 +477,6 @@ def unit_vectors(embed: Any, answers: Texts) -> Floats:
     else:
         vectors = np.asarray(embed(texts), dtype=np.float64)
         if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
-            raise InputError(
-                f"embed must give a finite vector for each of the {len(texts)} texts: found {vectors.shape}."
-            )
+            raise InputError(f"embed must give a finite vector for each of {len(texts)} texts: found {vectors.shape}.")
     size = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray((vectors / np.maximum(size, 1e-12))[answers.text])
