@@ -75,8 +75,8 @@ class Matches:
         order: Any = np.argsort(tie, kind="stable") if tie.any() else slice(None)
         group = None if group is None else group[order]
         extra = None if extra is None else (extra * sign[:, None])[order]
-        sides = (side[order] for side in (winner, loser, m, sign, w.astype(np.float64)))
-        return cls(*sides, int((~tie).sum()), N, M, group, extra)
+        winner, loser, m, sign, w = (part[order] for part in (winner, loser, m, sign, w.astype(np.float64)))
+        return cls(winner, loser, m, sign, w, int((~tie).sum()), N, M, group, extra)
 
     @property
     def n_ties(self) -> int:

@@ -96,8 +96,8 @@ def first_split(matches: Matches, model: Likelihood, x: Floats, G: int) -> Float
     values, vectors = np.linalg.eigh((T @ T.T).toarray())
     place = np.asarray(T.T @ vectors[:, ::-1][:, : max(G - 1, 1)])
     gaps = [(place**2).sum(axis=1)]  # to the most unlike, then to the most unlike those
-    for g in range(G):
-        far = place[(gaps[0] if g == 0 else np.min(gaps[1:], axis=0)).argmax()]
+    for _ in range(G):
+        far = place[np.min(gaps[1:] or gaps, axis=0).argmax()]
         gaps.append(((place - far) ** 2).sum(axis=1))
     sure = np.full((M, G), 0.1 / max(G - 1, 1))
     sure[np.arange(M), np.argmin(gaps[1:], axis=0)] = 0.9

@@ -380,11 +380,11 @@ class TextAuto(TextModel):
             for lo, hi in pairwise(answers.indptr.tolist())
         ])  # fmt: skip
         middle = float(np.median(pairs)) if len(pairs) else 1.0
-        kind, way, method = "different", "the one nearest to the others was taken", Medoid
-        if middle >= 0.5:
-            kind, way, method = "alike", "they were put together word by word", Rover
-        model: TextModel = method(unit=self.unit, case=self.case, punctuation=self.punctuation)
-        note = f"Texts on an item are {kind} (median {middle:.0%}): {way}."
+        alike, settings = middle >= 0.5, {"unit": self.unit, "case": self.case, "punctuation": self.punctuation}
+        model: TextModel = Rover(**settings) if alike else Medoid(**settings)
+        how = "alike" if alike else "different"
+        way = "they were put together word by word" if alike else "the one nearest to the others was taken"
+        note = f"Texts on an item are {how} (median {middle:.0%}): {way}."
         return model._infer(answers, cuts, callback) | {"notes": [note] if len(pairs) else []}
 
 
