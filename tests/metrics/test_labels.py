@@ -116,6 +116,19 @@ def test_wrong_arguments_are_explained(call, error, text):
         call()
 
 
+def test_grades_count_by_the_order_that_the_fit_was_given():
+    rng, grades = np.random.default_rng(0), ["low", "medium", "high"]
+    truth = rng.integers(0, 3, 60)
+    shift = np.where(rng.random((60, 5)) < 0.4, rng.choice([-1, 1], (60, 5)), 0)
+    names = np.array(grades)[np.clip(truth[:, None] + shift, 0, 2)]
+    votes = cw.Votes.from_records([(n, f"a{m}", names[n, m]) for n in range(60) for m in range(5)])
+    consensus = cw.aggregate(votes, "ordinal-dawid-skene", order=grades)
+    known = {n: grades[k] for n, k in enumerate(truth.tolist())}
+    labels = np.array([grades.index(label) for label in consensus.labels])
+    assert metrics.mae(consensus, known).value == np.abs(labels - truth).mean() > 0.0
+    assert metrics.spearman(consensus, known).value == metrics.spearman(labels, truth).value
+
+
 def test_fewer_than_ten_items_have_no_interval():
     q, y = random(10)
     for metric in (metrics.accuracy, metrics.log_loss, metrics.brier, metrics.calibration_error):

@@ -272,12 +272,13 @@ def _resampled(
 
 
 def _numbers(result: Any, truth: Any) -> tuple[Floats, Floats]:
-    """Found and true numbers (or places of grades) of the items with known truth."""
+    """Found and true numbers (or places of grades, in the order that the fit was given) of items with known truth."""
     if isinstance(result, Estimates):
         x, y = result.values, result.truth_values(truth)
     elif isinstance(result, Consensus):
-        codes = result.truth_codes(truth)
-        x, y = result.label_codes.astype(np.float64), np.where(codes >= 0, codes, np.nan)
+        codes, order = result.truth_codes(truth), result.params.get("order") or result.classes.tolist()
+        place = encoding.locate(result.classes, encoding.to_vocabulary(list(order))).astype(np.float64)
+        x, y = place[result.label_codes], np.where(codes >= 0, place[codes], np.nan)
     else:
         x, y = np.asarray(result, dtype=np.float64), np.asarray(truth, dtype=np.float64)
         if x.ndim != 1 or x.shape != y.shape:
