@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, recall_score
@@ -114,6 +116,17 @@ def test_names_and_codes_give_the_same():
 def test_wrong_arguments_are_explained(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_results_of_other_items_or_annotators_are_not_compared():
+    crowds = [cw.simulate.one_coin(30, n_annotators=4, random_state=seed).votes for seed in (0, 1)]
+    renamed = [replace(crowds[1], items=crowds[1].items + 30), replace(crowds[1], annotators=np.array(list("wxyz")))]
+    results = [cw.aggregate(votes, "dawid-skene") for votes in (crowds[0], renamed[1])]
+    for metric in (metrics.manhattan, metrics.wasserstein, metrics.cross_entropy):
+        with pytest.raises(InputError, match="Expected both with the same items and found 0, 1, 2"):
+            metric(results[0], renamed[0])
+    with pytest.raises(InputError, match="Expected both with the same annotators and found 'a0', 'a1'"):
+        metrics.confusion_error(*results)
 
 
 def test_grades_count_by_the_order_that_the_fit_was_given():

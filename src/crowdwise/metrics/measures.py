@@ -74,10 +74,21 @@ def confusion_error(estimated: Any, true: Any, **options: Unpack[Options]) -> Es
         if table is None:
             raise InputError(f"A {each.method} consensus has no confusion matrices to compare.")
         tables.append(np.asarray(table, dtype=np.float64))
+    _check_alike(estimated, true, "annotators")
     a, b = tables
     if a.shape != b.shape or a.ndim != 3 or a.shape[1] != a.shape[2]:
         raise InputError(f"Expected two M x K x K arrays of the same shape and found {a.shape} and {b.shape}.")
     return Bootstrap(**options).mean(((a - b) ** 2).sum(axis=(1, 2)) / a.shape[1])
+
+
+def _check_alike(result: Any, other: Any, *names: str) -> None:
+    """Refuse two that name different items, annotators or classes: arrays of one shape would be compared all the
+    same."""
+    for name in (*names, "classes"):
+        if hasattr(result, name) and hasattr(other, name):
+            one, two = getattr(result, name), getattr(other, name)
+            if not np.array_equal(one, two):
+                raise InputError(f"Expected both with the same {name} and found {listing(one)}, and {listing(two)}.")
 
 
 def hits(q: Floats, y: Ints) -> Floats:
@@ -169,6 +180,7 @@ def soft_labels(result: Any, votes: Any) -> tuple[Floats, Floats]:
         raise InputError(
             f"Expected N x K probabilities and the votes on the N items, and found {q.shape} and {p.shape}."
         )
+    _check_alike(result, votes, "items")
     voted = some_known(
         np.diff(votes.indptr) > 0 if isinstance(votes, Votes) else np.atleast_1d(np.isfinite(p).all(axis=1))
     )
