@@ -140,7 +140,7 @@ def test_names_that_are_numbers_and_columns_in_the_tables_of_other_types():
 
 def test_figures_against_known_truth():
     expected = {
-        "ratings": {"mae", "rmse"}, "comparisons": set(), "rankings": set(),
+        "ratings": {"mae", "rmse"}, "comparisons": set(), "rankings": {"kendall"},
         "similarities": {"accuracy", "mutual_information", "adjusted_rand"},
         "label-sets": {"f1", "jaccard", "subset_accuracy"},
         "tags": {"accuracy", "span_f1", "span_precision", "span_recall"},

@@ -78,8 +78,9 @@ class ComparisonRules(AnswerRules):
             "krippendorff alpha": coefficients.alpha(patterns, 1.0 - np.eye(3), mirrored=True),
         }, options)  # fmt: skip
 
-    def truth(self, answers: Any) -> None:
+    def truth(self, answers: Any) -> Any:
         """Nothing: the answers know true outcomes, and measures need true scores."""
+        return None
 
     def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
         return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.items))}
@@ -145,6 +146,7 @@ class RankingRules(ComparisonRules):
 
     unit = "rankings"
     headings: ClassVar = {"comparisons": "rankings"}
+    truth = AnswerRules.truth
 
     def agreement(self, answers: Rankings, options: Options, scale: Any = None, values: Any = None) -> Figures:
         """The share of pairs of items that two rankings order alike, and Kendall's tau, over pairs of rankings."""

@@ -380,8 +380,8 @@ class TextAuto(TextModel):
             for lo, hi in pairwise(answers.indptr.tolist())
         ])  # fmt: skip
         middle = float(np.median(pairs)) if len(pairs) else 1.0
-        alike, settings = middle >= 0.5, {"unit": self.unit, "case": self.case, "punctuation": self.punctuation}
-        model: TextModel = Rover(**settings) if alike else Medoid(**settings)
+        alike = middle >= 0.5
+        model: TextModel = (Rover if alike else Medoid)(unit=self.unit, case=self.case, punctuation=self.punctuation)
         how = "alike" if alike else "different"
         way = "they were put together word by word" if alike else "the one nearest to the others was taken"
         note = f"Texts on an item are {how} (median {middle:.0%}): {way}."

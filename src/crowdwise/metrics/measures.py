@@ -609,7 +609,7 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None) -> d
     answers, result
         A table of answers, and the result of a fit to them.
     truth
-        By default that of the answers; for comparisons and rankings, the true score of each item.
+        By default that of the answers; of comparisons, which know true outcomes, the true score of each item.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(50, n_annotators=6, random_state=0)
