@@ -16,6 +16,7 @@ from crowdwise.core.model import Outcome, check_classes, check_several
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.unseen import recode
 from crowdwise.data.boundary import guarded
+from crowdwise.data.frames import make_frame
 from crowdwise.data.tags import Tags, TagSpans, find_spans, invalid
 from crowdwise.data.truth import truth_by_token
 from crowdwise.errors import InputError, LabelError, listing
@@ -54,6 +55,8 @@ class TagConsensus(Consensus):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.scheme == "plain":  # these spell out no spans
+            object.__setattr__(self, "TABLES", Consensus.TABLES)
         N, S, starts = len(self.items), len(self.sequence_names), self.starts
         if starts.shape != (S + 1,) or starts[0] != 0 or starts[-1] != N or (np.diff(starts) < 0).any():
             raise ValueError("starts does not divide the tokens into sequences")
@@ -74,7 +77,7 @@ class TagConsensus(Consensus):
     @property
     def spans(self) -> Any:
         """One row per span: sequence, start and end (exclusive) in tokens, type, text, and its least sure token."""
-        return self.to_frame("spans")
+        return make_frame(self._span_table(), self.kind)
 
     def tags(self) -> dict[Any, list[Any]]:
         """Sequence -> its tags, in order."""
