@@ -167,6 +167,26 @@ def test_pass_and_fail_make_pass_rates() -> None:
         cw.score_board({"model": ["a", "b"], "prompt": [1, 1]})
 
 
+def test_gold_of_a_board_is_in_the_words_of_verdicts_and_of_every_model() -> None:
+    _, truth, frame = graded(0, 40)
+    gold = {key: truth[key] for key in list(truth)[::2]}
+    rows = cw.score_board(frame, gold=gold).to_frame("items", kind="dict")
+    words = {"pass": "Yes", "fail": False}
+    assert cw.score_board(frame, gold={key: words[word] for key, word in gold.items()}).scores.tolist() == (
+        rows["score"].tolist()
+    )
+    with pytest.raises(InputError, match="gold says 'perhaps': expected pass or fail"):
+        cw.score_board(frame, gold=gold | {("m0", 0): "perhaps"})
+    with pytest.raises(InputError, match="gold names no answer of 'm1', 'm2'"):
+        cw.score_board(frame, gold={key: word for key, word in gold.items() if key[0] == "m0"})
+
+
+def test_no_interval_of_a_pass_rate_leaves_0_to_1() -> None:
+    frame = {"model": ["a"] * 12 + ["b"] * 12, "prompt": [*range(12)] * 2, "verdict": ["pass"] * 12 + ["fail"] * 12}
+    rows = cw.score_board(frame).to_frame("items", kind="dict")
+    assert rows["low"].min() >= 0.0 and rows["high"].max() <= 1.0 and (rows["low"] < rows["high"]).all()
+
+
 def test_methods_for_comparisons_are_compared() -> None:
     crowd = cw.simulate.comparisons(8, n_annotators=4, n_comparisons=1500, position=1.0, random_state=0)
     found = cw.compare(crowd.comparisons, repeats=2)

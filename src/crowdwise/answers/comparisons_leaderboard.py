@@ -329,10 +329,12 @@ class Ranking(Result):
             names = {"effect": np.array(self.effect_names, dtype=object)}
             return names | normal_columns("log_odds", value, error, level, self.effect_freedom) | {"error": error}
         reach = quantile(level, self.freedom) * self.errors
-        low, high = self.rank_interval(level)
+        ends = (0.0, 1.0) if self.unit == "pass rate" else (-np.inf, np.inf)
+        rank_low, rank_high = self.rank_interval(level)
         columns: dict[str, Any] = {
             "item": self.items, "rank": self.ranks, "score": self.scores, "error": self.errors,
-            "low": self.scores - reach, "high": self.scores + reach, "rank_low": low, "rank_high": high, **self.counts,
+            "low": np.clip(self.scores - reach, *ends), "high": np.clip(self.scores + reach, *ends),
+            "rank_low": rank_low, "rank_high": rank_high, **self.counts,
         }  # fmt: skip
         if self.group_scores is not None and self.group_errors is not None:
             for k, (s, e) in enumerate(zip(self.group_scores, self.group_errors, strict=True)):

@@ -37,8 +37,9 @@ from crowdwise.errors import InputError, ParameterError, listing, warn
 MODEL = ("model", "system", "generator", "candidate", "assistant", *columns.ALIASES["item"])
 PROMPT = (*columns.ALIASES["question"], "test", "test case", "case", *columns.ALIASES["item"])
 NO_SCORE = {"n/a", "na", "nan", "none", "null", "-", "--", "?", "error", "refused", "skipped", "missing"}
-PASS = {"pass", "passed", "true", "yes", "correct", "success", "c"}
-FAIL = {"fail", "failed", "false", "no", "incorrect", "failure", "i"}
+VERDICTS = dict.fromkeys(("pass", "passed", "true", "yes", "correct", "success", "c"), "pass") | dict.fromkeys(
+    ("fail", "failed", "false", "no", "incorrect", "failure", "i"), "fail"
+)
 BLOCKS = 50
 """The most parts of prompts that are left out one at a time."""
 
@@ -106,8 +107,13 @@ def has_scores(names: list[str]) -> bool:
 
 def _passed(source: Source) -> Ints | None:
     """Whether each verdict is a pass, where all are words for pass or fail."""
-    verdicts = [str(word).strip().lower() for word in source["value"].to_list()]
-    return np.array([word in PASS for word in verdicts], np.int64) if set(verdicts) <= PASS | FAIL else None
+    verdicts = [_verdict(word) for word in source["value"].to_list()]
+    return None if None in verdicts else np.array([verdict == "pass" for verdict in verdicts], np.int64)
+
+
+def _verdict(word: Any) -> str | None:
+    """``"pass"`` or ``"fail"``, ``None`` for other words."""
+    return VERDICTS.get(str(word).strip().lower())
 
 
 def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any, seed: Any, by_prompt: bool) -> Ranking:
@@ -239,11 +245,16 @@ def _pass_board(
     about = {"scores": scored, "mean": np.bincount(j, passed, len(judges)) / np.maximum(scored, 1.0)}
     count = {"scores": np.bincount(m, minlength=N).astype(float)}
     if gold is not None:
-        known = {tuple(map(str, k)): str(v) for k, v in dict(gold).items()}
+        known = {tuple(map(str, answer)): _verdict(word) for answer, word in dict(gold).items()}
+        if None in known.values():
+            odd = [word for word in dict(gold).values() if _verdict(word) is None]
+            raise InputError(f"gold says {listing(odd)}: expected pass or fail.")
         names = [(str(models[a]), str(prompts[b])) for a, b in zip(of.tolist(), group.tolist(), strict=True)]
         by_name = {n: known[name] for n, name in enumerate(names) if name in known}
         if not by_name:
             raise InputError("gold names no answer of these models: expected (model, prompt) -> pass or fail.")
+        if len(none := np.setdiff1d(np.arange(N), of[list(by_name)])):
+            raise InputError(f"gold names no answer of {listing(models[none])}: give some of every model, at random.")
         shares = estimate(votes, "share", gold=by_name, by=models[of], positive="pass")
         rows = {str(row.group): row.figure for row in shares.rows}
         figure = [rows[str(name)] for name in models.tolist()]
