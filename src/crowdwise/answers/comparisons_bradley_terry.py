@@ -544,11 +544,14 @@ def _effects(table: Comparisons, name: str) -> list[tuple[str, Floats]]:
         return [(name, np.nan_to_num(left - right))]
     if len(both) == 1:
         raise InputError(f"Column {name!r} holds no numbers: of values there must be a column for each answer.")
-    words, count = np.unique([str(v) for column in values for v in column if v is not None], return_counts=True)
+    left, right = (np.array(["" if v is None else str(v) for v in column], dtype=object) for column in values)
+    left[right == ""], right[left == ""] = "", ""  # an empty cell counts as no difference
+    words, count = np.unique(np.append(left, right)[np.append(left, right) != ""], return_counts=True)
     if len(words) > MOST_VALUES:
         raise InputError(f"The columns of {name!r} have {len(words)} values, and {MOST_VALUES} are allowed.")
-    left, right = (np.array([None if v is None else str(v) for v in column], dtype=object) for column in values)
-    other = [word for word in words.tolist() if word != words[count.argmax()]]
+    if len(words) < 2:
+        return [(name, np.zeros(len(left)))]
+    other = words[words != words[count.argmax()]].tolist()
     return [(f"{name}={word}", (left == word).astype(float) - (right == word)) for word in other]
 
 
