@@ -239,6 +239,8 @@ def test_fusion_is_the_weighted_mean():
         True,
         False,
     ]
+    unsure = cw.Boxes.from_records([row | {"score": 0.0} for row in rows[:2]])
+    assert cw.aggregate(unsure, "box-fusion").boxes.tolist() == [[0.0, 0.0, 10.0, 10.0]]
 
 
 def test_figures_are_those_of_a_count():

@@ -615,7 +615,8 @@ class BoxFusion(BoxModel):
             overlap = iou(edges[[row]], boxes[begun : len(first)])[0].round(9) if len(first) > begun else np.zeros(1)
             if overlap.max() > self.min_iou:
                 c = begun + int(overlap.argmax())
-                boxes[c] = (boxes[c] * total[c] + edges[row] * score[row]) / max(total[c] + score[row], 1e-12)
+                both = total[c] + score[row]
+                boxes[c] = (boxes[c] * total[c] + edges[row] * score[row]) / both if both > 0.0 else boxes[c]
             else:
                 c = len(first)
                 boxes[c] = edges[row]

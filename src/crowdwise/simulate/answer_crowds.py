@@ -307,12 +307,12 @@ def similarities(
     drawn (``n_clusters`` and ``prior`` then do not matter). Every item is in ``pairs_per_item`` pairs on average.
     """
     kinds = None if truth is None else np.unique(np.asarray(truth), return_inverse=True)[1]
+    if kinds is not None and kinds.shape != (n_items,):
+        raise ParameterError(f"truth has shape {kinds.shape}: expected the kind of each of the {n_items} items.")
     K = n_clusters if kinds is None else int(kinds.max()) + 1
     pi, rng = crowds.begin(max(K, 2), prior if kinds is None else None, random_state)
     if answers_per_pair > n_annotators:
         raise ParameterError(f"answers_per_pair={answers_per_pair} is more than the {n_annotators} annotators.")
-    if kinds is not None and kinds.shape != (n_items,):
-        raise ParameterError(f"truth has shape {kinds.shape}: expected the kind of each of the {n_items} items.")
     most = n_items * (n_items - 1) // 2
     P = round(pairs_per_item * n_items / 2)
     if not 1 <= P <= most:
@@ -593,7 +593,7 @@ def boxes(
     """
     extent, rng = np.array([1000.0, 800.0, 600.0][:axes]), np.random.default_rng(random_state)
     M = n_annotators
-    rate = rng.beta(*detection, size=M)
+    rate = np.minimum(rng.beta(*detection, size=M), 1.0 - 2.0**-53)  # odds are finite
     alarms = rng.gamma(2.0, false_alarms / 2.0, size=M) if false_alarms > 0 else np.zeros(M)
     noise = spread[0] * np.exp(spread[1] * rng.normal(size=M))
     off = bias * rng.normal(size=(M, 2 * axes))
