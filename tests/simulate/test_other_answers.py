@@ -69,6 +69,8 @@ def test_every_kind_of_error_happens_and_taggings_stay_valid():
         ("tag_chain", {"n_classes": 1}),
         ("tag_chain", {"stay": 0.0}),
         ("similarities", {"truth": []}),
+        ("texts", {"texts_per_item": 0}),
+        ("boxes", {"annotators_per_item": 30}),
         ("similarities", {"truth": [0, 1]}),
         ("graph", {"homophily": 2.0}),
         ("graph", {"single_votes": -1.0}),

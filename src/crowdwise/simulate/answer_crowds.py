@@ -65,6 +65,14 @@ def _with_rates(name: str, answers: T, truth: Any, **rates: npt.NDArray[Any]) ->
     return SimulatedAnswers(name, answers.with_truth(truth), known)
 
 
+def _dealt(name: str, n_items: int, M: int, each: VotesPerItem, rng: Rng) -> tuple[Codes, Codes]:
+    """:func:`assign`, whose error names the parameter of the scenario."""
+    try:
+        return assign(n_items, M, each, random_state=rng)
+    except ParameterError as error:
+        raise ParameterError(str(error).replace("votes_per_item", name)) from None
+
+
 class SimulatedRatings(SimulatedAnswers[Ratings]):
     """Simulated ratings, with the true number of every item, and what they were drawn from."""
 
@@ -169,7 +177,7 @@ def label_sets(
     centre = 1.0 / (1.0 + np.exp(-rng.normal(skill[0], skill[1], size=(2, n_annotators, 1))))
     a, b = np.broadcast_arrays(likeness * centre, likeness * (1.0 - centre))
     rate = rng.beta(np.repeat(a, n_labels, axis=2), np.repeat(b, n_labels, axis=2))
-    item, who = assign(n_items, n_annotators, answers_per_item, random_state=rng)
+    item, who = _dealt("answers_per_item", n_items, n_annotators, answers_per_item, rng)
     says = np.where(truth[item], rate[0][who], 1.0 - rate[1][who])
     chosen = rng.random(says.shape) < says
     labels = [f"l{k}" for k in range(n_labels)]
@@ -442,7 +450,7 @@ def _chain(transition: Array, starts: Ints, rng: Rng) -> Codes:
 
 def _who(starts: Ints, M: int, annotators_per_sequence: VotesPerItem, rng: Rng) -> tuple[Ints, Ints, Ints]:
     """Who tags what, whole sequences at a time: the (sequence, annotator) pair, token and annotator of every tag."""
-    sequence, annotator = assign(len(starts) - 1, M, annotators_per_sequence, random_state=rng)
+    sequence, annotator = _dealt("annotators_per_sequence", len(starts) - 1, M, annotators_per_sequence, rng)
     length = np.diff(starts)[sequence]
     pair = np.repeat(np.arange(len(sequence)), length)
     token = np.arange(length.sum()) + np.repeat(starts[sequence] - (np.cumsum(length) - length), length)
@@ -514,7 +522,7 @@ def texts(
     alike = rng.permutation(n_words)
     truth = [rng.choice(n_words, size=max(1, rng.poisson(length)), p=chance) for _ in range(n_items)]
     rate = rng.beta(*error, size=n_annotators)
-    item, who = assign(n_items, n_annotators, texts_per_item, random_state=rng)
+    item, who = _dealt("texts_per_item", n_items, n_annotators, texts_per_item, rng)
     rows = []
     for n, m in zip(item.tolist(), who.tolist(), strict=True):
         heard = list[int]()
@@ -558,7 +566,7 @@ def spans(
         return out
 
     truth = [sorted(set(spans_of(spans_per_item)), key=lambda span: span[1:]) for _ in range(n_items)]
-    item, who = assign(n_items, M, answers_per_item, random_state=rng)
+    item, who = _dealt("answers_per_item", n_items, M, answers_per_item, rng)
     rows: list[tuple[Any, ...]] = []
     for n, m in zip(item.tolist(), who.tolist(), strict=True):
         marks = set(spans_of(f[m]))
@@ -608,7 +616,7 @@ def boxes(
     objects: list[list[tuple[str, np.ndarray, float]]] = [
         [(kinds[rng.integers(n_classes)], somewhere(), ease * rng.normal()) for _ in range(n)] for n in many
     ]
-    item, who = assign(n_items, M, annotators_per_item, random_state=rng)
+    item, who = _dealt("annotators_per_item", n_items, M, annotators_per_item, rng)
     rows: list[tuple[object, ...]] = []
     hits, total = np.zeros(M), np.zeros(M)
     for n, m in zip(item.tolist(), who.tolist(), strict=True):
@@ -647,7 +655,7 @@ def masks(
     rng = np.random.default_rng(random_state)
     bias, noise = rng.normal(0.0, offset, n_annotators), rng.uniform(*scatter, n_annotators)
     y, x = np.mgrid[:size, :size] + 0.5
-    item, who = assign(n_items, n_annotators, masks_per_item, random_state=rng)
+    item, who = _dealt("masks_per_item", n_items, n_annotators, masks_per_item, rng)
     centre = size * rng.uniform(0.4, 0.6, (n_items, 2))
     shape = size * rng.uniform(0.15, 0.28, n_items)
     outlines = [shape[n] * (1.0 + _waves(rng, 0.1)) for n in range(n_items)]
