@@ -547,8 +547,7 @@ class BoxCrowd(BoxModel):
             "probability": q, "seen": seen, "boxes": places.edges, "deviations": np.sqrt(places.variance),
             "bias": places.bias, "bias_sd": places.bias_sd, "spread": places.spread,
             "spread_n": FREEDOM / (FREEDOM + 3.0) * known * places.boxes + 1.0,
-            **labelled(clusters, answers, self.base, self.random_state),
-            "iterations": rounds.iterations, "converged": rounds.converged,
+            **labelled(clusters, answers, self.base, self.random_state), **rounds.outcome,
         }  # fmt: skip
 
 

@@ -491,7 +491,7 @@ class SignedDistance(MaskModel):
         return {
             "offset": state.offset, "offset_sd": state.offset_sd,
             "scatter": np.sqrt(state.relative * state.scale), "scatter_sd": state.relative_sd / 2.0,
-            "iterations": state.rounds.iterations, "converged": state.rounds.converged,
+            **state.rounds.outcome,
         }  # fmt: skip
 
 

@@ -393,7 +393,7 @@ class SpanDetection(SpanModel):
         label = q.round(12).argmax(axis=1)
         fields = self._concluded(marks, q.sum(axis=1), label, empty * none, M, learned=True)
         fields["right_labels"] = sums(who, q[c, marks.label], M)
-        return fields | {"iterations": rounds.iterations, "converged": rounds.converged}
+        return fields | rounds.outcome
 
 
 def rates(right: Floats, total: Floats, usual: float) -> Floats:

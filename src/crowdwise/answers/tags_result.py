@@ -144,15 +144,11 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
 
         Parameters
         ----------
-        answers
-            The tags. Their own ``truth`` is not looked at.
+        answers, callback, verbose
+            As in other methods. The ``truth`` of the tags is not used.
         gold
             The tags of tokens where they are known, for the model to use: a mapping from sequence to its list of tags,
             from token (``sequence:position``) to tag, or T codes with -1 for unknown.
-        callback
-            Called with a :class:`crowdwise.core.loop.Progress` after every pass over the votes.
-        verbose
-            Show the progress.
         """
         self._gold = None
         if gold is not None and isinstance(answers, Tags):

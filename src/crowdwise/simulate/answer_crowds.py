@@ -28,6 +28,7 @@ from crowdwise.core.constraints import (
     checked,
     is_count,
 )
+from crowdwise.core.numerics import softmax
 from crowdwise.data.boxes import Boxes, edge_names
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes
@@ -263,9 +264,7 @@ def comparisons(
         raise ParameterError(f"slopes={slopes!r}: expected {M} numbers, one for each annotator.")
     z = slope[who] * (scores[group[who], left] - scores[group[who], right]) + bias[who]
     logit = np.stack([z / 2.0, -z / 2.0, np.full(S, -np.inf if tie is None else tie)], axis=1)
-    p = np.exp(logit - logit.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    outcome = (rng.random(S)[:, None] > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
+    outcome = (rng.random(S)[:, None] > np.cumsum(softmax(logit), axis=1)[:, :2]).sum(axis=1)
     turned = (rng.random(S) > eta[who]) & (outcome < 2)
     verdict = np.where(turned, 1 - outcome, outcome)
     table = Comparisons.from_codes(left, right, who, verdict, items=np.arange(N), annotators=np.arange(M))
