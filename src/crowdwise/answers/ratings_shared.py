@@ -217,21 +217,21 @@ def hedged(
     the mean, unless the ratings (``judges``: these ones) say that the model is better. It is 0 where no item has two.
     """
     item, w, N = ratings.item, ratings.weights, len(ratings)
-    total, sums_of = counts(item, w, N), counts(item, w * y, N)
+    total, sums = counts(item, w, N), counts(item, w * y, N)
     rest = total[item] - w
     used = (rest > 1e-9) & judges
-    mean = (sums_of[item] - w * y)[used] / rest[used]
+    mean = (sums[item] - w * y)[used] / rest[used]
     gap = left_out[used] - mean
     square = float((w[used] * gap * gap).sum())
     if square > 1e-12:
         share = float((w[used] * gap * (y[used] - mean)).sum()) / square
         pull = w[used] * gap * (y[used] - mean - share * gap)
         clusters = (counts(item[used], pull, N), counts(ratings.annotator[used], pull, ratings.n_annotators))
-        error = max(float(np.sqrt((sums * sums).sum())) for sums in clusters) / square
+        error = max(float(np.sqrt((parts * parts).sum())) for parts in clusters) / square
         share = float(np.clip(share - caution * error, 0.0, 1.0))
     else:
         share = 1.0 if used.any() else 0.0
-    plain = np.divide(sums_of, total, out=z.copy(), where=total > 0)
+    plain = np.divide(sums, total, out=z.copy(), where=total > 0)
     return share * z + (1.0 - share) * plain, share
 
 
