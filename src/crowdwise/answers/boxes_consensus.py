@@ -381,19 +381,6 @@ def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds
     return Existence(q, seen, rounds, value)
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where objects are: ``edges`` and ``variance`` (C x 4); ``bias`` and ``bias_sd`` (M x 4), ``spread`` (M) of the
-    annotators as shares of width and height, and ``boxes`` (M), how many boxes of objects it rests on."""
-
-    edges: Floats
-    variance: Floats
-    bias: Floats
-    bias_sd: Floats
-    spread: Floats
-    boxes: Floats
-
-
 def middles(clusters: BoxClusters) -> Floats:
     """The median of each edge in each cluster."""
     order = np.argsort(clusters.cluster, kind="stable")
@@ -401,8 +388,9 @@ def middles(clusters: BoxClusters) -> Floats:
     return np.array([np.median(clusters.edges[order[a:b]], axis=0) for a, b in pairwise(ends.tolist())])
 
 
-def located(clusters: BoxClusters, q: Floats, M: int) -> Places:
-    """Edges, and bias and spread of annotators, by EM over edges and the weights of the t distribution."""
+def located(clusters: BoxClusters, q: Floats, M: int, known: float) -> dict[str, Any]:
+    """Where objects are, and bias and spread of annotators, by EM over edges and the weights of the t distribution: the
+    fields of the result. A box says ``known`` independent numbers."""
     C, of, who, y = len(clusters), clusters.cluster, clusters.who, clusters.edges
     mu = middles(clusters)
     E = y.shape[1]
@@ -444,9 +432,12 @@ def located(clusters: BoxClusters, q: Floats, M: int) -> Places:
     common = own / M
     variance = variance * (FREEDOM + 3.0) / (FREEDOM + 1.0)
     variance += clusters.sums((share * size) ** 2 * bias_variance[who] + share * size**2 * common, of, C)
-    spread = times * np.sqrt((sigma**2).mean()) * deviation
     informed = np.bincount(who, (w * (1.0 - share)).mean(axis=1), M).astype(np.float64)
-    return Places(mu, variance, bias, np.sqrt(bias_variance + common), spread, informed)
+    return {
+        "boxes": mu, "deviations": np.sqrt(variance), "bias": bias, "bias_sd": np.sqrt(bias_variance + common),
+        "spread": times * np.sqrt((sigma**2).mean()) * deviation,
+        "spread_n": FREEDOM / (FREEDOM + 3.0) * known * informed + 1.0,
+    }  # fmt: skip
 
 
 @declared
@@ -541,12 +532,9 @@ class BoxCrowd(BoxModel):
         fits = [Rounds(self.max_iter, len(clusters), callback, start) for start in range(len(STARTS))]
         one, two = (existence(clusters, looked, chance, fit, self.tol, start) for start, fit in enumerate(fits))
         q, seen, rounds, _ = two if two.value > one.value + np.log(20.0) else one
-        places = located(clusters, q, answers.n_annotators)
-        known = places.edges.shape[1] / (2.0 if answers.point_size else 1.0)  # both edges around a point say the same
+        known = answers.edges.shape[1] / (2.0 if answers.point_size else 1.0)  # both edges around a point say the same
         return clusters, {
-            "probability": q, "seen": seen, "boxes": places.edges, "deviations": np.sqrt(places.variance),
-            "bias": places.bias, "bias_sd": places.bias_sd, "spread": places.spread,
-            "spread_n": FREEDOM / (FREEDOM + 3.0) * known * places.boxes + 1.0,
+            "probability": q, "seen": seen, **located(clusters, q, answers.n_annotators, known),
             **labelled(clusters, answers, self.base, self.random_state), **rounds.outcome,
         }  # fmt: skip
 

@@ -157,18 +157,18 @@ class GroupedPairs(PairModel):
                 rows = replace(rows, sign=np.where(unplaced[rows.annotator], 0.0, rows.sign))
             rng = np.random.default_rng(self.random_state)
             got = comparisons_uncertainty.clustered(fit, rows, model, spread, s, rng)
-            if got.spread is not None:
-                errors, alone = (np.maximum(one.scores, 1e-12) for one in (got.spread, spread))
+            if not isinstance(got, str):
+                errors, alone = (np.maximum(one.scores, 1e-12) for one in (got, spread))
+                G, ratio = len(np.unique(rows.group)), np.exp(np.log(errors / alone).mean())
                 notes.append(
-                    f"Errors allow for {got.n_groups:,} questions: comparisons on one are not independent. They are "
-                    f"{np.exp(np.log(errors / alone).mean()):.2f} times those of independent comparisons on average."
+                    f"Errors allow for {G:,} questions: comparisons on one are not independent. They are {ratio:.2f} "
+                    "times those of independent comparisons on average."
                 )
-                extra = {"n_groups": got.n_groups, "independent_errors": spread.scores}
-                spread = got.spread
+                spread, extra = got, {"n_groups": G, "independent_errors": spread.scores}
             elif self.errors == "clustered":
-                raise InputError(f"Errors cannot be clustered by question: {got.why_not}. Take errors='independent'.")
+                raise InputError(f"Errors cannot be clustered by question: {got}. Take errors='independent'.")
             else:
-                caveat = f"Errors treat all comparisons as independent, which is too sure: {got.why_not} (questions)."
+                caveat = f"Errors treat all comparisons as independent, which is too sure: {got} (questions)."
                 notes.append(caveat)
                 extra = {"caveat": caveat}
         return self._ranked(table, matches, self._scored(fit, N, model, spread) | extra, notes)

@@ -213,30 +213,22 @@ EXACT_GROUPS, EXACT_NUMBERS = 120, 200
 """Up to so many groups and numbers the correction for few groups is exact."""
 
 
-@dataclass(frozen=True)
-class Clustered:
-    """Errors by group, or why there are none."""
-
-    spread: Spread | None
-    n_groups: int
-    why_not: str = ""
-
-
 def clustered(
     fit: NewtonSolution, matches: Matches, model: Likelihood, plain: Spread, scores: Floats, rng: np.random.Generator
-) -> Clustered:
-    """The spread of scores and of annotators' numbers with comparisons in groups; ``plain``: with independent ones."""
-    assert matches.group is not None
+) -> Spread | str:
+    """The spread of scores and of annotators' numbers with comparisons in groups, or why there is none; ``plain``: with
+    independent ones."""
     N, M = matches.n_items, matches.n_annotators
     used, group = np.unique(matches.group, return_inverse=True)
-    G = len(used)
+    G, n_x, P = len(used), len(fit.x), len(fit.x) + len(fit.theta)
     if G < MIN_GROUPS:
-        return Clustered(None, G, f"there are {G}, and {MIN_GROUPS} are needed")
+        return f"there are {G}, and {MIN_GROUPS} are needed"
     if N > tables.DENSE:
-        return Clustered(None, G, f"that is done for up to {tables.DENSE:,} items")
+        return f"that is done for up to {tables.DENSE:,} items"
     if (_groups_of(group, [matches.winner, matches.loser], G, N) < MIN_OF_ITEM).mean() > 0.5:
-        return Clustered(None, G, f"most items are in fewer than {MIN_OF_ITEM} of them")
-    n_x, P = len(fit.x), len(fit.x) + len(fit.theta)
+        return f"most items are in fewer than {MIN_OF_ITEM} of them"
+    if G * P > 20_000_000:
+        return "there are too many of them and of annotators"
     slope = split(model, fit.theta)[0] if model.sloped else None
 
     def on_scale(u: Floats) -> Floats:
@@ -251,8 +243,6 @@ def clustered(
         return u
 
     rows = log_likelihood(matches, model, fit.x, fit.theta)[1]
-    if G * P > 20_000_000:
-        return Clustered(None, G, "there are too many of them and of annotators")
     Z = _design(fit, matches, model, rows)
     u = _gradients(matches, model, fit, rows, group, Z)
     exact = not model.reliable and G <= EXACT_GROUPS and P <= EXACT_NUMBERS
@@ -271,7 +261,7 @@ def clustered(
     usual = float(np.median(freedom[:N]))
     draws = student_draws(V[:N, :N] + far @ far.T, scores, len(plain.draws), rng, usual)
     error, freedom = np.where(narrow, alone, own), np.where(narrow, np.inf, freedom)
-    return Clustered(Spread(error[:N], error[N:n_x], error[n_x:], draws, freedom), G)
+    return Spread(error[:N], error[N:n_x], error[n_x:], draws, freedom)
 
 
 def _blind(
