@@ -159,7 +159,7 @@ class GroupedPairs(PairModel):
             got = comparisons_uncertainty.clustered(fit, rows, model, spread, s, rng)
             if not isinstance(got, str):
                 errors, alone = (np.maximum(one.scores, 1e-12) for one in (got, spread))
-                G, ratio = len(np.unique(rows.group)), np.exp(np.log(errors / alone).mean())
+                G, ratio = len(np.unique(np.asarray(rows.group))), np.exp(np.log(errors / alone).mean())
                 notes.append(
                     f"Errors allow for {G:,} questions: comparisons on one are not independent. They are {ratio:.2f} "
                     "times those of independent comparisons on average."

@@ -219,7 +219,7 @@ def clustered(
     """The spread of scores and of annotators' numbers with comparisons in groups, or why there is none; ``plain``: with
     independent ones."""
     N, M = matches.n_items, matches.n_annotators
-    used, group = np.unique(matches.group, return_inverse=True)
+    used, group = np.unique(np.asarray(matches.group), return_inverse=True)
     G, n_x, P = len(used), len(fit.x), len(fit.x) + len(fit.theta)
     if G < MIN_GROUPS:
         return f"there are {G}, and {MIN_GROUPS} are needed"
