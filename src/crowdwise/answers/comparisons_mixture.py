@@ -24,7 +24,6 @@ group (under ten or so), and does not model reliability: a group of spammers is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,16 +39,8 @@ from crowdwise.core.numerics import Floats, safe_log, softmax
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import InputError
 
-
-@dataclass(frozen=True)
-class MixtureFit:
-    """Where EM ended."""
-
-    x: Floats
-    """G x (N + 1 with ties): scores and tau of each group."""
-    weights: Floats
-    membership: Floats
-    rounds: Rounds
+Fit = tuple[Floats, Floats, Floats, Rounds]
+"""Where EM ended: scores and tau of each group (G x N + 1 with ties), their weights, memberships, and the rounds."""
 
 
 def annotator_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> Floats:
@@ -58,9 +49,7 @@ def annotator_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> 
     return np.stack([np.bincount(matches.annotator, matches.weight * log_p, matches.n_annotators) for log_p in each], 1)
 
 
-def run_em(
-    matches: Matches, model: Likelihood, x: Floats, membership: Floats, tol: float, rounds: Rounds
-) -> MixtureFit:
+def run_em(matches: Matches, model: Likelihood, x: Floats, membership: Floats, tol: float, rounds: Rounds) -> Fit:
     """EM from some memberships, until a round gains at most ``tol`` per comparison."""
     n = float(matches.weight.sum())
     for _ in rounds:
@@ -75,7 +64,7 @@ def run_em(
         membership = softmax(joint)
         gain = value - rounds.trace[-1] if rounds.trace else np.inf
         rounds.reached(value, converged=gain <= tol * n)
-    return MixtureFit(x, weights, membership, rounds)
+    return x, weights, membership, rounds
 
 
 def first_split(matches: Matches, model: Likelihood, x: Floats, G: int) -> Floats:
@@ -155,17 +144,16 @@ class MixtureBT(PairModel):
         for restart, split in enumerate(splits):
             rounds = Rounds(self.max_iter, float(matches.weight.sum()), callback, restart)
             fits.append(run_em(matches, model, np.tile(pooled, (G, 1)), split, self.tol, rounds))
-        best = max(fits, key=lambda groups: groups.rounds.trace[-1])
-        order = np.argsort(-best.weights, kind="stable")
-        weights = best.weights[order]
-        x, membership = best.x[order], best.membership[:, order]
+        x, weights, membership, rounds = max(fits, key=lambda fit: fit[3].trace[-1])
+        order = np.argsort(-weights, kind="stable")
+        x, weights, membership = x[order], weights[order], membership[:, order]
         scores = x[:, :N] - x[:, :N].mean(axis=1, keepdims=True)
         spreads = []
         for g, s in enumerate(scores):
             end = MatchObjective(matches.scaled(membership[:, g]), model).at(x[g], np.empty(0)).derivatives(True)
             spreads.append(comparisons_uncertainty.covariance(end, s, free=self.prior == 0.0, rng=rng))
         errors = np.array([spread.scores for spread in spreads])
-        return self._ranked(answers, matches, best.rounds.outcome | {
+        return self._ranked(answers, matches, rounds.outcome | {
             "scores": weights @ scores, "errors": np.sqrt(weights**2 @ errors**2),
             "draws": np.tensordot(weights, np.array([spread.draws for spread in spreads]), axes=1).astype(np.float32),
             "group_scores": scores, "group_errors": errors, "group_weights": weights, "membership": membership,

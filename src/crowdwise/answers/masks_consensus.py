@@ -221,7 +221,6 @@ def staple(
 class MaskModel(AnswerModel[Masks, MaskConsensus]):
     """The base of methods for :class:`~crowdwise.Masks`. A subclass gives ``_infer``."""
 
-    answer_type: ClassVar[str] = "masks"
     table = Masks
     result = MaskConsensus
 

@@ -300,7 +300,6 @@ class SpanModel(AnswerModel[Spans, SpanConsensus]):
         The least mean Jaccard overlap of spans that are put together.
     """
 
-    answer_type: ClassVar[str] = "spans"
     table = Spans
     result = SpanConsensus
 

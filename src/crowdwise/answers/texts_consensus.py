@@ -201,7 +201,6 @@ class TextModel(AnswerModel[Texts, TextConsensus]):
         Whether upper and lower case, and punctuation, make a difference.
     """
 
-    answer_type: ClassVar[str] = "texts"
     table = Texts
     result = TextConsensus
 
