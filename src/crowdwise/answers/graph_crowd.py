@@ -123,7 +123,6 @@ class Beliefs:
     posterior: Floats
     held_out: Floats
     log_z: float
-    converged: bool
 
 
 def log_sum(x: Floats) -> Floats:
@@ -140,13 +139,12 @@ def propagate(
     N, K = unary.shape
     gain = np.expm1(links.pull(J))[:, None]
     m = np.zeros((len(links), K)) if state is None else state
-    damping, before, converged = 0.0, np.inf, len(links) == 0
+    damping, before = 0.0, np.inf
     for _ in range(sweeps if len(links) else 0):
         new = np.log1p(gain * softmax((unary + links.into @ m)[links.source] - m[links.reverse]))
         change = float(np.abs(new - m).max())
         m = new if damping == 0.0 else (1.0 - damping) * new + damping * m
         if change < tol:
-            converged = True
             break
         if change > 0.999 * before and change > 1e-3:
             damping = 0.5
@@ -159,7 +157,7 @@ def propagate(
         p = softmax(total[links.source] - m[links.reverse])
         both = (np.exp(m[one_way]) * p[links.reverse[one_way]]).sum(axis=1)
         log_z -= float(np.log(both).sum())
-    return Beliefs(m, softmax(total), softmax(field + incoming), log_z, converged)
+    return Beliefs(m, softmax(total), softmax(field + incoming), log_z)
 
 
 def mean_field(
@@ -169,8 +167,7 @@ def mean_field(
     """All items at once, in steps that are halved whenever the bound would fall."""
     unary = field + evidence
     q = softmax(unary) if state is None else state
-    step, converged = 1.0, False
-    bound = mean_field_bound(q, unary, J, links)
+    step, bound = 1.0, mean_field_bound(q, unary, J, links)
     for _ in range(sweeps):
         goal = unary + neighbour_pull(q, J, links)
         while True:
@@ -186,9 +183,8 @@ def mean_field(
         q, bound = new, max(value, bound)
         step = min(1.0, 1.5 * step)
         if change < tol:
-            converged = True
             break
-    return Beliefs(q, q, softmax(field + neighbour_pull(q, J, links)), bound, converged)
+    return Beliefs(q, q, softmax(field + neighbour_pull(q, J, links)), bound)
 
 
 def neighbour_pull(q: Floats, J: float, links: Links) -> Floats:

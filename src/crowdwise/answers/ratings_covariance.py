@@ -82,29 +82,27 @@ def biases(n: Floats, D: Floats) -> Floats:
     return np.asarray(b - b.mean())
 
 
-def additive(C: Floats, W: Floats, rounds: int = 30) -> tuple[Floats, Floats]:
-    """s and their variances: weighted least squares on C[i, j] = s_i + s_j, s ~ N(mean, spread^2) learned by EM."""
+def additive(C: Floats, W: Floats) -> Floats:
+    """s: weighted least squares on C[i, j] = s_i + s_j, s ~ N(mean, spread^2) learned by EM."""
     M = len(C)
     mean = float((W * C).sum() / max(W.sum(), 1e-300)) / 2.0
     row = W.sum(axis=1)
     total = (W * C).sum(axis=1)
     rough = np.divide(total, row, out=np.full(M, 2.0 * mean), where=row > 0) - mean
     spread2 = float(np.var(rough)) + MIN_VARIANCE
-    s, var = np.full(M, mean), np.full(M, spread2)
-    for _ in range(rounds):
-        A = W + np.diag(row + 1.0 / spread2)
-        inverse = np.linalg.inv(A)
-        s, var = inverse @ (total + mean / spread2), np.diag(inverse)
+    for _ in range(30):
+        inverse = np.linalg.inv(W + np.diag(row + 1.0 / spread2))
+        s = inverse @ (total + mean / spread2)
         mean = float(s.mean())
-        new = float(((s - mean) ** 2 + var).mean()) + MIN_VARIANCE
+        new = float(((s - mean) ** 2 + np.diag(inverse)).mean()) + MIN_VARIANCE
         if abs(new - spread2) < 1e-3 * spread2:
             break
         spread2 = new
-    return np.asarray(s), np.asarray(var)
+    return np.asarray(s)
 
 
-def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> tuple[Floats, Floats, Floats]:
-    """s, their variances, and E: pairs whose covariance is not s_i + s_j, by more than chance over all pairs."""
+def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> tuple[Floats, Floats]:
+    """s and E: pairs whose covariance is not s_i + s_j, by more than chance over all pairs."""
     from scipy.special import ndtri
 
     M = len(C)
@@ -118,13 +116,13 @@ def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> t
     bar = float(-ndtri(level / 2.0 / pairs))
     odd = np.zeros_like(off)
     for _ in range(5):
-        s, var = additive(C, np.where(odd, 0.0, W))
+        s = additive(C, np.where(odd, 0.0, W))
         gap = C - s[:, None] - s[None, :]
         outlying = tested & (np.abs(gap) > bar * np.sqrt(variance))
         if (outlying == odd).all():
             break
         odd = outlying
-    return s, var, np.where(odd, gap, 0.0)
+    return s, np.where(odd, gap, 0.0)
 
 
 def squeezed(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
@@ -230,7 +228,7 @@ class CovarianceRatings(RatingModel):
         average = float((own * np.diag(C)).sum() / max(own[own > 1].sum(), 1.0))
         C[np.arange(M), np.arange(M)] = np.where(own > 2, np.maximum(np.diag(C), MIN_VARIANCE), average)
         bias = biases(n, D)
-        s, var, E = low_rank_and_sparse(n, C, self.level, self.min_items)
+        s, E = low_rank_and_sparse(n, C, self.level, self.min_items)
         V = max(2.0 * float(np.average(s, weights=own + 1e-9)), 0.02 * average, MIN_VARIANCE)
         R, freedom = squeezed(np.maximum(np.diag(C) - 2.0 * s, 0.05 * np.diag(C)), np.where(own > 2, own - 2.0, 0.0))
         m, w = answers.annotator, answers.weights
