@@ -27,7 +27,7 @@ from crowdwise import registry
 from crowdwise.answers.comparisons_connectivity import components
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_uncertainty import MIN_GROUPS, n_draws, student_draws
-from crowdwise.core.intervals import LEVEL, quantile
+from crowdwise.core.intervals import LEVEL, Z, quantile
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import columns, encoding, frames
 from crowdwise.data.source import Source
@@ -255,11 +255,12 @@ def _pass_board(
             raise InputError("gold names no answer of these models: expected (model, prompt) -> pass or fail.")
         if len(none := np.setdiff1d(np.arange(N), of[list(by_name)])):
             raise InputError(f"gold names no answer of {listing(models[none])}: give some of every model, at random.")
-        shares = estimate(votes, "share", gold=by_name, by=models[of], positive="pass")
+        method = "majority" if len(judges) == 1 else None  # the verdicts of one judge as they are
+        shares = estimate(votes, "share", gold=by_name, by=models[of], positive="pass", method=method)
         rows = {str(row.group): row.figure for row in shares.rows}
         figure = [rows[str(name)] for name in models.tolist()]
         rate, low, high = (np.array([getattr(f.estimate, end) for f in figure]) for end in ("value", "low", "high"))
-        error = np.maximum((high - low) / 2.0 / 1.959964, 1e-6)
+        error = np.maximum(np.maximum(rate - low, high - rate) / Z, 1e-6)  # near 0 and 1 one end is further
         notes.append(f"By {len(by_name):,} gold labels: the intervals hold whatever the judges' bias.")
         return _ranking(models, judges, rate, error, np.diag(error**2), None, "pass rate", len(j), 0, notes, "", count,
                         about, seed)  # fmt: skip
