@@ -167,6 +167,38 @@ def test_pass_and_fail_make_pass_rates() -> None:
         cw.score_board({"model": ["a", "b"], "prompt": [1, 1]})
 
 
+def test_gold_of_a_board_is_in_the_words_of_verdicts_and_of_every_model() -> None:
+    _, truth, frame = graded(0, 40)
+    gold = {key: truth[key] for key in list(truth)[::2]}
+    rows = cw.score_board(frame, gold=gold).to_frame("items", kind="dict")
+    words = {"pass": "Yes", "fail": False}
+    assert cw.score_board(frame, gold={key: words[word] for key, word in gold.items()}).scores.tolist() == (
+        rows["score"].tolist()
+    )
+    with pytest.raises(InputError, match="gold says 'perhaps': expected pass or fail"):
+        cw.score_board(frame, gold=gold | {("m0", 0): "perhaps"})
+    with pytest.raises(InputError, match="gold names no answer of 'm1', 'm2'"):
+        cw.score_board(frame, gold={key: word for key, word in gold.items() if key[0] == "m0"})
+
+
+def test_the_interval_of_a_pass_rate_by_gold_is_that_of_the_estimate() -> None:
+    rows = [(m, p, "ann", "pass" if m == "a" or p % 2 else "fail") for m in "ab" for p in range(40)]
+    frame = dict(zip(("model", "prompt", "judge", "verdict"), zip(*rows, strict=True), strict=True))
+    gold = {(m, p): verdict for m, p, _, verdict in rows if p < 20}
+    board = cw.score_board(frame, gold=gold).to_frame("items", kind="dict")
+    votes = cw.Votes.from_records([(f"{m} {p}", judge, verdict) for m, p, judge, verdict in rows])
+    known = {f"{m} {p}": verdict for (m, p), verdict in gold.items()}
+    by = np.array([name.split()[0] for name in votes.items])
+    estimate = cw.estimate(votes, "share", gold=known, by=by, positive="pass", method="majority").to_frame(kind="dict")
+    assert board["low"][0] == pytest.approx(estimate["low"][0]) and board["high"].tolist()[0] == 1.0
+
+
+def test_no_interval_of_a_pass_rate_leaves_0_to_1() -> None:
+    frame = {"model": ["a"] * 12 + ["b"] * 12, "prompt": [*range(12)] * 2, "verdict": ["pass"] * 12 + ["fail"] * 12}
+    rows = cw.score_board(frame).to_frame("items", kind="dict")
+    assert rows["low"].min() >= 0.0 and rows["high"].max() <= 1.0 and (rows["low"] < rows["high"]).all()
+
+
 def test_methods_for_comparisons_are_compared() -> None:
     crowd = cw.simulate.comparisons(8, n_annotators=4, n_comparisons=1500, position=1.0, random_state=0)
     found = cw.compare(crowd.comparisons, repeats=2)

@@ -130,7 +130,7 @@ def test_probabilities_are_those_of_the_formula():
     rows = [("i", m, "cat", 0, 0, 9, 9) for m in "ab"] + [("i", "a", "cat", 50, 50, 60, 60), ("i", "c", *[None] * 5)]
     answers = cw.Boxes.from_records(rows)
     clusters = in_clusters(answers, 0.3)
-    q, seen, *_ = existence(clusters, np.ones(3, dtype=int), 0.1, Rounds(1, 1), 0.0)
+    q, seen, *_ = existence(clusters, np.ones(3, dtype=int), 0.1, Rounds(1, 1), 0.0, 0)
     z, w = np.polynomial.hermite_e.hermegauss(9)
     w = w / w.sum()
     s, f = expit(0.5 + z), 0.1 * 0.5
@@ -239,6 +239,8 @@ def test_fusion_is_the_weighted_mean():
         True,
         False,
     ]
+    unsure = cw.Boxes.from_records([row | {"score": 0.0} for row in rows[:2]])
+    assert cw.aggregate(unsure, "box-fusion").boxes.tolist() == [[0.0, 0.0, 10.0, 10.0]]
 
 
 def test_figures_are_those_of_a_count():

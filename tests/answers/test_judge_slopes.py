@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import crowdwise as cw
+from crowdwise.answers.comparisons_bradley_terry import design
 from crowdwise.answers.comparisons_connectivity import positions_known
 from crowdwise.answers.comparisons_likelihood import Likelihood, MatchObjective
 from crowdwise.answers.comparisons_matches import Matches
@@ -209,6 +210,19 @@ def test_effects_of_covariates_are_recovered() -> None:
     with pytest.raises(InputError, match="no column for the covariate 'mood'"):
         fit(table, "judge-bt", control="mood")
     assert len(plain.to_frame("effects")) == 0
+
+
+def test_an_empty_cell_of_a_covariate_is_no_difference() -> None:
+    frame = {"left": list("abcd"), "right": list("bcda"), "winner": ["left", "right"] * 2, "judge": ["x"] * 4}
+    styles = {"style_a": ["md", None, "plain", "plain"], "style_b": ["plain", "md", "", "plain"]}
+    table = cw.Comparisons.from_frame(frame | styles, keep="style")
+    labels, X = design(table, ["style"])
+    assert labels in (["style=md"], ["style=plain"]) and np.abs(X[:, 0]).tolist() == [1.0, 0.0, 0.0, 0.0]
+    alike = cw.Comparisons.from_frame(
+        frame | {"style_a": ["md"] * 4, "style_b": ["md", None, "md", "md"]}, keep="style"
+    )
+    with pytest.raises(InputError, match="never differ in 'style'"):
+        fit(alike, "judge-bt", control="style")
 
 
 def test_judges_tie_as_often_as_they_do_whatever_their_slopes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, recall_score
@@ -114,6 +116,30 @@ def test_names_and_codes_give_the_same():
 def test_wrong_arguments_are_explained(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_results_of_other_items_or_annotators_are_not_compared():
+    crowds = [cw.simulate.one_coin(30, n_annotators=4, random_state=seed).votes for seed in (0, 1)]
+    renamed = [replace(crowds[1], items=crowds[1].items + 30), replace(crowds[1], annotators=np.array(list("wxyz")))]
+    results = [cw.aggregate(votes, "dawid-skene") for votes in (crowds[0], renamed[1])]
+    for metric in (metrics.manhattan, metrics.wasserstein, metrics.cross_entropy):
+        with pytest.raises(InputError, match="Expected both with the same items and found 0, 1, 2"):
+            metric(results[0], renamed[0])
+    with pytest.raises(InputError, match="Expected both with the same annotators and found 'a0', 'a1'"):
+        metrics.confusion_error(*results)
+
+
+def test_grades_count_by_the_order_that_the_fit_was_given():
+    rng, grades = np.random.default_rng(0), ["low", "medium", "high"]
+    truth = rng.integers(0, 3, 60)
+    shift = np.where(rng.random((60, 5)) < 0.4, rng.choice([-1, 1], (60, 5)), 0)
+    names = np.array(grades)[np.clip(truth[:, None] + shift, 0, 2)]
+    votes = cw.Votes.from_records([(n, f"a{m}", names[n, m]) for n in range(60) for m in range(5)])
+    consensus = cw.aggregate(votes, "ordinal-dawid-skene", order=grades)
+    known = {n: grades[k] for n, k in enumerate(truth.tolist())}
+    labels = np.array([grades.index(label) for label in consensus.labels])
+    assert metrics.mae(consensus, known).value == np.abs(labels - truth).mean() > 0.0
+    assert metrics.spearman(consensus, known).value == metrics.spearman(labels, truth).value
 
 
 def test_fewer_than_ten_items_have_no_interval():

@@ -138,9 +138,19 @@ def test_names_that_are_numbers_and_columns_in_the_tables_of_other_types():
     assert re.search(r'title="How much more than the truth[^"]*">Bias <small>on the scale</small>', text)
 
 
+def test_plain_tags_have_a_report_without_spans():
+    crowd = cw.simulate.tag_chain(20, n_annotators=5, random_state=0)
+    consensus = cw.aggregate(crowd.tags)
+    report = cw.build_report(crowd.tags, consensus)
+    assert report["summary"]["headline"].startswith(f"{crowd.tags.n_tokens} tokens, ")
+    assert "spans" not in {table["key"] for table in report["tables"]} | set(consensus.TABLES)
+    with pytest.raises(cw.errors.LabelError, match="Spans are spelled out by BIO tags"):
+        consensus.spans  # noqa: B018
+
+
 def test_figures_against_known_truth():
     expected = {
-        "ratings": {"mae", "rmse"}, "comparisons": set(), "rankings": set(),
+        "ratings": {"mae", "rmse"}, "comparisons": set(), "rankings": {"kendall"},
         "similarities": {"accuracy", "mutual_information", "adjusted_rand"},
         "label-sets": {"f1", "jaccard", "subset_accuracy"},
         "tags": {"accuracy", "span_f1", "span_precision", "span_recall"},

@@ -68,6 +68,10 @@ def test_every_kind_of_error_happens_and_taggings_stay_valid():
         ("bio_tags", {"skill": (0, 1)}),
         ("tag_chain", {"n_classes": 1}),
         ("tag_chain", {"stay": 0.0}),
+        ("similarities", {"truth": []}),
+        ("texts", {"texts_per_item": 0}),
+        ("boxes", {"annotators_per_item": 30}),
+        ("similarities", {"truth": [0, 1]}),
         ("graph", {"homophily": 2.0}),
         ("graph", {"single_votes": -1.0}),
     ],
@@ -75,6 +79,11 @@ def test_every_kind_of_error_happens_and_taggings_stay_valid():
 def test_bad_parameters_are_named(maker, bad):
     with pytest.raises(ParameterError, match=next(iter(bad))):
         getattr(cw.simulate, maker)(**bad)
+
+
+def test_annotators_who_find_everything_find_everything():
+    crowd = cw.simulate.boxes(5, n_annotators=5, detection=(100.0, 1e-9), false_alarms=0.0, random_state=0)
+    assert crowd.parameters["detection"].tolist() == [1.0] * 5
 
 
 @pytest.mark.parametrize("homophily", [0.9, 0.5])

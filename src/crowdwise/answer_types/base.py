@@ -13,6 +13,7 @@ from crowdwise import metrics  # its names are imported when they are used
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.errors import InputError
 from crowdwise.metrics.bootstrap import Estimate, Options
+from crowdwise.trust.agreement_coefficients import Patterns
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import IN_DOUBT, begun, counted, joined, named, percent
 
@@ -23,8 +24,6 @@ NAMED = 10
 DOUBT = 0.95
 """Below this probability an answer counts as in doubt."""
 USEFUL = 0.2
-LARGE = 420
-"""The longest side of a picture that is drawn on, in pixels."""
 GUESSING = FindingWords("No better than guessing", "Drop their answers, or give them examples.", Verdict.DROP)
 
 
@@ -118,12 +117,17 @@ class AnswerRules:
         return {"kind": "none"} if probability is None else sureness(np.asarray(probability), self.answer, self.noun)
 
 
+def estimates(patterns: Patterns, coefficients: Mapping[str, Any], options: Options, groups: Any = None) -> Figures:
+    """Coefficients of agreement (functions of the patterns of answers) by name, with intervals."""
+    return {name: patterns.estimate(of, groups, **options) for name, of in coefficients.items()}
+
+
 def shown_image(image: Any) -> dict[str, Any] | None:
     """The address of a picture and its width and height; ``None`` where it cannot be shown."""
     from crowdwise.report.votes import image_size, thumbnail
 
     size = image_size(image)
-    source = None if size is None else thumbnail(image, LARGE)
+    source = None if size is None else thumbnail(image, 420)  # the longest side
     return None if source is None else {"src": source, "size": size}
 
 
@@ -140,7 +144,7 @@ def right_to_left(text: str) -> bool:
 def f1_loss(item: Ints, probability: Floats, accepted: npt.NDArray[np.bool_], N: int) -> Floats:
     """N: 1 - the expected F1 of the accepted candidates: 2 sum of p over them / (their number + sum of p over all);
     where none is accepted the probability that there is something."""
-    right, every = (np.bincount(item, probability * some, N) for some in (accepted, 1.0))
+    right, every = (np.bincount(item, probability * share, N) for share in (accepted, 1.0))
     count = np.bincount(item, accepted, N)
     none = np.exp(np.bincount(item, np.log1p(-np.minimum(probability, 1.0 - 1e-12)), N))
     return np.asarray(1.0 - np.where(count > 0, 2.0 * right / np.maximum(count + every, 1e-9), none))
@@ -148,16 +152,13 @@ def f1_loss(item: Ints, probability: Floats, accepted: npt.NDArray[np.bool_], N:
 
 def line(kind: str, what: str, noun: str, names: npt.NDArray[Any], figures: list[str]) -> Iterator[Finding]:
     """``Rates too high (3 annotators): ann (by 0.6), bob (by 0.5) and ...``; nothing without names."""
-    some = tuple(names.tolist())
-    listed = [named(noun, name) for name in some]
-    if not listed:
+    members = tuple(names.tolist())
+    if not members:
         return
-    said = [f"{name} ({figure})" if figure else name for name, figure in zip(listed, figures, strict=True)]
-    count = f" ({counted(len(listed), noun)})" if len(listed) > 1 else ""
-    yield Finding(
-        kind, some if noun == "annotator" else (), some if noun == "label" else (),
-        some if noun not in ("annotator", "label") else (), line=f"{what}{count}: {joined(said, NAMED)}.", noun=noun,
-    )  # fmt: skip
+    phrases = [f"{named(noun, name)} ({figure})" for name, figure in zip(members, figures, strict=True)]
+    count = f" ({counted(len(members), noun)})" if len(members) > 1 else ""
+    about: dict[str, Any] = {{"annotator": "annotators", "label": "classes"}.get(noun, "items"): members}
+    yield Finding(kind, line=f"{what}{count}: {joined(phrases, NAMED)}.", noun=noun, **about)
 
 
 def where(mask: npt.NDArray[np.bool_], by: npt.NDArray[Any]) -> Ints:
@@ -186,20 +187,16 @@ def wrong_rates(people: Frame, missing: str, adding: str) -> Iterator[Finding]:
     names, sensitivity, specificity = people["annotator"], people["sensitivity"], people["specificity"]
     gain = sensitivity + specificity - 1.0
     blind = (gain < USEFUL) & (people["sensitivity_low"] + people["specificity_low"] <= 1.0)
-    some = where(blind, -gain)
-    figures = [f"finds {percent(sensitivity[m])}, rules out {percent(specificity[m])}" for m in some]
-    yield from line("guessing", "Near chance", "annotator", names[some], figures)
+    who = where(blind, -gain)
+    figures = [f"finds {percent(sensitivity[m])}, rules out {percent(specificity[m])}" for m in who]
+    yield from line("guessing", "Near chance", "annotator", names[who], figures)
     for kind, words, rate in (("splits", missing, "sensitivity"), ("joins", adding, "specificity")):
-        some = where((people[f"{rate}_high"] < 0.5) & ~blind, -people[rate])
-        figures = [f"in {percent(1.0 - people[rate][m])} of the cases" for m in some]
-        yield from line(kind, words, "annotator", names[some], figures)
+        who = where((people[f"{rate}_high"] < 0.5) & ~blind, -people[rate])
+        figures = [f"in {percent(1.0 - people[rate][m])} of the cases" for m in who]
+        yield from line(kind, words, "annotator", names[who], figures)
 
 
-RATES = {
-    "guessing": GUESSING,
-    "splits": FindingWords("Annotators who miss much", "Show them examples of what belongs.", Verdict.LOOK),
-    "joins": FindingWords(
-        "Annotators who accept too much", "Show them examples of what does not belong.", Verdict.LOOK
-    ),
-}
+MISSES = FindingWords("Annotators who miss much", "Show them examples of what belongs.", Verdict.LOOK)
+ACCEPTS = FindingWords("Annotators who accept too much", "Show them examples of what does not belong.", Verdict.LOOK)
+RATES = {"guessing": GUESSING, "splits": MISSES, "joins": ACCEPTS}
 """The kinds of :func:`wrong_rates`."""

@@ -5,6 +5,7 @@ median; ``draws``, whose false alarms per item are above twice the median; ``imp
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,10 +21,6 @@ WIDE = 420.0
 """The width of a drawing."""
 SURE = 0.9
 """A candidate between 1 - this and this probability is in doubt."""
-TOO_MANY = 2.0
-"""How often the median of false alarms is too many."""
-AT_LEAST = 0.1
-"""False alarms per item below which no annotator draws too much."""
 
 
 class BoxRules(AnswerRules):
@@ -45,7 +42,7 @@ class BoxRules(AnswerRules):
         """The F1 of two annotators on an item, with matches of an IoU of 0.5 (``f1``; ``labelled``: of the same label),
         over all pairs; and the mean IoU of the matches."""
         edges, sums = answers.edges, np.zeros((len(answers), 4))
-        for n, (lo, hi) in enumerate(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)):
+        for n, (lo, hi) in enumerate(pairwise(answers.indptr.tolist())):
             who = answers.annotator[lo:hi]
             own = [lo + np.flatnonzero((who == m) & (answers.label[lo:hi] >= 0)) for m in np.unique(who)]
             for a, one in enumerate(own):
@@ -55,33 +52,33 @@ class BoxRules(AnswerRules):
                     pairs, named = matched(overlap, 0.5), matched(overlap * same, 0.5)
                     total = overlap[pairs[:, 0], pairs[:, 1]].sum()
                     sums[n] += 2.0 * len(pairs), 2.0 * len(named), len(one) + len(two), 2.0 * total
-        by, n, (found, labelled, drawn, shared) = Bootstrap(**options), int((sums[:, 2] > 0).sum()), sums.T
-        parts = {"f1": (found, drawn), "labelled": (labelled, drawn), "mean_iou": (shared, found)}
+        by, n, (both, labelled, drawn, shared) = Bootstrap(**options), int((sums[:, 2] > 0).sum()), sums.T
+        parts = {"f1": (both, drawn), "labelled": (labelled, drawn), "mean_iou": (shared, both)}
         return {name: by.ratio(*part, n) for name, part in parts.items()}
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
         people = frames["annotators"]
-        names, found, alarms = people["annotator"], people["detection_rate"], people["false_alarms"]
-        middle = float(np.nanmedian(found)) if np.isfinite(found).any() else np.nan
-        weak = where(people["detection_rate_high"] < middle, -found)
-        said = [f"finds {percent(found[m])}, the median is {percent(middle)}" for m in weak]
-        yield from line("misses", "Find fewer objects than half of the others", "annotator", names[weak], said)
-        most = max(TOO_MANY * float(np.median(alarms)), AT_LEAST)
+        names, rate, alarms = people["annotator"], people["detection_rate"], people["false_alarms"]
+        middle = float(np.nanmedian(rate)) if np.isfinite(rate).any() else np.nan
+        weak = where(people["detection_rate_high"] < middle, -rate)
+        figures = [f"finds {percent(rate[m])}, the median is {percent(middle)}" for m in weak]
+        yield from line("misses", "Find fewer objects than half of the others", "annotator", names[weak], figures)
+        most = max(2.0 * float(np.median(alarms)), 0.1)
         many = where(people["false_alarms_low"] > most, alarms)
-        said = [f"{alarms[m]:.1f} boxes around nothing per item" for m in many]
-        yield from line("draws", "Draw too much", "annotator", names[many], said)
+        figures = [f"{alarms[m]:.1f} boxes around nothing per item" for m in many]
+        yield from line("draws", "Draw too much", "annotator", names[many], figures)
         if "spread" in people:
             spread = people["spread"]
             rough = where(people["spread_low"] > np.median(spread), spread)
-            said = [f"edges off by {percent(spread[m])} of the size" for m in rough]
-            yield from line("imprecise", "Imprecise edges", "annotator", names[rough], said)
+            figures = [f"edges off by {percent(spread[m])} of the size" for m in rough]
+            yield from line("imprecise", "Imprecise edges", "annotator", names[rough], figures)
         if "candidates" in frames:
             one = frames["candidates"]
             doubt = np.abs(one["probability"] - 0.5) < SURE - 0.5
             items, count = np.unique(one["item"][doubt], return_counts=True)
             order = np.argsort(-count, kind="stable")
-            said = [counted(int(count[n]), "object") for n in order]
-            yield from line("items", "Objects in doubt", self.noun, items[order], said)
+            figures = [counted(int(count[n]), "object") for n in order]
+            yield from line("items", "Objects in doubt", self.noun, items[order], figures)
 
     def doubts(self, result: Any) -> Floats:
         return f1_loss(result.box_item, result.probability, result.accepted, len(result.items))
@@ -91,10 +88,8 @@ class BoxRules(AnswerRules):
         true = encode_boxes(truth, result.items, result.boxes.shape[1], result.point_size)
         out = np.full(len(true), np.nan)
         right, drawn, there = result.matches(true, (0.5,))[0][:, :3].T
-        size = drawn + there
-        out[[objects is not None for objects in true]] = 1.0 - np.divide(
-            2 * right, size, np.ones_like(size), where=size > 0
-        )
+        f1 = np.divide(2 * right, drawn + there, np.ones(len(right)), where=drawn + there > 0)
+        out[[objects is not None for objects in true]] = 1.0 - f1
         return out
 
     def drawing(self, answers: Boxes, result: Any, n: int, about: Any) -> dict[str, Any]:
@@ -108,26 +103,20 @@ class BoxRules(AnswerRules):
         def flat(edges: Floats, at: Any) -> Floats:
             """x, y, width and height."""
             if D > 1:
-                return np.column_stack(
-                    [edges[:, 0], edges[:, 1], edges[:, D] - edges[:, 0], edges[:, D + 1] - edges[:, 1]]
-                )
+                return np.hstack([edges[:, :2], edges[:, D : D + 2] - edges[:, :2]])
             return np.column_stack([edges[:, 0], at, edges[:, 1] - edges[:, 0], np.full(len(edges), 0.8)])
 
-        drawn, found = flat(answers.edges[rows], level + 1.0), flat(result.boxes[mine], np.zeros(len(mine)))
-        every = np.vstack([drawn, found])
-        low, high = (
-            (every[:, :2].min(axis=0), (every[:, :2] + every[:, 2:]).max(axis=0))
-            if len(every)
-            else (np.zeros(2), np.ones(2))
-        )
+        drawn, objects = flat(answers.edges[rows], level + 1.0), flat(result.boxes[mine], np.zeros(len(mine)))
+        every = np.vstack([drawn, objects])
+        corners = np.vstack([every[:, :2], every[:, :2] + every[:, 2:]]) if len(every) else np.eye(2)
+        low, high = corners.min(axis=0), corners.max(axis=0)
         picture = shown_image(about) if about is not None and D == 2 else None
         if picture is not None:
             low, high = np.zeros(2), np.maximum(picture["size"], high)
         else:
             low, high = low - 0.03 * (high - low), high + 0.03 * (high - low)
-        scale = WIDE / max(float(high[0] - low[0]), 1e-9) * np.array([1.0, 1.0])
-        if D == 1:
-            scale[1] = 18.0
+        across = WIDE / max(float(high[0] - low[0]), 1e-9)
+        scale = np.array([across, across if D > 1 else 18.0])
         boxes = (every - np.append(low, [0.0, 0.0])) * np.tile(scale, 2)
         named, yes = result.classes[result.box_label[mine]].tolist(), result.accepted
         return {

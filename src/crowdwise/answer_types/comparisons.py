@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
-from crowdwise.answer_types.base import DOUBT, GUESSING, AnswerRules, Figures, Frame, line, where
+from crowdwise.answer_types.base import DOUBT, GUESSING, AnswerRules, Figures, Frame, estimates, line, where
 from crowdwise.core.collusion import paired_votes
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.comparisons import TIE, Comparisons
@@ -34,8 +34,6 @@ from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import begun, named, percent
 
 ENOUGH = 20
-FIRST = 8
-"""Rows of the leaderboard that the first picture shows."""
 MOST_RANKINGS = 2000
 """Rankings that are compared with each other; a sample where there are more."""
 
@@ -74,14 +72,15 @@ class ComparisonRules(AnswerRules):
             pair = pair % np.int64(c.n_items) ** 2  # no two share a question
         order = np.argsort(pair, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.unique(pair, return_counts=True)[1])])
-        found = Patterns.of(indptr, label[order], 3)
-        return {
-            "percent": found.estimate(coefficients.percent(found, np.eye(3)), **options),
-            "krippendorff alpha": found.estimate(coefficients.alpha(found, 1.0 - np.eye(3), mirrored=True), **options),
-        }
+        patterns = Patterns.of(indptr, label[order], 3)
+        return estimates(patterns, {
+            "percent": coefficients.percent(patterns, np.eye(3)),
+            "krippendorff alpha": coefficients.alpha(patterns, 1.0 - np.eye(3), mirrored=True),
+        }, options)  # fmt: skip
 
-    def truth(self, answers: Any) -> None:
+    def truth(self, answers: Any) -> Any:
         """Nothing: the answers know true outcomes, and measures need true scores."""
+        return None
 
     def measures(self, answers: Any, result: Any, truth: Any) -> Figures:
         return {"kendall": metrics.kendall(result.scores, encode_numbers(truth, result.items))}
@@ -117,8 +116,7 @@ class ComparisonRules(AnswerRules):
             yield from line("open", "May be the best", "item", items["item"][best], figures)
         parts = len(np.unique(items["component"])) if "component" in items else 1
         if parts > 1:
-            words = f"The items fall into {parts:,} groups without a comparison between them."
-            yield Finding("apart", line=words)
+            yield Finding("apart", line=f"The items fall into {parts:,} groups without a comparison between them.")
 
     def headline(self, result: Any) -> str:
         order = np.argsort(-result.scores, kind="stable")
@@ -135,7 +133,7 @@ class ComparisonRules(AnswerRules):
         at = {column["name"]: place for place, column in enumerate(board["columns"])}
         rows = [
             {"name": named("item", row[at["item"]]["v"]), "rank": row[at["rank"]], "score": row[at["score"]]}
-            for row in board["rows"][:FIRST]
+            for row in board["rows"][:8]
         ]
         return {
             "kind": "board", "title": "How far apart the scores are", "rows": rows,
@@ -148,6 +146,7 @@ class RankingRules(ComparisonRules):
 
     unit = "rankings"
     headings: ClassVar = {"comparisons": "rankings"}
+    truth = AnswerRules.truth
 
     def agreement(self, answers: Rankings, options: Options, scale: Any = None, values: Any = None) -> Figures:
         """The share of pairs of items that two rankings order alike, and Kendall's tau, over pairs of rankings."""
@@ -167,8 +166,8 @@ class RankingRules(ComparisonRules):
             return float(w @ tau @ w / weight) if weight > 0 else 0.0
 
         kendall = Bootstrap(**options).of_weights(mean, len(tau))
-        share = [(1.0 + x) / 2.0 for x in (kendall.value, kendall.low, kendall.high)]
-        return {"percent": Estimate(share[0], share[1], share[2], kendall.n, kendall.level), "kendall tau": kendall}
+        value, low, high = ((1.0 + x) / 2.0 for x in (kendall.value, kendall.low, kendall.high))
+        return {"percent": Estimate(value, low, high, kendall.n, kendall.level), "kendall tau": kendall}
 
 
 def _rank_correlations(rankings: Rankings, question: Ints) -> tuple[Floats, Floats]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answer_types.base import RATES, AnswerRules, Figures, Frame, line, where, wrong_rates
+from crowdwise.answer_types.base import RATES, AnswerRules, Figures, Frame, estimates, line, where, wrong_rates
 from crowdwise.core.numerics import Floats
 from crowdwise.data.label_sets import LabelSets
 from crowdwise.errors import InputError
@@ -26,7 +26,6 @@ class LabelSetRules(AnswerRules):
     """Label sets: a set of labels for each item."""
 
     answer = "label set"
-    noun = "item"
     measured: ClassVar = {"f1": "set_f1", "jaccard": "jaccard", "subset_accuracy": "subset_accuracy"}
     kinds: ClassVar = RATES | {
         "missed": FindingWords("Labels that are often left out", "Say in the guideline when they apply."),
@@ -43,13 +42,13 @@ class LabelSetRules(AnswerRules):
             raise InputError(
                 f"There are {len(different):,} different sets, too many to compare. Look at some items: [:500]."
             )
-        found = Patterns.of(answers.indptr, label, len(different))
+        patterns = Patterns.of(answers.indptr, label, len(different))
         jaccard, masi = set_similarities(different.astype(np.float64))
-        return {
-            "percent": found.estimate(coefficients.percent(found, np.eye(len(different))), **options),
-            "jaccard": found.estimate(coefficients.percent(found, jaccard), **options),
-            "krippendorff alpha": found.estimate(coefficients.alpha(found, 1.0 - masi), **options),
-        }
+        return estimates(patterns, {
+            "percent": coefficients.percent(patterns, np.eye(len(different))),
+            "jaccard": coefficients.percent(patterns, jaccard),
+            "krippendorff alpha": coefficients.alpha(patterns, 1.0 - masi),
+        }, options)  # fmt: skip
 
     def truth(self, answers: LabelSets) -> Any:
         if answers.truth is None or answers.known is None:
@@ -59,9 +58,7 @@ class LabelSetRules(AnswerRules):
         return {name: answers.labels[answers.truth[n]].tolist() for name, n in zip(names, known, strict=True)} or None
 
     def findings(self, frames: Mapping[str, Frame]) -> Iterator[Finding]:
-        yield from wrong_rates(
-            frames["annotators"], "Leaves out labels that apply", "Adds labels that do not apply"
-        )  # fmt: skip
+        yield from wrong_rates(frames["annotators"], "Leaves out labels that apply", "Adds labels that do not apply")
         labels = frames["labels"]
         missed = where(labels["sensitivity"] < 0.5, -labels["sensitivity"])
         figures = [f"in {percent(1.0 - labels['sensitivity'][k])} of the cases" for k in missed]

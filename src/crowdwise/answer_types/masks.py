@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from crowdwise.answer_types.base import AnswerRules, Figures, Frame, line, where
 from crowdwise.core.numerics import Floats
 from crowdwise.data.masks import Masks, dice, encode_masks
 from crowdwise.metrics.bootstrap import Bootstrap, Options
+from crowdwise.metrics.structures import edge
 from crowdwise.trust.flags import Finding, FindingWords, Verdict
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted
 
@@ -21,8 +22,6 @@ MOST = 300
 """The longest side of a drawing, in pixels of the image."""
 TEAL, ORANGE = (11, 130, 120), (235, 140, 20)
 DOUBTFUL = 0.9
-VISIBLE = 0.5
-"""The least offset that is worth a word, in pixels."""
 EXAMPLES = "Show them where the edge lies, on examples."
 
 
@@ -39,21 +38,18 @@ class MaskRules(AnswerRules):
     }  # fmt: skip
     headings: ClassVar = {"agreement": "Dice with the consensus"}
     units: ClassVar = {
-        "expected_dice": "%",
-        **dict.fromkeys(("area", "height", "width", "offset", "scatter"), "pixels"),
-    }
+        "expected_dice": "%", **dict.fromkeys(("area", "height", "width", "offset", "scatter"), "pixels"),
+    }  # fmt: skip
 
     def agreement(self, answers: Masks, options: Options, scale: Any = None, values: Any = None) -> Figures:
         """The mean Dice coefficient of two masks of an item, over all pairs."""
         sums = []
-        for lo, hi in zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True):
+        for lo, hi in pairwise(answers.indptr.tolist()):
             masks = [np.frombuffer(mask, dtype=np.uint8) for mask in answers.mask[lo:hi].tolist()]
-            size = [int(np.bitwise_count(mask).sum()) for mask in masks]
+            sized = [(mask, int(np.bitwise_count(mask).sum())) for mask in masks]
             pairs = [
-                2.0 * int(np.bitwise_count(masks[a] & masks[b]).sum()) / (size[a] + size[b])
-                if size[a] + size[b]
-                else 1.0
-                for a, b in combinations(range(len(masks)), 2)
+                2.0 * int(np.bitwise_count(one & two).sum()) / (n_one + n_two) if n_one + n_two else 1.0
+                for (one, n_one), (two, n_two) in combinations(sized, 2)
             ]
             sums.append((sum(pairs), len(pairs)))
         total, count = np.array(sums, dtype=float).T
@@ -64,19 +60,18 @@ class MaskRules(AnswerRules):
         names = people["annotator"]
         if "offset" in people:
             for kind, words, sign, end in (("large", "outside", 1.0, "low"), ("small", "inside", -1.0, "high")):
-                some = where(sign * people[f"offset_{end}"] > VISIBLE, sign * people["offset"])
-                figures = [f"by {abs(people['offset'][m]):.1f} pixels" for m in some]
-                yield from line(kind, f"Draw {words} of the others", "annotator", names[some], figures)
+                who = where(sign * people[f"offset_{end}"] > 0.5, sign * people["offset"])
+                figures = [f"by {abs(people['offset'][m]):.1f} pixels" for m in who]
+                yield from line(kind, f"Draw {words} of the others", "annotator", names[who], figures)
             middle = float(np.median(people["scatter"]))
-            some = where(people["scatter_low"] > middle, people["scatter"])
-            figures = [f"{people['scatter'][m]:.1f} pixels, the median is {middle:.1f}" for m in some]
+            who = where(people["scatter_low"] > middle, people["scatter"])
+            figures = [f"{people['scatter'][m]:.1f} pixels, the median is {middle:.1f}" for m in who]
         else:
             middle = float(np.nanmedian(people["agreement"]))
-            some = where(people["agreement_high"] < middle, -people["agreement"])
-            figures = [f"Dice {people['agreement'][m]:.2f}, the median is {middle:.2f}" for m in some]
-        yield from line(
-            "inexact", "Edges less exact than those of half of the others", "annotator", names[some], figures
-        )
+            who = where(people["agreement_high"] < middle, -people["agreement"])
+            figures = [f"Dice {people['agreement'][m]:.2f}, the median is {middle:.2f}" for m in who]
+        words = "Edges less exact than those of half of the others"
+        yield from line("inexact", words, "annotator", names[who], figures)
         doubt = where(items["expected_dice"] < DOUBTFUL, -items["expected_dice"])
         figures = [f"expected Dice {items['expected_dice'][n]:.2f}" for n in doubt]
         yield from line("items", "Edges in doubt", self.noun, items["item"][doubt], figures)
@@ -110,12 +105,9 @@ class MaskRules(AnswerRules):
         image += 0.45 * inside[box][:, :, None] * (np.array(TEAL) - image)
         image += 0.8 * doubt * (np.array(ORANGE) - image)
         for mask in masks:
-            part = np.pad(mask[box], 1)
-            core = part[:-2, 1:-1] & part[2:, 1:-1] & part[1:-1, :-2] & part[1:-1, 2:]
-            image[part[1:-1, 1:-1] & ~core] *= 0.55
-        grown = np.repeat(
-            np.repeat(image.round().astype(np.uint8), zoom := max(1, MOST // max(image.shape[:2]) // 2), 0), zoom, 1
-        )
+            image[edge(mask[box])] *= 0.55
+        zoom = max(1, MOST // max(image.shape[:2]) // 2)
+        grown = image.round().astype(np.uint8).repeat(zoom, 0).repeat(zoom, 1)
         return {
             "kind": "mask", "src": thumbnail(grown, 2 * MOST), "width": grown.shape[1], "height": grown.shape[0],
             "words": f"{counted(len(masks), 'mask')}, expected Dice {result.expected_dice[n]:.2f}",

@@ -65,9 +65,9 @@ class RatingRules(AnswerRules):
         people, items = frames["annotators"], frames["items"]
         names, value = people["annotator"], items["value"].astype(float)
         if "set_aside" in people:
-            some = where(people["set_aside"] > 0, people["set_aside"])
-            figures = [counted(int(n), "rating") for n in people["set_aside"][some]]
-            yield from line("typo", "Far from all others on the item", "annotator", names[some], figures)
+            who = where(people["set_aside"] > 0, people["set_aside"])
+            figures = [counted(int(n), "rating") for n in people["set_aside"][who]]
+            yield from line("typo", "Far from all others on the item", "annotator", names[who], figures)
         follows = np.ones(len(names), dtype=bool)
         if "scale" in people:
             follows = (people["scale_low"] > 0.0) | (people["scale_high"] < 0.0)
@@ -79,9 +79,9 @@ class RatingRules(AnswerRules):
             bias, enough = people["bias"], MATTERS * float(np.std(value))
             sides = (("too high", people["bias_low"] > 0.0), ("too low", people["bias_high"] < 0.0))
             for side, sure in sides:
-                some = where(sure & follows & (np.abs(bias) >= enough), np.abs(bias))
-                figures = [f"by {figure(abs(x))}" for x in bias[some]]
-                yield from line("bias", f"Rates {side}", "annotator", names[some], figures)
+                who = where(sure & follows & (np.abs(bias) >= enough), np.abs(bias))
+                figures = [f"by {figure(abs(x))}" for x in bias[who]]
+                yield from line("bias", f"Rates {side}", "annotator", names[who], figures)
         if "noise" in people:
             noise = people["noise"]
             loud = where((people["noise_low"] > LOUD * np.median(noise)) & follows, noise)
@@ -104,9 +104,8 @@ class RatingRules(AnswerRules):
         width = width[np.isfinite(width)]
         if not len(width):
             return {"kind": "none"}
-        height, edges = np.histogram(
-            width, bins=min(7, max(1, len(np.unique(np.round(width / width.max(), 6)) if width.max() else [0])))
-        )
+        different = len(np.unique(np.round(width / width.max(), 6))) if width.max() else 1
+        height, edges = np.histogram(width, bins=min(7, different))
         most = 4 + max(0, -int(np.ceil(np.log10(max(float(edges[-1]), 1e-12)))))
         digits = min(int(np.ceil(-np.log10(max(float(edges[1] - edges[0]), 1e-12)))) + 1, most)
         typical = float(np.median(width))

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdwise.answer_types.base import DOUBT, AnswerRules, Figures, Frame, f1_loss, line, right_to_left, where
+from crowdwise.answer_types.base import DOUBT, MISSES, AnswerRules, Figures, Frame, f1_loss, line, right_to_left, where
 from crowdwise.core.numerics import Floats
 from crowdwise.core.span_overlap import matches
 from crowdwise.data.spans import Spans, encode_spans
@@ -29,8 +29,6 @@ from crowdwise.trust.wording import IN_DOUBT, counted, percent
 
 SHOWN = 2000
 """Characters of a text that are drawn."""
-FEW = 0.1
-"""False spans per item that are not a finding."""
 
 
 class SpanRules(AnswerRules):
@@ -44,15 +42,11 @@ class SpanRules(AnswerRules):
         "boundary_noise": "places",
     }  # fmt: skip
     kinds: ClassVar = {
-        "misses": FindingWords(
-            "Annotators who miss much", "Show them examples of what belongs.", Verdict.LOOK
-        ),
+        "misses": MISSES,
         "invents": FindingWords(
             "Annotators who mark too much", "Show them examples of what does not belong.", Verdict.LOOK
         ),
-        "loose": FindingWords(
-            "Annotators with loose boundaries", "Show them where spans begin and end.", Verdict.LOOK
-        ),
+        "loose": FindingWords("Annotators with loose boundaries", "Show them where spans begin and end.", Verdict.LOOK),
         "items": IN_DOUBT,
     }  # fmt: skip
 
@@ -73,19 +67,19 @@ class SpanRules(AnswerRules):
             known = people[name][np.isfinite(people[name])]
             return float(np.median(known)) if len(known) else np.nan
 
-        found, false, noise = (median(name) for name in ("detection", "false_alarms", "boundary_noise"))
+        detected, false, noise = (median(name) for name in ("detection", "false_alarms", "boundary_noise"))
         checks: tuple[tuple[Any, ...], ...] = (
-            ("misses", "Misses much", "detection", people["detection_high"] < found / 2.0, -1.0,
-             lambda x: f"marks {percent(x)}, the median is {percent(found)}"),
-            ("invents", "Marks too much", "false_alarms", people["false_alarms_low"] > max(2.0 * false, FEW), 1.0,
+            ("misses", "Misses much", "detection", people["detection_high"] < detected / 2.0, -1.0,
+             lambda x: f"marks {percent(x)}, the median is {percent(detected)}"),
+            ("invents", "Marks too much", "false_alarms", people["false_alarms_low"] > max(2.0 * false, 0.1), 1.0,
              lambda x: f"{x:.1f} false spans per item, the median is {false:.1f}"),
             ("loose", "Loose boundaries", "boundary_noise", people["boundary_noise_low"] > 2.0 * noise, 1.0,
              lambda x: f"off by {x:.1f}, the median is {noise:.1f}"),
         )  # fmt: skip
         for kind, words, name, flagged, sign, written in checks:
             value = people[name]
-            some = where(flagged & np.isfinite(value), sign * np.nan_to_num(value))
-            yield from line(kind, words, "annotator", people["annotator"][some], [written(value[m]) for m in some])
+            who = where(flagged & np.isfinite(value), sign * np.nan_to_num(value))
+            yield from line(kind, words, "annotator", people["annotator"][who], [written(value[m]) for m in who])
         span = np.array([label is not None for label in items["label"]])
         doubt = where(span & (items["probability"] < DOUBT), -items["probability"])
         figures = [f"{items['start'][c]} to {items['end'][c]}, {percent(items['probability'][c])}" for c in doubt]
@@ -116,7 +110,7 @@ class SpanRules(AnswerRules):
         def bar(start: int, end: int) -> list[float]:
             return [round(100.0 * start / size, 2), round(100.0 * (end - start) / size, 2)]
 
-        found: list[dict[str, Any]] = [
+        shown: list[dict[str, Any]] = [
             {
                 "at": bar(result.start[c], result.end[c]), "label": str(result.labels[result.label[c]]),
                 "start": int(result.start[c]), "end": int(result.end[c]), "probability": float(result.probability[c]),
@@ -126,9 +120,9 @@ class SpanRules(AnswerRules):
         ]  # fmt: skip
         parts: list[dict[str, Any]] = []
         if text is not None:
-            cuts = sorted({0, min(size, SHOWN), *(min(p[end], SHOWN) for p in found for end in ("start", "end"))})
+            cuts = sorted({0, min(size, SHOWN), *(min(p[end], SHOWN) for p in shown for end in ("start", "end"))})
             parts = [
-                {"text": text[a:b], "labels": [p["label"] for p in found if p["start"] <= a and p["end"] >= b]}
+                {"text": text[a:b], "labels": [p["label"] for p in shown if p["start"] <= a and p["end"] >= b]}
                 for a, b in pairwise(cuts)
             ]
         who = np.unique(answers.annotator[answers.indptr[n] : answers.indptr[n + 1]]).tolist()
@@ -142,9 +136,9 @@ class SpanRules(AnswerRules):
             }
             for m in who
         ]
-        words = f"{counted(len(who), 'annotator')}, {counted(len(found), 'span')} found"
+        words = f"{counted(len(who), 'annotator')}, {counted(len(shown), 'span')} found"
         return {
-            "kind": "spans", "parts": parts, "cut": size > SHOWN, "found": found, "rows": marks, "words": words,
+            "kind": "spans", "parts": parts, "cut": size > SHOWN, "found": shown, "rows": marks, "words": words,
             "rtl": right_to_left(text or ""),
         }  # fmt: skip
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdwise import metrics  # its names are imported when they are used
-from crowdwise.answer_types.base import Figures, Frame, in_doubt, line
+from crowdwise.answer_types.base import Figures, Frame, estimates, in_doubt, line
 from crowdwise.answer_types.votes import VoteRules
 from crowdwise.core.numerics import Floats
 from crowdwise.data.tags import Tags
@@ -49,13 +49,11 @@ class TagRules(VoteRules):
 
         Spans of two annotators count as found and true (Hripcsak and Rothschild 2005); chance is not taken off.
         """
-        found, w = Patterns.of_votes(answers.votes), np.eye(answers.votes.n_classes)
-        made = {
-            "percent": coefficients.percent(found, w),
-            "fleiss kappa": coefficients.fleiss(found, w),
-            "krippendorff alpha": coefficients.alpha(found, 1.0 - w),
-        }
-        out = {name: found.estimate(made[name], groups=answers.sequence, **options) for name in made}
+        patterns, w = Patterns.of_votes(answers.votes), np.eye(answers.votes.n_classes)
+        out = estimates(patterns, {
+            "percent": coefficients.percent(patterns, w), "fleiss kappa": coefficients.fleiss(patterns, w),
+            "krippendorff alpha": coefficients.alpha(patterns, 1.0 - w),
+        }, options, answers.sequence)  # fmt: skip
         if answers.scheme != "plain":
             both, each = span_pairs(answers).T
             out["span f1"] = Bootstrap(**options).ratio(both, each, int((each > 0).sum()))
@@ -80,21 +78,21 @@ class TagRules(VoteRules):
         if "confusion" in frames:
             table = frames["confusion"]
             tags, truth = np.unique(table["truth"].astype(str), return_inverse=True)
-            said, label = np.unique(table["label"].astype(str), return_inverse=True)
-            counts = np.zeros((len(tags), len(said)))
+            labels, label = np.unique(table["label"].astype(str), return_inverse=True)
+            counts = np.zeros((len(tags), len(labels)))
             np.add.at(counts, (truth, label), table["count"].astype(float))
             share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-12)
-            cells = [(k, j) for k, j in np.argwhere(share >= OFTEN).tolist() if tags[k] != said[j]]
+            cells = [(k, j) for k, j in np.argwhere(share >= OFTEN).tolist() if tags[k] != labels[j]]
             for k, j in sorted(cells, key=lambda cell: -share[cell])[:5]:
-                one, other = named("tag", tags[k]), named("tag", said[j])
+                one, other = named("tag", tags[k]), named("tag", labels[j])
                 words = f"{one} is tagged {other} in {percent(share[k, j])} of the answers."
-                yield Finding("confused", classes=(str(tags[k]), str(said[j])), line=words, noun="tag")
+                yield Finding("confused", classes=(str(tags[k]), str(labels[j])), line=words, noun="tag")
         yield from in_doubt(frames["items"], self.noun)
 
     def headline(self, result: Any) -> str:
         spans = len(result.to_frame("spans", kind="dict")["type"]) if "spans" in result.TABLES else 0
-        found = f"{counted(spans, 'span')} in " if spans else ""
-        return f"{found}{counted(len(result.items), 'token')}, {self.unsure(result, 'token')}."
+        lead = f"{counted(spans, 'span')} in " if spans else ""
+        return f"{lead}{counted(len(result.items), 'token')}, {self.unsure(result, 'token')}."
 
 
 def span_pairs(tags: Tags) -> Floats:

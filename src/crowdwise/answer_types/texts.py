@@ -4,6 +4,7 @@ texts of which fewer than ``DOUBTFUL`` of the words are expected to be right."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +37,7 @@ class TextRules(AnswerRules):
         """The mean likeness of two texts on an item (1 - edits / words of the longer), and the share of equal ones."""
         words = Tokens().words(answers.texts.tolist())
         sums = []
-        for lo, hi in zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True):
+        for lo, hi in pairwise(answers.indptr.tolist()):
             far = edit_distances([words[code] for code in answers.text[lo:hi]], True)[np.triu_indices(hi - lo, 1)]
             sums.append((len(far) - far.sum(), (far == 0.0).sum(), len(far)))
         likeness, same, pairs = np.array(sums, dtype=float).T
@@ -48,9 +49,8 @@ class TextRules(AnswerRules):
         middle = float(np.nanmedian(people["accuracy"]))
         weak = where(people["accuracy_high"] < middle, -people["accuracy"])
         figures = [f"{percent(people['accuracy'][m])} of the words, the median is {percent(middle)}" for m in weak]
-        yield from line(
-            "inexact", "Confirmed less often than half of the others", "annotator", people["annotator"][weak], figures
-        )
+        words = "Confirmed less often than half of the others"
+        yield from line("inexact", words, "annotator", people["annotator"][weak], figures)
         if "word_accuracy" in items:
             doubt = where(items["word_accuracy"] < DOUBTFUL, -items["word_accuracy"])
             figures = [f"{percent(items['word_accuracy'][n])} of the words" for n in doubt]
@@ -70,8 +70,8 @@ class TextRules(AnswerRules):
         """The words of all texts, aligned; those that differ from what was found are marked."""
         cut = Tokens(**result.tokens)
         lo, hi = int(answers.indptr[n]), int(answers.indptr[n + 1])
-        found = [str(result.texts[n])]
-        written = [cut.of([text])[0] for text in found + answers.texts[answers.text[lo:hi]].tolist()]
+        texts = [str(result.texts[n])]
+        written = [cut.of([text])[0] for text in texts + answers.texts[answers.text[lo:hi]].tolist()]
         place = {word: k for k, word in enumerate(sorted({word for one in written for word in one.words}))}
         slots = align([tuple(place[word] for word in one.words) for one in written], range(len(written)), len(written))
         names = list(place)
@@ -92,8 +92,8 @@ class TextRules(AnswerRules):
             for t in range(hi - lo)
         ]
         return {
-            "kind": "texts", "text": found[0], "first": first, "rows": rows, "words": counted(hi - lo, "text"),
-            "rtl": right_to_left(found[0]),
+            "kind": "texts", "text": texts[0], "first": first, "rows": rows, "words": counted(hi - lo, "text"),
+            "rtl": right_to_left(texts[0]),
         }  # fmt: skip
 
     def unsure(self, result: Any, noun: str = "") -> str:

@@ -21,7 +21,13 @@ Found = TypeVar("Found", bound=Result)
 
 @declared
 class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
-    """The base of models for one type of answers. A subclass names its table and its result, and gives ``_fit``."""
+    """The base of models for one type of answers. A subclass names its table and its result, and gives ``_fit``.
+
+    Parameters
+    ----------
+    random_state
+        Seed of what a method draws; most draw nothing.
+    """
 
     key: ClassVar[str]
     table: ClassVar[type]
@@ -52,8 +58,8 @@ class AnswerModel(Parameterised, ABC, Generic[Answers, Found]):
         self._point_out(answers)
         began = time.perf_counter()
         with shown(self.key, verbose, callback) as report:
-            found = self._fit(answers, report)
-        self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **found)  # type: ignore[assignment]
+            fields = self._fit(answers, report)
+        self.consensus_ = self.result.of(self, answers, seconds=time.perf_counter() - began, **fields)  # type: ignore[assignment]
         warn_unconverged(self.consensus_)
         return self
 

@@ -60,26 +60,13 @@ from crowdwise.data.boxes import AXES, Boxes, edge_names, encode_boxes, iou, mat
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
 
-OTHER_LABEL = 0.1
-"""How much more boxes of different labels have to overlap."""
-FREEDOM, OF_SPREAD = 4.0, 4.0
-"""Degrees of freedom of the noise, and how many boxes the spread of the crowd is worth."""
-PASSES = 60
-"""Passes of the fit of edges."""
-QUARTILE = 0.6744897501960817
-"""The upper quartile of the Normal distribution: the median of its absolute values."""
-OF_FALSE = 2.0
-"""How many items the false alarms of the crowd are worth."""
+FREEDOM, OF_SPREAD, OF_FALSE = 4.0, 4.0, 2.0
+"""Degrees of freedom of the noise; how many boxes the spread, and how many items the false alarms of the crowd are
+worth."""
 CHUNK = 2**22
 """Pairs of boxes that are looked at together."""
-MANY, FEWER = 1000, "Read fewer items or annotators, or split large images into parts."
-"""Boxes on an item from which on memory and time are looked at first, and what to do about them."""
-NODES, MOST_SPREAD = 9, 3.0
-"""Nodes of the quadrature over objects, and the maximum of sigma."""
-STARTS, CLEARLY = ((0.3, 0.5, 1.0), (0.1, 1.0, 0.3)), float(np.log(20.0))
-"""Where fits start: q of what one annotator has, ability and sigma; by how much a later one has to be better."""
-CHANCE = 0.02
-"""The share of pairs that overlap by chance, before any is counted."""
+STARTS = ((0.3, 0.5, 1.0), (0.1, 1.0, 0.3))
+"""Where fits start: q of what one annotator has, ability and sigma."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -222,8 +209,7 @@ class BoxConsensus(Result):
         out: dict[Any, list[dict[str, Any]]] = {name: [] for name in self.items.tolist()}
         for c in np.flatnonzero(self.accepted).tolist():
             label, at = str(self.classes[self.box_label[c]]), [round(float(x), 3) for x in places[c]]
-            found = {"label": label, "score": float(self.probability[c]), form: at}
-            out[self.items[self.box_item[c]]].append(found)
+            out[self.items[self.box_item[c]]].append({"label": label, "score": float(self.probability[c]), form: at})
         return out
 
 
@@ -252,10 +238,9 @@ class BoxClusters:
         asked = np.repeat(np.arange(len(item)), size)
         first = np.repeat(ends[item] - np.append(0, np.cumsum(size)[:-1]), size)
         asked_who = who[first + np.arange(len(asked))]
-        drawn = np.isin(asked * M + asked_who, cluster * M + answers.annotator[rows]).astype(np.float64)
-        return cls(
-            answers.edges[rows], answers.label[rows], answers.annotator[rows], cluster, item, asked, asked_who, drawn
-        )
+        own = answers.annotator[rows]
+        drawn = np.isin(asked * M + asked_who, cluster * M + own).astype(np.float64)
+        return cls(answers.edges[rows], answers.label[rows], own, cluster, item, asked, asked_who, drawn)
 
     def __len__(self) -> int:
         return len(self.item)
@@ -273,10 +258,11 @@ def joined(edges: Floats, label: Ints, who: Ints, min_iou: float) -> list[list[i
     """
     out: list[list[int]] = []
     for at in _parts(edges, who, min_iou):
-        if (n := float(len(at))) > MANY:
+        if (n := float(len(at))) > 1000:
             what = f"{len(at):,} boxes on one item that hang together are compared, each with each"
-            check_cost(what, 64.0 * n**2, n**3, FEWER)
-        near = (iou(edges[at], edges[at]) - OTHER_LABEL * (label[at][:, None] != label[at])).round(9)
+            advice = "Read fewer items or annotators, or split large images into parts."
+            check_cost(what, 64.0 * n**2, n**3, advice)
+        near = (iou(edges[at], edges[at]) - 0.1 * (label[at][:, None] != label[at])).round(9)
         group = linked(near, who[at][:, None] == who[at], min_iou)
         out += [at[group == first].tolist() for first in np.unique(group)]
     return sorted(out)
@@ -311,16 +297,13 @@ def _parts(edges: Floats, who: Ints, least: float) -> list[Ints]:
 def in_clusters(answers: Boxes, min_iou: float) -> BoxClusters:
     """The clusters of all items. Boxes are looked at in the order of their content, so that names do not matter."""
     rows = np.flatnonzero(answers.label >= 0)
-    item = answers.item[rows]
-    rows = rows[np.lexsort((answers.label[rows], *answers.edges[rows].T[::-1], item))]
+    rows = rows[np.lexsort((answers.label[rows], *answers.edges[rows].T[::-1], answers.item[rows]))]
+    edges, label, who = answers.edges[rows], answers.label[rows], answers.annotator[rows]
     ends = np.searchsorted(answers.item[rows], np.arange(len(answers) + 1))
     cluster, items = np.empty(len(rows), dtype=np.int64), list[int]()
     for n, (lo, hi) in enumerate(pairwise(ends.tolist())):
-        some = rows[lo:hi]
-        for one in (
-            joined(answers.edges[some], answers.label[some], answers.annotator[some], min_iou) if hi > lo else []
-        ):
-            cluster[lo + np.array(one)] = len(items)
+        for group in joined(edges[lo:hi], label[lo:hi], who[lo:hi], min_iou) if hi > lo else []:
+            cluster[lo + np.array(group)] = len(items)
             items.append(n)
     return BoxClusters.of(answers, rows, cluster, np.array(items, dtype=np.int64))
 
@@ -330,8 +313,8 @@ def chance_overlap(answers: Boxes, min_iou: float) -> float:
     rows = np.flatnonzero(answers.label >= 0)
     edges, item = answers.edges[rows], answers.item[rows]
     whole = np.bincount(item, edges.sum(axis=1), len(answers))[item]
-    some = evenly(np.lexsort((whole, *edges.T[::-1])), COMPARED)
-    return by_chance(iou(edges[some], edges[some]), item[some], min_iou, CHANCE)
+    sample = evenly(np.lexsort((whole, *edges.T[::-1])), COMPARED)
+    return by_chance(iou(edges[sample], edges[sample]), item[sample], min_iou, usual=0.02)
 
 
 class Existence(NamedTuple):
@@ -344,15 +327,13 @@ class Existence(NamedTuple):
     value: float
 
 
-def existence(
-    clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds, tol: float, start: int = 0
-) -> Existence:
+def existence(clusters: BoxClusters, looked: Ints, chance: float, rounds: Rounds, tol: float, start: int) -> Existence:
     """Which clusters are objects, from one of ``STARTS``."""
     from numpy.polynomial.hermite_e import hermegauss
     from scipy.special import expit, log_expit, logsumexp
 
     C, M, of, who, d = len(clusters), len(looked), clusters.asked, clusters.asked_who, clusters.drew
-    z, w = hermegauss(NODES)
+    z, w = hermegauss(9)
     log_w = np.log(w / w.sum())
     size = np.bincount(clusters.cluster, minlength=C)
     team = np.bincount(of, minlength=C)
@@ -390,7 +371,7 @@ def existence(
         mean = float(ability.mean())
         variance = max(float(((ability - mean) ** 2 + 1.0 / information).mean()), 1e-3)
         by_sigma = (float((slope * z).sum()) - sigma) / (float((bend * z * z).sum()) + 1.0)
-        sigma = min(max(sigma + min(max(by_sigma, -0.5), 0.5), 0.01), MOST_SPREAD)
+        sigma = min(max(sigma + min(max(by_sigma, -0.5), 0.5), 0.01), 3.0)
         pi = float(q[compared].mean())
         alarms = np.bincount(clusters.who, 1.0 - q[clusters.cluster], M)
         crowd = float(alarms.sum() / looked.sum())
@@ -400,19 +381,6 @@ def existence(
     return Existence(q, seen, rounds, value)
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where objects are: ``edges`` and ``variance`` (C x 4); ``bias`` and ``bias_sd`` (M x 4), ``spread`` (M) of the
-    annotators as shares of width and height, and ``boxes`` (M), how many boxes of objects it rests on."""
-
-    edges: Floats
-    variance: Floats
-    bias: Floats
-    bias_sd: Floats
-    spread: Floats
-    boxes: Floats
-
-
 def middles(clusters: BoxClusters) -> Floats:
     """The median of each edge in each cluster."""
     order = np.argsort(clusters.cluster, kind="stable")
@@ -420,8 +388,9 @@ def middles(clusters: BoxClusters) -> Floats:
     return np.array([np.median(clusters.edges[order[a:b]], axis=0) for a, b in pairwise(ends.tolist())])
 
 
-def located(clusters: BoxClusters, q: Floats, M: int) -> Places:
-    """Edges, and bias and spread of annotators, by EM over edges and the weights of the t distribution."""
+def located(clusters: BoxClusters, q: Floats, M: int, known: float) -> dict[str, Any]:
+    """Where objects are, and bias and spread of annotators, by EM over edges and the weights of the t distribution: the
+    fields of the result. A box says ``known`` independent numbers."""
     C, of, who, y = len(clusters), clusters.cluster, clusters.who, clusters.edges
     mu = middles(clusters)
     E = y.shape[1]
@@ -430,7 +399,7 @@ def located(clusters: BoxClusters, q: Floats, M: int) -> Places:
     weight = w.sum()
     bias, times, sigma, own = np.zeros((M, E)), np.ones(M), np.full(E, 0.05), np.full(E, 0.02**2)
     variance = np.zeros((C, E))
-    for _ in range(PASSES):
+    for _ in range(60):
         noise = times[who][:, None] ** 2 * sigma**2
         off = ((y - mu[of]) / size - bias[who]) ** 2 + variance[of] / size**2
         u = (FREEDOM + 1.0) / (FREEDOM + off / noise)
@@ -458,14 +427,17 @@ def located(clusters: BoxClusters, q: Floats, M: int) -> Places:
         between = (y[i] - y[j]) / size[i] - bias[who[i]] + bias[who[j]]
         apart.append(np.abs(between) / np.sqrt(noise[i] + noise[j]))
     far = np.concatenate([np.empty((0, E)), *apart])
-    deviation = float(np.median(far)) / QUARTILE if far.any() else 1.0
+    deviation = float(np.median(far)) / 0.6744897501960817 if far.any() else 1.0  # the median of |Normal noise|
     # The information in t noise is (f + 1) / (f + 3); what the crowd has in common is the mean of M biases.
     common = own / M
     variance = variance * (FREEDOM + 3.0) / (FREEDOM + 1.0)
     variance += clusters.sums((share * size) ** 2 * bias_variance[who] + share * size**2 * common, of, C)
-    spread = times * np.sqrt((sigma**2).mean()) * deviation
     informed = np.bincount(who, (w * (1.0 - share)).mean(axis=1), M).astype(np.float64)
-    return Places(mu, variance, bias, np.sqrt(bias_variance + common), spread, informed)
+    return {
+        "boxes": mu, "deviations": np.sqrt(variance), "bias": bias, "bias_sd": np.sqrt(bias_variance + common),
+        "spread": times * np.sqrt((sigma**2).mean()) * deviation,
+        "spread_n": FREEDOM / (FREEDOM + 3.0) * known * informed + 1.0,
+    }  # fmt: skip
 
 
 @declared
@@ -494,12 +466,12 @@ class BoxModel(AnswerModel[Boxes, BoxConsensus]):
         clusters, about = self._infer(answers, looked, callback)
         q, of, d = about["probability"], clusters.asked, clusters.drew
         seen = about.pop("seen", np.ones(len(q)))
-        found = np.bincount(clusters.asked_who, d * q[of], M)
+        hits = np.bincount(clusters.asked_who, d * q[of], M)
         objects = np.bincount(clusters.asked_who, (q / seen)[of], M)
-        rate = np.divide(found, objects, out=np.full(M, 0.5), where=objects > 0)[clusters.asked_who]
+        rate = np.divide(hits, objects, out=np.full(M, 0.5), where=objects > 0)[clusters.asked_who]
         return {
             "box_item": clusters.item, "classes": answers.classes, "threshold": self.threshold,
-            "box_annotators": np.bincount(of, d, len(q)).astype(np.int64), "found": found, "objects": objects,
+            "box_annotators": np.bincount(of, d, len(q)).astype(np.int64), "found": hits, "objects": objects,
             "unsure": np.bincount(clusters.asked_who, (q * (1.0 - q))[of] * (d - rate) ** 2, M),
             "false_boxes": np.bincount(clusters.who, 1.0 - q[clusters.cluster], M), "looked": looked,
             "boxes_per_item": np.bincount(answers.item[answers.label >= 0], minlength=N),
@@ -536,8 +508,6 @@ class BoxCrowd(BoxModel):
     ----------
     min_iou
         Boxes are taken for the same object where they overlap by this on average.
-    threshold
-        Candidates above this probability are the objects.
     base
         The method for votes that decides the class.
     max_iter, tol
@@ -559,19 +529,13 @@ class BoxCrowd(BoxModel):
     def _infer(self, answers: Boxes, looked: Ints, callback: Callback | None) -> tuple[BoxClusters, dict[str, Any]]:
         clusters = in_clusters(answers, self.min_iou)
         chance = chance_overlap(answers, self.min_iou)
-        one, two = (
-            existence(clusters, looked, chance, Rounds(self.max_iter, len(clusters), callback, start), self.tol, start)
-            for start in range(len(STARTS))
-        )
-        q, seen, rounds, _ = two if two.value > one.value + CLEARLY else one
-        places = located(clusters, q, answers.n_annotators)
-        known = places.edges.shape[1] / (2.0 if answers.point_size else 1.0)  # both edges around a point say the same
+        fits = [Rounds(self.max_iter, len(clusters), callback, start) for start in range(len(STARTS))]
+        one, two = (existence(clusters, looked, chance, fit, self.tol, start) for start, fit in enumerate(fits))
+        q, seen, rounds, _ = two if two.value > one.value + np.log(20.0) else one
+        known = answers.edges.shape[1] / (2.0 if answers.point_size else 1.0)  # both edges around a point say the same
         return clusters, {
-            "probability": q, "seen": seen, "boxes": places.edges, "deviations": np.sqrt(places.variance),
-            "bias": places.bias, "bias_sd": places.bias_sd, "spread": places.spread,
-            "spread_n": FREEDOM / (FREEDOM + 3.0) * known * places.boxes + 1.0,
-            **labelled(clusters, answers, self.base, self.random_state),
-            "iterations": rounds.iterations, "converged": rounds.converged,
+            "probability": q, "seen": seen, **located(clusters, q, answers.n_annotators, known),
+            **labelled(clusters, answers, self.base, self.random_state), **rounds.outcome,
         }  # fmt: skip
 
 
@@ -629,30 +593,26 @@ class BoxFusion(BoxModel):
         edges, label, item = answers.edges, answers.label, answers.item
         score = np.ones(answers.n_answers) if answers.score is None else answers.score
         rows = rows[np.lexsort((*edges[rows].T[::-1], -score[rows], label[rows], item[rows]))]
-        cluster, items, total, count = [], list[int](), list[float](), list[int]()
-        boxes = np.empty((len(rows), edges.shape[1]))
+        boxes, cluster = np.empty((len(rows), edges.shape[1])), np.empty(len(rows), dtype=np.int64)
+        total, first = np.zeros(len(rows)), list[int]()
         begun, group = 0, (-1, -1)
-        for row in rows.tolist():
+        for n, row in enumerate(rows.tolist()):
             if (item[row], label[row]) != group:
-                begun, group = len(items), (item[row], label[row])
-            overlap = iou(edges[[row]], boxes[begun : len(items)])[0].round(9) if len(items) > begun else np.zeros(1)
+                begun, group = len(first), (item[row], label[row])
+            overlap = iou(edges[[row]], boxes[begun : len(first)])[0].round(9) if len(first) > begun else np.zeros(1)
             if overlap.max() > self.min_iou:
                 c = begun + int(overlap.argmax())
-                both = max(total[c] + score[row], 1e-12)
-                boxes[c] = (boxes[c] * total[c] + edges[row] * score[row]) / both
-                total[c], count[c] = total[c] + float(score[row]), count[c] + 1
+                both = total[c] + score[row]
+                boxes[c] = (boxes[c] * total[c] + edges[row] * score[row]) / both if both > 0.0 else boxes[c]
             else:
-                c = len(items)
-                items.append(int(item[row]))
+                c = len(first)
                 boxes[c] = edges[row]
-                total.append(float(score[row]))
-                count.append(1)
-            cluster.append(c)
-        clusters = BoxClusters.of(answers, rows, np.array(cluster), np.array(items))
-        models = np.bincount(clusters.asked, minlength=len(items))
-        q = np.array(total) / np.array(count) * np.minimum(count, models) / models
-        first = np.unique(clusters.cluster, return_index=True)[1]
+                first.append(row)
+            cluster[n], total[c] = c, total[c] + score[row]
+        C = len(first)
+        clusters = BoxClusters.of(answers, rows, cluster, item[first])
+        count, models = np.bincount(cluster), np.bincount(clusters.asked, minlength=C)
         return clusters, {
-            "probability": q, "boxes": boxes[: len(items)], "box_label": clusters.label[first],
-            "label_probability": np.ones(len(items)),
+            "probability": total[:C] / count * np.minimum(count, models) / models, "boxes": boxes[:C],
+            "box_label": label[first], "label_probability": np.ones(C),
         }  # fmt: skip

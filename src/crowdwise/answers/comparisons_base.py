@@ -53,19 +53,19 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
 
     fit.__doc__ = AnswerModel.fit.__doc__
 
-    def _spread(self, found: NewtonSolution, scores: Floats, slope: Floats | None = None) -> Spread:
+    def _spread(self, fit: NewtonSolution, scores: Floats, slope: Floats | None = None) -> Spread:
         """Standard errors where all comparisons are independent."""
         rng = np.random.default_rng(self.random_state)
-        return comparisons_uncertainty.covariance(found.end, scores, free=self.prior == 0.0, rng=rng, slope=slope)
+        return comparisons_uncertainty.covariance(fit.end, scores, free=self.prior == 0.0, rng=rng, slope=slope)
 
     def _scored(
-        self, found: NewtonSolution, N: int, likelihood: Likelihood, spread: Spread | None = None
+        self, fit: NewtonSolution, N: int, likelihood: Likelihood, spread: Spread | None = None
     ) -> dict[str, Any]:  # fmt: skip
         """Scores, centred, and what else was estimated, with standard errors."""
-        s = found.x[:N] - found.x[:N].mean()
-        spread = self._spread(found, s) if spread is None else spread
-        out = found.rounds.outcome | {"scores": s, "errors": spread.scores, "draws": spread.draws}
-        own, position = split(likelihood, found.theta)
+        s = fit.x[:N] - fit.x[:N].mean()
+        spread = self._spread(fit, s) if spread is None else spread
+        out = fit.rounds.outcome | {"scores": s, "errors": spread.scores, "draws": spread.draws}
+        own, position = split(likelihood, fit.theta)
         if likelihood.reliable:
             out |= {"reliability": 1.0 / (1.0 + np.exp(-own)), "reliability_error": spread.theta}
         if likelihood.sloped:
@@ -73,13 +73,13 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
         if likelihood.placed:
             out |= {"position": position, "position_error": spread.theta[len(own) :]}
         if likelihood.ties:
-            out |= {"tie": float(found.x[N]), "tie_error": float(spread.shared[0])}
+            out |= {"tie": float(fit.x[N]), "tie_error": float(spread.shared[0])}
         if likelihood.covariates:
             K = likelihood.covariates
-            out |= {"effects": found.x[-K:], "effect_errors": spread.shared[-K:]}
-            out |= {} if spread.freedom is None else {"effect_freedom": spread.freedom[len(found.x) - K : len(found.x)]}
+            out |= {"effects": fit.x[-K:], "effect_errors": spread.shared[-K:]}
+            out |= {} if spread.freedom is None else {"effect_freedom": spread.freedom[len(fit.x) - K : len(fit.x)]}
         if spread.freedom is not None:
-            M, first = len(position) or len(own), len(found.x)
+            M, first = len(position) or len(own), len(fit.x)
             out["freedom"] = spread.freedom[:N]
             out |= {f"{name}_freedom": spread.freedom[at : at + M]
                     for name, at in (("slope", first), ("position", first + len(own))) if name in out}  # fmt: skip
@@ -87,10 +87,10 @@ class ScoreModel(AnswerModel[Answers, Ranking]):
 
     def _connected(self, items: Any, matches: Matches, part: Any, notes: Sequence[str] = ()) -> dict[str, Any]:
         """Which items can be compared, in the result and in its notes; a warning where some cannot."""
-        found = comparisons_connectivity.notes(part, matches, items)
+        sentences = comparisons_connectivity.notes(part, matches, items)
         if int(part.max()) > 0:
-            warnings.warn(found[0], ConnectionWarning, stacklevel=5)
-        return {"components": part, "notes": [*found, *notes]}
+            warnings.warn(sentences[0], ConnectionWarning, stacklevel=5)
+        return {"components": part, "notes": [*sentences, *notes]}
 
 
 def item_counts(table: Comparisons) -> dict[str, Floats]:
@@ -107,9 +107,11 @@ def annotator_counts(table: Comparisons, scores: Floats) -> dict[str, Floats]:
     M, m, w = table.n_annotators, table.annotator, table.weights
     gap = np.sign(np.where(table.outcome == 0, 1.0, -1.0) * (scores[table.left] - scores[table.right]))
     decided = table.outcome != TIE
-    said = [("comparisons", w), ("ties", w * ~decided), ("decided", w * decided),
-            ("agreed", w * decided * (1.0 + gap) / 2.0), ("first", w * (table.outcome == 0))]  # fmt: skip
-    return {name: np.bincount(m, value, M).astype(np.float64) for name, value in said}
+    columns = {
+        "comparisons": w, "ties": w * ~decided, "decided": w * decided, "agreed": w * decided * (1.0 + gap) / 2.0,
+        "first": w * (table.outcome == 0),
+    }  # fmt: skip
+    return {name: np.bincount(m, value, M).astype(np.float64) for name, value in columns.items()}
 
 
 LEANS, MIN_DECIDED, SURE = 0.1, 20, 3.3
@@ -135,26 +137,24 @@ def leaning(table: Comparisons, scores: Floats) -> dict[str, Any]:
     return {"decided": n, "first": first / size, "expected": expected / size, "leans": leans}
 
 
-def leaning_note(table: Comparisons, found: dict[str, Any], allowed_for: bool, limit: int = 3) -> list[str]:
+def leaning_note(table: Comparisons, lean: dict[str, Any], allowed_for: bool, limit: int = 3) -> list[str]:
     """A sentence about annotators who lean to one side (``found`` by :func:`leaning`), where there are some."""
-    who = np.flatnonzero(found["leans"])
+    who = np.flatnonzero(lean["leans"])
     if len(who) == 0:
         return []
-    who = who[np.argsort(-np.abs(found["first"] - found["expected"])[who], kind="stable")]
+    who = who[np.argsort(-np.abs(lean["first"] - lean["expected"])[who], kind="stable")]
     parts = []
     for m in who[:limit].tolist():
-        side, share, fair = ("first", found["first"][m], found["expected"][m])
+        side, share, fair = "first", lean["first"][m], lean["expected"][m]
         if share < fair:
             side, share, fair = "second", 1.0 - share, 1.0 - fair
         parts.append(
-            f"annotator {table.annotators[m]} chose the item shown {side} in {share:.0%} of {found['decided'][m]:,.0f} "
+            f"annotator {table.annotators[m]} chose the item shown {side} in {share:.0%} of {lean['decided'][m]:,.0f} "
             f"decided answers, where the scores expect {fair:.0%}"
         )
     more = f"; and {len(who) - limit} more" if len(who) > limit else ""
-    better = "The scores do not allow for it: judge-bt does."
-    end = "The scores allow for it." if allowed_for else better
-    text = f"{'; '.join(parts)}{more}. {end}"
-    return [f"Leaning to one side: {text}"]
+    end = "The scores allow for it." if allowed_for else "The scores do not allow for it: judge-bt does."
+    return [f"Leaning to one side: {'; '.join(parts)}{more}. {end}"]
 
 
 def with_rings_as_one(table: Comparisons) -> tuple[Comparisons, Ints, Ints, list[str]]:

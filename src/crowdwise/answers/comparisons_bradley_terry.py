@@ -68,8 +68,6 @@ from crowdwise.core.numerics import Floats
 from crowdwise.data.comparisons import Comparisons, pair_of
 from crowdwise.errors import InputError, listing
 
-MAX_START = 3.0
-"""The largest reliability, in log odds, that a fit starts from."""
 LEARNED = ((2.0, 1.0), (4.0, 1.0), (10.0, 1.0), (20.0, 1.0), (50.0, 1.0))
 """The Beta distributions of reliabilities among which ``reliability="learned"`` chooses."""
 
@@ -108,16 +106,16 @@ class PairModel(ScoreModel[Comparisons]):
         return maximise(objective, x, theta, max_iter=self.max_iter, tol=self.tol, callback=callback)
 
     def _ranked(
-        self, table: Comparisons, matches: Matches, found: dict[str, Any], notes: list[str] | None = None
+        self, table: Comparisons, matches: Matches, estimates: dict[str, Any], notes: list[str] | None = None
     ) -> dict[str, Any]:
         """The fields of the result: what was found, and what is counted."""
         part = comparisons_connectivity.components(table.left, table.right, table.n_items)
-        notes, counts = list(notes or ()), annotator_counts(table, found["scores"])
+        notes, counts = list(notes or ()), annotator_counts(table, estimates["scores"])
         if table.placed:
-            lean = leaning(table, found["scores"])
-            notes += [*leaning_note(table, lean, "position" in found), *order_note(table)]
+            lean = leaning(table, estimates["scores"])
+            notes += [*leaning_note(table, lean, "position" in estimates), *order_note(table)]
             counts |= {"leans": lean["leans"].astype(np.float64)}
-        return found | self._connected(table.items, matches, part, notes) | {
+        return estimates | self._connected(table.items, matches, part, notes) | {
             "counts": item_counts(table), "annotator_counts": counts, "placed": table.placed,
         }  # fmt: skip
 
@@ -137,14 +135,9 @@ class GroupedPairs(PairModel):
     errors: Literal["auto", "clustered", "independent"] = "auto"
 
     def _board(
-        self,
-        table: Comparisons,
-        matches: Matches,
-        found: NewtonSolution,
-        model: Likelihood,
-        notes: list[str] | None = None,
-        covariates: Floats | None = None,
-    ) -> dict[str, Any]:
+        self, table: Comparisons, matches: Matches, fit: NewtonSolution, model: Likelihood,
+        notes: list[str] | None = None, covariates: Floats | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """The fields of the result, with errors by question where there are questions."""
         if self.errors == "clustered" and table.question is None:
             raise InputError(
@@ -152,9 +145,9 @@ class GroupedPairs(PairModel):
                 "on the command line, question= in Python), or take errors='independent'."
             )
         N, notes = table.n_items, list(notes or ())
-        s = found.x[:N] - found.x[:N].mean()
-        slope = split(model, found.theta)[0] if model.sloped else None
-        spread, extra = self._spread(found, s, slope), dict[str, Any]()
+        s = fit.x[:N] - fit.x[:N].mean()
+        slope = split(model, fit.theta)[0] if model.sloped else None
+        spread, extra = self._spread(fit, s, slope), dict[str, Any]()
         if table.question is not None and self.errors != "independent":
             rows = Matches.of(
                 table, ties=self.ties, by_annotator=model.effect != "plain", grouped=True, covariates=covariates
@@ -163,24 +156,22 @@ class GroupedPairs(PairModel):
             if model.placed and unplaced.any():
                 rows = replace(rows, sign=np.where(unplaced[rows.annotator], 0.0, rows.sign))
             rng = np.random.default_rng(self.random_state)
-            got = comparisons_uncertainty.clustered(found, rows, model, spread, s, rng)
-            if got.spread is None and self.errors == "clustered":
-                raise InputError(f"Errors cannot be clustered by question: {got.why_not}. Take errors='independent'.")
-            if got.spread is None:
-                caveat = f"Errors treat all comparisons as independent, which is too sure: {got.why_not} (questions)."
+            got = comparisons_uncertainty.clustered(fit, rows, model, spread, s, rng)
+            if not isinstance(got, str):
+                errors, alone = (np.maximum(one.scores, 1e-12) for one in (got, spread))
+                G, ratio = len(np.unique(np.asarray(rows.group))), np.exp(np.log(errors / alone).mean())
+                notes.append(
+                    f"Errors allow for {G:,} questions: comparisons on one are not independent. They are {ratio:.2f} "
+                    "times those of independent comparisons on average."
+                )
+                spread, extra = got, {"n_groups": G, "independent_errors": spread.scores}
+            elif self.errors == "clustered":
+                raise InputError(f"Errors cannot be clustered by question: {got}. Take errors='independent'.")
+            else:
+                caveat = f"Errors treat all comparisons as independent, which is too sure: {got} (questions)."
                 notes.append(caveat)
                 extra = {"caveat": caveat}
-            else:
-                ratio = float(
-                    np.exp(np.log(np.maximum(got.spread.scores, 1e-12) / np.maximum(spread.scores, 1e-12)).mean())
-                )
-                notes.append(
-                    f"Errors allow for {got.n_groups:,} questions: comparisons on one are not independent. They are "
-                    f"{ratio:.2f} times those of independent comparisons on average."
-                )
-                extra = {"n_groups": got.n_groups, "independent_errors": spread.scores}
-                spread = got.spread
-        return self._ranked(table, matches, self._scored(found, N, model, spread) | extra, notes)
+        return self._ranked(table, matches, self._scored(fit, N, model, spread) | extra, notes)
 
 
 def start(matches: Matches, model: Likelihood) -> Floats:
@@ -199,9 +190,9 @@ def agreement(matches: Matches, x: Floats) -> Floats:
     z = x[matches.winner[d]] - x[matches.loser[d]]
     w, m, M = matches.weight[d], matches.annotator[d], matches.n_annotators
     each = (w, w * (z > 0.0) + 0.5 * w * (z == 0.0), w * np.tanh(np.abs(z) / 2.0))
-    said, agreed, sure = (np.bincount(m, value, M) for value in each)
+    answered, agreed, sure = (np.bincount(m, value, M) for value in each)
     known = sure > 0.0  # sure / said = 2 p - 1
-    ratio = (2.0 * agreed - said) / np.where(known, sure, 1.0)
+    ratio = (2.0 * agreed - answered) / np.where(known, sure, 1.0)
     return np.where(known, np.clip(0.5 + 0.5 * ratio, 0.0, 1.0), 0.5)
 
 
@@ -220,18 +211,16 @@ class BradleyTerry(GroupedPairs):
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         matches = self._matches(answers, by_annotator=False)
         model = self._likelihood(matches)
-        found = self._maximum(matches, model, np.empty(0), callback)
-        return self._board(answers, matches, found, model)
+        fit = self._maximum(matches, model, np.empty(0), callback)
+        return self._board(answers, matches, fit, model)
 
 
 def _are_names(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, (tuple, list)) and all(isinstance(v, str) for v in value))
 
 
-FIRST_SPREAD, SPREADS, SPREAD_ROUNDS = 0.5, (0.02, 3.0), 30
-"""The spread of slopes and positions that a fit starts from, the least and the largest, and how often it is learned."""
-STEPS = 2
-"""Newton steps between two of these."""
+FIRST_SPREAD = 0.5
+"""The spread of slopes and positions that a fit starts from."""
 USUAL, USUAL_WEIGHT = 0.7, 1.0
 """The usual spread of slopes and of positions, and for how many annotators it counts."""
 
@@ -260,10 +249,9 @@ class JudgeBT(GroupedPairs):
     position
         Whether annotators have a position. ``"auto"``: those who saw the items in both orders, or enough of them in an
         order that does not depend on the items (:mod:`crowdwise.answers.comparisons_connectivity`).
-
     control
-        Covariates: columns of the two answers (see :func:`design`) whose effect on the
-        verdict is estimated, and is not in the scores.
+        Covariates: columns of the two answers (see :func:`design`) whose effect on the verdict is estimated, and is
+        not in the scores.
     control_by_judge
         Whether each annotator has effects of their own.
     collusion
@@ -303,16 +291,14 @@ class JudgeBT(GroupedPairs):
         matches = self._matches(answers, by_annotator=placed or sloped, placed=placed, covariates=X)
         if placed and not known.all():
             matches = replace(matches, sign=np.where(known[matches.annotator], matches.sign, 0.0))
-        effect = {(True, True): "judges", (True, False): "slope", (False, True): "position"}.get(
-            (sloped, placed), "plain"
-        )
+        effect = ("judges" if placed else "slope") if sloped else "position" if placed else "plain"
         model = self._likelihood(matches, effect, spread=FIRST_SPREAD, covariates=len(labels))
         if sloped:
             model = replace(model, slopes=(1.0, FIRST_SPREAD if self.slopes == "learned" else float(self.slopes)))
         M = matches.n_annotators
         theta = np.concatenate([np.ones(M if sloped else 0), np.zeros(M if placed else 0)])
-        model, found = self._learned(matches, model, theta, known, callback)
-        out = self._board(answers, matches, found, model, notes, X)
+        model, fit = self._learned(matches, model, theta, known, callback)
+        out = self._board(answers, matches, fit, model, notes, X)
         out |= {} if model.habit is None else {"tie_habit": model.habit}
         for name in ("position", "position_error") if placed else ():
             out[name] = np.where(known, out[name], np.nan)
@@ -321,9 +307,9 @@ class JudgeBT(GroupedPairs):
         if ring is not None and ring.any():  # members are what their ring is; what they said themselves is counted
             own = [name for name, of in Ranking.SHAPES.items() if of == "M" and isinstance(out.get(name), np.ndarray)]
             out |= {name: out[name][judge] for name in own}
-            said = {name: value[judge] for name, value in out["annotator_counts"].items()}
-            said |= annotator_counts(whole, out["scores"]) | {"ring": ring.astype(np.float64)}
-            out |= {"counts": item_counts(whole), "annotator_counts": said}
+            own_counts = {name: value[judge] for name, value in out["annotator_counts"].items()}
+            own_counts |= annotator_counts(whole, out["scores"]) | {"ring": ring.astype(np.float64)}
+            out |= {"counts": item_counts(whole), "annotator_counts": own_counts}
         return out
 
     def _learned(
@@ -333,8 +319,8 @@ class JudgeBT(GroupedPairs):
         x, M, N, tie_spread = start(matches, model), matches.n_annotators, matches.n_items, FIRST_SPREAD
         if model.ties and model.sloped:
             model = replace(model, habit=np.zeros(M))
-        for turn in range(SPREAD_ROUNDS if len(theta) else 0):
-            rough = maximise(MatchObjective(matches, model), x, theta, max_iter=STEPS, tol=1e-6)
+        for turn in range(30 if len(theta) else 0):
+            rough = maximise(MatchObjective(matches, model), x, theta, max_iter=2, tol=1e-6)
             x, theta = rough.x, rough.theta
             slope, place = split(model, theta)
             d, mix = separated(rough.end)
@@ -361,29 +347,27 @@ class JudgeBT(GroupedPairs):
             model = new
             if turn > 1 and max(moved) < 0.02:
                 break
-        found = self._maximum(matches, model, theta, callback, x)
+        fit = self._maximum(matches, model, theta, callback, x)
         if model.sloped:  # exactly on the scale, and with the curvature of the likelihood alone
-            slope, place = split(model, found.theta)
+            slope, place = split(model, fit.theta)
             scale = float(np.abs(slope).mean())
-            found.x[:N] *= scale
+            fit.x[:N] *= scale
             model = replace(model, doubt=None, slopes=(model.slopes[0] / scale, model.slopes[1] / scale))
             theta = np.concatenate([slope / scale, place])
             objective = MatchObjective(matches, model)
-            end = objective.at(found.x, theta).derivatives
-            exact = end(True)
-            if step(exact, objective.free) is None:
-                exact = end(False)
-            found = replace(found, theta=theta, end=exact)
-        return model, found
+            derivatives = objective.at(fit.x, theta).derivatives
+            end = derivatives(True)
+            fit = replace(fit, theta=theta, end=derivatives(False) if step(end, objective.free) is None else end)
+        return model, fit
 
 
 def _tied(matches: Matches, tied: Floats, habit: Floats, spread: float) -> tuple[Floats, Floats]:
     """A Newton step for the habits of tying, Normal(0, spread²), from the probability of a tie in each row, and the
     variance of each."""
     m, w, M = matches.annotator, matches.weight, matches.n_annotators
-    said = tables.total(m[matches.decided :], w[matches.decided :], M)
+    ties = tables.total(m[matches.decided :], w[matches.decided :], M)
     sure = tables.total(m, w * tied * (1.0 - tied), M) + 1.0 / spread**2
-    return habit + (said - tables.total(m, w * tied, M) - habit / spread**2) / sure, 1.0 / sure
+    return habit + (ties - tables.total(m, w * tied, M) - habit / spread**2) / sure, 1.0 / sure
 
 
 def _spread(gap: Floats, variance: Floats, spread: float) -> float:
@@ -392,7 +376,7 @@ def _spread(gap: Floats, variance: Floats, spread: float) -> float:
     decided = np.clip(1.0 - variance / spread**2, 0.0, 1.0)
     free = float(decided.sum()) - float(decided.mean())
     square = (float((gap**2).sum()) + USUAL_WEIGHT * USUAL**2) / (free + USUAL_WEIGHT)
-    return float(np.clip(np.sqrt(square), *SPREADS))
+    return float(np.clip(np.sqrt(square), 0.02, 3.0))
 
 
 def _is_beta(value: Any) -> bool:
@@ -434,32 +418,23 @@ class CrowdBT(GroupedPairs):
 
     def _fit(self, answers: Comparisons, callback: Callback | None) -> dict[str, Any]:
         matches = self._matches(answers, by_annotator=True)
-        if self.reliability == "learned" and answers.n_items > tables.DENSE:
-            raise InputError(
-                f"reliability='learned' is for up to {tables.DENSE:,} items and there are "
-                f"{answers.n_items:,}: give (a, b)."
-            )
+        if self.reliability == "learned" and (N := answers.n_items) > tables.DENSE:
+            raise InputError(f"reliability='learned' is for up to {tables.DENSE:,} items, not {N:,}: give (a, b).")
         x, eta = self._start(answers, matches)
         choices = LEARNED if self.reliability == "learned" else [self.reliability]
-        best: tuple[float, Likelihood, NewtonSolution] | None = None
-        for a, b in choices:
-            model = self._likelihood(matches, "reliable", beta=(float(a) - 0.5, float(b) - 0.5))
-            found = self._mirrored(matches, model, x, eta, callback)
-            value = evidence(found, model) if len(choices) > 1 else 0.0
-            if best is None or value > best[0]:
-                best = value, model, found
-        assert best is not None
-        _, model, found = best
+        models = [self._likelihood(matches, "reliable", beta=(float(a) - 0.5, float(b) - 0.5)) for a, b in choices]
+        fits = [(self._mirrored(matches, model, x, eta, callback), model) for model in models]
+        fit, model = max(fits, key=lambda one: evidence(*one)) if len(fits) > 1 else fits[0]
         notes = []
         if matches.n_annotators == 1:
             notes.append(
                 "One annotator: only the prior separates their reliability from the spread of the scores. "
                 "bradley-terry assumes a reliable annotator."
             )
-        if len(choices) > 1:
+        if len(fits) > 1:
             a, b = model.beta
             notes.append(f"The prior of reliabilities was learned: Beta({a + 0.5:g}, {b + 0.5:g}).")
-        return self._board(answers, matches, found, model, notes)
+        return self._board(answers, matches, fit, model, notes)
 
     def _start(self, table: Comparisons, matches: Matches) -> tuple[Floats, Floats]:
         """Scores and reliabilities to start from: plain Bradley-Terry, then once more with every annotator weighted by
@@ -479,15 +454,15 @@ class CrowdBT(GroupedPairs):
         """The optimum, of the two mirror images the one in which most annotators are reliable."""
         a, b = model.beta
         d = slice(0, matches.decided)
-        said = np.bincount(matches.annotator[d], matches.weight[d], matches.n_annotators)
-        theta = np.log(said * eta + a) - np.log(said * (1.0 - eta) + b)
-        theta = np.clip(theta, -MAX_START, MAX_START)  # near 0 or 1 the first steps would be short
-        found = self._maximum(matches, model, theta, callback, x)
-        if float(np.tanh(found.theta / 2.0).sum()) < 0.0:
-            mirror = found.x.copy()
+        answered = np.bincount(matches.annotator[d], matches.weight[d], matches.n_annotators)
+        theta = np.log(answered * eta + a) - np.log(answered * (1.0 - eta) + b)
+        theta = np.clip(theta, -3.0, 3.0)  # near 0 or 1 the first steps would be short
+        fit = self._maximum(matches, model, theta, callback, x)
+        if float(np.tanh(fit.theta / 2.0).sum()) < 0.0:
+            mirror = fit.x.copy()
             mirror[: matches.n_items] *= -1.0
-            found = self._maximum(matches, model, -found.theta, callback, mirror)
-        return found
+            fit = self._maximum(matches, model, -fit.theta, callback, mirror)
+        return fit
 
 
 def unplaced(what: str, instead: str) -> InputError:
@@ -523,11 +498,11 @@ class PositionBT(GroupedPairs):
             raise unplaced("position-bt", "bradley-terry or crowd-bt")
         matches = self._matches(answers, by_annotator=True, placed=True)
         model = self._likelihood(matches, "position", spread=float(self.spread))
-        found = self._maximum(matches, model, np.zeros(matches.n_annotators), callback)
-        return self._board(answers, matches, found, model)
+        fit = self._maximum(matches, model, np.zeros(matches.n_annotators), callback)
+        return self._board(answers, matches, fit, model)
 
 
-LENGTH = re.compile(r"length|token|words?$|chars|characters")
+LENGTH = r"length|token|words?$|chars|characters"
 """Names of lengths."""
 MOST_VALUES = 12
 """Values that a column may have which is not a number."""
@@ -535,16 +510,11 @@ MOST_VALUES = 12
 
 def design(table: Comparisons, names: Sequence[str], by_judge: bool = False) -> tuple[list[str], Floats]:
     """The names of the effects, and S x K: what the left answer has more of."""
-    labels, columns = list[str](), list[Floats]()
-    for name in names:
-        for label, values in _effects(table, name):
-            if not values.any():
-                raise InputError(
-                    f"The two answers never differ in {label!r}: it has no effect that could be estimated."
-                )
-            labels.append(label)
-            columns.append(values)
-    X = np.stack(columns, axis=1)
+    effects = [effect for name in names for effect in _effects(table, name)]
+    for label, values in effects:
+        if not values.any():
+            raise InputError(f"The two answers never differ in {label!r}: it has no effect that could be estimated.")
+    labels, X = [label for label, _ in effects], np.stack([values for _, values in effects], axis=1)
     if by_judge:
         own = np.eye(table.n_annotators)[table.annotator]
         X = (X[:, :, None] * own[:, None, :]).reshape(len(X), -1)
@@ -564,29 +534,33 @@ def _effects(table: Comparisons, name: str) -> list[tuple[str, Floats]]:
             f"2), or one column of differences, kept with keep=; kept are {listing(table.extra_names)}."
         )
     values = [table.kept(column) for column in both]
-    numbers = [found for column in values if (found := _numbers(column)) is not None]
-    if len(numbers) == len(values):
+    numbers = [_numbers(column) for column in values]
+    if all(column is not None for column in numbers):
         if len(both) == 1:
             return [(name, np.nan_to_num(numbers[0]))]
         left, right = numbers
-        if LENGTH.search(name.lower()) and not (np.minimum(left, right) < 0).any():
+        if re.search(LENGTH, name.lower()) and not (np.minimum(left, right) < 0).any():
             return [(name, _log_ratio(left, right))]
         return [(name, np.nan_to_num(left - right))]
     if len(both) == 1:
         raise InputError(f"Column {name!r} holds no numbers: of values there must be a column for each answer.")
-    words, count = np.unique([str(v) for column in values for v in column if v is not None], return_counts=True)
+    left, right = (np.array(["" if v is None else str(v) for v in column], dtype=object) for column in values)
+    left[right == ""], right[left == ""] = "", ""  # an empty cell counts as no difference
+    words, count = np.unique(np.append(left, right)[np.append(left, right) != ""], return_counts=True)
     if len(words) > MOST_VALUES:
         raise InputError(f"The columns of {name!r} have {len(words)} values, and {MOST_VALUES} are allowed.")
-    text = [np.array([None if v is None else str(v) for v in column], dtype=object) for column in values]
-    other = [word for word in words.tolist() if word != words[count.argmax()]]
-    return [(f"{name}={word}", (text[0] == word).astype(float) - (text[1] == word)) for word in other]
+    if len(words) < 2:
+        return [(name, np.zeros(len(left)))]
+    other = words[words != words[count.argmax()]].tolist()
+    return [(f"{name}={word}", (left == word).astype(float) - (right == word)) for word in other]
 
 
 def _log_ratio(left: Any, right: Any) -> Floats:
     return np.asarray(np.nan_to_num(np.log2(np.maximum(left, 1.0) / np.maximum(right, 1.0))))
 
 
-def _numbers(column: Any) -> Floats | None:
+def _numbers(column: Any) -> Any:
+    """The numbers of a column, NaN where it is empty; ``None`` where it holds others."""
     try:
         return np.array([np.nan if v is None or v == "" else float(v) for v in column], dtype=np.float64)
     except (TypeError, ValueError):

@@ -33,57 +33,50 @@ from crowdwise.data.encoding import Mask, by_size
 from crowdwise.errors import InputError, listing
 
 
-def components(left: Ints, right: Ints, N: int) -> npt.NDArray[np.int32]:
-    """The part of every item, the largest part 0, then by its first item."""
+def components(left: Ints, right: Ints, N: int, strong: bool = False) -> npt.NDArray[np.int32]:
+    """The part of every item, the largest part 0, then by its first item; ``strong``: joined in both directions."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     graph = coo_array((np.ones(len(left)), (left, right)), shape=(N, N))
-    count, part = connected_components(graph, directed=False)
+    count, part = connected_components(graph, directed=strong, connection="strong")
     return by_size(part, count)
 
 
 def strong_components(matches: Matches, ties: bool = True) -> npt.NDArray[np.int32]:
     """Sets in which each has beaten (or, with ``ties``, tied with) each other, directly or through others."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    d = matches.decided
-    tail = [matches.winner, matches.loser[d:]] if ties else [matches.winner[:d]]
-    head = [matches.loser, matches.winner[d:]] if ties else [matches.loser[:d]]
-    i, j = np.concatenate(tail), np.concatenate(head)
-    graph = coo_array((np.ones(len(i)), (i, j)), shape=(matches.n_items, matches.n_items))
-    count, part = connected_components(graph, directed=True, connection="strong")
-    return by_size(part, count)
+    i, j, d, N = matches.winner, matches.loser, matches.decided, matches.n_items
+    if not ties:
+        return components(i[:d], j[:d], N, strong=True)
+    return components(np.append(i, j[d:]), np.append(j, i[d:]), N, strong=True)
 
 
 def notes(part: npt.NDArray[np.int32], matches: Matches, names: npt.NDArray[np.object_]) -> list[str]:
     """Sentences on what rests on the prior."""
-    found = []
+    out = []
     K = int(part.max()) + 1
     if K > 1:
         apart = names[part == 1]
-        found.append(
+        out.append(
             f"The items fall into {K} parts that no comparison joins (one is {listing(apart, 3)}): how the parts stand "
             "to each other is up to the prior. Compare items within a part (column component)."
         )
     if matches.decided == 0 and matches.n_ties:
-        found.append("Every comparison is a tie: all items have the same score.")
-        return found
-    loses = np.bincount(matches.loser[: matches.decided], matches.weight[: matches.decided], matches.n_items)
-    wins = np.bincount(matches.winner[: matches.decided], matches.weight[: matches.decided], matches.n_items)
-    tied = np.bincount(np.concatenate([matches.winner[matches.decided :], matches.loser[matches.decided :]]),
-                       minlength=matches.n_items)  # fmt: skip
+        out.append("Every comparison is a tie: all items have the same score.")
+        return out
+    d, N = matches.decided, matches.n_items
+    loses, wins = (np.bincount(side[:d], matches.weight[:d], N) for side in (matches.loser, matches.winner))
+    tied = np.bincount(np.append(matches.winner[d:], matches.loser[d:]), minlength=N)
     for which, word in ((loses, "lost"), (wins, "won")):
         never = names[(which == 0) & (tied == 0) & (wins + loses > 0)]
         if len(never):
-            found.append(f"Never {word}: {listing(never, 5)}. How far ahead or behind they are is up to the prior.")
+            out.append(f"Never {word}: {listing(never, 5)}. How far ahead or behind they are is up to the prior.")
     if matches.n_ties and not _ties_held(matches):
-        found.append("No items have beaten each other round a circle: how far apart all scores are is up to the prior.")
+        out.append("No items have beaten each other round a circle: how far apart all scores are is up to the prior.")
     idle = names[(wins + loses + tied) == 0]
     if len(idle):
-        found.append(f"Never compared: {listing(idle, 5)}. Their scores are the prior's.")
-    return found
+        out.append(f"Never compared: {listing(idle, 5)}. Their scores are the prior's.")
+    return out
 
 
 def check_identifiable(matches: Matches, names: npt.NDArray[np.object_]) -> None:
@@ -91,11 +84,8 @@ def check_identifiable(matches: Matches, names: npt.NDArray[np.object_]) -> None
     part = strong_components(matches)
     if int(part.max()) > 0:
         # Some set has never lost to the others, or is not joined to them at all.
-        d = matches.decided
-        inside = part[matches.winner[:d]] != part[matches.loser[:d]]
-        beaten = np.zeros(int(part.max()) + 1, dtype=bool)
-        beaten[part[matches.loser[:d]][inside]] = True
-        top = int(np.flatnonzero(~beaten)[-1])
+        winner, loser = (part[side[: matches.decided]] for side in (matches.winner, matches.loser))
+        top = int(np.setdiff1d(part, loser[winner != loser])[-1])
         raise InputError(
             f"Without a prior the scores are not finite: {listing(names[part == top])} never lost to the other items "
             f"({int(part.max()) + 1} such sets). Leave prior at its default, or collect comparisons that join them."
@@ -122,28 +112,18 @@ def _ties_held(matches: Matches) -> bool:
     i, j = matches.winner, matches.loser
     won, tied = np.arange(d), np.arange(d, len(i))
 
-    def lines(rows: Ints, sign: float, tau: float) -> tuple[Ints, Ints, Ints]:
-        n = len(rows)
-        at = np.repeat(np.arange(n), 3)
-        column = np.stack([i[rows], j[rows], np.full(n, N)], axis=1).ravel()
-        return at, column, np.tile([sign, -sign, tau], n)
-
-    blocks = [lines(won, -0.5, 0.0), lines(won, -0.5, 1.0), lines(tied, 0.5, -1.0), lines(tied, -0.5, -1.0)]
-    offset = np.cumsum([0, len(won), len(won), len(tied), len(tied)])
-    at = np.concatenate([b[0] + o for b, o in zip(blocks, offset, strict=False)])
-    A = coo_array(
-        (np.concatenate([b[2] for b in blocks]), (at, np.concatenate([b[1] for b in blocks]))),
-        shape=(int(offset[-1]), N + 1),
-    ).tocsr()
+    kinds = ((won, -0.5, 0.0), (won, -0.5, 1.0), (tied, 0.5, -1.0), (tied, -0.5, -1.0))
+    columns = np.concatenate([np.stack([i[rows], j[rows], np.full(len(rows), N)], axis=1) for rows, _, _ in kinds])
+    values = np.concatenate([np.tile([sign, -sign, tau], len(rows)) for rows, sign, tau in kinds])
+    lines = np.repeat(np.arange(len(columns)), 3)
+    A = coo_array((values, (lines, columns.ravel())), shape=(len(columns), N + 1)).tocsr()
     goal = np.asarray(A.sum(axis=0)).ravel()  # the sum of all slacks, to be as negative as can be
-    found = linprog(goal, A_ub=A, b_ub=np.zeros(A.shape[0]), bounds=[(-1.0, 1.0)] * (N + 1))
-    return bool(found.status == 0 and found.fun > -1e-7)
+    optimum = linprog(goal, A_ub=A, b_ub=np.zeros(A.shape[0]), bounds=[(-1.0, 1.0)] * (N + 1))
+    return bool(optimum.status == 0 and optimum.fun > -1e-7)
 
 
 MIN_PLACED = 20
 """So many comparisons by an annotator are enough for a position."""
-MIN_REPEATED, BOTH = 20, 0.2
-"""Where so many comparisons are of repeated pairs, this share of them must be balanced by the other order."""
 CONFOUNDED = 0.5
 """The largest share of positions that scores may stand for."""
 
@@ -177,7 +157,8 @@ def order_note(table: Comparisons) -> list[str]:
 
 
 def in_one_order(table: Comparisons, who: Ints, M: int) -> Mask:
-    """M: whether repeated pairs are (nearly) always in one order."""
+    """M: whether repeated pairs are (nearly) always in one order: where 20 or more comparisons are of such pairs, a
+    fifth of them must be balanced by the other order."""
     N, a, b = table.n_items, table.left.astype(np.int64), table.right.astype(np.int64)
     cell = (who * N + np.minimum(a, b)) * N + np.maximum(a, b)
     pair, at = np.unique(cell, return_inverse=True)
@@ -185,7 +166,7 @@ def in_one_order(table: Comparisons, who: Ints, M: int) -> Mask:
     owner, again = pair // (N * N), size > 1
     repeated = np.bincount(owner, np.where(again, size, 0), M)
     balanced = np.bincount(owner, np.where(again, 2.0 * np.minimum(first, size - first), 0.0), M)
-    return (repeated >= MIN_REPEATED) & (balanced < BOTH * repeated)
+    return (repeated >= 20) & (balanced < 0.2 * repeated)
 
 
 def _stood_for(table: Comparisons, rows: Mask) -> float:

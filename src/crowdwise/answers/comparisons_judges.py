@@ -59,8 +59,6 @@ FIRST_NAMES = re.compile(rf"(claude|gemma|bard|nova|opus|sonnet|reka|yi|titan)([
 PEOPLE = {"human", "person", "people", "expert", "author", "crowd", "user", "worker", "rater"}
 MIN_DECIDED = 20
 """With fewer decided answers nothing is said about what a judge favours."""
-DRAWS = 40
-"""Draws of the others' scores: how much the biases depend on these is part of their errors."""
 RIDGE = 1.0 / 25.0
 """The precision of the Normal prior of each coefficient: it matters where answers are separable."""
 BIASES = ("position", "verbosity", "self_preference")
@@ -68,15 +66,9 @@ BIASES = ("position", "verbosity", "self_preference")
 
 @checked
 def judge_table(
-    comparisons: Comparisons | Votes,
-    judges: Sequence[Any] | None = None,
-    *,
-    people: Sequence[Any] | None = None,
-    column: str | None = None,
-    own: Mapping[Any, Any] | None = None,
-    level: Fraction = 0.95,
-    kind: str | None = None,
-) -> Any:
+    comparisons: Comparisons | Votes, judges: Sequence[Any] | None = None, *, people: Sequence[Any] | None = None,
+    column: str | None = None, own: Mapping[Any, Any] | None = None, level: Fraction = 0.95, kind: str | None = None,
+) -> Any:  # fmt: skip
     """One row for every judge and one for all people: agreement with people, and the biases of each, with intervals.
 
     Parameters
@@ -108,29 +100,24 @@ def judge_table(
     """
     is_judge, is_person = who_judges(comparisons, judges, people, column)
     _named(comparisons, list(own or comparisons.annotators))
-    columns: dict[str, list[Any]] = {}
-    if isinstance(comparisons, Votes):
-        persons = comparisons.select(is_person[comparisons.annotator])
-        for m in np.flatnonzero(is_judge).tolist():
-            own_votes = comparisons.select(comparisons.annotator == m)
-            row = {"annotator": str(comparisons.annotators[m]), "votes": own_votes.n_votes}
-            _add(columns, row | _kappa(own_votes, persons, level, True) | _drift(own_votes, persons, level))
-        return make_frame({name: np.array(values) for name, values in columns.items()}, kind or comparisons.kind)
-    by_people = comparisons.select(is_person[comparisons.annotator])
+    by_people: Any = comparisons.select(is_person[comparisons.annotator])
+    rows = []
     for m in np.flatnonzero(is_judge).tolist():
-        mine = comparisons.select(comparisons.annotator == m)
-        others = by_people if by_people.n_answers else comparisons.select(comparisons.annotator != m)
-        made = _own_items(comparisons, comparisons.annotators[m], own)
-        row = _counts(mine) | _agreement(mine, by_people, level) | _kappa(mine, by_people, level)
-        row |= _drift(mine, by_people, level) | _calibration(mine, by_people, level)
-        row |= _biases(mine, others, made, level)
-        _add(columns, {"annotator": str(comparisons.annotators[m])} | row)
-    if by_people.n_answers:
-        row = _counts(by_people) | _agreement(by_people, by_people, level)
+        mine: Any = comparisons.select(comparisons.annotator == m)
+        row: dict[str, Any] = {"annotator": str(comparisons.annotators[m])}
+        if isinstance(comparisons, Votes):
+            row |= {"votes": mine.n_votes} | _kappa(mine, by_people, level, True) | _drift(mine, by_people, level)
+        else:
+            others = by_people if by_people.n_answers else comparisons.select(comparisons.annotator != m)
+            row |= _counts(mine) | _agreement(mine, by_people, level) | _kappa(mine, by_people, level)
+            row |= _drift(mine, by_people, level) | _calibration(mine, by_people, level)
+            row |= _biases(mine, others, _own_items(comparisons, comparisons.annotators[m], own), level)
+        rows.append(row)
+    if by_people.n_answers and isinstance(comparisons, Comparisons):
+        row = {"annotator": "people"} | _counts(by_people) | _agreement(by_people, by_people, level)
         row |= _none("kappa", "alpha", "drift", "calibration")
-        made = np.zeros(comparisons.n_items, bool)
-        _add(columns, {"annotator": "people"} | row | _biases(by_people, by_people, made, level))
-    return make_frame({name: np.array(values) for name, values in columns.items()}, kind or comparisons.kind)
+        rows.append(row | _biases(by_people, by_people, np.zeros(comparisons.n_items, bool), level))
+    return make_frame(_columns(rows), kind or comparisons.kind)
 
 
 def _none(*names: str) -> dict[str, Any]:
@@ -152,17 +139,14 @@ def _slope_of(name: str, x: Floats, y: Floats, group: Ints, level: float) -> dic
     return _around(name, float(beta[1]), float(error[1]), level)
 
 
-def _add(columns: dict[str, list[Any]], row: dict[str, Any]) -> None:
-    for name, value in row.items():
-        columns.setdefault(name, []).append(value)
+def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
 
 
 def who_judges(
-    table: Comparisons | Votes,
-    judges: Sequence[Any] | None,
-    people: Sequence[Any] | None = None,
+    table: Comparisons | Votes, judges: Sequence[Any] | None, people: Sequence[Any] | None = None,
     column: str | None = None,
-) -> tuple[Mask, Mask]:
+) -> tuple[Mask, Mask]:  # fmt: skip
     """M and M: who is a judge, and who is a person; a warning where that was guessed by names."""
     M = table.n_annotators
     if column is not None:
@@ -173,35 +157,31 @@ def who_judges(
         by, n = np.bincount(table.annotator, human, M), np.bincount(table.annotator, minlength=M)
         mixed = (by > 0) & (by < n)
         if mixed.any():
-            raise InputError(
-                f"Column {column!r} takes {listing(table.annotators[mixed])} for a person and for a judge."
-            )
-        found = (by == 0) & (n > 0)
-        if not found.any() or found.all():
-            raise InputError(f"Column {column!r} says that all are {'judges' if found.all() else 'people'}.")
-        return found, ~found & (n > 0)
-    named = [None if names is None else _named(table, names) for names in (judges, people)]
-    if named[0] is not None and named[1] is not None:
-        if (named[0] & named[1]).any():
-            raise InputError(f"Both a judge and a person: {listing(table.annotators[named[0] & named[1]])}.")
-        return named[0], named[1]
-    if named[0] is not None:
-        return named[0], ~named[0]
-    if named[1] is not None:
-        return ~named[1], named[1]
+            raise InputError(f"Column {column!r} takes {listing(table.annotators[mixed])} for a person and a judge.")
+        is_judge = (by == 0) & (n > 0)
+        if not is_judge.any() or is_judge.all():
+            raise InputError(f"Column {column!r} says that all are {'judges' if is_judge.all() else 'people'}.")
+        return is_judge, ~is_judge & (n > 0)
+    judging, persons = (None if names is None else _named(table, names) for names in (judges, people))
+    if judging is not None and persons is not None and (judging & persons).any():
+        raise InputError(f"Both a judge and a person: {listing(table.annotators[judging & persons])}.")
+    if judging is not None:
+        return judging, ~judging if persons is None else persons
+    if persons is not None:
+        return ~persons, persons
     lower = [str(name).lower() for name in table.annotators.tolist()]
-    found = np.array([bool(MODELS.search(name)) and not FIRST_NAMES.fullmatch(name) for name in lower])
-    if not found.any():
+    is_judge = np.array([bool(MODELS.search(name)) and not FIRST_NAMES.fullmatch(name) for name in lower])
+    if not is_judge.any():
         raise InputError(
             f"No annotator has the name of a language model: {listing(table.annotators)}. Name them: judges=[...].",
             remedy=Remedy("Say who judges with {}, or who is a person with {}.", Option("judges"), Option("people")),
         )
-    rest = f"for people: {listing(table.annotators[~found], 8)}" if not found.all() else "none for a person"
+    rest = f"for people: {listing(table.annotators[~is_judge], 8)}" if not is_judge.all() else "none for a person"
     warn(
-        f"Taken for judges, by their names: {listing(table.annotators[found], 12)}; {rest}. Say judges or people if "
+        f"Taken for judges, by their names: {listing(table.annotators[is_judge], 12)}; {rest}. Say judges or people if "
         "that is wrong."
     )
-    return found, ~found
+    return is_judge, ~is_judge
 
 
 def _named(table: Comparisons | Votes, names: Sequence[Any]) -> Mask:
@@ -210,9 +190,7 @@ def _named(table: Comparisons | Votes, names: Sequence[Any]) -> Mask:
     if (at < 0).any() or not len(at):
         missing = [name for name, place in zip(names, at.tolist(), strict=True) if place < 0]
         raise InputError(f"There is no annotator {listing(missing)}: there are {listing(table.annotators)}.")
-    found = np.zeros(table.n_annotators, dtype=bool)
-    found[at] = True
-    return found
+    return np.isin(np.arange(table.n_annotators), at)
 
 
 def _own_items(table: Comparisons, judge: Any, own: Mapping[Any, Any] | None) -> Mask:
@@ -226,9 +204,7 @@ def _own_items(table: Comparisons, judge: Any, own: Mapping[Any, Any] | None) ->
     at = encoding.locate(encoding.to_vocabulary(mine), table.items) if mine else np.empty(0, np.int64)
     if (at < 0).any():
         raise InputError(f"own names {listing(mine)}, and the items are {listing(table.items)}.")
-    found = np.zeros(table.n_items, dtype=bool)
-    found[at] = True
-    return found
+    return np.isin(np.arange(table.n_items), at)
 
 
 def _plain(name: Any) -> str:
@@ -240,10 +216,8 @@ def _counts(table: Comparisons) -> dict[str, Any]:
     n = int(decided.sum())
     varies = n > 0 and table.placed and not in_one_order(table, np.zeros(table.n_answers, np.int64), 1)[0]
     first = float((table.outcome[decided] == 0).mean()) if varies else np.nan
-    return {
-        "comparisons": table.n_answers, "tie_rate": float(1.0 - decided.mean()), "first_rate": first,
-        "flip_rate": _flips(table),
-    }  # fmt: skip
+    rates = {"tie_rate": float(1.0 - decided.mean()), "first_rate": first, "flip_rate": _flips(table)}
+    return {"comparisons": table.n_answers} | rates
 
 
 @dataclass(frozen=True)
@@ -311,12 +285,12 @@ def _kappa(one: Comparisons | Votes, people: Comparisons | Votes, level: float, 
     nothing = _none(*names) | ({"pairs": 0} if rate else {})
     if not people.n_answers:
         return nothing
-    _, said, share = _units(one, people)
-    n, K = len(said), share.shape[1] if len(said) else 0
+    _, verdict, share = _units(one, people)
+    n, K = len(verdict), share.shape[1] if len(verdict) else 0
     if n < MIN_DECIDED:
         return nothing
     cells = np.zeros((n, K, K))
-    cells[np.arange(n), said] = share
+    cells[np.arange(n), verdict] = share
     if isinstance(one, Comparisons):  # which of two items is called the first means nothing
         turn = np.array([1, 0, 2])
         cells = 0.5 * (cells + cells[:, turn][:, :, turn])
@@ -352,10 +326,8 @@ def _kappa(one: Comparisons | Votes, people: Comparisons | Votes, level: float, 
 def _calibration(one: Comparisons, people: Comparisons, level: float) -> dict[str, Any]:
     """The log odds of a person's verdict for one of a judge's log odds, on the same items and question."""
     nothing = _none("calibration")
-    if one.left_probability is None or not people.n_answers:
-        return nothing
     theirs = _Cells.of(people)
-    if not len(theirs.cell):
+    if one.left_probability is None or not len(theirs.cell):
         return nothing
     cell = one.asked
     at = np.searchsorted(theirs.cell, cell).clip(max=len(theirs.cell) - 1)
@@ -376,26 +348,20 @@ def _drift(one: Comparisons | Votes, people: Comparisons | Votes, level: float) 
         return nothing
     when = np.asarray(one.timestamp)
     when = when.astype("datetime64[us]").astype(np.float64) if when.dtype.kind == "M" else when.astype(np.float64)
-    unit, said, share = _units(one, people)
+    unit, verdict, share = _units(one, people)
     at = one.item if isinstance(one, Votes) else np.unique(one.asked, return_inverse=True)[1]
     time = (np.bincount(at, when) / np.maximum(np.bincount(at), 1))[unit]
-    if len(said) < MIN_DECIDED or not np.isfinite(time).all() or time.std() == 0.0:
+    if len(verdict) < MIN_DECIDED or not np.isfinite(time).all() or time.std() == 0.0:
         return nothing
-    y = (said == share.argmax(axis=1)).astype(np.float64)
+    y = (verdict == share.argmax(axis=1)).astype(np.float64)
     return _slope_of("drift", (time - time.mean()) / time.std(), y, np.arange(len(y)), level)
 
 
 @checked
 def judge_panels(
-    comparisons: Comparisons | Votes,
-    judges: Sequence[Any] | None = None,
-    *,
-    people: Sequence[Any] | None = None,
-    column: str | None = None,
-    cost: Mapping[Any, float] | None = None,
-    most: Count = 3,
-    kind: str | None = None,
-) -> Any:
+    comparisons: Comparisons | Votes, judges: Sequence[Any] | None = None, *, people: Sequence[Any] | None = None,
+    column: str | None = None, cost: Mapping[Any, float] | None = None, most: Count = 3, kind: str | None = None,
+) -> Any:  # fmt: skip
     """Panels of up to ``most`` judges, and of all, by how often the verdict of most of their members is the people's.
 
     Verdicts are on the items and questions that all judges and people judged. ``effective`` is how many independent
@@ -413,9 +379,9 @@ def judge_panels(
             raise ParameterError(f"cost of {name!r} is {each!r}: expected a number, 0 or more.")
         price[str(name)] = each
     who = np.flatnonzero(is_judge)
-    said = [_units(comparisons.select(comparisons.annotator == m), by_people) for m in who.tolist()]
+    units = [_units(comparisons.select(comparisons.annotator == m), by_people) for m in who.tolist()]
     names = [_as_votes(comparisons.select(comparisons.annotator == m)).items[u[0]]
-             for m, u in zip(who, said, strict=True)]  # fmt: skip
+             for m, u in zip(who, units, strict=True)]  # fmt: skip
     common = set(names[0].tolist()).intersection(*(n.tolist() for n in names[1:]))
     if len(common) < MIN_DECIDED:
         raise InputError(
@@ -423,23 +389,25 @@ def judge_panels(
         )
     order = sorted(common)
     place = [dict(zip(n.tolist(), range(len(n)), strict=True)) for n in names]
-    verdict = np.array([[u[1][p[x]] for x in order] for u, p in zip(said, place, strict=True)])
-    true = np.array([said[0][2][place[0][x]] for x in order]).argmax(axis=1)
-    wrong, K = verdict != true, said[0][2].shape[1]
-    rows: dict[str, list[Any]] = {}
+    verdict = np.array([[u[1][p[x]] for x in order] for u, p in zip(units, place, strict=True)])
+    true = np.array([units[0][2][place[0][x]] for x in order]).argmax(axis=1)
+    wrong, K = verdict != true, units[0][2].shape[1]
+    rows = []
     for size in sorted({*range(1, min(most, len(who)) + 1), len(who)}):
-        for some in combinations(range(len(who)), size):
-            votes = np.stack([(verdict[list(some)] == k).sum(axis=0) for k in range(K)], axis=1).astype(float)
-            votes[np.arange(len(order)), verdict[some[0]]] += 0.1  # the first decides where others are split
+        for panel in combinations(range(len(who)), size):
+            votes = np.stack([(verdict[list(panel)] == k).sum(axis=0) for k in range(K)], axis=1).astype(float)
+            votes[np.arange(len(order)), verdict[panel[0]]] += 0.1  # the first decides where others are split
             right = votes.argmax(axis=1) == true
-            shared = np.corrcoef(wrong[list(some)]) if size > 1 else np.ones((1, 1))
+            shared = np.corrcoef(wrong[list(panel)]) if size > 1 else np.ones((1, 1))
             r = float(np.nan_to_num(shared[np.triu_indices(size, 1)]).mean()) if size > 1 else 0.0
-            members = [str(comparisons.annotators[who[k]]) for k in some]
+            members = [str(comparisons.annotators[who[k]]) for k in panel]
             rate = float(right.mean())
-            _add(rows, {"panel": " + ".join(members), "judges": size, "cost": sum(price[name] for name in members),
-                        "agreement": rate, "error": float(np.sqrt(max(rate * (1.0 - rate), 1e-12) / len(order))),
-                        "effective": size / (1.0 + (size - 1) * max(r, -0.5 / size)), "units": len(order)})  # fmt: skip
-    columns = {name: np.array(values) for name, values in rows.items()}
+            rows.append({
+                "panel": " + ".join(members), "judges": size, "cost": sum(price[name] for name in members),
+                "agreement": rate, "error": float(np.sqrt(max(rate * (1.0 - rate), 1e-12) / len(order))),
+                "effective": size / (1.0 + (size - 1) * max(r, -0.5 / size)), "units": len(order),
+            })  # fmt: skip
+    columns = _columns(rows)
     top = int(columns["agreement"].argmax())
     near = columns["agreement"] >= columns["agreement"][top] - columns["error"][top]
     best = min(np.flatnonzero(near).tolist(), key=lambda n: (columns["cost"][n], -columns["agreement"][n]))
@@ -462,7 +430,7 @@ def _flips(table: Comparisons) -> float:
     return float((left_won[twice] != 1).mean()) if twice.any() else np.nan
 
 
-def _biases(mine: Comparisons, others: Comparisons, made: Mask, level: float) -> dict[str, Any]:
+def _biases(mine: Comparisons, others: Comparisons, own_items: Mask, level: float) -> dict[str, Any]:
     """The coefficients of what should not matter, with intervals."""
     out = _none(*BIASES)
     d = mine.outcome != TIE
@@ -481,14 +449,15 @@ def _biases(mine: Comparisons, others: Comparisons, made: Mask, level: float) ->
     if mine.left_length is not None and mine.right_length is not None:
         ratio = np.log2(np.maximum(mine.left_length[d], 1.0) / np.maximum(mine.right_length[d], 1.0))
         causes["verbosity"] = np.where(np.isfinite(ratio), ratio, 0.0)
-    if made.any():
-        causes["self_preference"] = made[left].astype(np.float64) - made[right]
+    if own_items.any():
+        causes["self_preference"] = own_items[left].astype(np.float64) - own_items[right]
     X = np.stack(list(causes.values()), axis=1)
     group = np.arange(len(y)) if mine.question is None else np.unique(mine.question[d], return_inverse=True)[1]
     beta, error = _logistic(X, y, mine.weights[d], group)
-    moved = list[Floats]()
-    for s in reference.draws[:DRAWS].astype(np.float64):  # the scores of the others are estimates, too
-        moved.append(_logistic(np.column_stack([s[left] - s[right], X[:, 1:]]), y, mine.weights[d], group)[0])
+    moved = [  # the scores of the others are estimates, too
+        _logistic(np.column_stack([s[left] - s[right], X[:, 1:]]), y, mine.weights[d], group)[0]
+        for s in reference.draws[:40].astype(np.float64)
+    ]
     error = np.sqrt(error**2 + np.var(moved, axis=0))
     for name, b, e, column in zip(causes, beta.tolist(), error.tolist(), X.T, strict=True):
         if name in BIASES and column.any():

@@ -33,8 +33,6 @@ from crowdwise.data.frames import make_frame
 from crowdwise.data.truth import encode_numbers
 from crowdwise.errors import InputError, ParameterError, listing, suggestion
 
-MOST_PAIRED = 300
-"""Pairs are proposed of up to so many items."""
 SAME = 1e-9
 """Scores closer than this share a rank."""
 
@@ -131,9 +129,7 @@ class Ranking(Result):
     @property
     def ranks(self) -> npt.NDArray[np.int64]:
         """The rank of every item, 1 the best; equal scores share a rank."""
-        return 1 + (self.scores[None, :] > self.scores[:, None] + SAME).sum(axis=1) if len(self.scores) <= 2000 else (
-            1 + len(self.scores) - np.searchsorted(np.sort(self.scores), self.scores + SAME, side="right")
-        )  # fmt: skip
+        return 1 + len(self.scores) - np.searchsorted(np.sort(self.scores), self.scores + SAME, side="right")
 
     @checked
     def on_scale(
@@ -278,28 +274,26 @@ class Ranking(Result):
         draws = self.draws[:, a].astype(np.float64) - self.draws[:, b]
         tail = (1.0 - level) / 2.0
         low, high = (gap + float(np.quantile(draws - draws.mean(), q)) for q in (tail, 1.0 - tail))
-        error, more = max(float(draws.std()), 1e-12), 0.0
-        if self.unit != "log odds":
-            if low <= 0.0 <= high:
-                share = (quantile(level) * error / gap) ** 2 - 1.0 if gap else np.inf
-                more = float(max(np.ceil(share * (self.n_groups or self.n_answers)), 1.0))
-            return {"difference": gap, "low": low, "high": high, "sure": self.better(i, j), "more": more}
-        p = self.probability(i, j)
-        if low <= 0.0 <= high:
+        error, of_odds = max(float(draws.std()), 1e-12), self.unit == "log odds"
+        more = np.inf if low <= 0.0 <= high else 0.0
+        if more and gap and of_odds:
             alone = self.errors if self.independent_errors is None else self.independent_errors
             apart = float((self.errors / alone)[[a, b]].mean())
-            lacking = (quantile(level) / gap) ** 2 - 1.0 / error**2 if gap else np.inf
-            more = float(np.ceil(max(lacking, 0.0) * apart**2 / (p * (1.0 - p)))) if np.isfinite(lacking) else np.inf
-            more = max(more, 1.0)
-        return {"difference": gap, "low": low, "high": high, "probability": p, "sure": self.better(i, j), "more": more}
+            lacking, p = (quantile(level) / gap) ** 2 - 1.0 / error**2, self.probability(i, j)
+            more = max(float(np.ceil(max(lacking, 0.0) * apart**2 / (p * (1.0 - p)))), 1.0)
+        elif more and gap:
+            share = (quantile(level) * error / gap) ** 2 - 1.0
+            more = max(float(np.ceil(share * (self.n_groups or self.n_answers))), 1.0)
+        odds = {"probability": self.probability(i, j)} if of_odds else {}
+        return {"difference": gap, "low": low, "high": high, **odds, "sure": self.better(i, j), "more": more}
 
     @checked
     def next_pairs(self, n: Count = 10, kind: str | None = None) -> Any:
         """The pairs to ask about next: those whose verdict tells most about an order that is open. ``gain`` is the
         expected gain in information on their difference (nats) times how open their order is, 0 to 1."""
         self._need_odds("next_pairs")
-        if len(self.items) > MOST_PAIRED:
-            raise InputError(f"There are {len(self.items):,} items, and pairs are proposed for up to {MOST_PAIRED:,}.")
+        if len(self.items) > 300:
+            raise InputError(f"There are {len(self.items):,} items, and pairs are proposed for up to 300.")
         i, j = np.triu_indices(len(self.items), 1)
         gap = self.draws[:, i].astype(np.float64) - self.draws[:, j]
         p = 1.0 / (1.0 + np.exp(-np.abs(self.scores[i] - self.scores[j])))
@@ -330,16 +324,17 @@ class Ranking(Result):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "annotators":
             return self._annotators(level)
-        if table == "effects":
-            none = np.empty(0)  # no row without covariates
-            value, error = (none if of is None else of for of in (self.effects, self.effect_errors))
+        if table == "effects":  # no row without covariates
+            value, error = (np.empty(0) if of is None else of for of in (self.effects, self.effect_errors))
             names = {"effect": np.array(self.effect_names, dtype=object)}
             return names | normal_columns("log_odds", value, error, level, self.effect_freedom) | {"error": error}
         reach = quantile(level, self.freedom) * self.errors
-        low, high = self.rank_interval(level)
+        ends = (0.0, 1.0) if self.unit == "pass rate" else (-np.inf, np.inf)
+        rank_low, rank_high = self.rank_interval(level)
         columns: dict[str, Any] = {
             "item": self.items, "rank": self.ranks, "score": self.scores, "error": self.errors,
-            "low": self.scores - reach, "high": self.scores + reach, "rank_low": low, "rank_high": high, **self.counts,
+            "low": np.clip(self.scores - reach, *ends), "high": np.clip(self.scores + reach, *ends),
+            "rank_low": rank_low, "rank_high": rank_high, **self.counts,
         }  # fmt: skip
         if self.group_scores is not None and self.group_errors is not None:
             for k, (s, e) in enumerate(zip(self.group_scores, self.group_errors, strict=True)):
@@ -398,11 +393,9 @@ def _rate(name: str, right: Floats, total: Floats, level: float) -> dict[str, Fl
 
 Scale = Literal["score", "elo", "probability"]
 ELO_MEAN, ELO_UNIT = 1000.0, 400.0 / float(np.log(10.0))
-MEANINGS: dict[str, str] = {
-    "score": "score, in log odds",
-    "elo": "Elo points",
-    "probability": "probability of beating the mean item",
-}
+MEANINGS = {
+    "score": "score, in log odds", "elo": "Elo points", "probability": "probability of beating the mean item",
+}  # fmt: skip
 """What an axis says."""
 
 
@@ -415,8 +408,8 @@ def to_scale(scores: Floats, scale: Scale) -> Floats:
     return scores
 
 
-LETTER, MAX_LETTERS, HEADING = 7.4, 30, 16
-"""The width of a letter, and how many of a name are shown."""
+HEADING = 16
+"""Letters in a line of a heading."""
 
 
 def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str, unit: str = "log odds") -> str:
@@ -425,7 +418,7 @@ def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str, unit: str = "log
     zero = 0.0 if unit == "log odds" else float(np.mean([row["score"] for row in rows]))
     names = list(dict.fromkeys(row["category"] for row in rows))
     best = sorted({row["item"] for row in rows}, key=lambda x: -max(r["score"] for r in rows if r["item"] == x))
-    left, wide, high = 24 + LETTER * max(len(_short(str(x))) for x in best), 118, 34
+    left, wide, high = 24 + 7.4 * max(len(_short(str(x))) for x in best), 118, 34  # a letter is about 7.4 wide
     width, height = max(left + wide * len(names) + 16, 320), 92 + high * len(best)
     most = max(abs(row["score"] - zero) for row in rows) or 1.0
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" font-family="sans-serif">',
@@ -451,7 +444,7 @@ def draw_heat_map(rows: Sequence[Mapping[str, Any]], what: str, unit: str = "log
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def _short(name: str, most: int = MAX_LETTERS) -> str:
+def _short(name: str, most: int = 30) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 

@@ -225,7 +225,7 @@ def derivatives(
             t = 1.0 / (1.0 + np.exp(LOG2 - x[N]))
             g[N] += model.prior * (0.5 - t)
             shared[0, N] += model.prior * t * (1.0 - t)
-    X = matches.extra if K and matches.extra is not None else np.zeros((len(w), 0))
+    X = np.zeros((len(w), 0)) if matches.extra is None else matches.extra
     if K:
         g[-K:] = X.T @ wg - x[-K:] / WIDE**2
         shared[-K:, :N] = [tables.difference(i, j, wv * steep * column, N) for column in X.T]
@@ -237,9 +237,9 @@ def derivatives(
         odds = np.exp(-np.abs(np.clip(own, -300, 300)))
         unsure = odds / (1.0 + odds) ** 2  # eta (1 - eta), also where eta rounds to 1
         eta = 1.0 / (1.0 + np.exp(-np.clip(own, -300, 300)))
-        (a, b), said = model.beta, tables.total(m[d], w[d], M)
-        g_theta.append(tables.total(m[d], (w * rows["r"])[d], M) - said * eta + a - (a + b) * eta)
-        D.append((said + a + b) * unsure - tables.total(m, wq, M))
+        (a, b), answered = model.beta, tables.total(m[d], w[d], M)
+        g_theta.append(tables.total(m[d], (w * rows["r"])[d], M) - answered * eta + a - (a + b) * eta)
+        D.append((answered + a + b) * unsure - tables.total(m, wq, M))
         C.append(tables.cross_table(i, j, m, -wq, N, M))
     numbers = [(own, gap, *model.slopes, wg if exact else 0.0)] if model.sloped else []
     if model.placed:
@@ -274,9 +274,8 @@ class MatchObjective(Objective):
     def at(self, x: Floats, theta: Floats) -> Point:
         matches, model = self.matches, self.model
         value, rows = log_likelihood(matches, model, x, theta)
-
-        ends = partial(derivatives, matches, model, x, theta, rows)
-        return Point(value + log_prior(model, x, theta, matches.n_items), ends)
+        value += log_prior(model, x, theta, matches.n_items)
+        return Point(value, partial(derivatives, matches, model, x, theta, rows))
 
     def for_step(self, d: Derivatives, theta: Floats) -> Derivatives:
         """With reliabilities eta in place of their logits, in units of eta (1 - eta). In eta, not in its logit, the log

@@ -10,9 +10,6 @@ import numpy as np
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.comparisons import LEFT, RIGHT, TIE, Comparisons
 
-LEAST_CELLS = 400_000
-"""Up to so many cells (or twice as many as rows) equal rows are counted in a table."""
-
 
 @dataclass(frozen=True)
 class Matches:
@@ -67,7 +64,7 @@ class Matches:
         N = table.n_items
         sign = np.where(winner == a, 1.0, -1.0)
         cells = 2 * M * N * N * (2 if placed else 1)
-        if group is None and extra is None and cells <= max(LEAST_CELLS, 2 * len(a)):  # equal rows, by a table of all
+        if group is None and extra is None and cells <= max(400_000, 2 * len(a)):  # equal rows, by a table of all
             key = ((tie * np.int64(M) + m) * N + winner) * N + loser
             count = total(2 * key + (sign > 0.0) if placed else key, w, cells)
             key = np.flatnonzero(count)
@@ -76,10 +73,10 @@ class Matches:
             won, pair = np.divmod(key, N * N)
             return cls(pair // N, pair % N, won % M, sign, w, int((won < M).sum()), N, M)
         order: Any = np.argsort(tie, kind="stable") if tie.any() else slice(None)
-        extra = None if extra is None else extra * sign[:, None]
-        return cls(winner[order], loser[order], m[order], sign[order], w[order].astype(np.float64),
-                   int((~tie).sum()), N, M, None if group is None else group[order],
-                   None if extra is None else extra[order])  # fmt: skip
+        group = None if group is None else group[order]
+        extra = None if extra is None else (extra * sign[:, None])[order]
+        winner, loser, m, sign, w = (part[order] for part in (winner, loser, m, sign, w.astype(np.float64)))
+        return cls(winner, loser, m, sign, w, int((~tie).sum()), N, M, group, extra)
 
     @property
     def n_ties(self) -> int:
@@ -102,8 +99,6 @@ class Matches:
 
 DENSE = 3000
 """Up to so many items matrices are items x items arrays."""
-CELLS = 30_000_000
-"""Up to so many cells an items x annotators table is an array."""
 
 
 def total(index: Ints, value: Floats, size: int) -> Floats:
@@ -127,7 +122,7 @@ def pair_table(i: Ints, j: Ints, w: Floats, N: int) -> Any:
 
 def cross_table(i: Ints, j: Ints, m: Ints, w: Floats, N: int, M: int) -> Any:
     """N x M: +w for winners, -w for losers."""
-    if N <= DENSE and N * M <= CELLS:
+    if N <= DENSE and N * M <= 30_000_000:
         return (total(i * M + m, w, N * M) - total(j * M + m, w, N * M)).reshape(N, M)
     from scipy import sparse
 

@@ -24,7 +24,6 @@ group (under ten or so), and does not model reliability: a group of spammers is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,19 +39,8 @@ from crowdwise.core.numerics import Floats, safe_log, softmax
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.errors import InputError
 
-STEPS = 2
-"""Newton steps in an M-step."""
-
-
-@dataclass(frozen=True)
-class MixtureFit:
-    """Where EM ended."""
-
-    x: Floats
-    """G x (N + 1 with ties): scores and tau of each group."""
-    weights: Floats
-    membership: Floats
-    rounds: Rounds
+Fit = tuple[Floats, Floats, Floats, Rounds]
+"""Where EM ended: scores and tau of each group (G x N + 1 with ties), their weights, memberships, and the rounds."""
 
 
 def annotator_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> Floats:
@@ -61,14 +49,12 @@ def annotator_log_likelihood(matches: Matches, model: Likelihood, x: Floats) -> 
     return np.stack([np.bincount(matches.annotator, matches.weight * log_p, matches.n_annotators) for log_p in each], 1)
 
 
-def run_em(
-    matches: Matches, model: Likelihood, x: Floats, membership: Floats, tol: float, rounds: Rounds
-) -> MixtureFit:
+def run_em(matches: Matches, model: Likelihood, x: Floats, membership: Floats, tol: float, rounds: Rounds) -> Fit:
     """EM from some memberships, until a round gains at most ``tol`` per comparison."""
     n = float(matches.weight.sum())
     for _ in rounds:
         own = [MatchObjective(matches.scaled(membership[:, g]), model) for g in range(len(x))]
-        ends = [maximise(one, row, max_iter=STEPS, tol=1e-12, weight=n) for one, row in zip(own, x, strict=True)]
+        ends = [maximise(one, row, max_iter=2, tol=1e-12, weight=n) for one, row in zip(own, x, strict=True)]
         x = np.stack([end.x for end in ends])
         weights = membership.mean(axis=0)
         joint = annotator_log_likelihood(matches, model, x) + safe_log(weights)
@@ -78,7 +64,7 @@ def run_em(
         membership = softmax(joint)
         gain = value - rounds.trace[-1] if rounds.trace else np.inf
         rounds.reached(value, converged=gain <= tol * n)
-    return MixtureFit(x, weights, membership, rounds)
+    return x, weights, membership, rounds
 
 
 def first_split(matches: Matches, model: Likelihood, x: Floats, G: int) -> Floats:
@@ -98,13 +84,12 @@ def first_split(matches: Matches, model: Likelihood, x: Floats, G: int) -> Float
     T = A.T.multiply(1.0 / scale[None, :]).tocsr()  # N x M
     values, vectors = np.linalg.eigh((T @ T.T).toarray())
     place = np.asarray(T.T @ vectors[:, ::-1][:, : max(G - 1, 1)])
-    far = [int(np.argmax((place**2).sum(axis=1)))]  # the most unlike, then the most unlike those
-    for _ in range(G - 1):
-        gap = np.min([((place - place[k]) ** 2).sum(axis=1) for k in far], axis=0)
-        far.append(int(gap.argmax()))
-    gap = np.stack([((place - place[k]) ** 2).sum(axis=1) for k in far], axis=1)
+    gaps = [(place**2).sum(axis=1)]  # to the most unlike, then to the most unlike those
+    for _ in range(G):
+        far = place[np.min(gaps[1:] or gaps, axis=0).argmax()]
+        gaps.append(((place - far) ** 2).sum(axis=1))
     sure = np.full((M, G), 0.1 / max(G - 1, 1))
-    sure[np.arange(M), gap.argmin(axis=1)] = 0.9
+    sure[np.arange(M), np.argmin(gaps[1:], axis=0)] = 0.9
     return np.asarray(sure / sure.sum(axis=1, keepdims=True))
 
 
@@ -155,26 +140,22 @@ class MixtureBT(PairModel):
         place = np.argsort(np.argsort(annotator_log_likelihood(matches, model, pooled[None])[:, 0], kind="stable"))
         splits = [first_split(matches, model, pooled, G)]
         splits += [rng.dirichlet(np.ones(G), size=M)[place] for _ in range(self.restarts if G > 1 else 0)]
-        found = []
+        fits = []
         for restart, split in enumerate(splits):
             rounds = Rounds(self.max_iter, float(matches.weight.sum()), callback, restart)
-            found.append(run_em(matches, model, np.tile(pooled, (G, 1)), split, self.tol, rounds))
-        best = max(found, key=lambda groups: groups.rounds.trace[-1])
-        order = np.argsort(-best.weights, kind="stable")
-        weights = best.weights[order]
-        scores, errors, draws, taus = [], [], [], []
-        for g in order.tolist():
-            x, own = best.x[g], MatchObjective(matches.scaled(best.membership[:, g]), model)
-            s = x[:N] - x[:N].mean()
-            end = own.at(x, np.empty(0)).derivatives(True)
-            spread = comparisons_uncertainty.covariance(end, s, free=self.prior == 0.0, rng=rng)
-            scores.append(s)
-            errors.append(spread.scores)
-            draws.append(spread.draws)
-            taus.append(float(x[N]) if model.ties else np.nan)
-        return self._ranked(answers, matches, best.rounds.outcome | {
-            "scores": weights @ np.array(scores), "errors": np.sqrt(weights**2 @ np.array(errors) ** 2),
-            "draws": np.tensordot(weights, np.array(draws), axes=1).astype(np.float32),
-            "group_scores": np.array(scores), "group_errors": np.array(errors), "group_weights": weights,
-            "membership": best.membership[:, order], "tie": float(weights @ taus) if model.ties else None,
+            fits.append(run_em(matches, model, np.tile(pooled, (G, 1)), split, self.tol, rounds))
+        x, weights, membership, rounds = max(fits, key=lambda fit: fit[3].trace[-1])
+        order = np.argsort(-weights, kind="stable")
+        x, weights, membership = x[order], weights[order], membership[:, order]
+        scores = x[:, :N] - x[:, :N].mean(axis=1, keepdims=True)
+        spreads = []
+        for g, s in enumerate(scores):
+            end = MatchObjective(matches.scaled(membership[:, g]), model).at(x[g], np.empty(0)).derivatives(True)
+            spreads.append(comparisons_uncertainty.covariance(end, s, free=self.prior == 0.0, rng=rng))
+        errors = np.array([spread.scores for spread in spreads])
+        return self._ranked(answers, matches, rounds.outcome | {
+            "scores": weights @ scores, "errors": np.sqrt(weights**2 @ errors**2),
+            "draws": np.tensordot(weights, np.array([spread.draws for spread in spreads]), axes=1).astype(np.float32),
+            "group_scores": scores, "group_errors": errors, "group_weights": weights, "membership": membership,
+            "tie": float(weights @ x[:, N]) if model.ties else None,
         })  # fmt: skip

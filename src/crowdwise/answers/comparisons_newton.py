@@ -155,21 +155,20 @@ def step(d: Derivatives, free: bool, g: Floats | None = None, h: Floats | None =
         except np.linalg.LinAlgError:
             return None
     else:
-        found = conjugate_gradients(S.apply, right, S.diagonal())
-        if found is None:
+        dx = conjugate_gradients(S.apply, right, S.diagonal())
+        if dx is None:
             return None
-        dx = found
     return dx, (h if d.C is None else joined((h - (d.C.T @ dx.T).T) / d.D, mix))
 
 
 def sure_step(d: Derivatives, free: bool, g: Floats | None = None, h: Floats | None = None) -> tuple[Floats, Floats]:
     """The step with a matrix that is positive definite up to rounding: a diagonal is added, and grows, until it is."""
     ridge = 0.0
-    while (found := step(d, free, g, h)) is None:
+    while (move := step(d, free, g, h)) is None:
         ridge = max(4.0 * ridge, 1e-10 * float(np.abs(d.H.diagonal()).max()))
         extra = np.full(len(d.g), ridge)
         d = replace(d, H=add_diagonal(d.H, extra), D=np.maximum(d.D, 1e-12) + ridge)
-    return found
+    return move
 
 
 def conjugate_gradients(apply: Callable[[Floats], Floats], b: Floats, diagonal: Floats) -> Floats | None:
@@ -205,12 +204,12 @@ def maximise(
     rounds.trace.append(here.value)
     for _ in rounds:
         d = objective.for_step(here.derivatives(True), theta)
-        found = step(d, objective.free)
-        if found is None:  # not concave here: EM's matrix for the scores, the exact one for annotators
+        move = step(d, objective.free)
+        if move is None:  # not concave here: EM's matrix for the scores, the exact one for annotators
             safe = here.derivatives(False)
             safe = replace(safe, D=d.D, cross=None) if len(d.D) and (d.D > 0.0).all() else safe
-            found = sure_step(safe, objective.free)
-        dx, dt = found
+            move = sure_step(safe, objective.free)
+        dx, dt = move
         promise = float(d.g @ dx + (d.g_theta @ dt if len(dt) else 0.0))
         length = 1.0
         while True:

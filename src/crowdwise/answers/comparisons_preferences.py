@@ -27,7 +27,6 @@ import numpy as np
 
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.core.constraints import Share, checked
-from crowdwise.core.numerics import Floats
 from crowdwise.data import encoding
 from crowdwise.data.comparisons import TIE, Comparisons
 from crowdwise.data.folders import write_text
@@ -74,7 +73,10 @@ def _columns(comparisons: Comparisons, ranking: Ranking) -> dict[str, Any]:
     won = kept.outcome == 0
     chosen, rejected = np.where(won, kept.left, kept.right), np.where(won, kept.right, kept.left)
     z = ranking.scores[place[chosen]] - ranking.scores[place[rejected]]
-    eta = _reliability(kept, ranking)
+    eta = np.ones(len(z))
+    if ranking.reliability is not None:
+        known = np.append(ranking.reliability, ranking.reliability.mean())  # -1, an unseen annotator, is the last
+        eta = known[encoding.locate(kept.annotators, ranking.annotators)][kept.annotator]
     with np.errstate(divide="ignore"):
         logit = np.log(eta) - np.log1p(-eta)
     flipped = np.where(np.isposinf(logit), 0.0, 1.0 / (1.0 + np.exp(np.clip(logit + z, -500, 500))))
@@ -89,14 +91,6 @@ def _columns(comparisons: Comparisons, ranking: Ranking) -> dict[str, Any]:
         "probability": 1.0 / (1.0 + np.exp(np.clip(-z, -500, 500))), "flip_rate": 1.0 - eta, "flipped": flipped,
         "weight": 1.0 - flipped,
     }  # fmt: skip
-
-
-def _reliability(kept: Comparisons, ranking: Ranking) -> Floats:
-    if ranking.reliability is None:
-        return np.ones(kept.n_answers)
-    at = encoding.locate(kept.annotators, ranking.annotators)
-    known = np.append(ranking.reliability, ranking.reliability.mean())  # -1, an unseen annotator, is the last
-    return known[at][kept.annotator]
 
 
 @checked
@@ -124,10 +118,10 @@ def write_preferences(
     columns = _columns(comparisons, ranking)
     if each == "pair":
         columns = _by_pair(columns, ranking)
+    columns.pop("row", None)
     lines = []
-    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-    for row in (dict(zip(columns, values, strict=True)) for values in rows):
-        row.pop("row", None)
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        row = dict(zip(columns, values, strict=True))
         if row["weight"] < min_weight:
             continue
         line = {"prompt": _text(row.pop("question"), prompts, "question")} if "question" in row else {}

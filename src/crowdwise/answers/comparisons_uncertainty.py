@@ -57,20 +57,20 @@ PROBES = 100
 """Vectors of random signs behind the standard errors where matrices are sparse."""
 
 
-def evidence(found: NewtonSolution, model: Likelihood) -> float:
+def evidence(fit: NewtonSolution, model: Likelihood) -> float:
     """log P(all answers) with scores and reliabilities integrated out by Laplace's approximation, up to a constant
     that is the same for all priors of reliabilities; for up to ``DENSE`` items."""
     from scipy.special import betaln
 
-    d = separated(found.end)[0]
-    S, logit = schur(d, model.prior <= 0.0), found.theta
+    d = separated(fit.end)[0]
+    S, logit = schur(d, model.prior <= 0.0), fit.theta
     size, M = float(np.linalg.slogdet(S)[1]), len(logit)
     eta = 1.0 / (1.0 + np.exp(-logit))
     # D is by the logit; by arcsin(sqrt(eta)), on whose scale the mode is, it is divided by eta (1 - eta).
     wide = float(np.log(np.maximum(d.D, 1e-300)).sum() - np.log(eta * (1.0 - eta)).sum())
     a, b = model.beta
     flat = M * (float(betaln(a + 0.5, b + 0.5)) - 0.5 * np.log(2.0 * np.pi))
-    return float(found.rounds.trace[-1] - 0.5 * (size + wide) - flat)
+    return float(fit.rounds.trace[-1] - 0.5 * (size + wide) - flat)
 
 
 @dataclass(frozen=True)
@@ -172,13 +172,11 @@ def _sparse_covariance(
     diagonal = S.diagonal()
 
     def solved(b: Floats) -> Floats:
-        found = conjugate_gradients(S.apply, b, diagonal)
-        return np.zeros_like(b) if found is None else found
+        x = conjugate_gradients(S.apply, b, diagonal)
+        return np.zeros_like(b) if x is None else x
 
     def centred(u: Floats) -> Floats:
-        out = u.copy()
-        out[:N] -= u[:N].mean()
-        return out
+        return np.append(u[:N] - u[:N].mean(), u[N:])
 
     own, alone = np.zeros(n), 0.0  # what moves the mean slope, by which scores are multiplied
     if slope is not None and d.C is not None:
@@ -188,9 +186,7 @@ def _sparse_covariance(
             sign[len(slope) :] = -mix * sign[: len(slope)]
         own = -np.asarray(d.C @ (sign / d.D))
     along = np.append(scores - scores.mean(), np.zeros(n - N))
-
-    variance = np.zeros(n)
-    theta = np.zeros(len(d.D))
+    variance, theta = np.zeros(n), np.zeros(len(d.D))
     for _ in range(PROBES):
         z = rng.choice([-1.0, 1.0], size=n)
         z[N:] = 0.0
@@ -200,9 +196,7 @@ def _sparse_covariance(
             u = rng.choice([-1.0, 1.0], size=len(d.D))
             theta += u * ((d.C.T @ solved(d.C @ (u / d.D))) / d.D) / PROBES  # two numbers of one: taken as independent
     for at in range(N, n):
-        unit = np.zeros(n)
-        unit[at] = 1.0
-        variance[at] = solved(unit)[at]
+        variance[at] = solved(np.eye(1, n, at)[0])[at]
     variance += alone * along**2
     least = 1.0 / (2.0 * np.maximum(diagonal, 1e-12))  # the inverse has at least 1 / S_ii there; centring takes little
     error = np.sqrt(np.maximum(variance, least))
@@ -213,43 +207,29 @@ def _sparse_covariance(
     return Spread(error[:N], error[N:], each, draws)
 
 
-MIN_GROUPS = 5
-"""With fewer groups there are no errors by group."""
-MIN_OF_ITEM = 5
-"""So most items must be in so many of them."""
-CELLS = 20_000_000
-"""Up to so many cells gradients of annotators are kept for every group."""
+MIN_GROUPS, MIN_OF_ITEM = 5, 5
+"""With fewer groups there are no errors by group; and most items must be in so many of them."""
 EXACT_GROUPS, EXACT_NUMBERS = 120, 200
 """Up to so many groups and numbers the correction for few groups is exact."""
-MOST_PULL = 0.99
-"""The largest share of a number that one group decides, in the correction."""
-
-
-@dataclass(frozen=True)
-class Clustered:
-    """Errors by group, or why there are none."""
-
-    spread: Spread | None
-    n_groups: int
-    why_not: str = ""
 
 
 def clustered(
-    found: NewtonSolution, matches: Matches, model: Likelihood, plain: Spread, scores: Floats, rng: np.random.Generator
-) -> Clustered:
-    """The spread of scores and of annotators' numbers with comparisons in groups; ``plain``: with independent ones."""
-    assert matches.group is not None
+    fit: NewtonSolution, matches: Matches, model: Likelihood, plain: Spread, scores: Floats, rng: np.random.Generator
+) -> Spread | str:
+    """The spread of scores and of annotators' numbers with comparisons in groups, or why there is none; ``plain``: with
+    independent ones."""
     N, M = matches.n_items, matches.n_annotators
-    used, group = np.unique(matches.group, return_inverse=True)
-    G = len(used)
+    used, group = np.unique(np.asarray(matches.group), return_inverse=True)
+    G, n_x, P = len(used), len(fit.x), len(fit.x) + len(fit.theta)
     if G < MIN_GROUPS:
-        return Clustered(None, G, f"there are {G}, and {MIN_GROUPS} are needed")
+        return f"there are {G}, and {MIN_GROUPS} are needed"
     if N > tables.DENSE:
-        return Clustered(None, G, f"that is done for up to {tables.DENSE:,} items")
+        return f"that is done for up to {tables.DENSE:,} items"
     if (_groups_of(group, [matches.winner, matches.loser], G, N) < MIN_OF_ITEM).mean() > 0.5:
-        return Clustered(None, G, f"most items are in fewer than {MIN_OF_ITEM} of them")
-    n_x, P = len(found.x), len(found.x) + len(found.theta)
-    slope = split(model, found.theta)[0] if model.sloped else None
+        return f"most items are in fewer than {MIN_OF_ITEM} of them"
+    if G * P > 20_000_000:
+        return "there are too many of them and of annotators"
+    slope = split(model, fit.theta)[0] if model.sloped else None
 
     def on_scale(u: Floats) -> Floats:
         """Changes of all numbers (the last axis): slopes have the mean 1, scores the mean 0."""
@@ -262,36 +242,34 @@ def clustered(
         u[..., :N] -= u[..., :N].mean(axis=-1, keepdims=True)
         return u
 
-    rows = log_likelihood(matches, model, found.x, found.theta)[1]
-    if G * P > CELLS:
-        return Clustered(None, G, "there are too many of them and of annotators")
-    Z = _design(found, matches, model, rows)
-    u = _gradients(matches, model, found, rows, group, Z)
+    rows = log_likelihood(matches, model, fit.x, fit.theta)[1]
+    Z = _design(fit, matches, model, rows)
+    u = _gradients(matches, model, fit, rows, group, Z)
     exact = not model.reliable and G <= EXACT_GROUPS and P <= EXACT_NUMBERS
     if exact:
-        moved, freedom = _corrected(found, matches, model, rows, group, Z, u, on_scale)
+        moved, freedom = _corrected(fit, matches, model, rows, group, Z, u, on_scale)
     else:
-        steps = sure_step(found.end, model.prior <= 0.0, u[:, :n_x], u[:, n_x:])
+        steps = sure_step(fit.end, model.prior <= 0.0, u[:, :n_x], u[:, n_x:])
         moved = on_scale(np.hstack(steps)) * np.sqrt(G / (G - 1.0))
         freedom = np.full(P, G - 1.0)
     V, own = moved[:, :n_x].T @ moved[:, :n_x], np.sqrt((moved**2).sum(axis=0))
     alone = np.concatenate([plain.scores, plain.shared, plain.theta])
     narrow = own * quantile(LEVEL, freedom) < alone * quantile(LEVEL)
-    narrow &= _blind(found, matches, model, rows, group, G, exact)
+    narrow &= _blind(fit, matches, model, rows, group, G, exact)
     short = np.maximum(alone**2 - own**2, 0.0)[:N] * narrow[:N]
     far = (np.eye(N) - 1.0 / N)[:, short > 0.0] * np.sqrt(short[short > 0.0]) / (1.0 - 1.0 / N)
     usual = float(np.median(freedom[:N]))
     draws = student_draws(V[:N, :N] + far @ far.T, scores, len(plain.draws), rng, usual)
     error, freedom = np.where(narrow, alone, own), np.where(narrow, np.inf, freedom)
-    return Clustered(Spread(error[:N], error[N:n_x], error[n_x:], draws, freedom), G)
+    return Spread(error[:N], error[N:n_x], error[n_x:], draws, freedom)
 
 
 def _blind(
-    found: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats], group: Ints, G: int,
+    fit: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats], group: Ints, G: int,
     exact: bool,
 ) -> npt.NDArray[np.bool_]:  # fmt: skip
     """P: the numbers of which gradients may say too little."""
-    P, N, M, m = len(found.x) + len(found.theta), matches.n_items, matches.n_annotators, matches.annotator
+    P, N, M, m = len(fit.x) + len(fit.theta), matches.n_items, matches.n_annotators, matches.annotator
     if model.reliable or not (exact or G > EXACT_GROUPS):
         return np.ones(P, dtype=bool)
     w, sides = matches.weight, (matches.winner, matches.loser)
@@ -302,7 +280,7 @@ def _blind(
     tied = float(w @ (rows["t"] * (1.0 - rows["t"]))) if model.ties else np.inf
     shared = np.repeat([tied < MIN_GROUPS, surprises.sum() < MIN_GROUPS], [model.ties, model.n_shared - model.ties])
     judges = (tables.total(m, surprises, M) < MIN_GROUPS) | (_groups_of(group, [m], G, M) < MIN_GROUPS)
-    return np.concatenate([items, shared, *[judges] * (len(found.theta) // M)])
+    return np.concatenate([items, shared, *[judges] * (len(fit.theta) // M)])
 
 
 def student_draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, freedom: float) -> Any:
@@ -317,12 +295,12 @@ def student_draws(V: Floats, scores: Floats, R: int, rng: np.random.Generator, f
 
 
 def _corrected(
-    found: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats], group: Ints, Z: Any,
+    fit: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats], group: Ints, Z: Any,
     U: Floats, on_scale: Any,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """G x P: by how much each group moves all numbers, with the correction for few groups; P: degrees of freedom."""
-    N, M, w, d, (G, P) = matches.n_items, matches.n_annotators, matches.weight, found.end, U.shape
-    n_x = len(found.x)
+    N, M, w, d, (G, P) = matches.n_items, matches.n_annotators, matches.weight, fit.end, U.shape
+    n_x = len(fit.x)
     J = np.zeros((P, P))
     J[:n_x, :n_x] = d.H
     if d.C is not None:
@@ -345,7 +323,7 @@ def _corrected(
             J_c[N] = J_c[:, N] = np.asarray(z.T @ (weight * rows["k"][mine]))
             J_c[N, N] = float(weight @ (t * (1.0 - t)))
         value, Q = np.linalg.eigh(L.T @ J_c @ L)
-        value = np.clip(value, 0.0, MOST_PULL)
+        value = np.clip(value, 0.0, 0.99)  # no group decides all of a number
         F = (Q / np.sqrt(1.0 - value)) @ Q.T
         moved[c] = y @ (F @ (L.T @ U[c]))
         Fy = F @ y.T
@@ -358,33 +336,33 @@ def _corrected(
     return moved, np.clip(freedom, 1.0, G - 1.0)
 
 
-def _design(found: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats]) -> Any:
+def _design(fit: NewtonSolution, matches: Matches, model: Likelihood, rows: dict[str, Floats]) -> Any:
     """S x P, sparse: the derivatives of z by all numbers (tau and reliabilities are not in it)."""
     from scipy.sparse import csr_array
 
-    S, n_x, m = len(matches.weight), len(found.x), matches.annotator
-    steep = found.theta[m] if model.sloped else np.ones(S)
+    S, n_x, m = len(matches.weight), len(fit.x), matches.annotator
+    steep = fit.theta[m] if model.sloped else np.ones(S)
     columns = [(matches.winner, steep), (matches.loser, -steep)]
     columns += [(n_x + m, rows["gap"])] if model.sloped else []
-    columns += [(n_x + len(found.theta) - matches.n_annotators + m, matches.sign)] if model.placed else []
+    columns += [(n_x + len(fit.theta) - matches.n_annotators + m, matches.sign)] if model.placed else []
     if model.covariates and matches.extra is not None:
         columns += [(np.full(S, n_x - model.covariates + k), column) for k, column in enumerate(matches.extra.T)]
     at = (np.tile(np.arange(S), len(columns)), np.concatenate([c[0] for c in columns]))
-    return csr_array((np.concatenate([c[1] for c in columns]), at), shape=(S, n_x + len(found.theta)))
+    return csr_array((np.concatenate([c[1] for c in columns]), at), shape=(S, n_x + len(fit.theta)))
 
 
 def _gradients(
-    matches: Matches, model: Likelihood, found: NewtonSolution, rows: dict[str, Floats], group: Ints, Z: Any
+    matches: Matches, model: Likelihood, fit: NewtonSolution, rows: dict[str, Floats], group: Ints, Z: Any
 ) -> Floats:
     """G x P: the gradients of the log likelihood, summed by group."""
     from scipy.sparse import csr_array
 
-    N, n_x, w, d = matches.n_items, len(found.x), matches.weight, slice(0, matches.decided)
+    N, n_x, w, d = matches.n_items, len(fit.x), matches.weight, slice(0, matches.decided)
     U = np.asarray((csr_array((w * rows["g"], (group, np.arange(len(w))))) @ Z).todense())
     if model.ties:
         U[:, N] = np.bincount(group, w * ((np.arange(len(w)) >= matches.decided) - rows["t"]))
     if model.reliable:
-        eta = 1.0 / (1.0 + np.exp(-np.clip(found.theta, -300, 300)))
+        eta = 1.0 / (1.0 + np.exp(-np.clip(fit.theta, -300, 300)))
         np.add.at(U, (group[d], n_x + matches.annotator[d]), w[d] * (rows["r"][d] - eta[matches.annotator[d]]))
     return U
 

@@ -73,9 +73,8 @@ A false positive is costly: annotators would then be fitted to the graph, and th
 """
 FOLDS = 5
 """Mean field does not give the class of an item without its own votes: they are held out by fifths of the items."""
-QUICK_SWEEPS, BALANCE = 30, 5
-"""Passes over the edges, and changes of the field, for every strength that is tried: from where the last one ended."""
-ANNEAL = (0.25, 0.5, 0.75)
+QUICK_SWEEPS = 30
+"""Passes over the edges for every strength that is tried: from where the last one ended."""
 SAME = 0.04
 """Two strengths closer than this, times a typical weight, are one."""
 MOST_PULL = 30.0
@@ -124,7 +123,6 @@ class Beliefs:
     posterior: Floats
     held_out: Floats
     log_z: float
-    converged: bool
 
 
 def log_sum(x: Floats) -> Floats:
@@ -141,13 +139,12 @@ def propagate(
     N, K = unary.shape
     gain = np.expm1(links.pull(J))[:, None]
     m = np.zeros((len(links), K)) if state is None else state
-    damping, before, converged = 0.0, np.inf, len(links) == 0
+    damping, before = 0.0, np.inf
     for _ in range(sweeps if len(links) else 0):
         new = np.log1p(gain * softmax((unary + links.into @ m)[links.source] - m[links.reverse]))
         change = float(np.abs(new - m).max())
         m = new if damping == 0.0 else (1.0 - damping) * new + damping * m
         if change < tol:
-            converged = True
             break
         if change > 0.999 * before and change > 1e-3:
             damping = 0.5
@@ -160,7 +157,7 @@ def propagate(
         p = softmax(total[links.source] - m[links.reverse])
         both = (np.exp(m[one_way]) * p[links.reverse[one_way]]).sum(axis=1)
         log_z -= float(np.log(both).sum())
-    return Beliefs(m, softmax(total), softmax(field + incoming), log_z, converged)
+    return Beliefs(m, softmax(total), softmax(field + incoming), log_z)
 
 
 def mean_field(
@@ -170,8 +167,7 @@ def mean_field(
     """All items at once, in steps that are halved whenever the bound would fall."""
     unary = field + evidence
     q = softmax(unary) if state is None else state
-    step, converged = 1.0, False
-    bound = mean_field_bound(q, unary, J, links)
+    step, bound = 1.0, mean_field_bound(q, unary, J, links)
     for _ in range(sweeps):
         goal = unary + neighbour_pull(q, J, links)
         while True:
@@ -187,9 +183,8 @@ def mean_field(
         q, bound = new, max(value, bound)
         step = min(1.0, 1.5 * step)
         if change < tol:
-            converged = True
             break
-    return Beliefs(q, q, softmax(field + neighbour_pull(q, J, links)), bound, converged)
+    return Beliefs(q, q, softmax(field + neighbour_pull(q, J, links)), bound)
 
 
 def neighbour_pull(q: Floats, J: float, links: Links) -> Floats:
@@ -208,8 +203,8 @@ def mean_field_bound(q: Floats, unary: Floats, J: float, links: Links) -> float:
 
 def balanced(field: Floats, beliefs: Beliefs) -> Floats:
     """The field under which classes are predicted as often as they are found."""
-    found, predicted = beliefs.posterior.sum(axis=0), beliefs.held_out.sum(axis=0)
-    new = field + np.log(np.maximum(found, 1e-12)) - np.log(np.maximum(predicted, 1e-12))
+    observed, predicted = beliefs.posterior.sum(axis=0), beliefs.held_out.sum(axis=0)
+    new = field + np.log(np.maximum(observed, 1e-12)) - np.log(np.maximum(predicted, 1e-12))
     return np.asarray(new - np.log(np.exp(new - new.max()).sum()) - new.max())
 
 
@@ -246,33 +241,31 @@ class GraphInference:
     def beliefs(self, evidence: Floats, field: Floats, J: float, tol: float = 1e-8) -> Beliefs:
         """The posterior, starting from the last messages; without any, J rises in steps. Under a strong prior all items
         in one class may be a fixed point of its own, which is not to be started in."""
-        for share in ANNEAL if self.state is None else ():
+        for share in (0.25, 0.5, 0.75) if self.state is None else ():
             early = self.infer(evidence, field, share * J, self.links, self.state, sweeps=QUICK_SWEEPS, tol=1e-3)
             self.state = early.state
-        found = self.infer(evidence, field, J, self.links, self.state, sweeps=self.sweeps, tol=tol)
-        self.state = found.state
-        return found
+        beliefs = self.infer(evidence, field, J, self.links, self.state, sweeps=self.sweeps, tol=tol)
+        self.state = beliefs.state
+        return beliefs
 
     def held_out_score(self, evidence: Floats, field: Floats, J: float) -> tuple[float, Floats]:
         """The log-likelihood of each item's votes given the others', and the field that balances the classes."""
         look = partial(self.infer, evidence, J=J, links=self.links, sweeps=min(self.sweeps, QUICK_SWEEPS), tol=1e-3)
-        found = look(field=field, state=self.state)
-        for _ in range(BALANCE if self.learns_field else 0):
-            new = balanced(field, found)
-            moved = float(np.abs(new - field).max())
-            field = new
-            found = look(field=field, state=found.state)
-            if moved < 1e-2:
+        beliefs = look(field=field, state=self.state)
+        for _ in range(5 if self.learns_field else 0):
+            before, field = field, balanced(field, beliefs)
+            beliefs = look(field=field, state=beliefs.state)
+            if np.abs(field - before).max() < 1e-2:
                 break
-        self.state = found.state
+        self.state = beliefs.state
         if self.fold is None:
-            return held_out_log_likelihood(found.held_out, evidence), field
+            return held_out_log_likelihood(beliefs.held_out, evidence), field
         score = 0.0
         for fold in range(FOLDS):
             out = np.flatnonzero(self.fold == fold)
-            some = evidence.copy()
-            some[out] = 0.0
-            left = self.infer(some, field, J, self.links, None, sweeps=min(self.sweeps, QUICK_SWEEPS), tol=1e-3)
+            kept = evidence.copy()
+            kept[out] = 0.0
+            left = self.infer(kept, field, J, self.links, None, sweeps=min(self.sweeps, QUICK_SWEEPS), tol=1e-3)
             score += held_out_log_likelihood(left.held_out, evidence, out)
         return score, field
 
@@ -304,13 +297,6 @@ class GraphInference:
 
 def _best(tried: list[tuple[float, float]]) -> int:
     return max(range(len(tried)), key=lambda n: tried[n][1])
-
-
-INFERENCE: dict[str, Callable[..., Beliefs]] = {
-    "belief-propagation": propagate,
-    "mean-field": mean_field,
-}
-ROUNDS = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -392,13 +378,11 @@ class GraphCrowd(Model):
             if graph is None:
                 raise InputError("graph-crowd needs to know which items are linked: fit(votes, graph=...).")
             self._graph = as_graph(graph, votes.items)
+        more = {"item_prior": item_prior, "shared_prior": shared_prior, "callback": callback, "verbose": verbose}
         try:
-            super().fit(
-                votes, gold, item_prior=item_prior, shared_prior=shared_prior, callback=callback, verbose=verbose
-            )
+            return super().fit(votes, gold, **more)
         finally:
             self.__dict__.pop("_graph", None)
-        return self
 
     @guarded
     def predict_proba(self, votes: Votes, graph: Any = None) -> Floats:
@@ -414,15 +398,15 @@ class GraphCrowd(Model):
         check_memory(votes)
         links = Links.of(self._graph, len(votes))
         graph = self._inference(votes, gold, item_prior, links)
-        given = priors.class_prior_counts(self.class_prior, votes)
-        graph.learns_field = given is None
-        family = ConfusionFamily(full, priors.pseudo_counts(self.prior, self.history, votes, gold), given)
+        class_counts = priors.class_prior_counts(self.class_prior, votes)
+        graph.learns_field = class_counts is None
+        family = ConfusionFamily(full, priors.pseudo_counts(self.prior, self.history, votes, gold), class_counts)
         q = starts.initial_posterior(self.start, graph.part, votes, gold, self.random_state)
         first = em.statistics(graph.part, q)
         params = family.maximise(first)
         field, J, gain, runs = params.log_prior[0], 0.0, 0.0, list[dict[str, Any]]()
-        held = given is not None and self.strength != "learned"
-        for _ in range(1 if held else ROUNDS):
+        held = class_counts is not None and self.strength != "learned"
+        for _ in range(1 if held else 10):
             before, evidence = (J, field, gain), graph.evidence(params.log_score)
             if self.strength == "learned":
                 J, field, gain = graph.search(evidence, field)
@@ -448,11 +432,11 @@ class GraphCrowd(Model):
             rounds = Rounds(self.max_iter, graph.part.n_votes, callback, len(runs))
             params = self._run_em(graph, family, params, field, J, self.tol, rounds)
             runs.append(rounds.outcome)
-        found = graph.beliefs(graph.evidence(params.log_score), field, J)
+        beliefs = graph.beliefs(graph.evidence(params.log_score), field, J)
         self.strength_, self.gain_, self.field_, self.params_ = J, gain, field, params
-        self.stats_ = em.statistics(graph.part, found.posterior)
+        self.stats_ = em.statistics(graph.part, beliefs.posterior)
         return Outcome(
-            posterior=found.posterior, prior=normalise(found.posterior.sum(axis=0), axis=0),
+            posterior=beliefs.posterior, prior=normalise(beliefs.posterior.sum(axis=0), axis=0),
             confusion=params.confusion(), item_columns={"neighbours": np.diff(links.into.indptr)},
             more={"strength": J, "gain": gain}, **runs[-1] | {"iterations": sum(run["iterations"] for run in runs)},
         )  # fmt: skip
@@ -471,32 +455,32 @@ class GraphCrowd(Model):
         accepted, best = params, (-np.inf, params, graph.state, 0)
         for _ in rounds:
             evidence = graph.evidence(params.log_score)
-            found = graph.beliefs(evidence, field, J)
-            value = family.objective(found.log_z - prior_z, params)
+            beliefs = graph.beliefs(evidence, field, J)
+            value = family.objective(beliefs.log_z - prior_z, params)
             if rounds.trace and value < rounds.trace[-1]:  # Bethe's log Z is not a bound on graphs with loops
                 rounds.converged = True
                 break
             if self.strength == "learned":
-                score = held_out_log_likelihood(found.held_out, evidence)
+                score = held_out_log_likelihood(beliefs.held_out, evidence)
                 if score < best[0] - MIN_GAIN:
                     _, accepted, graph.state, length = best
                     del rounds.trace[length:]
                     rounds.converged = True
                     break
                 if score > best[0]:
-                    best = (score, params, found.state, len(rounds.trace) + 1)
+                    best = (score, params, beliefs.state, len(rounds.trace) + 1)
             accepted = params
             rounds.reached(value, below=tol)
             if rounds.another():
-                params = Params(family.maximise(em.statistics(graph.part, found.posterior)).log_score, field[None])
+                params = Params(family.maximise(em.statistics(graph.part, beliefs.posterior)).log_score, field[None])
         return accepted
 
     def _inference(self, votes: Votes, gold: Ints | None, item_prior: Floats | None, links: Links) -> GraphInference:
-        fold = None
+        part, learns = Part.of(votes, gold, item_prior), self.class_prior == "learned"
         if self.inference == "mean-field":
             fold = predictive.item_folds(votes, FOLDS, gold)
-        part = Part.of(votes, gold, item_prior)
-        return GraphInference(part, links, INFERENCE[self.inference], self.sweeps, fold, self.class_prior == "learned")
+            return GraphInference(part, links, mean_field, self.sweeps, fold, learns)
+        return GraphInference(part, links, propagate, self.sweeps, None, learns)
 
     def _scores(self, votes: Votes) -> Floats:
         """log s of the annotators of these votes; unseen ones answer like the crowd as a whole."""

@@ -89,10 +89,8 @@ class LabelSetConsensus(Result):
     strength: Floats = field(default_factory=lambda: np.empty(0))
 
     def __repr__(self) -> str:
-        return (
-            f"LabelSetConsensus({self.method}: {len(self.items):,} items, {len(self.annotators):,} "
-            f"annotators, {len(self.labels)} labels; {self.member.sum(axis=1).mean():.2f} labels per item)"
-        )
+        size = f"{len(self.items):,} items, {len(self.annotators):,} annotators, {len(self.labels)} labels"
+        return f"LabelSetConsensus({self.method}: {size}; {self.member.sum(axis=1).mean():.2f} labels per item)"
 
     @property
     def sets(self) -> list[list[Any]]:
@@ -109,11 +107,8 @@ class LabelSetConsensus(Result):
         return float((self.member == true).all(axis=1)[some_known(known)].mean())
 
     def _rates(self, counts: Floats, spread: Floats, level: float) -> dict[str, Floats]:
-        out: dict[str, Floats] = {}
-        for t, name in ((1, "sensitivity"), (0, "specificity")):
-            value, low, high = (x.ravel() for x in row_interval(counts, spread, t, level))
-            out |= with_interval(name, value, low, high)
-        return out
+        yes, no = ([x.ravel() for x in row_interval(counts, spread, t, level)] for t in (1, 0))
+        return with_interval("sensitivity", *yes) | with_interval("specificity", *no)
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         q, (N, L) = self.posterior, self.posterior.shape
@@ -122,7 +117,7 @@ class LabelSetConsensus(Result):
             both = np.stack([q, 1.0 - q], axis=2).reshape(-1, 2)
             return {
                 "item": self.items,
-                "labels": np.array(["|".join(map(str, some)) for some in self.sets], dtype=object),
+                "labels": np.array(["|".join(map(str, names)) for names in self.sets], dtype=object),
                 "size": self.member.sum(axis=1), "probability": np.exp(np.log(np.maximum(sure, 1e-300)).sum(axis=1)),
                 "entropy": entropy(both).reshape(N, L).sum(axis=1), "answers": self.answers_per_item,
             }  # fmt: skip
@@ -132,17 +127,11 @@ class LabelSetConsensus(Result):
                 **self._rates(self.counts.sum(axis=0), self.spread.sum(axis=0), level),
             }  # fmt: skip
         if table == "cells":
-            n, label = (a.ravel() for a in np.indices((N, L)))
-            return {
-                "item": self.items[n], "label": self.labels[label], "probability": q.ravel(),
-                "member": self.member.ravel(),
-            }  # fmt: skip
+            of = {"item": np.repeat(self.items, L), "label": np.tile(self.labels, N)}
+            return of | {"probability": q.ravel(), "member": self.member.ravel()}
         if table == "rates":
-            m, label = (a.ravel() for a in np.indices(self.counts.shape[:2]))
-            return {
-                "annotator": self.annotators[m], "label": self.labels[label],
-                **self._rates(self.counts, self.spread, level),
-            }  # fmt: skip
+            of = {"annotator": np.repeat(self.annotators, L), "label": np.tile(self.labels, len(self.annotators))}
+            return of | self._rates(self.counts, self.spread, level)
         return {
             "annotator": self.annotators, "answers": self.answers_per_annotator,
             **self._rates(self.counts.sum(axis=1), self.spread.sum(axis=1), level),
@@ -152,8 +141,6 @@ class LabelSetConsensus(Result):
 
 STRENGTH = (1e-2, 1e4)
 """The range of the strength of sharing."""
-EVEN = 2.0
-"""The prior used beside histories where the method would learn one: two votes for each truth, spread evenly."""
 
 
 def habits(counts: Floats) -> tuple[Floats, Floats]:
@@ -236,16 +223,16 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
 
     def _check_together(self) -> None:
         super()._check_together()
-        method, given = registry.find(self.base).load(), self.base_params or {}
+        method, params = registry.find(self.base).load(), self.base_params or {}
         if method.needs_gold:
             raise ParameterError(f"base={self.base!r} needs gold labels, which cannot be given for label sets.")
-        registry.create(self.base, **given)
+        registry.create(self.base, **params)
         if self.share and "history" not in method.parameters():
             raise ParameterError(
                 f"share=True: {self.base} takes no past performance. Use a method with a parameter history, such as "
                 f"{registry.DEFAULT} or dawid-skene, or share=False."
             )
-        if given.get("history") is not None and self.share is not False:
+        if params.get("history") is not None and self.share is not False:
             raise ParameterError("base_params has a history of its own: give share=False, so that it is not replaced.")
 
     def _fit(self, answers: LabelSets, callback: Callback | None) -> dict[str, Any]:
@@ -268,8 +255,8 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
                 met = now if history is None else 0.5 * (met + now)  # else decisions may go round in circles
                 strength, (mean, n) = learn_strength(met), habits(met)
                 history = worth(strength, n) * mean
-        found = {"posterior": q, "counts": counts, "spread": spread, "strength": strength}
-        return found | rounds.outcome | described(answers, q > 0.5)
+        estimates = {"posterior": q, "counts": counts, "spread": spread, "strength": strength}
+        return estimates | rounds.outcome | described(answers, q > 0.5)
 
     def _round(self, answers: LabelSets, history: Floats | None, seed: int) -> tuple[Floats, Floats, Floats]:
         """Every label once: probabilities, counts and their variance."""
@@ -286,11 +273,11 @@ class BinaryRelevance(AnswerModel[LabelSets, LabelSetConsensus]):
                 params.setdefault("random_state", seed)
             if history is not None:
                 params["history"] = dict(zip(names, history[:, k], strict=True))
-                if isinstance(known.get("prior"), str):  # learned from smooth histories, it would be too strong
-                    params.setdefault("prior", EVEN)
-            found = registry.create(self.base, **params).fit(votes).consensus_
-            q[np.ix_(answers.offering(k), labels)] = found.posterior[:, 1:]
-            counts[:, labels], spread[:, labels] = found.counts[:, None], found.spread[:, None]
+                if isinstance(known.get("prior"), str):  # learned from smooth histories, it would be too strong:
+                    params.setdefault("prior", 2.0)  # two votes for each truth, spread evenly
+            consensus = registry.create(self.base, **params).fit(votes).consensus_
+            q[np.ix_(answers.offering(k), labels)] = consensus.posterior[:, 1:]
+            counts[:, labels], spread[:, labels] = consensus.counts[:, None], consensus.spread[:, None]
         return q, counts, spread
 
 

@@ -31,6 +31,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -49,18 +50,10 @@ OWN = 0.5
 """k: how much the annotator's noise counts beside that of the mask itself."""
 FEW = 2.0
 """How many masks the noise of the crowd is worth in an annotator's."""
-NEAR = 0.2
-"""How far from the edge pixels are looked at, as a share of the radius of a disc as large as the majority."""
 LEAST = 1.0 / 16.0
 """The least variance of a distance, in pixels: what the grid leaves open."""
-KEPT = 2**28
-"""Bytes of distances that are kept between the two visits of the pixels."""
 BLOCK = 2**18
 """Pixels at a time."""
-AT_ONCE, OF_PIXEL = 6, 4.0
-"""Of an item as many arrays of pixels as it has masks, and so many more, are held, with so many bytes for a pixel."""
-PATTERNS = 2**16
-"""VotePatterns of votes from which on those that do not occur are left out."""
 TINY = 1e-300
 
 
@@ -121,8 +114,9 @@ class MaskConsensus(Result):
 
     def probability(self, n: int) -> npt.NDArray[np.uint8]:
         """The probability of each pixel of an item to be in the mask, in 255ths: H x W."""
-        ends = np.concatenate([[0], np.cumsum(self.height * self.width)])
-        return self.pixels[ends[n] : ends[n + 1]].reshape(int(self.height[n]), int(self.width[n]))
+        end = np.cumsum(self.height * self.width)[n]
+        H, W = int(self.height[n]), int(self.width[n])
+        return self.pixels[end - H * W : end].reshape(H, W)
 
     def _bytes(self, n: int) -> bytes:
         ends = np.concatenate([[0], np.cumsum(-(-self.height * self.width // 8))])
@@ -144,9 +138,9 @@ class MaskConsensus(Result):
         for n, name in enumerate(self.items.tolist()):
             image, bracket, kind = str(name).rpartition(" [")
             classed = bool(bracket) and kind.endswith("]")
-            found = {"label": kind[:-1] if classed else "object", "score": float(self.expected_dice[n])}
+            region = {"label": kind[:-1] if classed else "object", "score": float(self.expected_dice[n])}
             there = self.mask(n)
-            out.setdefault(image if classed else name, []).extend([found | {"mask": there}] if there.any() else [])
+            out.setdefault(image if classed else name, []).extend([region | {"mask": there}] if there.any() else [])
         return out
 
     def _columns(self, table: str, level: float) -> dict[str, Any]:
@@ -195,7 +189,7 @@ class VotePatterns(NamedTuple):
             code *= 2
             code += mask.ravel()
             votes = np.vstack([np.repeat(votes, 2, axis=1), np.tile([False, True], votes.shape[1])])
-            if votes.shape[1] > PATTERNS or r == len(masks) - 1:
+            if votes.shape[1] > 2**16 or r == len(masks) - 1:  # those that do not occur are left out
                 count = np.bincount(code, minlength=votes.shape[1])
                 used = count > 0
                 code, votes, count = (np.cumsum(used, dtype=np.int32) - 1)[code], votes[:, used], count[used]
@@ -225,28 +219,22 @@ def staple(
 
 @declared
 class MaskModel(AnswerModel[Masks, MaskConsensus]):
-    """The base of methods for :class:`~crowdwise.Masks`. A subclass gives ``_infer``.
+    """The base of methods for :class:`~crowdwise.Masks`. A subclass gives ``_infer``."""
 
-    Parameters
-    ----------
-    random_state
-        Unused: nothing is random.
-    """
-
-    answer_type: ClassVar[str] = "masks"
     table = Masks
     result = MaskConsensus
 
     def _fit(self, answers: Masks, callback: Callback | None) -> dict[str, Any]:
         packed, pixels, expected = [], [], np.ones(len(answers))
         agreement = np.zeros(answers.n_answers)
-        each = (np.diff(answers.indptr) + AT_ONCE) * answers.height * answers.width
+        # As many arrays of pixels as an item has masks, and six more, are held, with four bytes for a pixel.
+        each = (np.diff(answers.indptr) + 6) * answers.height * answers.width
         n = int(each.argmax())
         what = f"Item {listing(answers.items[[n]])} has {np.diff(answers.indptr)[n]:,} masks of {answers.height[n]} x "
         what += f"{answers.width[n]} pixels"
-        check_cost(what, OF_PIXEL * float(each[n]), 0.0, "Read fewer masks of it, or smaller ones.")
+        check_cost(what, 4.0 * float(each[n]), 0.0, "Read fewer masks of it, or smaller ones.")
         state = self._learn(answers, callback)
-        for n, (lo, hi) in enumerate(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)):
+        for n, (lo, hi) in enumerate(pairwise(answers.indptr.tolist())):
             shape = int(answers.height[n]), int(answers.width[n])
             inside, probability = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.uint8)
             if hi > lo:
@@ -296,9 +284,9 @@ class MaskMajority(MaskModel):
     key = "mask-majority"
 
     def _infer(self, n: int, masks: list[Pixels], weight: Floats, state: Any) -> tuple[Pixels, npt.NDArray[np.uint8]]:
-        found = VotePatterns.of_masks(masks)
-        share = (weight @ found.votes) / weight.sum()
-        return by_pattern(found, share > 0.5 + 1e-12, share, masks[0].shape)
+        patterns = VotePatterns.of_masks(masks)
+        share = (weight @ patterns.votes) / weight.sum()
+        return by_pattern(patterns, share > 0.5 + 1e-12, share, masks[0].shape)
 
 
 @declared
@@ -327,11 +315,11 @@ class Staple(MaskModel):
         return {"rates": [], "passes": []}
 
     def _infer(self, n: int, masks: list[Pixels], weight: Floats, state: Any) -> tuple[Pixels, npt.NDArray[np.uint8]]:
-        found = VotePatterns.of_masks(masks)
-        w, p, q, passes, done = staple(found.votes, found.times, weight, self.max_iter, self.tol)
+        patterns = VotePatterns.of_masks(masks)
+        w, p, q, passes, done = staple(patterns.votes, patterns.times, weight, self.max_iter, self.tol)
         state["rates"] += zip(p.tolist(), q.tolist(), strict=True)
         state["passes"].append((passes, done))
-        return by_pattern(found, w > 0.5 + 1e-12, w, masks[0].shape)
+        return by_pattern(patterns, w > 0.5 + 1e-12, w, masks[0].shape)
 
     def _learned(self, answers: Masks, state: Any) -> dict[str, Any]:
         rates, passes = np.array(state["rates"]), np.array(state["passes"])
@@ -349,7 +337,7 @@ class Band(NamedTuple):
     """The pixels of an item that are open: ``box`` is where masks are (rows, columns), ``at`` their places in it,
     ``distance`` (R x K) the signed distances of the masks that are not empty, ``drawn`` which these are."""
 
-    box: tuple[slice, slice]
+    box: tuple[slice, ...]
     at: npt.NDArray[np.int32]
     distance: npt.NDArray[np.float16]
     drawn: Ints
@@ -365,8 +353,11 @@ class Band(NamedTuple):
             votes += np.float32(weight[r]) * masks[r]
         total = float(weight[drawn].sum())
         middle = votes > total / 2.0
-        reach = max(2.0, NEAR * float(np.sqrt(max(int(np.count_nonzero(middle)), 1) / np.pi)))
-        box = _box(votes > 0.0, int(np.ceil(reach)) + 1)
+        # A fifth of the radius of a disc as large as the majority.
+        reach = max(2.0, 0.2 * float(np.sqrt(max(int(np.count_nonzero(middle)), 1) / np.pi)))
+        margin = int(np.ceil(reach)) + 1
+        ends = [np.flatnonzero((votes > 0.0).any(axis=axis))[[0, -1]] for axis in (1, 0)]
+        box = tuple(slice(max(int(lo) - margin, 0), int(hi) + margin + 1) for lo, hi in ends)
         votes, middle = votes[box], middle[box]
         open_ = (votes > 0.0) & (votes < total * (1.0 - 1e-6))
         if middle.any() and not middle.all():
@@ -384,13 +375,6 @@ class Band(NamedTuple):
             yield part, self.distance[:, part].astype(np.float64)
 
 
-def _box(mask: Pixels, margin: int) -> tuple[slice, slice]:
-    """The rows and columns in which a mask has pixels, and a margin."""
-    ends = [np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0)]
-    rows, columns = (slice(max(int(lo) - margin, 0), int(hi) + margin + 1) for lo, hi in ends)
-    return rows, columns
-
-
 def _near_edge(mask: Pixels, reach: float) -> Pixels:
     """Pixels whose centre is within reach of a pixel on the other side of the edge."""
     from scipy.ndimage import binary_dilation
@@ -400,8 +384,7 @@ def _near_edge(mask: Pixels, reach: float) -> Pixels:
         differ = mask[a] != mask[b]
         edge[a] |= differ
         edge[b] |= differ
-    near = binary_dilation(edge, iterations=int(np.ceil(reach)))
-    return np.asarray(near)
+    return np.asarray(binary_dilation(edge, iterations=int(np.ceil(reach))))
 
 
 def signed_distance(mask: Pixels, at: npt.NDArray[np.int32], out: npt.NDArray[np.float16]) -> None:
@@ -409,23 +392,21 @@ def signed_distance(mask: Pixels, at: npt.NDArray[np.int32], out: npt.NDArray[np
     from scipy.ndimage import distance_transform_edt
 
     H, W = mask.shape
-    flat = mask.ravel()[at]
-    for inside in (True, False):
+    flat, all_of_it = mask.ravel()[at], mask.all()
+    for inside, side in ((True, mask), (False, ~mask)):
         places = np.flatnonzero(flat == inside)
         if not len(places):
             continue
-        near = None
-        if not mask.all():
-            side = mask if inside else ~mask
+        if not all_of_it:
             near = distance_transform_edt(side, return_distances=False, return_indices=True).reshape(2, -1)
         for lo in range(0, len(places), BLOCK):
-            some = places[lo : lo + BLOCK]
-            y, x = np.divmod(at[some], W)
-            if near is None:  # all of the image: the edge is its border
+            block = places[lo : lo + BLOCK]
+            y, x = np.divmod(at[block], W)
+            if all_of_it:  # the edge is the border of the image
                 far = np.minimum(np.minimum(y + 1, H - y), np.minimum(x + 1, W - x)).astype(np.float64)
             else:
-                far = np.hypot(near[0, at[some]] - y, near[1, at[some]] - x)
-            out[some] = (far - 0.5) * (1.0 if inside else -1.0)
+                far = np.hypot(near[0, at[block]] - y, near[1, at[block]] - x)
+            out[block] = (far - 0.5) * (1.0 if inside else -1.0)
 
 
 class DistanceMoments(NamedTuple):
@@ -478,26 +459,24 @@ class SignedDistance(MaskModel):
     def _learn(self, answers: Masks, callback: Callback | None) -> LearnedEdges:
         M, weights = answers.n_annotators, answers.weights
         rounds = Rounds(self.max_iter, answers.n_answers, callback)
-        found = LearnedEdges(rounds, [], {}, np.zeros(M), np.zeros(M), np.ones(M), np.zeros(M))
+        edges = LearnedEdges(rounds, [], {}, np.zeros(M), np.zeros(M), np.ones(M), np.zeros(M))
         kept = 0
-        for n, (lo, hi) in enumerate(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)):
+        for n, (lo, hi) in enumerate(pairwise(answers.indptr.tolist())):
             band = Band.of(answers.of_item(n), weights[lo:hi]) if hi > lo else None
-            found.moments.append(None)
+            edges.moments.append(None)
             if band is None or not len(band.at):
                 continue
-            R = len(band.drawn)
+            R, K, rows = len(band.drawn), len(band.at), lo + band.drawn
             mean, products = np.zeros(R), np.zeros((R, R))
             for _, d in band.blocks():
                 mean += d.sum(axis=1)
                 products += d @ d.T
-            K = len(band.at)
-            rows = lo + band.drawn
-            found.moments[n] = DistanceMoments(answers.annotator[rows], weights[rows], mean / K, products / K)
-            if kept + band.distance.nbytes <= KEPT:
+            edges.moments[n] = DistanceMoments(answers.annotator[rows], weights[rows], mean / K, products / K)
+            if kept + band.distance.nbytes <= 2**28:  # kept for the second visit of the pixels
                 kept += band.distance.nbytes
-                found.bands[n] = band
-        learn_edges(found, self.tol)
-        return found
+                edges.bands[n] = band
+        learn_edges(edges, self.tol)
+        return edges
 
     def _infer(self, n: int, masks: list[Pixels], weight: Floats, state: Any) -> tuple[Pixels, npt.NDArray[np.uint8]]:
         moments = state.moments[n]
@@ -511,7 +490,7 @@ class SignedDistance(MaskModel):
         return {
             "offset": state.offset, "offset_sd": state.offset_sd,
             "scatter": np.sqrt(state.relative * state.scale), "scatter_sd": state.relative_sd / 2.0,
-            "iterations": state.rounds.iterations, "converged": state.rounds.converged,
+            **state.rounds.outcome,
         }  # fmt: skip
 
 
@@ -534,44 +513,42 @@ def edge_consensus(
     return inside, probability
 
 
-def learn_edges(found: LearnedEdges, tol: float) -> None:
+def learn_edges(edges: LearnedEdges, tol: float) -> None:
     """Offsets, noise and weights from the moments of all items, in place."""
-    M = len(found.offset)
-    items = [n for n, one in enumerate(found.moments) if one is not None]
-    moments = [one for one in found.moments if one is not None]
-    found.masks = [np.ones(0) for _ in found.moments]
+    M, items = len(edges.offset), [n for n, one in enumerate(edges.moments) if one is not None]
+    moments = [one for one in edges.moments if one is not None]
+    edges.masks = [np.ones(0) for _ in edges.moments]
     if not moments:
-        found.rounds.converged = True
+        edges.rounds.converged = True
         return
     who = np.concatenate([one.who for one in moments])
-    given = np.concatenate([one.weight for one in moments])
-    of = np.repeat(np.arange(len(moments)), [len(one.who) for one in moments])
-    ends = np.concatenate([[0], np.cumsum([len(one.who) for one in moments])]).tolist()
-    several = np.array([len(one.who) > 1 for one in moments])
-    total = np.bincount(who, given, M)
-    weight = given.copy()
-    for _ in found.rounds:
+    weights = np.concatenate([one.weight for one in moments])
+    size = np.array([len(one.who) for one in moments])
+    of, several = np.repeat(np.arange(len(moments)), size), size > 1
+    parts = [slice(lo, hi) for lo, hi in pairwise([0, *np.cumsum(size).tolist()])]
+    total = np.bincount(who, weights, M)
+    weight = weights.copy()
+    for _ in edges.rounds:
         noise, residual = np.zeros(len(who)), np.zeros(len(who))
-        for n, one in enumerate(moments):
-            part = slice(ends[n], ends[n + 1])
-            noise[part], residual[part] = _residuals(one, weight[part], found.offset)
+        for one, part in zip(moments, parts, strict=True):
+            noise[part], residual[part] = _residuals(one, weight[part], edges.offset)
         noise = np.maximum(noise, LEAST)
-        quotient = noise / found.relative[who]
-        level = np.array([np.median(quotient[ends[n] : ends[n + 1]]) for n in range(len(moments))])
+        quotient = noise / edges.relative[who]
+        level = np.array([np.median(quotient[part]) for part in parts])
         level[~several] = np.exp(np.mean(np.log(level[several]))) if several.any() else LEAST
-        noise = np.where(several[of], noise, level[of] * found.relative[who])
+        noise = np.where(several[of], noise, level[of] * edges.relative[who])
         # The noise of annotators, relative to the item's.
         log = np.log(noise / level[of])
-        new = np.bincount(who, given * log, M) / (total + FEW)
-        spread = float(np.sqrt(np.average((log - new[who]) ** 2, weights=given)))
-        found.relative_sd = spread / np.sqrt(total + FEW)
-        change = float(np.abs(new - np.log(found.relative)).max())
-        found.relative = np.exp(new)
+        new = np.bincount(who, weights * log, M) / (total + FEW)
+        spread = float(np.sqrt(np.average((log - new[who]) ** 2, weights=weights)))
+        edges.relative_sd = spread / np.sqrt(total + FEW)
+        change = float(np.abs(new - np.log(edges.relative)).max())
+        edges.relative = np.exp(new)
         # Offsets: b = sum y / var / (sum 1 / var + 1 / omega^2), of the masks that lie beside others; var and omega by
         # moments, with masks that are off counting little.
-        seen = given * several[of] / (noise + OWN * level[of] * found.relative[who])
+        seen = weights * several[of] / (noise + OWN * level[of] * edges.relative[who])
         precision = np.bincount(who, seen, M)
-        y = residual + found.offset[who]
+        y = residual + edges.offset[who]
         raw = np.divide(np.bincount(who, seen * y, M), precision, out=np.zeros(M), where=precision > 0)
         ratio = float(np.sum(seen * (y - raw[who]) ** 2) / max(len(who) - M, 1)) if len(who) > M else 1.0
         ratio = max(ratio, 1e-6)
@@ -580,14 +557,14 @@ def learn_edges(found: LearnedEdges, tol: float) -> None:
         between = float(np.mean((raw**2 - ratio / np.maximum(precision, TINY))[known])) if known.any() else 0.0
         held = 1.0 / between if between > 0.0 else np.inf
         offset = raw * (precision / ratio) / (precision / ratio + held) if np.isfinite(held) else np.zeros(M)
-        found.offset_sd = 1.0 / np.sqrt(precision / ratio + min(held, 1e12))
-        change = max(change, float(np.abs(offset - found.offset).max()))
-        found.offset = offset
-        weight = given * (1.0 + OWN) / (noise + OWN * level[of] * found.relative[who])
-        found.rounds.reached(moved=change, converged=change < tol)
-    found.scale = float(np.exp(np.mean(np.log(level))))
-    for n, at in enumerate(items):
-        found.masks[at] = weight[ends[n] : ends[n + 1]]
+        edges.offset_sd = 1.0 / np.sqrt(precision / ratio + min(held, 1e12))
+        change = max(change, float(np.abs(offset - edges.offset).max()))
+        edges.offset = offset
+        weight = weights * (1.0 + OWN) / (noise + OWN * level[of] * edges.relative[who])
+        edges.rounds.reached(moved=change, converged=change < tol)
+    edges.scale = float(np.exp(np.mean(np.log(level))))
+    for n, part in zip(items, parts, strict=True):
+        edges.masks[n] = weight[part]
 
 
 def _residuals(one: DistanceMoments, weight: Floats, offset: Floats) -> tuple[Floats, Floats]:

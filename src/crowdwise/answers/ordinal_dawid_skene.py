@@ -74,24 +74,17 @@ from crowdwise.errors import ParameterError, listing
 from crowdwise.methods.ds_auto import Auto
 from crowdwise.methods.ds_dawid_skene import ConfusionFamily, full
 
-ROUNDS = 8
-"""Rounds in which the crowd's distribution of locations and spreads is learned."""
-
-
-def graded_counts(votes: Votes, q: Floats, rank: Ints) -> Floats:
-    """c[m, k, l] by grade; ``rank[k]`` is the place of class k among the grades."""
-    by_grade = np.argsort(rank)
-    table = em.statistics(Part.of(votes), q).table().transpose(0, 2, 1)
-    return np.asarray(table[:, by_grade][:, :, by_grade])
-
 
 def learn_crowd(
     votes: Votes, q: Floats, rank: Ints, crowd: OrdinalPrior
 ) -> tuple[OrdinalPrior, Floats, Floats, Floats]:
     """The crowd, d, log s and their covariances (M x 2 x 2): in turn each annotator's numbers and the distribution of
-    all. (M - 1) S^2 is the sum of squares and variances: a prior proportional to S, which keeps it off zero."""
-    counts, at = graded_counts(votes, q, rank), None
-    for _ in range(ROUNDS):
+    all. (M - 1) S^2 is the sum of squares and variances: a prior proportional to S, which keeps it off zero.
+    ``rank[k]`` is the place of class k among the grades."""
+    by_grade = np.argsort(rank)
+    table = em.statistics(Part.of(votes), q).table().transpose(0, 2, 1)
+    counts, at = np.asarray(table[:, by_grade][:, :, by_grade]), None
+    for _ in range(8):
         at = d, t = scoring(counts, crowd, at)
         var = np.asarray(np.linalg.inv(information(votes, q, rank, counts, d, t, crowd)), dtype=np.float64)
         free, mean, before = max(len(d) - 1.0, 1.0), float(t.mean()), crowd
@@ -211,16 +204,12 @@ class OrdinalDawidSkene(Model):
         return self.fitted_._predict(votes)
 
 
-LOG_SPREAD = (np.log(0.05), np.log(20.0))
 LOGISTIC = float(np.pi / np.sqrt(3.0))
 """The deviation of the logistic distribution: spreads then mean the same with either link."""
-
-
-def _is_order(value: Any) -> bool:
-    return value is None or (hasattr(value, "__len__") and not isinstance(value, str))
-
-
-Order = Annotated[Any, Check(_is_order, "the classes, the lowest first, or None", (None,), ("low", 3))]
+Order = Annotated[Any, Check(
+    lambda value: value is None or (hasattr(value, "__len__") and not isinstance(value, str)),
+    "the classes, the lowest first, or None", (None,), ("low", 3),
+)]  # fmt: skip
 
 
 def ranks(classes: Vocabulary, order: Sequence[Any] | None, key: str) -> Ints:
@@ -262,9 +251,8 @@ class OrdinalPrior:
     link: str
 
     def log_prior(self, location: Floats, log_spread: Floats) -> Floats:
-        return np.asarray(
-            -0.5 * (location / self.location_sd) ** 2 - 0.5 * ((log_spread - self.spread_mean) / self.spread_sd) ** 2
-        )  # fmt: skip
+        z = (log_spread - self.spread_mean) / self.spread_sd
+        return np.asarray(-0.5 * (location / self.location_sd) ** 2 - 0.5 * z**2)
 
 
 def distribution(z: Floats, link: str) -> tuple[Floats, Floats]:
@@ -315,13 +303,11 @@ def scoring(
             if len(rest) == 0:
                 break
             new_d = np.clip(d[rest] + 0.5**halvings * step[rest, 0], -len(crowd.cut), len(crowd.cut))
-            new_t = np.clip(t[rest] + 0.5**halvings * step[rest, 1], *LOG_SPREAD)
+            new_t = np.clip(t[rest] + 0.5**halvings * step[rest, 1], np.log(0.05), np.log(20.0))
             up = penalised(c[rest], new_d, new_t, crowd) > now[rest]
             location[active[rest[up]]], log_spread[active[rest[up]]] = new_d[up], new_t[up]
             better[rest[up]] = True
         active = active[better]
-        if len(active) == 0:
-            break
     return location, log_spread
 
 
@@ -386,9 +372,7 @@ def grades_of(above: Floats) -> Floats:
 def question(votes: Votes, rank: Ints, j: int, gold: Ints | None) -> tuple[Votes, Ints | None]:
     """The votes as answers to "is it above grade j?", and the known answers."""
     answers = replace(votes, label=(rank[votes.label] > j).astype(np.int32), classes=np.array([0, 1]), truth=None)
-    if gold is None:
-        return answers, None
-    return answers, np.where(gold >= 0, rank[gold] > j, -1).astype(np.int32)
+    return answers, None if gold is None else np.where(gold >= 0, rank[gold] > j, -1).astype(np.int32)
 
 
 @declared
@@ -443,9 +427,7 @@ class OrdinalRaykar(Model):
             evidence += stats.log_likelihood
             right += np.diagonal(stats.table(), axis1=1, axis2=2).T
             total += stats.table().sum(axis=1).T
-        q = self._grades(above)
-        if gold is not None:
-            q = clamp(q, gold)
+        q = clamp(grades_of(above)[:, self.rank_], gold)
         longest = max(map(len, traces))
         trace = np.sum([np.pad(t, (0, longest - len(t)), mode="edge") for t in traces], axis=0)
         columns: dict[str, Any] = {}
@@ -457,9 +439,6 @@ class OrdinalRaykar(Model):
             converged=converged, annotator_columns=columns,
         )  # fmt: skip
 
-    def _grades(self, above: Floats) -> Floats:
-        return np.asarray(grades_of(above)[:, self.rank_])
-
     def _predict(self, votes: Votes) -> Floats:
         above = np.empty((len(votes), votes.n_classes - 1))
         for j, (params, counts) in enumerate(zip(self.params_, self.counts_, strict=True)):
@@ -467,4 +446,4 @@ class OrdinalRaykar(Model):
             score = scores_with_unseen(params.log_score, counts, votes.n_annotators, 2)
             _, q = em.expect(Part.of(answers), Params(score, params.log_prior), posterior=True)
             above[:, j] = q[:, 1]
-        return self._grades(above)
+        return grades_of(above)[:, self.rank_]

@@ -44,8 +44,6 @@ from crowdwise.core.loop import Callback
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.rankings import Rankings
 
-CELLS = 2**21
-"""Numbers in the blocks of rankings that are computed at once."""
 Blocks = list[tuple[Ints, Floats, Ints]]
 """Rankings of one length together: R x k items, R weights, R annotators."""
 Ends = Literal["both", "top"]
@@ -57,18 +55,16 @@ def blocks(table: Rankings) -> Blocks:
     out: Blocks = []
     for k in np.unique(size).tolist():
         which = np.flatnonzero(size == k)
-        out.append((
-            table.item[table.indptr[which][:, None] + np.arange(k)].astype(np.int64), table.weights[which],
-            table.annotator[which],
-        ))  # fmt: skip
+        items = table.item[table.indptr[which][:, None] + np.arange(k)].astype(np.int64)
+        out.append((items, table.weights[which], table.annotator[which]))
     return out
 
 
-def choices(some: Blocks, s: Floats, ends: Ends) -> Iterator[tuple[float, Ints, Floats, Floats, Floats]]:
+def choices(rankings: Blocks, s: Floats, ends: Ends) -> Iterator[tuple[float, Ints, Floats, Floats, Floats]]:
     """Some rankings at a time, from each end: the sign of s in v, the items in the order in which they are chosen,
     weights, v, and the log of the sum of e^v over the items left at each choice."""
-    for item, w, _ in some:
-        step = max(1, CELLS // item.shape[1] ** 2)
+    for item, w, _ in rankings:
+        step = max(1, 2**21 // item.shape[1] ** 2)  # so many numbers are computed at once
         for lo in range(0, len(item), step):
             for sign in (1.0, -1.0) if ends == "both" else (1.0,):
                 order = item[lo : lo + step, :: int(sign)]
@@ -77,12 +73,12 @@ def choices(some: Blocks, s: Floats, ends: Ends) -> Iterator[tuple[float, Ints, 
                 yield sign, order, w[lo : lo + step] * (0.5 if ends == "both" else 1.0), v, left
 
 
-def log_likelihood(some: Blocks, s: Floats, ends: Ends = "top") -> float:
+def log_likelihood(rankings: Blocks, s: Floats, ends: Ends = "top") -> float:
     """log P of all rankings; of both ends, their mean."""
-    return sum(float(w @ (v[:, :-1] - left).sum(axis=1)) for _, _, w, v, left in choices(some, s, ends))
+    return sum(float(w @ (v[:, :-1] - left).sum(axis=1)) for _, _, w, v, left in choices(rankings, s, ends))
 
 
-def derivatives(some: Blocks, s: Floats, prior: float, ends: Ends = "top") -> Derivatives:
+def derivatives(rankings: Blocks, s: Floats, prior: float, ends: Ends = "top") -> Derivatives:
     """Gradient and negative Hessian of log likelihood and prior. Item i of a ranking is among those left at the choices
     up to its own. So the sum over choices of p_i is e^(v_i) times a running sum of 1 / sum e^v, and that of p_i p_j is
     e^(v_i + v_j) times the running sum of their squares up to the earlier of both."""
@@ -90,7 +86,7 @@ def derivatives(some: Blocks, s: Floats, prior: float, ends: Ends = "top") -> De
 
     N = len(s)
     g, H = np.zeros(N), coo_array((N, N)).tocsr()
-    for sign, item, w, v, left in choices(some, s, ends):
+    for sign, item, w, v, left in choices(rankings, s, ends):
         k = item.shape[1]
         last = np.minimum(np.arange(k), k - 2)
         p = w[:, None] * np.exp(v + np.logaddexp.accumulate(-left, axis=1)[:, last])
@@ -108,9 +104,9 @@ def derivatives(some: Blocks, s: Floats, prior: float, ends: Ends = "top") -> De
 class RankingObjective(Objective):
     """Log likelihood and log prior of rankings."""
 
-    def __init__(self, some: Blocks, prior: float, ends: Ends) -> None:
-        self.blocks, self.prior, self.ends, self.free = some, prior, ends, prior == 0.0
-        self.weight = float(sum(w.sum() * (item.shape[1] - 1) for item, w, _ in some))
+    def __init__(self, rankings: Blocks, prior: float, ends: Ends) -> None:
+        self.blocks, self.prior, self.ends, self.free = rankings, prior, ends, prior == 0.0
+        self.weight = float(sum(w.sum() * (item.shape[1] - 1) for item, w, _ in rankings))
 
     def at(self, x: Floats, theta: Floats) -> Point:
         prior = log_prior(Likelihood("plain", False, self.prior), x, theta, len(x))
@@ -143,44 +139,44 @@ class PlackettLuce(ScoreModel[Rankings]):
 
     def _fit(self, answers: Rankings, callback: Callback | None) -> dict[str, Any]:
         N, M = answers.n_items, answers.n_annotators
-        some = blocks(answers)
-        matches = neighbours(some, N, M)
+        rankings = blocks(answers)
+        matches = neighbours(rankings, N, M)
         if self.prior == 0.0:
             comparisons_connectivity.check_identifiable(matches, answers.items)
-        objective = RankingObjective(some, float(self.prior), self.ends)
-        found = maximise(objective, np.zeros(N), max_iter=self.max_iter, tol=self.tol, callback=callback)
-        out = self._scored(found, N, Likelihood("plain", False, float(self.prior)))
+        objective = RankingObjective(rankings, float(self.prior), self.ends)
+        fit = maximise(objective, np.zeros(N), max_iter=self.max_iter, tol=self.tol, callback=callback)
+        out = self._scored(fit, N, Likelihood("plain", False, float(self.prior)))
         part = comparisons_connectivity.components(matches.winner, matches.loser, N)
         return out | self._connected(answers.items, matches, part) | {
-            "answer_type": "rankings", "counts": item_counts(some, N),
-            "annotator_counts": annotator_counts(some, out["scores"], M),
+            "answer_type": "rankings", "counts": item_counts(rankings, N),
+            "annotator_counts": annotator_counts(rankings, out["scores"], M),
         }  # fmt: skip
 
 
-def neighbours(some: Blocks, N: int, M: int) -> Matches:
+def neighbours(rankings: Blocks, N: int, M: int) -> Matches:
     """Each item of a ranking beats the next: all that the graph of comparisons needs."""
-    i = np.concatenate([item[:, :-1].ravel() for item, _, _ in some])
-    j = np.concatenate([item[:, 1:].ravel() for item, _, _ in some])
-    w = np.concatenate([np.repeat(w, item.shape[1] - 1) for item, w, _ in some])
-    m = np.concatenate([np.repeat(who, item.shape[1] - 1) for item, _, who in some])
+    i = np.concatenate([item[:, :-1].ravel() for item, _, _ in rankings])
+    j = np.concatenate([item[:, 1:].ravel() for item, _, _ in rankings])
+    w = np.concatenate([np.repeat(w, item.shape[1] - 1) for item, w, _ in rankings])
+    m = np.concatenate([np.repeat(who, item.shape[1] - 1) for item, _, who in rankings])
     return Matches(i, j, m.astype(np.int64), np.ones(len(i)), w, len(i), N, M)
 
 
-def item_counts(some: Blocks, N: int) -> dict[str, Floats]:
+def item_counts(rankings: Blocks, N: int) -> dict[str, Floats]:
     """In how many rankings every item is, first and last."""
     names = (("rankings", slice(None)), ("first", slice(0, 1)), ("last", slice(-1, None)))
     out = {name: np.zeros(N) for name, _ in names}
-    for item, w, _ in some:
+    for item, w, _ in rankings:
         for name, cut in names:
             at = item[:, cut]
             out[name] += np.bincount(at.ravel(), np.repeat(w, at.shape[1]), N)
     return out
 
 
-def annotator_counts(some: Blocks, s: Floats, M: int) -> dict[str, Floats]:
+def annotator_counts(rankings: Blocks, s: Floats, M: int) -> dict[str, Floats]:
     """How many rankings everybody made, and how many pairs of items in them stand as the scores have them."""
     out = {name: np.zeros(M) for name in ("comparisons", "decided", "agreed")}
-    for item, w, who in some:
+    for item, w, who in rankings:
         k = item.shape[1]
         i, j = np.triu_indices(k, 1)
         right = np.sign(s[item[:, i]] - s[item[:, j]])

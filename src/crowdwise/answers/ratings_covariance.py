@@ -45,8 +45,6 @@ from crowdwise.errors import InputError
 
 MAX_ANNOTATORS = 1_500
 """Annotators above which M x M matrices are refused."""
-CELLS = 2e7
-"""Numbers in the stacks of small matrices that are solved at once."""
 EDGE = 0.9
 """How near to the edge of what a covariance matrix can be r - V and E may come."""
 MIN_VARIANCE = 1e-6
@@ -68,9 +66,8 @@ def pair_moments(ratings: Ratings, y: Floats) -> tuple[Floats, Floats, Floats]:
     value.data = value.data / total.data
     one = total.copy()
     one.data = np.ones_like(one.data)
-    n = np.asarray((one.T @ one).todense())
-    first = np.asarray((value.T @ one).todense())  # sum of i's answers where j answered, too
-    cross = np.asarray((value.T @ value).todense())
+    n, cross = (one.T @ one).toarray(), (value.T @ value).toarray()
+    first = (value.T @ one).toarray()  # sum of i's answers where j answered, too
     with np.errstate(divide="ignore", invalid="ignore"):
         C = np.where(n > 1, (cross - first * first.T / n) / (n - 1.0), 0.0)
         D = np.where(n > 0, (first - first.T) / n, 0.0)
@@ -85,29 +82,27 @@ def biases(n: Floats, D: Floats) -> Floats:
     return np.asarray(b - b.mean())
 
 
-def additive(C: Floats, W: Floats, rounds: int = 30) -> tuple[Floats, Floats]:
-    """s and their variances: weighted least squares on C[i, j] = s_i + s_j, s ~ N(mean, spread^2) learned by EM."""
+def additive(C: Floats, W: Floats) -> Floats:
+    """s: weighted least squares on C[i, j] = s_i + s_j, s ~ N(mean, spread^2) learned by EM."""
     M = len(C)
     mean = float((W * C).sum() / max(W.sum(), 1e-300)) / 2.0
     row = W.sum(axis=1)
     total = (W * C).sum(axis=1)
     rough = np.divide(total, row, out=np.full(M, 2.0 * mean), where=row > 0) - mean
     spread2 = float(np.var(rough)) + MIN_VARIANCE
-    s, var = np.full(M, mean), np.full(M, spread2)
-    for _ in range(rounds):
-        A = W + np.diag(row + 1.0 / spread2)
-        inverse = np.linalg.inv(A)
-        s, var = inverse @ (total + mean / spread2), np.diag(inverse)
+    for _ in range(30):
+        inverse = np.linalg.inv(W + np.diag(row + 1.0 / spread2))
+        s = inverse @ (total + mean / spread2)
         mean = float(s.mean())
-        new = float(((s - mean) ** 2 + var).mean()) + MIN_VARIANCE
+        new = float(((s - mean) ** 2 + np.diag(inverse)).mean()) + MIN_VARIANCE
         if abs(new - spread2) < 1e-3 * spread2:
             break
         spread2 = new
-    return np.asarray(s), np.asarray(var)
+    return np.asarray(s)
 
 
-def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> tuple[Floats, Floats, Floats]:
-    """s, their variances, and E: pairs whose covariance is not s_i + s_j, by more than chance over all pairs."""
+def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> tuple[Floats, Floats]:
+    """s and E: pairs whose covariance is not s_i + s_j, by more than chance over all pairs."""
     from scipy.special import ndtri
 
     M = len(C)
@@ -121,18 +116,19 @@ def low_rank_and_sparse(n: Floats, C: Floats, level: float, min_items: int) -> t
     bar = float(-ndtri(level / 2.0 / pairs))
     odd = np.zeros_like(off)
     for _ in range(5):
-        s, var = additive(C, np.where(odd, 0.0, W))
+        s = additive(C, np.where(odd, 0.0, W))
         gap = C - s[:, None] - s[None, :]
-        found = tested & (np.abs(gap) > bar * np.sqrt(variance))
-        if (found == odd).all():
+        outlying = tested & (np.abs(gap) > bar * np.sqrt(variance))
+        if (outlying == odd).all():
             break
-        odd = found
-    return s, var, np.where(odd, gap, 0.0)
+        odd = outlying
+    return s, np.where(odd, gap, 0.0)
 
 
 def squeezed(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
     """Variances pulled towards their crowd's, and the degrees of freedom they then have. log R - digamma(d/2) +
     log(d/2) has the variance trigamma(d/2) + trigamma(d0/2): d0 by moments."""
+    from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
 
     d = np.maximum(freedom, 1e-3)
@@ -141,18 +137,13 @@ def squeezed(variance: Floats, freedom: Floats) -> tuple[Floats, Floats]:
         return variance, d
     e = np.log(variance[used]) - digamma(d[used] / 2.0) + np.log(d[used] / 2.0)
     excess = float(np.var(e, ddof=1) - polygamma(1, d[used] / 2.0).mean())
-    d0 = 2.0 * _trigamma_inverse(excess) if excess > 0 else 1e4
+    d0 = 1e4
+    if excess > 0:
+        d0 = 2.0 * np.exp(brentq(lambda t: float(polygamma(1, np.exp(t))) - excess, -7.0, 12.0))
     d0 = float(np.clip(d0, 1.0, 1e4))
     crowd = float(np.exp(e.mean() + digamma(d0 / 2.0) - np.log(d0 / 2.0)))
     free = np.where(used, freedom, 0.0)
     return (free * variance + d0 * crowd) / (free + d0), free + d0
-
-
-def _trigamma_inverse(x: float) -> float:
-    from scipy.optimize import brentq
-    from scipy.special import polygamma
-
-    return float(np.exp(brentq(lambda t: float(polygamma(1, np.exp(t))) - x, -7.0, 12.0)))
 
 
 def combine(
@@ -164,11 +155,11 @@ def combine(
     z, var, without = np.zeros(len(count)), np.full(len(count), V), np.zeros(len(y))
     for size in np.unique(count[count > 0]).tolist():
         items = np.flatnonzero(count == size)
-        step = max(1, int(CELLS // size**2))
+        step = max(1, int(2e7 // size**2))  # so many numbers of small matrices are solved at once
         for lo in range(0, len(items), step):
-            some = items[lo : lo + step]
-            at = indptr[some][:, None] + np.arange(size)
-            z[some], var[some], without[at] = _combine_some(annotator[at], y[at], r, R, E, V)
+            block = items[lo : lo + step]
+            at = indptr[block][:, None] + np.arange(size)
+            z[block], var[block], without[at] = _combine_some(annotator[at], y[at], r, R, E, V)
     return z, var, without
 
 
@@ -237,7 +228,7 @@ class CovarianceRatings(RatingModel):
         average = float((own * np.diag(C)).sum() / max(own[own > 1].sum(), 1.0))
         C[np.arange(M), np.arange(M)] = np.where(own > 2, np.maximum(np.diag(C), MIN_VARIANCE), average)
         bias = biases(n, D)
-        s, var, E = low_rank_and_sparse(n, C, self.level, self.min_items)
+        s, E = low_rank_and_sparse(n, C, self.level, self.min_items)
         V = max(2.0 * float(np.average(s, weights=own + 1e-9)), 0.02 * average, MIN_VARIANCE)
         R, freedom = squeezed(np.maximum(np.diag(C) - 2.0 * s, 0.05 * np.diag(C)), np.where(own > 2, own - 2.0, 0.0))
         m, w = answers.annotator, answers.weights

@@ -90,14 +90,10 @@ from crowdwise.data.ratings import Ratings
 
 MIN_VARIANCE = 1e-8
 """The minimum variance, in units of that of all ratings."""
-EXACT = 1e-3
-"""The minimum variance of an annotator's noise, in units of that within items: one of a few could reach zero."""
 ALPHA = (1.0, 1e3)
 """The range of alpha: a prior of at least two ratings that annotators are alike keeps every variance above zero."""
 FLAT = 1e4
 """The variance of items that have an effect of their own, in units of that of all ratings: as good as none known."""
-
-LOG2PI = float(np.log(2.0 * np.pi))
 
 
 @dataclass(frozen=True)
@@ -112,14 +108,14 @@ class RatingMatrices:
     N: int
     M: int
     floor: float = MIN_VARIANCE
-    """Added to every squared residual: the minimum variance of an annotator."""
+    """Added to every squared residual: the minimum variance of an annotator; one of a few ratings could reach zero."""
 
     @classmethod
     def of(cls, ratings: Ratings, y: Floats) -> RatingMatrices:
         N, M = len(ratings), ratings.n_annotators
         item, w = ratings.item, ratings.weights
         within = variance_within(item, w, y, N, default=1.0)
-        return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(EXACT * within, MIN_VARIANCE))
+        return cls(item, ratings.annotator, y, w, ratings.indptr, N, M, max(1e-3 * within, MIN_VARIANCE))
 
     def select(self, rows: Any) -> RatingMatrices:
         """Some of the ratings, with all items and annotators."""
@@ -262,10 +258,8 @@ def differences(W: Any, s: GaussianState, settings: GaussianSettings) -> Gaussia
     """
     vbb, vaa = own_variances(W, s)
     out: dict[str, Any] = {}
-    for name, on, gap, var, old in (
-        ("sb2", settings.bias, s.b, vbb, s.sb2),
-        ("sa2", settings.scale, s.a - 1.0, vaa, s.sa2),
-    ):
+    groups = (("sb2", settings.bias, s.b, vbb, s.sb2), ("sa2", settings.scale, s.a - 1.0, vaa, s.sa2))
+    for name, on, gap, var, old in groups:
         if on:
             square, free = float((gap * gap).sum()), float((1.0 - var / old).sum()) - 1.0
             new = square / free if free > 0.5 else (square + float(var.sum())) / max(len(gap) - 1.0, 1.0)
@@ -315,7 +309,7 @@ def lower_bound(s: GaussianState, n: Floats, square: Floats, settings: GaussianS
     from scipy.special import digamma, gammaln
 
     log_p, p = s.log_p, s.p
-    total = 0.5 * float((n * (log_p - LOG2PI)).sum() - (p * square).sum())
+    total = 0.5 * float((n * (log_p - float(np.log(2.0 * np.pi)))).sum() - (p * square).sum())
     gap = (s.u - s.mu) ** 2 + s.v
     total += 0.5 * float((np.log(s.v / s.tau2) + 1.0 - gap / s.tau2).sum())
     if settings.bias:
@@ -329,12 +323,6 @@ def lower_bound(s: GaussianState, n: Floats, square: Floats, settings: GaussianS
     prior = s.alpha * np.log(s.beta) - gammaln(s.alpha) + (s.alpha - 1.0) * log_p - s.beta * p
     entropy = s.shape - np.log(s.rate) + gammaln(s.shape) + (1.0 - s.shape) * digamma(s.shape)
     return settings.power * total + float((prior + entropy).sum())
-
-
-SHARED_ERROR = 0.4
-"""c: the variance of the shared error, in units of that of the ratings on an item (see the page on ratings)."""
-MIN_EASE = 1.5
-"""The minimum of k for shared errors, whose t distribution then has a variance on every item."""
 
 
 def normal_spread(w: Floats, V: Floats) -> tuple[float, float]:
@@ -356,8 +344,8 @@ def item_sums(crowd: RatingMatrices, s: GaussianState) -> tuple[Floats, Floats, 
     """Of the ratings on each item, the sums of precisions and of precisions times numbers (N), and their parts (S)."""
     m = crowd.annotator
     part = crowd.weight * s.p[m] * s.a[m] ** 2
-    said = crowd.weight * s.p[m] * s.a[m] * (crowd.y - s.b[m])
-    return counts(crowd.item, part, crowd.N), counts(crowd.item, said, crowd.N), part, said
+    pull = crowd.weight * s.p[m] * s.a[m] * (crowd.y - s.b[m])
+    return counts(crowd.item, part, crowd.N), counts(crowd.item, pull, crowd.N), part, pull
 
 
 def between(h: Floats, top: Floats, mu: float, tau2: float, shrink: float) -> tuple[Floats, Floats]:
@@ -375,21 +363,19 @@ def shared_errors(crowd: RatingMatrices, s: GaussianState, u: Floats, c: float) 
     k = 2.0
     for _ in range(8):
         k = ease_prior(free, Q, k)
-    k = max(k, MIN_EASE)
+    k = max(k, 1.5)  # the t distribution then has a variance on every item
     typical = float(np.median((1.0 / s.p)[m]))
     return c * typical * (k + Q) / (k + free), 2.0 * (k + free)
 
 
-HALF = 20.0
-"""Annotators with so many ratings in each half have half of the weight that those with very many have."""
-
-
-def _rest(crowd: RatingMatrices) -> tuple[Floats, Floats]:
-    """The mean of the other ratings on each rating's item, and the share of the rating in all of them (at most 0.9)."""
+def _residuals(crowd: RatingMatrices) -> tuple[Ints, Floats, Floats, Floats, Floats]:
+    """With one rating per item and annotator: the annotators, weights, the mean of the other ratings on each rating's
+    item, the share of the rating in all of them (at most 0.9), and its distance from the mean of all."""
+    crowd = crowd.merged()
     item, w = crowd.item, crowd.weight
-    total, said = counts(item, w, crowd.N)[item], counts(item, w * crowd.y, crowd.N)[item]
-    rest = np.maximum(total - w, 1e-9)
-    return (said - w * crowd.y) / rest, np.minimum(w / total, 0.9)
+    total, sums = counts(item, w, crowd.N)[item], counts(item, w * crowd.y, crowd.N)[item]
+    mean, own = (sums - w * crowd.y) / np.maximum(total - w, 1e-9), np.minimum(w / total, 0.9)
+    return crowd.annotator, w, mean, own, (crowd.y - mean) * (1.0 - own)
 
 
 def precision_power(crowd: RatingMatrices, bias: bool) -> float:
@@ -400,10 +386,7 @@ def precision_power(crowd: RatingMatrices, bias: bool) -> float:
     seem to differ. E[r^4] and E[r^2]^2 (from pairs of ratings of one annotator) are summed over annotators in units of
     their own variance, with two ratings of the crowd's added to it; r is the distance from the item's mean.
     """
-    crowd = crowd.merged()
-    who, w, M = crowd.annotator, crowd.weight, crowd.M
-    mean, own = _rest(crowd)
-    r = (crowd.y - mean) * (1.0 - own)
+    (who, w, _, own, r), M = _residuals(crowd), crowd.M
     n = counts(who, w, M)
     if bias:
         r = r - (counts(who, w * r, M) / (n + 1.0))[who]
@@ -428,15 +411,12 @@ def additive_part(crowd: RatingMatrices) -> float:
     annotators differ in how much they say of what there is to say (zeros are zeros to all of them). The mean product of
     two residuals on any two items is the whole of b^2.
     """
-    crowd = crowd.merged()
-    who, w, M = crowd.annotator, crowd.weight, crowd.M
-    mean, own = _rest(crowd)
-    r = (crowd.y - mean) * (1.0 - own)
+    (who, w, mean, _, r), M = _residuals(crowd), crowd.M
     n, squares = counts(who, w, M), counts(who, w * w, M)
     high = mean > (counts(who, w * mean, M) / np.maximum(n, 1e-300))[who]
     above = counts(who, w * high, M)
     weight = np.minimum(above, n - above)
-    weight = weight / (HALF + weight)
+    weight = weight / (20.0 + weight)  # half of the most with 20 ratings in each half
     if (weight > 0.0).sum() < 3:
         return 1.0
 
@@ -445,9 +425,8 @@ def additive_part(crowd: RatingMatrices) -> float:
         return np.asarray(x - (weight * x).sum() / weight.sum())
 
     far = centred(high, above) * centred(~high, n - above)
-    every = slice(None)
     own_mean = counts(who, w * r, M) / np.maximum(n, 1e-300)
-    shift = own_mean - centred(every, n)
+    shift = own_mean - centred(slice(None), n)
     noise = counts(who, (w * (r - shift[who])) ** 2, M)
     near = ((n * (own_mean - shift)) ** 2 - noise) / np.maximum(n * n - squares, 1e-300)
     whole = float((weight * near).sum())
@@ -458,12 +437,10 @@ def additive_part(crowd: RatingMatrices) -> float:
     return float(np.clip(part + error, 0.0, 1.0))
 
 
-UPDATES, STABLE = 50, 0.01
-"""How often s_b and s_a are updated at most, and the relative change below which they have converged."""
+STABLE = 0.01
+"""The relative change of s_b and s_a below which they have converged."""
 DENSE = 2_000
 """Up to so many unknowns of annotators their joint covariance is inverted; above, each annotator's alone."""
-WORK = 3e8
-"""Ratings times unknowns up to which that is done."""
 
 
 def run_passes(
@@ -477,7 +454,7 @@ def run_passes(
     Z = counts(crowd.annotator, weight * y * y, crowd.M)
     rounds = Rounds(max_iter, float(weight.sum()), callback)
     last, moved = False, np.inf
-    for _ in range(UPDATES + 1):
+    for _ in range(51):
         rounds.resume()
         for _ in rounds:
             s = expand(annotators_given(W, Y, items_given(W, Y, s, settings), settings), settings)
@@ -511,7 +488,7 @@ def variances(
     n, su, suu = W.T @ np.ones(N), W.T @ s.u, W.T @ s.u**2
     blocks = ([G] if settings.bias else []) + ([diags(s.u) @ G] if settings.scale else [])
     size = len(blocks) * M + 1
-    if size <= DENSE and len(crowd.y) * size <= WORK:
+    if size <= DENSE and len(crowd.y) * size <= 3e8:
         var_u, var = _joint(blocks, h, p, n, su, suu, s, settings)
     else:
         var_u, var = _separate(W, h, s, settings)
@@ -535,15 +512,9 @@ def variances(
 
 
 def _joint(
-    blocks: list[Any],
-    h: Floats,
-    p: Floats,
-    n: Floats,
-    su: Floats,
-    suu: Floats,
-    s: GaussianState,
+    blocks: list[Any], h: Floats, p: Floats, n: Floats, su: Floats, suu: Floats, s: GaussianState,
     settings: GaussianSettings,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats]:  # fmt: skip
     """The inverse of the joint precision of (items, annotators, mu): Schur complement on annotators and mu."""
     from scipy.sparse import csr_matrix, diags, hstack
 
@@ -565,8 +536,8 @@ def _joint(
     extra = np.empty(N)
     step = max(1, int(2e7 // size))
     for lo in range(0, N, step):
-        some = G[lo : lo + step]
-        extra[lo : lo + step] = np.asarray(some.multiply(some @ cov).sum(axis=1)).ravel()
+        rows = G[lo : lo + step]
+        extra[lo : lo + step] = np.asarray(rows.multiply(rows @ cov).sum(axis=1)).ravel()
     return 1.0 / h + np.maximum(extra, 0.0) / h**2, np.maximum(np.diag(cov)[:-1], 0.0)
 
 
@@ -618,7 +589,7 @@ class GaussianRatings(RatingModel):
     bias: bool = True
     scale: bool = False
     shrink: Share = 0.5
-    shared_error: NonNegative = SHARED_ERROR
+    shared_error: NonNegative = 0.4
     hedge: bool = True
     set_aside: bool = True
     max_iter: Count = 500
@@ -646,8 +617,7 @@ class GaussianRatings(RatingModel):
         s, rounds, settings = self._annotators(crowd, callback)
         trace = np.array(rounds.trace) - settings.power * float(crowd.weight.sum()) * np.log(unit)
         var_u, vbb, vaa, shape = variances(crowd, s, settings)
-        # Values: see crowdwise.answers.ratings_gaussian.
-        h, top, part, said = item_sums(crowd, s)
+        h, top, part, pull = item_sums(crowd, s)
         mu, tau2 = s.mu, s.tau2
         if settings.fixed:
             rated = h > 0.0
@@ -661,22 +631,22 @@ class GaussianRatings(RatingModel):
         share, final = 1.0, u + shift
         if self.hedge:
             at = crowd.item
-            without, _ = between(h[at] - part, top[at] - said, mu, tau2, shrink)
+            without, _ = between(h[at] - part, top[at] - pull, mu, tau2, shrink)
             # The model is judged at its own level: one whose weights and biases move it far is trusted less.
             final, share = hedged(answers, y, u, without)
             final = final + share * shift
         final = np.clip(final, y.min(), y.max())
         var_u = var_u + (final - best - shift) ** 2 + level
-        found: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if self.shared_error:
             common, freedom = shared_errors(crowd, s, u, self.shared_error)
             var_u = var_u + common
-            found |= {"shared": unit * np.sqrt(common), "freedom": freedom * (var_u / common) ** 2}
+            extra |= {"shared": unit * np.sqrt(common), "freedom": freedom * (var_u / common) ** 2}
         if self.bias:
-            found |= {"bias": (s.b - shift) * unit, "bias_sd": np.sqrt(vbb + level) * unit}
+            extra |= {"bias": (s.b - shift) * unit, "bias_sd": np.sqrt(vbb + level) * unit}
         if self.scale:
-            found |= {"scale": s.a, "scale_sd": np.sqrt(vaa)}
-        return found | rounds.outcome | {
+            extra |= {"scale": s.a, "scale_sd": np.sqrt(vaa)}
+        return extra | rounds.outcome | {
             "values": centre + unit * final, "share": share, "deviations": unit * np.sqrt(var_u),
             "precision": s.p / unit**2, "precision_shape": shape, "mean": centre + unit * (mu + shift),
             "spread": unit * float(np.sqrt(tau2)), "centre": centre, "trace": trace,

@@ -72,22 +72,14 @@ from crowdwise.answers.ratings_shared import (
 )
 from crowdwise.core.constraints import Bounds, Check, Count, NonNegative, declared
 from crowdwise.core.loop import Callback, Rounds
-from crowdwise.core.numerics import Floats, Ints, softmax
+from crowdwise.core.numerics import Floats, softmax
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import ParameterError
 from crowdwise.methods.weights_truth_discovery import chi_squared_quantile, loss_weights
 
 CHUNK, KEPT = 50_000, 50_000_000
-REACH = (1.0 / 64.0, 16.0)
-"""The ends of the grid, in units of the variance within items: annotators from 8 times as exact to 4 times as noisy."""
 POINTS = 11
 MIN_VARIANCE = 1e-8
-
-
-def grid_of(y: Floats, item: Ints, weight: Floats, N: int) -> Floats:
-    """Variances that double from one to the next, around that within items."""
-    within = variance_within(item, weight, y, N, default=0.5)
-    return np.asarray(max(within, MIN_VARIANCE) * np.geomspace(*REACH, POINTS))
 
 
 class RatingGraph:
@@ -106,13 +98,8 @@ class RatingGraph:
         h = 1.0 / tau2 + counts(self.item, self.w * message, self.N)
         return (mu / tau2 + counts(self.item, self.w * message * self.y, self.N)) / h, h
 
-    def likelihoods(self, message: Floats, u: Floats, h: Floats) -> Iterable[tuple[slice, Floats]]:
-        """Some ratings at a time: w log N(y; u', s[g] / d + v') (without the constant), for every grid value. Kept for
-        the second pass where that takes no more than ``KEPT`` numbers."""
-        made = self._likelihoods(message, u, h)
-        return list(made) if self.S * len(self.grid) <= KEPT else made
-
-    def _likelihoods(self, message: Floats, u: Floats, h: Floats) -> Iterator[tuple[slice, Floats]]:
+    def likelihoods(self, message: Floats, u: Floats, h: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Some ratings at a time: w log N(y; u', s[g] / d + v') (without the constant), for every grid value."""
         for lo in range(0, self.S, CHUNK):
             at = slice(lo, min(lo + CHUNK, self.S))
             n, e = self.item[at], self.w[at] * message[at]
@@ -121,13 +108,18 @@ class RatingGraph:
             variance = self.grid[None, :] / self.ease[n, None] + (1.0 / far)[:, None]
             yield at, -0.5 * self.w[at, None] * (np.log(variance) + (gap * gap)[:, None] / variance)
 
-    def beliefs(self, likelihoods: Iterable[tuple[slice, Floats]], log_pi: Floats) -> Floats:
-        """M x G log beliefs, not normalised, from the likelihoods of ratings."""
-        belief = np.tile(log_pi, (self.M, 1))
-        for at, each in likelihoods:
+    def look(
+        self, message: Floats, u: Floats, h: Floats, pi: Floats
+    ) -> tuple[Floats, Iterable[tuple[slice, Floats]]]:  # fmt: skip
+        """M x G log beliefs about annotators, not normalised, and the likelihoods that they rest on: kept where these
+        are no more than ``KEPT`` numbers, else to be computed again."""
+        few = self.S * len(self.grid) <= KEPT
+        each = list(self.likelihoods(message, u, h)) if few else self.likelihoods(message, u, h)
+        belief = np.tile(np.log(pi), (self.M, 1))
+        for at, likelihood in each:
             for g in range(len(self.grid)):
-                belief[:, g] += np.bincount(self.annotator[at], weights=each[:, g], minlength=self.M)
-        return belief
+                belief[:, g] += np.bincount(self.annotator[at], weights=likelihood[:, g], minlength=self.M)
+        return belief, each if few else self.likelihoods(message, u, h)
 
     def messages(self, likelihoods: Iterable[tuple[slice, Floats]], belief: Floats) -> Floats:
         """The next message of every rating: the mean precision under the belief without it."""
@@ -191,8 +183,9 @@ class BayesIterative(RatingModel):
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
         y, centre, unit = standardise(answers)
-        if self.variances is None:
-            grid = grid_of(y, answers.item, answers.weights, len(answers))
+        if self.variances is None:  # from annotators 8 times as exact as usual to 4 times as noisy
+            within = variance_within(answers.item, answers.weights, y, len(answers), default=0.5)
+            grid = max(within, MIN_VARIANCE) * np.geomspace(1.0 / 64.0, 16.0, POINTS)
         else:
             grid = np.sort(np.asarray(self.variances, dtype=np.float64)) / unit**2
         graph = RatingGraph(answers, y, grid)
@@ -205,10 +198,10 @@ class BayesIterative(RatingModel):
         u, h = graph.items(message, mu, tau2)
         rounds = Rounds(self.max_iter, answers.n_answers, callback)
         for _ in rounds:
-            belief, likelihoods = self._look(graph, message, u, h, pi)
+            belief, likelihoods = graph.look(message, u, h, pi)
             if self.difficulty:
                 graph.find_ease(belief, u, h)
-                belief, likelihoods = self._look(graph, message, u, h, pi)
+                belief, likelihoods = graph.look(message, u, h, pi)
             message = graph.messages(likelihoods, belief)
             if isinstance(self.prior, str) and self.prior == "learned":
                 pi = (softmax(belief).sum(axis=0) + 1.0 / G) / (graph.M + 1.0)
@@ -218,7 +211,7 @@ class BayesIterative(RatingModel):
             change = float(np.abs(new - u).max())
             u = new
             rounds.reached(moved=change, converged=change < self.tol)
-        b = softmax(self._look(graph, message, u, h, pi)[0])
+        b = softmax(graph.look(message, u, h, pi)[0])
         mean = b @ (1.0 / grid)
         # A value of the grid stands for those up to half-way to its neighbours, too.
         width = np.diff(np.log(grid)).mean() if G > 1 else 0.0
@@ -237,13 +230,6 @@ class BayesIterative(RatingModel):
             "spread": unit * float(np.sqrt(tau2)), "centre": centre,
             "item_columns": {"ease": graph.ease} if self.difficulty else {},
         }  # fmt: skip
-
-    @staticmethod
-    def _look(graph: RatingGraph, message: Floats, u: Floats, h: Floats, pi: Floats) -> tuple[Floats, Any]:
-        """Beliefs about annotators, and the likelihoods they rest on (computed twice where too many to keep)."""
-        likelihoods = graph.likelihoods(message, u, h)
-        belief = graph.beliefs(likelihoods, np.log(pi))
-        return belief, likelihoods if isinstance(likelihoods, list) else graph.likelihoods(message, u, h)
 
     def _check_together(self) -> None:
         super()._check_together()
@@ -285,12 +271,12 @@ class Discovery(RatingModel):
             z = new
             rounds.reached(-float(v @ d) if has_objective else None, moved=change, converged=change < self.tol)
         z = centre + unit * z
-        found = scatter(ratings, z)
+        fields = scatter(ratings, z)
         w = w * v[ratings.annotator]
-        total, noise = counts(item, w, N), counts(item, w * w / found["precision"][ratings.annotator], N)
+        total, noise = counts(item, w, N), counts(item, w * w / fields["precision"][ratings.annotator], N)
         unrated = np.full(N, float(np.var(ratings.value)))
-        found["deviations"] = np.sqrt(np.divide(noise, total**2, out=unrated, where=total > 0))
-        return {"values": z, "annotator_columns": {"weight": v}, **rounds.outcome, **found}
+        fields["deviations"] = np.sqrt(np.divide(noise, total**2, out=unrated, where=total > 0))
+        return {"values": z, "annotator_columns": {"weight": v}, **rounds.outcome, **fields}
 
 
 @declared

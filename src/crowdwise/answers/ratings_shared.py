@@ -30,11 +30,6 @@ from crowdwise.core.result import Estimates
 from crowdwise.data.ratings import Ratings
 from crowdwise.errors import listing, warn
 
-CAUTION = 1.645
-"""How many standard errors are taken off the share of the model: the lower end of a one-sided 95 % interval."""
-KAPPA = (0.5, 1e3)
-"""The range of kappa: from items of very different ease to items that are all alike."""
-
 
 def counts(code: Ints, weight: Floats, size: int) -> Floats:
     """Sums of weights by code."""
@@ -145,8 +140,7 @@ def weighted_median(item: Ints, weight: Floats, x: Floats, N: int) -> Floats:
     exact = at[np.abs(share[first[at]] - 0.5) <= 1e-12]
     out[exact] = 0.5 * (v[first[exact]] + v[first[exact] + 1])
     if np.isnan(out).any():
-        overall = weighted_median(np.zeros(len(x), dtype=np.int64), weight, x, 1)[0]
-        out[np.isnan(out)] = overall
+        out[np.isnan(out)] = weighted_median(np.zeros(len(x), dtype=np.int64), weight, x, 1)[0]
     return out
 
 
@@ -160,8 +154,7 @@ def scatter(ratings: Ratings, z: Floats) -> dict[str, Any]:
     n, freedom = counts(m, w, M), counts(m, free, M)
     bias = np.divide(counts(m, w * r, M), n, out=np.zeros(M), where=n > 0)
     square = counts(m, w * (r - bias[m]) ** 2, M)
-    pooled = float((w * r * r).sum() / max(free.sum(), 1e-12)) if free.sum() > 0 else float("nan")
-    pooled = pooled if np.isfinite(pooled) else float(np.var(ratings.value))
+    pooled = float((w * r * r).sum() / free.sum()) if free.sum() > 1e-12 else float(np.var(ratings.value))
     # One rating's worth of the crowd's variance keeps the variances of annotators with few residuals above zero.
     variance = (square + pooled + 1e-12) / (np.maximum(freedom - 1.0, 0.0) + 1.0)
     unrated = np.full(N, float(np.var(ratings.value)) + pooled)
@@ -200,7 +193,7 @@ def ease_prior(n: Floats, Q: Floats, old: float) -> float:
         k = np.exp(t)
         return float(often @ gammaln(k + sizes) + len(n) * (k * t - gammaln(k)) - (k + n) @ np.log(k + Q))
 
-    return nearby(best, old, *KAPPA)
+    return nearby(best, old, 0.5, 1e3)  # from items of very different ease to items that are all alike
 
 
 def nearby(best: Callable[[float], float], old: float, low: float, high: float) -> float:
@@ -211,7 +204,7 @@ def nearby(best: Callable[[float], float], old: float, low: float, high: float) 
 
 
 def hedged(
-    ratings: Ratings, y: Floats, z: Floats, left_out: Floats, judges: Any = True, caution: float = CAUTION
+    ratings: Ratings, y: Floats, z: Floats, left_out: Floats, judges: Any = True, caution: float = 1.645
 ) -> tuple[Floats, float]:
     """Values, shrunk towards the plain mean as far as held-out ratings ask for it, and the share of the model in them.
 
@@ -224,32 +217,26 @@ def hedged(
     the mean, unless the ratings (``judges``: these ones) say that the model is better. It is 0 where no item has two.
     """
     item, w, N = ratings.item, ratings.weights, len(ratings)
-    total, said = counts(item, w, N), counts(item, w * y, N)
+    total, sums = counts(item, w, N), counts(item, w * y, N)
     rest = total[item] - w
-    some = (rest > 1e-9) & judges
-    mean = (said[item] - w * y)[some] / rest[some]
-    gap = left_out[some] - mean
-    square = float((w[some] * gap * gap).sum())
+    used = (rest > 1e-9) & judges
+    mean = (sums[item] - w * y)[used] / rest[used]
+    gap = left_out[used] - mean
+    square = float((w[used] * gap * gap).sum())
     if square > 1e-12:
-        share = float((w[some] * gap * (y[some] - mean)).sum()) / square
-        pull = w[some] * gap * (y[some] - mean - share * gap)
-        clusters = (counts(item[some], pull, N), counts(ratings.annotator[some], pull, ratings.n_annotators))
-        error = max(float(np.sqrt((sums * sums).sum())) for sums in clusters) / square
+        share = float((w[used] * gap * (y[used] - mean)).sum()) / square
+        pull = w[used] * gap * (y[used] - mean - share * gap)
+        clusters = (counts(item[used], pull, N), counts(ratings.annotator[used], pull, ratings.n_annotators))
+        error = max(float(np.sqrt((parts * parts).sum())) for parts in clusters) / square
         share = float(np.clip(share - caution * error, 0.0, 1.0))
     else:
-        share = 1.0 if some.any() else 0.0
-    plain = np.divide(said, total, out=z.copy(), where=total > 0)
+        share = 1.0 if used.any() else 0.0
+    plain = np.divide(sums, total, out=z.copy(), where=total > 0)
     return share * z + (1.0 - share) * plain, share
 
 
 class RatingModel(AnswerModel[Ratings, Estimates]):
-    """The base of methods for ratings.
-
-    Parameters
-    ----------
-    random_state
-        Not used: nothing is random.
-    """
+    """The base of methods for ratings."""
 
     table: ClassVar[type] = Ratings
     result: ClassVar[type] = Estimates
@@ -264,8 +251,6 @@ class RatingModel(AnswerModel[Ratings, Estimates]):
 
 ENOUGH = 8
 """Ratings by an annotator that show a scale."""
-MANY = 200
-"""Annotators beyond which one of them does not count in the median of all."""
 AWAY, NARROW = 2.0, 4.0
 """How many times the usual width a scale lies outside, or how many times narrower it is, to be another."""
 
@@ -285,13 +270,13 @@ def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     order = np.argsort(ratings.annotator, kind="stable")
     rows = np.split(ratings.value[order], np.cumsum(n)[:-1])
     own = np.array([inner(rows[m]) for m in who])
-    if len(who) <= MANY:
+    if len(who) <= 200:  # of more, one does not count in the median of all
         usual = np.array([np.median(np.delete(own[:, ::2], m, axis=0), axis=0) for m in range(len(who))])
     else:
         usual = np.broadcast_to(np.median(own[:, ::2], axis=0), (len(who), 2))
-    found = np.flatnonzero(differs(own, usual))
-    found = np.array([at for at in found.tolist() if _differs_on_items(ratings, int(who[at]))], dtype=np.int64)
-    return who[found], own[found][:, ::2], usual[found]
+    odd = np.flatnonzero(differs(own, usual))
+    odd = np.array([at for at in odd.tolist() if _differs_on_items(ratings, int(who[at]))], dtype=np.int64)
+    return who[odd], own[odd][:, ::2], usual[odd]
 
 
 def differs(own: Floats, usual: Floats) -> npt.NDArray[np.bool_]:
@@ -377,6 +362,6 @@ class MedianRating(RatingModel):
 
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         z = weighted_median(answers.item, answers.weights, answers.value, len(answers))
-        found = scatter(answers, z)
-        found["deviations"] = found["deviations"] * np.where(np.diff(answers.indptr) > 2, np.sqrt(np.pi / 2.0), 1.0)
-        return {"values": z, "iterations": 1, **found}
+        fields = scatter(answers, z)
+        fields["deviations"] = fields["deviations"] * np.where(np.diff(answers.indptr) > 2, np.sqrt(np.pi / 2.0), 1.0)
+        return {"values": z, "iterations": 1, **fields}

@@ -27,7 +27,7 @@ from crowdwise import registry
 from crowdwise.answers.comparisons_connectivity import components
 from crowdwise.answers.comparisons_leaderboard import Ranking
 from crowdwise.answers.comparisons_uncertainty import MIN_GROUPS, n_draws, student_draws
-from crowdwise.core.intervals import LEVEL, quantile
+from crowdwise.core.intervals import LEVEL, Z, quantile
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data import columns, encoding, frames
 from crowdwise.data.source import Source
@@ -36,13 +36,12 @@ from crowdwise.errors import InputError, ParameterError, listing, warn
 
 MODEL = ("model", "system", "generator", "candidate", "assistant", *columns.ALIASES["item"])
 PROMPT = (*columns.ALIASES["question"], "test", "test case", "case", *columns.ALIASES["item"])
-FAR = 0.05
-"""A difference of rates that is pointed out."""
 NO_SCORE = {"n/a", "na", "nan", "none", "null", "-", "--", "?", "error", "refused", "skipped", "missing"}
-PASS = {"pass", "passed", "true", "yes", "correct", "success", "c"}
-FAIL = {"fail", "failed", "false", "no", "incorrect", "failure", "i"}
-MOST_ROUNDS, SPREAD, BLOCKS = 500, 1.0, 50
-"""Passes of a fit, the spread of judges' scales around 1 beforehand, and the most parts of prompts to leave out."""
+VERDICTS = dict.fromkeys(("pass", "passed", "true", "yes", "correct", "success", "c"), "pass") | dict.fromkeys(
+    ("fail", "failed", "false", "no", "incorrect", "failure", "i"), "fail"
+)
+BLOCKS = 50
+"""The most parts of prompts that are left out one at a time."""
 
 
 def board_of(
@@ -69,7 +68,7 @@ def board_of(
     return _point_board(y, m, models, p, j, judges, seed, "question" in source)
 
 
-def _source(scores: Any, given: dict[str, str | None]) -> Source:
+def _source(scores: Any, column_names: dict[str, str | None]) -> Source:
     """The table, with its columns found."""
     if isinstance(scores, (str,)) or hasattr(scores, "__fspath__"):
         from crowdwise.data.files import TableFile
@@ -81,17 +80,17 @@ def _source(scores: Any, given: dict[str, str | None]) -> Source:
     words = {"left": MODEL, "question": PROMPT, "annotator": columns.ALIASES["annotator"],
              "value": ("score", "verdict", "grade", *columns.ALIASES["value"], "passed", "pass")}  # fmt: skip
     parts = dict[str, str | None]()
-    for part, name in given.items():
+    for part, name in column_names.items():
         if name is not None and name not in scores.columns:
             raise InputError(f"There is no column {name!r}: there are {listing(scores.columns, 12)}.")
-        free = (names[w] for w in words[part] if w in names and names[w] not in (*given.values(), *parts.values()))
-        parts[part] = name or next(free, None)
+        taken = {*column_names.values(), *parts.values()}
+        parts[part] = name or next((names[w] for w in words[part] if w in names and names[w] not in taken), None)
     for part, word in (("left", "model"), ("value", "score")):
         if parts[part] is None:
             raise InputError(f"There is no column of the {word}: there are {listing(scores.columns, 12)}.")
-    source = Source(scores, given, "scores", from_text=from_text, parts=parts)
-    said = source["value"].cast(str).str.strip_chars().str.to_lowercase().fill_null("")
-    none = said.is_in([*NO_SCORE, ""])
+    source = Source(scores, column_names, "scores", from_text=from_text, parts=parts)
+    cells = source["value"].cast(str).str.strip_chars().str.to_lowercase().fill_null("")
+    none = cells.is_in([*NO_SCORE, ""])
     if 0 < int(none.sum()) < 0.5 * len(none):
         blank = source["value"].filter(none).drop_nulls().unique().sort()
         warn(f"Left out {int(none.sum()):,} rows without a score{f': {listing(blank)}' if len(blank) else ''}.")
@@ -102,21 +101,24 @@ def _source(scores: Any, given: dict[str, str | None]) -> Source:
 
 def has_scores(names: list[str]) -> bool:
     """Whether columns are those of scores: a model, a score, and a prompt or a judge."""
-    found = {columns.normal(name) for name in names}
-    return bool(found & set(MODEL[:5])) and bool(found & {"score", "verdict", "grade", "rating", "label", "passed"})
+    present = {columns.normal(name) for name in names}
+    return bool(present & set(MODEL[:5])) and bool(present & {"score", "verdict", "grade", "rating", "label", "passed"})
 
 
 def _passed(source: Source) -> Ints | None:
     """Whether each verdict is a pass, where all are words for pass or fail."""
-    said = [str(word).strip().lower() for word in source["value"].to_list()]
-    words = set(said)
-    return np.array([word in PASS for word in said]).astype(np.int64) if words <= PASS | FAIL else None
+    verdicts = [_verdict(word) for word in source["value"].to_list()]
+    return None if None in verdicts else np.array([verdict == "pass" for verdict in verdicts], np.int64)
+
+
+def _verdict(word: Any) -> str | None:
+    """``"pass"`` or ``"fail"``, ``None`` for other words."""
+    return VERDICTS.get(str(word).strip().lower())
 
 
 def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any, seed: Any, by_prompt: bool) -> Ranking:
     N, M, S = len(models), len(judges), len(y)
-    notes, caveat = list[str](), ""
-    said = np.bincount(j, minlength=M).astype(float)
+    notes, caveat, scored = list[str](), "", np.bincount(j, minlength=M).astype(float)
     if by_prompt:  # a judge who scored an answer several times has the mean of it
         cell, at = np.unique((p.astype(np.int64) * N + m) * M + j, return_inverse=True)
         y, (p, m, j) = np.bincount(at, y) / np.bincount(at), (cell // M // N, cell // M % N, cell % M)
@@ -129,7 +131,7 @@ def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any,
             "joined through other models: a severe judge cannot be told from a worse model. Leave the column of judges "
             "out to compare plain means."
         )
-    used = np.unique(p, return_inverse=True)[1]
+    used = _renumbered(p)
     joined = not components(m, N + used, N + int(used.max()) + 1)[:N].any()
     if by_prompt and not joined:
         notes.append(
@@ -137,7 +139,7 @@ def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any,
             "harder prompts cannot be told from worse models."
         )
     fit = _fitted(y, m, p, j, N, M, joined)
-    block, rng = _renumbered(p), np.random.default_rng(seed)
+    block, rng = used, np.random.default_rng(seed)
     G = int(block.max()) + 1
     if not by_prompt or G < MIN_GROUPS:
         why = f"there are {G} prompts, and {MIN_GROUPS} are needed" if by_prompt else "there is no column of prompts"
@@ -165,7 +167,7 @@ def _point_board(y: Floats, m: Ints, models: Any, p: Ints, j: Ints, judges: Any,
                       (flat & (M > 1), "all alike, which says nothing")):  # fmt: skip
         notes += [f"{listing(judges[who])} {'score' if who.sum() > 1 else 'scores'} {what}."] if who.any() else []
     mean = float(np.mean([y[j == k].mean() for k in range(M)]))
-    about = {"scores": said, "mean": np.bincount(j, y, M) / np.bincount(j, minlength=M), "noise": np.sqrt(fit.noise)}
+    about = {"scores": scored, "mean": np.bincount(j, y, M) / np.bincount(j, minlength=M), "noise": np.sqrt(fit.noise)}
     scale_of = {"slope": fit.scale, "slope_error": error[N:], "slope_freedom": freedom[N:]} if M > 1 else {}
     return _ranking(models, judges, fit.scores + mean, error[:N], V, freedom[:N], "points", S, 0 if caveat else G,
                     notes, caveat, {"scores": np.bincount(m, minlength=N).astype(float)}, about, seed,
@@ -197,7 +199,7 @@ def _fitted(
     a, c, noise, quality, level = start.scale, start.level, start.noise, start.quality, start.scores
     of = used % N
     each = np.bincount(of, minlength=N)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(500):
         w = a[j] / noise[j]
         v = 1.0 / (np.bincount(answer, w * a[j]) + 1.0 / quality)
         t = (np.bincount(answer, w * (y - c[j])) + level[of] / quality) * v
@@ -207,8 +209,8 @@ def _fitted(
         square, mean = np.bincount(j, t[answer] ** 2 + v[answer], M), np.bincount(j, t[answer], M) / np.maximum(n, 1)
         c = np.bincount(j, y, M) / np.maximum(n, 1) - a * mean
         if M > 1:
-            few = noise / SPREAD**2  # what is known beforehand: a scale around 1
-            a = (np.bincount(j, t[answer] * (y - c[j]), M) + few) / (square + few)
+            # What is known beforehand: a scale around 1, with a spread of 1.
+            a = (np.bincount(j, t[answer] * (y - c[j]), M) + noise) / (square + noise)
             unit = float(np.abs(a).mean()) or 1.0
             a, t, v, quality, level = a / unit, t * unit, v * unit**2, quality * unit**2, level * unit
         noise = np.bincount(j, (y - c[j] - a[j] * t[answer]) ** 2 + a[j] ** 2 * v[answer], M) / np.maximum(n, 1)
@@ -217,10 +219,7 @@ def _fitted(
             break
     w = a[j] / noise[j]
     sure = np.bincount(answer, w * a[j])
-    x, at = (
-        np.bincount(answer, w * (y - c[j])) / sure,
-        np.unique(used // N if joined else 0 * used, return_inverse=True)[1],
-    )
+    x, at = np.bincount(answer, w * (y - c[j])) / sure, _renumbered(used // N if joined else 0 * used)
     rest = quality / 2.0  # of prompts, and of answers: that about half is each decides the weights alone
     w = 1.0 / (rest + 1.0 / sure)
     P = int(at.max()) + 1
@@ -241,20 +240,27 @@ def _pass_board(
     of, group = cell // Q, cell % Q
     votes = Votes.from_codes(at, j, passed, items=np.arange(len(cell)), annotators=judges, classes=["fail", "pass"],
                              on_duplicate="all")  # fmt: skip
-    notes, caveat, about = [], "", {"scores": np.bincount(j, minlength=len(judges)).astype(float)}
-    about["mean"] = np.bincount(j, passed, len(judges)) / np.maximum(about["scores"], 1.0)
+    scored = np.bincount(j, minlength=len(judges)).astype(float)
+    notes, caveat = [], ""
+    about = {"scores": scored, "mean": np.bincount(j, passed, len(judges)) / np.maximum(scored, 1.0)}
     count = {"scores": np.bincount(m, minlength=N).astype(float)}
     if gold is not None:
-        known = {tuple(map(str, k)): str(v) for k, v in dict(gold).items()}
+        known = {tuple(map(str, answer)): _verdict(word) for answer, word in dict(gold).items()}
+        if None in known.values():
+            odd = [word for word in dict(gold).values() if _verdict(word) is None]
+            raise InputError(f"gold says {listing(odd)}: expected pass or fail.")
         names = [(str(models[a]), str(prompts[b])) for a, b in zip(of.tolist(), group.tolist(), strict=True)]
         by_name = {n: known[name] for n, name in enumerate(names) if name in known}
         if not by_name:
             raise InputError("gold names no answer of these models: expected (model, prompt) -> pass or fail.")
-        found = estimate(votes, "share", gold=by_name, by=models[of], positive="pass")
-        rows = {str(row.group): row.figure for row in found.rows}
+        if len(none := np.setdiff1d(np.arange(N), of[list(by_name)])):
+            raise InputError(f"gold names no answer of {listing(models[none])}: give some of every model, at random.")
+        method = "majority" if len(judges) == 1 else None  # the verdicts of one judge as they are
+        shares = estimate(votes, "share", gold=by_name, by=models[of], positive="pass", method=method)
+        rows = {str(row.group): row.figure for row in shares.rows}
         figure = [rows[str(name)] for name in models.tolist()]
         rate, low, high = (np.array([getattr(f.estimate, end) for f in figure]) for end in ("value", "low", "high"))
-        error = np.maximum((high - low) / 2.0 / 1.959964, 1e-6)
+        error = np.maximum(np.maximum(rate - low, high - rate) / Z, 1e-6)  # near 0 and 1 one end is further
         notes.append(f"By {len(by_name):,} gold labels: the intervals hold whatever the judges' bias.")
         return _ranking(models, judges, rate, error, np.diag(error**2), None, "pass rate", len(j), 0, notes, "", count,
                         about, seed)  # fmt: skip
@@ -263,7 +269,7 @@ def _pass_board(
         notes.append(
             "A rate is that of the judges' consensus: where all judges err alike it errs, too. gold corrects it."
         )
-        if abs(f.mean() - passed.mean()) > FAR:
+        if abs(f.mean() - passed.mean()) > 0.05:
             notes.append(
                 f"The judges pass {passed.mean():.0%} of what they see, the consensus {f.mean():.0%}: what lies "
                 "between is what the method makes of their disagreement. gold decides it."

@@ -39,7 +39,7 @@ import numpy.typing as npt
 
 from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, CountFromZero, NonNegative, declared
-from crowdwise.core.intervals import row_interval
+from crowdwise.core.intervals import row_interval, with_interval
 from crowdwise.core.loop import Callback, Rounds
 from crowdwise.core.numerics import Floats, Ints, entropy, softmax
 from crowdwise.core.result import Result, adjusted_rand, some_known
@@ -99,11 +99,9 @@ class Clustering(Result):
 
     def __repr__(self) -> str:
         sure = float(self.posterior.max(axis=1).mean()) if len(self.posterior) else float("nan")
-        return (
-            f"Clustering({self.method}: {len(self.items):,} items in {len(np.unique(self.cluster_codes))} "
-            f"clusters, {len(self.annotators):,} annotators; mean probability {sure:.3f}, "
-            f"{self.iterations} iterations)"
-        )
+        size = f"{len(self.items):,} items in {len(np.unique(self.cluster_codes))} clusters"
+        of = f"{size}, {len(self.annotators):,} annotators"
+        return f"Clustering({self.method}: {of}; mean probability {sure:.3f}, {self.iterations} iterations)"
 
     @property
     def clusters(self) -> npt.NDArray[np.int64]:
@@ -119,8 +117,7 @@ class Clustering(Result):
 
     def truth_codes(self, truth: Any) -> Ints:
         """N class codes (-1 unknown) from a mapping of items to classes, or from N classes in the items' order."""
-        codes, _ = encode_partition(truth, self.items)
-        return codes
+        return encode_partition(truth, self.items)[0]
 
     def co_cluster_probability(self, first: Any, second: Any) -> float:
         """P(two items, by name, are in the same cluster), from each item's own probabilities."""
@@ -156,8 +153,7 @@ class Clustering(Result):
             }  # fmt: skip
         columns: dict[str, Any] = {"annotator": self.annotators, "answers": self.answers_per_annotator}
         for name in ("sensitivity", "specificity"):
-            low, high = self.rate_interval(name, level)
-            columns |= {name: getattr(self, name), f"{name}_low": low, f"{name}_high": high}
+            columns |= with_interval(name, getattr(self, name), *self.rate_interval(name, level))
         return columns | {"agreement": self.agreement}
 
 
@@ -180,11 +176,11 @@ def agreements(answers: Similarities, q: Floats) -> dict[str, Any]:
     M, pair, weight = answers.n_annotators, answers.pair, answers.weights
     together = (q[answers.pairs[:, 0]] * q[answers.pairs[:, 1]]).sum(axis=1)[pair]
     code = q.argmax(axis=1)
-    said = (code[answers.pairs[:, 0]] == code[answers.pairs[:, 1]])[pair] == answers.same
+    confirmed = (code[answers.pairs[:, 0]] == code[answers.pairs[:, 1]])[pair] == answers.same
     cell, p = answers.annotator.astype(np.int64) * 2 + answers.same, np.stack([1.0 - together, together])
     per_annotator = np.bincount(answers.annotator, minlength=M)
     per_item = np.bincount(answers.pairs[pair].ravel(), minlength=len(answers))
-    agrees = np.bincount(answers.annotator[said], minlength=M)
+    agrees = np.bincount(answers.annotator[confirmed], minlength=M)
     return {
         "counts": tallied(cell, weight * p, M), "spread": tallied(cell, weight * p * (1.0 - p), M),
         "answers_per_item": per_item, "answers_per_annotator": per_annotator,
@@ -195,17 +191,8 @@ def agreements(answers: Similarities, q: Floats) -> dict[str, Any]:
 
 FIRST_HYPER = np.array([[2.0, 1.0], [1.0, 2.0]])
 """[t, s]: the Beta prior of the rates before it is learned, with one answer in three wrong."""
-HYPER_STEPS = 5
-DENSE = 0.25
-"""The share of all pairs above which items are updated one by one."""
-SEARCH_RESTARTS = 2
-"""Restarts at each number of clusters during the search for the number."""
 SOFT = 0.1
 """The share of a start's probability that is spread over all clusters."""
-FIXED_RATES = 10
-"""Passes before the rates of annotators are estimated."""
-CLEAR = 2.0
-"""Standard errors between two shares that are clearly different."""
 
 
 @dataclass(frozen=True)
@@ -248,31 +235,30 @@ class PairArrays:
         code = q.argmax(axis=1)
         together = (code[self.pairs[:, 0]] == code[self.pairs[:, 1]]).astype(np.float64)
         (apart, apart_same), (different, same) = self.counts(together).sum(axis=0)
-        if same >= different:
-            return True
         n, m = same + different, apart + apart_same
-        if not m:
-            return False
+        if same >= different or not m:
+            return bool(same >= different)
         share = (same + apart_same) / (n + m)
         error = np.sqrt(share * (1.0 - share) * (1.0 / n + 1.0 / m))
-        return bool(same / n - apart_same / m > CLEAR * error)
+        return bool(same / n - apart_same / m > 2.0 * error)
 
 
 def colours(pairs: Ints, N: int) -> list[Ints]:
-    """The items in sets without a pair inside, by random priorities (Jones and Plassmann 1993), seeded."""
-    if len(pairs) > DENSE * N * (N - 1) / 2:
+    """The items in sets without a pair inside, by random priorities (Jones and Plassmann 1993), seeded; one by one
+    where there are more than a quarter of all pairs."""
+    if len(pairs) > 0.25 * N * (N - 1) / 2:
         return [np.array([i]) for i in range(N)]
     priority = np.random.default_rng(0).permutation(N)
-    left, edge, found = np.ones(N, dtype=bool), pairs, []
+    left, edge, sets = np.ones(N, dtype=bool), pairs, []
     while left.any():
         rival = np.full(N, -1)
         np.maximum.at(rival, edge[:, 0], priority[edge[:, 1]])
         np.maximum.at(rival, edge[:, 1], priority[edge[:, 0]])
         chosen = left & (priority > rival)
-        found.append(np.flatnonzero(chosen))
+        sets.append(np.flatnonzero(chosen))
         left &= ~chosen
         edge = edge[left[edge].all(axis=1)]
-    return found
+    return sets
 
 
 def rates(counts: Floats, hyper: Floats) -> Floats:
@@ -304,7 +290,7 @@ def learn_hyper(counts: Floats, hyper: Floats) -> Floats:
     """
     from scipy.special import digamma
 
-    for _ in range(HYPER_STEPS):
+    for _ in range(5):
         total, n = hyper.sum(axis=1, keepdims=True), counts.sum(axis=2, keepdims=True)
         gain = hyper * (digamma(hyper + counts) - digamma(hyper)).sum(axis=0) + 1.0
         cost = (digamma(total + n) - digamma(total)).sum(axis=0) + 1.0 / FIRST_HYPER
@@ -341,8 +327,7 @@ def embed(answers: Similarities, dimensions: int) -> Floats:
     if N <= max(200, 2 * D + 1):
         values, vectors = np.linalg.eigh(matrix.toarray())
     else:
-        v0 = np.random.default_rng(0).normal(size=N)
-        values, vectors = eigsh(matrix, k=D, which="LA", v0=v0)
+        values, vectors = eigsh(matrix, k=D, which="LA", v0=np.random.default_rng(0).normal(size=N))
     top = np.argsort(-values)[:D]
     return np.asarray(vectors[:, top] * np.maximum(values[top], 0.0))
 
@@ -353,16 +338,12 @@ def kmeans(x: Floats, K: int, rng: np.random.Generator | None = None, steps: int
     gap = ((x - x[at[0]]) ** 2).sum(axis=1)
     while len(at) < K:
         total = gap.sum()
-        new = int(gap.argmax()) if rng is None or total <= 0 else int(rng.choice(len(x), p=gap / total))
-        at.append(new)
-        gap = np.minimum(gap, ((x - x[new]) ** 2).sum(axis=1))
-    centres = x[at].copy()
-    code = np.zeros(len(x), dtype=np.int64)
+        at.append(int(gap.argmax() if rng is None or total <= 0 else rng.choice(len(x), p=gap / total)))
+        gap = np.minimum(gap, ((x - x[at[-1]]) ** 2).sum(axis=1))
+    centres, code = x[at], np.zeros(len(x), dtype=np.int64)
     for _ in range(steps):
-        away = (centres * centres).sum(axis=1) - 2.0 * x @ centres.T
-        code = away.argmin(axis=1)
-        count = np.bincount(code, minlength=K)
-        for k in np.flatnonzero(count):
+        code = ((centres * centres).sum(axis=1) - 2.0 * x @ centres.T).argmin(axis=1)
+        for k in np.unique(code):
             centres[k] = x[code == k].mean(axis=0)
     return code
 
@@ -458,10 +439,9 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         if self.n_clusters is not None and self.n_clusters > len(answers):
             raise InputError(f"n_clusters={self.n_clusters} is more than the {len(answers)} items.")
         graph = PairArrays.of(answers)
-        notes = []
+        notes, tried = [], dict[int, float]()
         if self.n_clusters is not None:
             best = self._best(graph, answers, int(self.n_clusters), callback, self.restarts)
-            tried: dict[int, float] = {}
         else:
             best, tried = self._search(graph, answers, callback)
             if not best.meant:
@@ -489,7 +469,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
 
         def evidence(K: int) -> tuple[bool, float]:
             if K not in fits:
-                fits[K] = self._best(graph, answers, K, callback, min(self.restarts, SEARCH_RESTARTS))
+                fits[K] = self._best(graph, answers, K, callback, min(self.restarts, 2))
             return fits[K].meant, fits[K].evidence
 
         ladder = sorted({1, most, *(2**n for n in range(1, most.bit_length()) if 2**n <= most)})
@@ -498,14 +478,13 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         while step > 1:
             step = (step + 1) // 2
             best = max([K for K in (best, best - step, best + step) if 1 <= K <= most], key=evidence)
-        again = self._best(graph, answers, best, callback, self.restarts)
-        fits[best] = better(fits[best], again)
-        found = self._without_empty(graph, fits[best], callback)
+        fits[best] = better(fits[best], self._best(graph, answers, best, callback, self.restarts))
+        fit = self._without_empty(graph, fits[best], callback)
         code = as_said(answers)
-        if not found.meant and code.max() < most:
-            said = self._once(graph, code, callback)
-            found = said if said.meant else found
-        return found, {K: fits[K].evidence for K in sorted(fits)}
+        if not fit.meant and code.max() < most:
+            literal = self._once(graph, code, callback)
+            fit = literal if literal.meant else fit
+        return fit, {K: fits[K].evidence for K in sorted(fits)}
 
     def _once(self, graph: PairArrays, code: Ints, callback: Callback | None) -> ClusteringRun:
         """Given groups, with the rates that annotators have by these, estimated once."""
@@ -543,7 +522,7 @@ class CrowdClustering(AnswerModel[Similarities, Clustering]):
         # hold the rates at their prior.
         prior_rates = rates(np.zeros((graph.M, 2, 2)), hyper)
         q = soft(code, K)
-        for _ in range(FIXED_RATES if K > 1 else 0):
+        for _ in range(10 if K > 1 else 0):
             sweep(graph, q, prior_rates)
         q = soft(q.argmax(axis=1), K)
         counts = graph.counts(graph.together(q))

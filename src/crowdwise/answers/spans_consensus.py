@@ -55,12 +55,6 @@ from crowdwise.errors import InputError
 
 STRENGTH = 5.0
 """How many spans the mean of the crowd is worth for the rates of an annotator."""
-LEAST, MOST = 1e-4, 0.99
-"""The rates stay within."""
-DETECTED, INVENTED, NAMED = 0.7, 0.05, 0.9
-"""Rates before any is known: of true spans that are marked, of empty places that are, of labels that are right."""
-MANY = 1000
-"""Spans on an item from which on memory and time are looked at first."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -130,10 +124,10 @@ class SpanConsensus(Result):
     def _columns(self, table: str, level: float) -> dict[str, Any]:
         if table == "annotators":
             return self._people(level)
-        some = self.chosen if table == "items" else np.arange(len(self.item))
+        rows = self.chosen if table == "items" else np.arange(len(self.item))
         out: dict[str, Any] = {
-            "item": self.item[some], "label": self.labels[self.label[some]], "start": self.start[some],
-            "end": self.end[some], "probability": self.probability[some], "marks": self.marks[some],
+            "item": self.item[rows], "label": self.labels[self.label[rows]], "start": self.start[rows],
+            "end": self.end[rows], "probability": self.probability[rows], "marks": self.marks[rows],
         }  # fmt: skip
         if table == "items":  # an item without spans has a row, as in the answers
             none = np.setdiff1d(np.arange(len(self.items)), out["item"])
@@ -148,8 +142,8 @@ class SpanConsensus(Result):
     def regions(self) -> dict[Any, list[dict[str, Any]]]:
         out: dict[Any, list[dict[str, Any]]] = {name: [] for name in self.items.tolist()}
         for c in self.chosen.tolist():
-            found = {"label": str(self.labels[self.label[c]]), "score": float(self.probability[c])}
-            out[self.items[self.item[c]]].append(found | {"span": [int(self.start[c]), int(self.end[c])]})
+            label, place = str(self.labels[self.label[c]]), [int(self.start[c]), int(self.end[c])]
+            out[self.items[self.item[c]]].append({"label": label, "score": float(self.probability[c]), "span": place})
         return out
 
     def _people(self, level: float) -> dict[str, Any]:
@@ -193,7 +187,7 @@ def _grouped(start: Ints, end: Ints, label: Ints, who: Ints, least: float) -> In
     content, of = np.unique(np.column_stack([start, end, label]), axis=0, return_inverse=True)
     of = of.reshape(-1)
     U = len(content)
-    if U > MANY:
+    if U > 1000:
         what = f"{U:,} different spans of one item hang together and are compared, each with each"
         check_cost(what, 64.0 * U**2, float(U) ** 3, "Split long texts into parts.")
     if U == 1:
@@ -255,17 +249,16 @@ class Marks(NamedTuple):
         first = np.cumsum(size) - size
         out = np.full((2, R if without else C), -1, dtype=np.int64)
         for r in np.unique(size).tolist():
-            some = np.flatnonzero(size == r)
-            rows = order[first[some][:, None] + np.arange(r)]
+            candidates = np.flatnonzero(size == r)
+            rows = order[first[candidates][:, None] + np.arange(r)]
             w = weight[self.who[rows]]
             for side, (place, sign) in enumerate(((self.start, 1), (self.end, -1))):
                 x = sign * place[rows]  # of two medians of ends the later one
                 if not without:
-                    out[side, some] = sign * weighted_medians(x, w)
+                    out[side, candidates] = sign * weighted_medians(x, w)
                 elif r > 2:
                     for j in range(r):
-                        less = np.where(np.arange(r) == j, 0.0, w)
-                        out[side, rows[:, j]] = sign * weighted_medians(x, less)
+                        out[side, rows[:, j]] = sign * weighted_medians(x, np.where(np.arange(r) == j, 0.0, w))
         return out[0], out[1]
 
     def noise(self, q: Floats, M: int) -> tuple[Floats, Floats, Floats]:
@@ -297,9 +290,6 @@ def sums(code: Ints, weight: Floats, size: int) -> Floats:
     return np.asarray(np.bincount(code, weight, size), dtype=np.float64)
 
 
-Overlap = Annotated[float, Bounds(above=0, maximum=1)]
-
-
 @declared
 class SpanModel(AnswerModel[Spans, SpanConsensus]):
     """The base of methods for :class:`~crowdwise.Spans`. A subclass gives ``_infer``.
@@ -308,25 +298,22 @@ class SpanModel(AnswerModel[Spans, SpanConsensus]):
     ----------
     overlap
         The least mean Jaccard overlap of spans that are put together.
-    random_state
-        Unused: nothing is random.
     """
 
-    answer_type: ClassVar[str] = "spans"
     table = Spans
     result = SpanConsensus
 
-    overlap: Overlap = 1 / 3
+    overlap: Annotated[float, Bounds(above=0, maximum=1)] = 1 / 3
 
     def _fit(self, answers: Spans, callback: Callback | None) -> dict[str, Any]:
         M = answers.n_annotators
         marks = Marks.of(answers, self.overlap, callback)
-        found = self._infer(answers, marks, callback)
-        order = np.lexsort((found["label"], found["end"], found["start"], found["item"]))
+        fields = self._infer(answers, marks, callback)
+        order = np.lexsort((fields["label"], fields["end"], fields["start"], fields["item"]))
         for name in ("item", "label", "start", "end", "probability", "marks"):
-            found[name] = found[name][order]
+            fields[name] = fields[name][order]
         looked = np.bincount(marks.looker, minlength=M)
-        return {"labels": answers.labels, "looked": looked} | found
+        return {"labels": answers.labels, "looked": looked} | fields
 
     @abstractmethod
     def _infer(self, answers: Spans, marks: Marks, callback: Callback | None) -> dict[str, Any]:
@@ -370,20 +357,21 @@ class SpanDetection(SpanModel):
         empty = np.maximum(places(answers, self.overlap) - np.bincount(marks.candidate_item, minlength=N), 0.0)
         votes = np.zeros((C, L))
         np.add.at(votes, (c, marks.label), 1.0)
-        given = votes.sum(axis=0) / votes.sum()
+        label_share = votes.sum(axis=0) / votes.sum()
         team = np.bincount(marks.look_item, minlength=N)
         q = votes / team[marks.candidate_item, None]
         none = np.zeros(N)
         all_places = empty + np.bincount(marks.candidate_item, minlength=N)
         rounds = Rounds(self.max_iter, C, callback)
         for _ in rounds:
-            some = q.sum(axis=1)
-            true = sums(marks.candidate_item, some, N) + empty * none
+            exists = q.sum(axis=1)
+            true = sums(marks.candidate_item, exists, N) + empty * none
             chances, others = (sums(looker, of[marks.look_item], M) for of in (true, all_places - true))
-            hits = sums(who, some[c], M)
-            d = rates(hits, chances, DETECTED)
-            f = np.minimum(rates(sums(who, 1.0 - some[c], M), others, INVENTED), d)  # or true and false change places
-            a = rates(sums(who, q[c, marks.label], M), hits, NAMED)
+            hits = sums(who, exists[c], M)
+            # What is usual before any is known: of true spans that are marked, of empty places, of right labels.
+            d = rates(hits, chances, 0.7)
+            f = np.minimum(rates(sums(who, 1.0 - exists[c], M), others, 0.05), d)  # or true and false change places
+            a = rates(sums(who, q[c, marks.label], M), hits, 0.9)
             pi = (true.sum() + 1.0) / (all_places.sum() + 2.0)
             rho = (q.sum(axis=0) + 1.0 / L) / (q.sum() + 1.0)
             log_1 = sums(marks.look_item, np.log1p(-d)[looker], N)
@@ -394,26 +382,23 @@ class SpanDetection(SpanModel):
             s_1[:, 1:] = (log_1[marks.candidate_item] + base)[:, None] + np.log(pi * rho)
             if L > 1:
                 np.add.at(s_1, (c, marks.label + 1), (np.log(a) - wrong)[who])
-            s_1[:, 0] = (
-                np.log(1.0 - pi)
-                + log_0[marks.candidate_item]
-                + sums(c, (np.log(f) - np.log1p(-f))[who] + np.log(given)[marks.label], C)
-            )
+            alone = sums(c, (np.log(f) - np.log1p(-f))[who] + np.log(label_share)[marks.label], C)
+            s_1[:, 0] = np.log(1.0 - pi) + log_0[marks.candidate_item] + alone
             s_1 = np.exp(s_1 - s_1.max(axis=1, keepdims=True))
             new = s_1[:, 1:] / s_1.sum(axis=1, keepdims=True)
             none = 1.0 / (1.0 + np.exp(np.clip(np.log((1.0 - pi) / pi) + log_0 - log_1, -500.0, 500.0)))
             change, q = float(np.abs(new - q).max()), new
             rounds.reached(moved=change, converged=change < self.tol)
         label = q.round(12).argmax(axis=1)
-        found = self._concluded(marks, q.sum(axis=1), label, empty * none, M, learned=True)
-        found["right_labels"] = sums(who, q[c, marks.label], M)
-        return found | {"iterations": rounds.iterations, "converged": rounds.converged}
+        fields = self._concluded(marks, q.sum(axis=1), label, empty * none, M, learned=True)
+        fields["right_labels"] = sums(who, q[c, marks.label], M)
+        return fields | rounds.outcome
 
 
 def rates(right: Floats, total: Floats, usual: float) -> Floats:
     """Shares of counts, shrunk towards that of all, which is shrunk towards ``usual``."""
     mean = (right.sum() + STRENGTH * usual) / (total.sum() + STRENGTH)
-    return np.asarray(np.clip((right + STRENGTH * mean) / (total + STRENGTH), LEAST, MOST))
+    return np.asarray(np.clip((right + STRENGTH * mean) / (total + STRENGTH), 1e-4, 0.99))
 
 
 def places(answers: Spans, overlap: float) -> Floats:
@@ -428,12 +413,12 @@ def places(answers: Spans, overlap: float) -> Floats:
     length = np.maximum(stretch, stretch[last > first].mean())
     if answers.length is not None:
         length = np.where(answers.length >= 0, answers.length, length)
-    some = evenly(np.lexsort((np.bincount(item, start + end)[item], end, start)), COMPARED)
-    a, b, size = start[some], end[some], (end - start)[some].astype(np.float64)
+    sample = evenly(np.lexsort((np.bincount(item, start + end)[item], end, start)), COMPARED)
+    a, b, size = start[sample], end[sample], (end - start)[sample].astype(np.float64)
     fits = np.minimum(size[:, None], size) >= overlap * np.maximum(size[:, None], size)
     wide = float(((size[:, None] + size) * fits).mean()) * (1.0 - overlap) / (1.0 + overlap)
     middle = float(length.mean())
-    return np.asarray(length / middle / by_chance(jaccard(a, b, a, b), item[some], overlap, min(1.0, wide / middle)))
+    return np.asarray(length / middle / by_chance(jaccard(a, b, a, b), item[sample], overlap, min(1.0, wide / middle)))
 
 
 @declared
@@ -454,8 +439,8 @@ class SpanMajority(SpanModel):
         np.add.at(votes, (marks.candidate, marks.label), 1.0)
         share = votes.sum(axis=1) / np.bincount(marks.look_item, minlength=N)[marks.candidate_item]
         label, chosen = votes.argmax(axis=1), (share > 0.5).astype(np.float64)
-        found = self._concluded(marks, chosen, label, np.zeros(N), answers.n_annotators, learned=False)
-        return found | {"probability": share}
+        fields = self._concluded(marks, chosen, label, np.zeros(N), answers.n_annotators, learned=False)
+        return fields | {"probability": share}
 
 
 @declared
@@ -476,10 +461,8 @@ class CharacterMajority(SpanModel):
         team = np.bincount(marks.look_item, minlength=N)
         rows: list[tuple[int, int, int, int, float]] = []
         for n, k in np.unique(np.column_stack([marks.item, marks.label]), axis=0).tolist():
-            some = np.flatnonzero((marks.item == n) & (marks.label == k))
-            rows += [
-                (n, k, *run) for run in majority_runs(marks.start[some], marks.end[some], marks.who[some], team[n])
-            ]
+            at = np.flatnonzero((marks.item == n) & (marks.label == k))
+            rows += [(n, k, *run) for run in majority_runs(marks.start[at], marks.end[at], marks.who[at], team[n])]
         item, label, start, end = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(4))
         candidate = np.full(len(marks.item), -1, dtype=np.int64)
         for n, m in np.unique(np.column_stack([marks.item, marks.who]), axis=0).tolist():

@@ -72,13 +72,8 @@ from crowdwise.methods.ds_dawid_skene import full
 
 def chain_statistics(part: Part, q: Floats, cuts: Ints, allowed: npt.NDArray[np.bool_]) -> Stats:
     """The statistics that go with tokens whose tags are independent with probabilities q (a start)."""
-    K = part.n_classes
-    chain = np.empty((K + 1, K))
-    chain[0] = q[cuts[:-1]].sum(axis=0)
-    follows = np.ones(len(q), dtype=bool)
-    follows[cuts[:-1]] = False
-    at = np.flatnonzero(follows)
-    chain[1:] = q[at - 1].T @ q[at]
+    at = np.setdiff1d(np.arange(len(q)), cuts[:-1])
+    chain = np.vstack([q[cuts[:-1]].sum(axis=0), q[at - 1].T @ q[at]])
     return Stats(em.statistics(part, q).counts, np.where(allowed, chain, 0.0))
 
 
@@ -128,18 +123,18 @@ class FieldFamily(ChainFamily):
     def maximise(self, stats: Stats) -> Params:
         from scipy.optimize import minimize
 
-        (T, D), shape, n = self.x.shape, self.weights.shape, len(self.pseudo) * stats.counts.shape[1]
+        (T, D), n = self.x.shape, len(self.pseudo) * stats.counts.shape[1]
         q = stats.counts[n : n + T]
 
         def loss(flat: Floats) -> tuple[float, Floats]:
-            both = flat.reshape(shape)
+            both = flat.reshape(self.weights.shape)
             p, chain, log_z = self.without_votes(both)
             value = log_z - float((q * (self.x @ both[:D])).sum() + (stats.mass * both[D:]).sum())
             gap = np.vstack([self.x.T @ (p - q), np.where(self.allowed, chain - stats.mass, 0.0)])
             return value + 0.5 * float((both**2).sum()), (gap + both).ravel()
 
-        found = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": FIELD_STEPS})
-        self.weights[:] = found.x.reshape(shape)
+        optimum = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 10})
+        self.weights[:] = optimum.x.reshape(self.weights.shape)
         votes = super().maximise(replace(stats, counts=stats.counts[:n])).log_score
         return Params(*self.scored(votes, self.x, len(stats.counts)))
 
@@ -179,7 +174,7 @@ def word_features(tags: Tags) -> Any:
     edge = ("^", "", "")
     near = [(own[t], edge if ends[t] else own[t - 1], edge if ends[t + 1] else own[t + 1]) for t in range(len(word))]
     rows = [[f"{at}{part}{name}" for at, one in enumerate(three) for part, name in enumerate(one)] for three in near]
-    return FeatureHasher(WORD_FEATURES, input_type="string", alternate_sign=False).transform(rows)
+    return FeatureHasher(2**16, input_type="string", alternate_sign=False).transform(rows)
 
 
 def with_tokens(part: Part) -> Part:
@@ -199,15 +194,9 @@ def log_chain(counts: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
     return np.where(allowed, safe_log(normalise(row, axis=1)), -np.inf)
 
 
-FIELD_STEPS = 10
-"""Steps of L-BFGS in an M-step of the conditional random field."""
-WORD_FEATURES = 2**16
-"""So many features words are hashed to."""
-
-Transitions = Annotated[
-    Any,
-    Check(lambda value: are_numbers(value, Bounds(minimum=0)), "the probabilities of first tags and of transitions"),
-]
+Transitions = Annotated[Any, Check(
+    lambda value: are_numbers(value, Bounds(minimum=0)), "the probabilities of first tags and of transitions"
+)]  # fmt: skip
 
 
 @declared
@@ -267,11 +256,11 @@ class HMMCrowd(TagModel):
     def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred:
         q = starts.initial_posterior(self.start, Part.of(tags.votes, gold), tags.votes, gold, self.random_state)
         self.memory_ = self.memory is True
-        found = self._run(tags, gold, q, callback)
-        if self.memory == "auto" and evidence(tags, found[1]) > 0.0:
+        inferred = self._run(tags, gold, q, callback)
+        if self.memory == "auto" and evidence(tags, inferred[1]) > 0.0:
             self.memory_ = True
-            found = self._run(tags, gold, q, callback)
-        return found
+            inferred = self._run(tags, gold, q, callback)
+        return inferred
 
     def _run(self, tags: Tags, gold: Ints | None, q: Floats, callback: Callback | None) -> Inferred:
         votes, allowed, K = tags.votes, tags.allowed(), tags.votes.n_classes
@@ -332,12 +321,8 @@ class HMMCrowd(TagModel):
     def _fixed(self, K: int, allowed: npt.NDArray[np.bool_]) -> Floats | None:
         if isinstance(self.transition, str) and self.transition == "learned":
             return None
-        try:
-            p = np.asarray(self.transition, dtype=np.float64)
-        except (TypeError, ValueError):
-            p = np.empty(0)
-        fine = p.shape == (K + 1, K) and np.isfinite(p).all() and (p >= 0).all() and (p.sum(axis=1) > 0).all()
-        if not fine:
+        p = np.asarray(self.transition, dtype=np.float64)
+        if p.shape != (K + 1, K) or not (p.sum(axis=1) > 0).all():
             raise ParameterError(
                 f"transition: expected 'learned', or {K + 1} x {K} probabilities (of first tags, then of each after "
                 f"each); found {self.transition!r}."
@@ -384,17 +369,15 @@ class TokenDawidSkene(TagModel):
 
     def _infer(self, tags: Tags, gold: Ints | None, callback: Callback | None) -> Inferred:
         self.inner_ = self._inner()
-        found = self.inner_.fit(tags.votes, gold, callback=callback).consensus_
-        if found.dependence.source == "gold":
+        consensus = self.inner_.fit(tags.votes, gold, callback=callback).consensus_
+        if consensus.dependence.source == "gold":
             # Gold tokens of a sequence stand for each other: cross-validation over them promises too much.
-            q = clamp(correct(found.independent_posterior, votes_per_item(tags.votes), USUAL), gold)
-            notes = [USUAL.reason if note == found.dependence.reason else note for note in found.notes]
-            found = self.inner_.consensus_ = replace(found, posterior=q, dependence=USUAL, notes=notes)
-        outcome = Outcome(
-            found.posterior, found.prior, found.confusion, found.log_likelihood, found.trace, found.iterations,
-            found.converged, notes=found.notes,
-        )  # fmt: skip
-        return outcome, self._decode(found.posterior, tags, found.prior), None
+            q = clamp(correct(consensus.independent_posterior, votes_per_item(tags.votes), USUAL), gold)
+            notes = [USUAL.reason if note == consensus.dependence.reason else note for note in consensus.notes]
+            consensus = self.inner_.consensus_ = replace(consensus, posterior=q, dependence=USUAL, notes=notes)
+        kept = ("posterior", "prior", "confusion", "log_likelihood", "trace", "iterations", "converged", "notes")
+        outcome = Outcome(**{name: getattr(consensus, name) for name in kept})
+        return outcome, self._decode(consensus.posterior, tags, consensus.prior), None
 
     def _decode(self, q: Floats, tags: Tags, prior: Floats) -> npt.NDArray[np.int32]:
         if self.decode == "valid":

@@ -16,13 +16,11 @@ from crowdwise.core.model import Outcome, check_classes, check_several
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.unseen import recode
 from crowdwise.data.boundary import guarded
+from crowdwise.data.frames import make_frame
 from crowdwise.data.tags import Tags, TagSpans, find_spans, invalid
 from crowdwise.data.truth import truth_by_token
 from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.kernels import chains
-
-FEW, MOST = 10, 0.8
-"""Of annotators who are rules: the fewest spans, and the largest share of all spans that their types may have."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -57,13 +55,19 @@ class TagConsensus(Consensus):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.scheme == "plain":  # these spell out no spans
+            object.__setattr__(self, "TABLES", Consensus.TABLES)
         N, S, starts = len(self.items), len(self.sequence_names), self.starts
         if starts.shape != (S + 1,) or starts[0] != 0 or starts[-1] != N or (np.diff(starts) < 0).any():
             raise ValueError("starts does not divide the tokens into sequences")
 
     @classmethod
-    def of(cls, model: Any, answers: Tags, **found: Any) -> Self:
-        return super().of(model, answers.votes, **sequence_fields(answers), **found)
+    def of(cls, model: Any, answers: Tags, **fields: Any) -> Self:
+        words = np.empty(0, dtype=object) if answers.words is None else answers.words
+        return super().of(
+            model, answers.votes, starts=answers.starts, sequence_names=answers.sequences, position=answers.position,
+            words=words, scheme=answers.scheme, **fields,
+        )  # fmt: skip
 
     @property
     def sequence(self) -> Ints:
@@ -73,7 +77,7 @@ class TagConsensus(Consensus):
     @property
     def spans(self) -> Any:
         """One row per span: sequence, start and end (exclusive) in tokens, type, text, and its least sure token."""
-        return self.to_frame("spans")
+        return make_frame(self._span_table(), self.kind)
 
     def tags(self) -> dict[Any, list[Any]]:
         """Sequence -> its tags, in order."""
@@ -124,15 +128,6 @@ def decode(logit: Floats, log_prior: Floats, starts: Ints, preference: Floats) -
     return order[path].astype(np.int32)
 
 
-def sequence_fields(tags: Tags) -> dict[str, Any]:
-    """What a result holds of the sequences."""
-    words = np.empty(0, dtype=object) if tags.words is None else tags.words
-    return {
-        "starts": tags.starts, "sequence_names": tags.sequences, "position": tags.position, "words": words,
-        "scheme": tags.scheme,
-    }  # fmt: skip
-
-
 Inferred = tuple[Outcome, npt.NDArray[np.int32], Floats | None]
 """What was found, the tagging, and the chain."""
 
@@ -144,22 +139,16 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
     result: ClassVar[type] = TagConsensus
 
     @guarded
-    def fit(
-        self, answers: Tags, gold: Any = None, *, callback: Callback | None = None, verbose: bool = False
-    ) -> Self:  # fmt: skip
+    def fit(self, answers: Tags, gold: Any = None, *, callback: Callback | None = None, verbose: bool = False) -> Self:
         """Learn from tags.
 
         Parameters
         ----------
-        answers
-            The tags. Their own ``truth`` is not looked at.
+        answers, callback, verbose
+            As in other methods. The ``truth`` of the tags is not used.
         gold
             The tags of tokens where they are known, for the model to use: a mapping from sequence to its list of tags,
             from token (``sequence:position``) to tag, or T codes with -1 for unknown.
-        callback
-            Called with a :class:`crowdwise.core.loop.Progress` after every pass over the votes.
-        verbose
-            Show the progress.
         """
         self._gold = None
         if gold is not None and isinstance(answers, Tags):
@@ -181,11 +170,10 @@ class TagModel(AnswerModel[Tags, TagConsensus]):
         heard = without_silence(answers)
         outcome, labels, transition = self._infer(heard, self._gold, callback)
         if heard is not answers:
-            less = answers.votes.n_answers - heard.votes.n_answers
-            said = (
-                f"Most annotators tag a few types alone, as rules do: {less:,} O do not count where others tag a token."
+            less = f"{answers.votes.n_answers - heard.votes.n_answers:,} O do not count where others tag a token."
+            outcome = replace(
+                outcome, notes=[*outcome.notes, f"Most annotators tag a few types alone, as rules do: {less}"]
             )
-            outcome = replace(outcome, notes=[*outcome.notes, said])
         return {"transition": transition, **consensus_fields(heard.votes, outcome, labels)}
 
     @abstractmethod
@@ -215,8 +203,8 @@ def without_silence(tags: Tags) -> Tags:
     """Tags without the O of rules on tokens that others tag.
 
     A rule that knows names of persons says O of everything else: it is silent. Annotators are taken for rules where
-    more than half of them began ``FEW`` spans or more, of at most half of the types, which are less than ``MOST`` of
-    all spans. A token without a tag keeps its O.
+    more than half of them began 10 spans or more, of at most half of the types, which are less than 80 % of all spans.
+    A token without a tag keeps its O.
     """
     votes, names = tags.votes, [str(name) for name in tags.classes.tolist()]
     types = sorted({name[2:] for name in names if name != "O"})
@@ -227,7 +215,7 @@ def without_silence(tags: Tags) -> Tags:
     spans = np.zeros((votes.n_annotators, len(types)))
     np.add.at(spans, (votes.annotator[begins], kind[begins]), 1.0)
     share = (spans > 0) @ (spans.sum(axis=0) / max(spans.sum(), 1.0))
-    rule = (2 * (spans > 0).sum(axis=1) <= len(types)) & (spans.sum(axis=1) >= FEW) & (share < MOST)
+    rule = (2 * (spans > 0).sum(axis=1) <= len(types)) & (spans.sum(axis=1) >= 10) & (share < 0.8)
     if 2 * rule.sum() <= votes.n_annotators:
         return tags
     tagged = np.bincount(votes.item[kind >= 0], minlength=len(votes)) > 0
@@ -240,11 +228,10 @@ def checked_truth(tags: Tags, gold: Ints) -> Ints:
     follows = np.append(False, known[:-1]) & known & ~tags.opens
     bad = invalid(np.where(known, gold, 0), tags.opens & known, follows, tags.classes, tags.scheme)
     if len(bad):
-        at = bad[0]
-        tag = listing(tags.classes[[gold[at]]])
+        token, tag = tags.votes.items[bad[0]], listing(tags.classes[[gold[bad[0]]]])
         raise LabelError(
-            f"The truth gives token {tags.votes.items[at]!r} the tag {tag}, which goes on "
-            "with a span that is not there. Correct it, or make the tags with scheme='plain'."
+            f"The truth gives token {token!r} the tag {tag}, which goes on with a span that is not there. Correct it, "
+            "or make the tags with scheme='plain'."
         )
     return gold
 

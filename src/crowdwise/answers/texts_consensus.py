@@ -32,6 +32,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -50,11 +51,6 @@ from crowdwise.errors import InputError
 
 OF_TEXT, OF_ANNOTATOR = 20.0, 100.0
 """How many slots the accuracy of the annotator, and of the crowd, is worth."""
-ALIKE = 0.5
-"""From this median likeness of two texts on an item on, they are put together word by word."""
-ITEMS = 200
-"""So many items are aligned between two calls of the callback."""
-
 Embed = Annotated[
     Any, Check(lambda f: f is None or callable(f), "a function from texts to vectors", (None, len), (1, "a"))
 ]
@@ -104,10 +100,10 @@ class TextConsensus(Result):
     tokens: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Any, answers: Texts, **found: Any) -> TextConsensus:
-        found["texts_per_item"] = np.diff(answers.indptr)
-        found["texts_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
-        return super().of(model, answers, **found)
+    def of(cls, model: Any, answers: Texts, **fields: Any) -> TextConsensus:
+        fields["texts_per_item"] = np.diff(answers.indptr)
+        fields["texts_per_annotator"] = np.bincount(answers.annotator, minlength=answers.n_annotators)
+        return super().of(model, answers, **fields)
 
     def __repr__(self) -> str:
         sure = "" if self.word_accuracy is None else f", {np.mean(self.word_accuracy):.1%} of the words expected right"
@@ -162,12 +158,12 @@ class Slots:
     @classmethod
     def of(cls, sequences: Sequence[tuple[int, ...]], indptr: Ints, callback: Callback | None) -> Slots:
         rows, texts, items = [], [], []
-        for n, (lo, hi) in enumerate(zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)):
+        for n, (lo, hi) in enumerate(pairwise(indptr.tolist())):
             slots = align(sequences[lo:hi], range(hi - lo), hi - lo) if hi > lo else []
             rows += [token for slot in slots for token in slot]
             texts += list(range(lo, hi)) * len(slots)
             items += [n] * len(slots)
-            if callback is not None and (n + 1) % ITEMS == 0:
+            if callback is not None and (n + 1) % 200 == 0:
                 callback(Progress(n + 1, len(indptr) - 1, np.nan, np.nan))
         item = np.array(items, dtype=np.int64)
         size = np.diff(indptr)[item]
@@ -185,11 +181,11 @@ class Slots:
         top = np.full(S, -np.inf)
         np.maximum.at(top, of, score)
         size = np.bincount(self.slot, minlength=S)
-        d = (1.0 + rho * (size - 1.0))[self.slot]
-        mass = np.exp((score - top[of]) / (1.0 + rho * (size - 1.0))[of])
+        d = 1.0 + rho * (size - 1.0)
+        mass = np.exp((score - top[of]) / d[of])
         total = np.bincount(of, mass, S)[self.slot]
         own = mass[self.choice]
-        less = np.exp((score[self.choice] - w - top[self.slot]) / d)
+        less = np.exp((score[self.choice] - w - top[self.slot]) / d[self.slot])
         return own / total, less / (total - own + less)
 
 
@@ -203,11 +199,8 @@ class TextModel(AnswerModel[Texts, TextConsensus]):
         What is compared: a ``"word"`` or a ``"character"``; ``"auto"`` takes characters for scripts without blanks.
     case, punctuation
         Whether upper and lower case, and punctuation, make a difference.
-    random_state
-        Unused: nothing is random.
     """
 
-    answer_type: ClassVar[str] = "texts"
     table = Texts
     result = TextConsensus
 
@@ -221,8 +214,8 @@ class TextModel(AnswerModel[Texts, TextConsensus]):
         cuts = cut.of(answers.texts[used].tolist())
         if not any(one.words for one in cuts):
             raise InputError("No text has a word. Punctuation alone counts with punctuation=True.")
-        found = self._infer(answers, [cuts[code] for code in at.tolist()], callback)
-        chosen = cut.words(found["texts"].tolist())
+        fields = self._infer(answers, [cuts[code] for code in at.tolist()], callback)
+        chosen = cut.words(fields["texts"].tolist())
         likeness, right, slots = np.zeros(len(answers)), np.zeros(answers.n_annotators), np.zeros(answers.n_annotators)
         for n, row in enumerate(answers.item.tolist()):
             one, two = cuts[at[n]].words, chosen[row]
@@ -231,8 +224,8 @@ class TextModel(AnswerModel[Texts, TextConsensus]):
             right[answers.annotator[n]] += size - edits
             slots[answers.annotator[n]] += size
         likeness /= np.maximum(np.diff(answers.indptr), 1)
-        facts = {"unit": self.unit, "case": self.case, "punctuation": self.punctuation}
-        return {"likeness": likeness, "right": right, "slots": slots, "tokens": facts} | found
+        tokens = {"unit": self.unit, "case": self.case, "punctuation": self.punctuation}
+        return {"likeness": likeness, "right": right, "slots": slots, "tokens": tokens} | fields
 
     @abstractmethod
     def _infer(self, answers: Texts, cuts: list[CutText], callback: Callback | None) -> dict[str, Any]:
@@ -299,14 +292,14 @@ class Rover(TextModel):
         first = order[np.searchsorted(slots.slot[order], np.arange(n_slots))]
         best, sure = slots.word[first], q[first]
         # The entries of a text, slot by slot, are its words in order.
-        said = np.flatnonzero(slots.word >= 0)
-        said = said[np.argsort(slots.text[said], kind="stable")]
+        written = np.flatnonzero(slots.word >= 0)
+        written = written[np.argsort(slots.text[written], kind="stable")]
         names = sorted(set().union(*(cut.forms for cut in cuts)))
         place = {form: n for n, form in enumerate(names)}
         form = np.array([place[form] for cut in cuts for form in cut.forms], dtype=np.int64)
-        won = slots.word[said] == best[slots.slot[said]]
-        pair, of = np.unique(slots.slot[said][won] * len(names) + form[won], return_inverse=True)
-        total = np.bincount(of, weight[slots.text[said]][won]).round(9)
+        won = slots.word[written] == best[slots.slot[written]]
+        pair, of = np.unique(slots.slot[written][won] * len(names) + form[won], return_inverse=True)
+        total = np.bincount(of, weight[slots.text[written]][won]).round(9)
         slot, form = np.divmod(pair, len(names))
         order = np.lexsort((form, -total, slot))
         kept = order[np.unique(slot[order], return_index=True)[1]]
@@ -351,7 +344,7 @@ class Medoid(TextModel):
         chosen = []
         for n in range(len(answers)):
             rows = np.arange(answers.indptr[n], answers.indptr[n + 1])
-            some = answers.of_item(n)
+            texts = answers.of_item(n)
             if vectors is not None:
                 near = vectors[rows] @ vectors[rows].T
             elif self.distance == "chrf":
@@ -361,7 +354,7 @@ class Medoid(TextModel):
             else:
                 split = [cuts[row].words for row in rows]
                 near = 1.0 - edit_distances(split if self.distance == "word" else [" ".join(s) for s in split], True)
-            chosen.append(first_best(near @ answers.weights[rows], some))
+            chosen.append(first_best(near @ answers.weights[rows], texts))
         return {"texts": as_objects(chosen)}
 
 
@@ -383,14 +376,14 @@ class TextAuto(TextModel):
         words = [cut.words for cut in cuts]
         pairs = np.concatenate([
             1.0 - edit_distances(words[lo:hi], True)[np.triu_indices(hi - lo, 1)]
-            for lo, hi in zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True)
+            for lo, hi in pairwise(answers.indptr.tolist())
         ])  # fmt: skip
         middle = float(np.median(pairs)) if len(pairs) else 1.0
-        joined = middle >= ALIKE
-        model: TextModel = (Rover if joined else Medoid)(unit=self.unit, case=self.case, punctuation=self.punctuation)
-        way = "they were put together word by word" if joined else "the one nearest to the others was taken"
-        alike = "alike" if joined else "different"
-        note = f"Texts on an item are {alike} (median {middle:.0%}): {way}."
+        alike = middle >= 0.5
+        model: TextModel = (Rover if alike else Medoid)(unit=self.unit, case=self.case, punctuation=self.punctuation)
+        how = "alike" if alike else "different"
+        way = "they were put together word by word" if alike else "the one nearest to the others was taken"
+        note = f"Texts on an item are {how} (median {middle:.0%}): {way}."
         return model._infer(answers, cuts, callback) | {"notes": [note] if len(pairs) else []}
 
 
@@ -424,7 +417,7 @@ class RASA(TextModel):
 
         vectors = unit_vectors(self.embed, answers)
         who, M = answers.annotator, answers.n_annotators
-        bounds = list(zip(answers.indptr[:-1].tolist(), answers.indptr[1:].tolist(), strict=True))
+        bounds = list(pairwise(answers.indptr.tolist()))
         own = np.ones(answers.n_answers)
         if self.local:
             for lo, hi in bounds:
@@ -479,12 +472,10 @@ def unit_vectors(embed: Any, answers: Texts) -> Floats:
     if embed is None:
         from sklearn.feature_extraction.text import HashingVectorizer
 
-        found = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 3), n_features=2**12).transform(texts).toarray()
+        vectors = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 3), n_features=2**12).transform(texts).toarray()
     else:
-        found = np.asarray(embed(texts), dtype=np.float64)
-        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
-            raise InputError(
-                f"embed must give a finite vector for each of the {len(texts)} texts: found {found.shape}."
-            )
-    size = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray((found / np.maximum(size, 1e-12))[answers.text])
+        vectors = np.asarray(embed(texts), dtype=np.float64)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
+            raise InputError(f"embed must give a finite vector for each of {len(texts)} texts: found {vectors.shape}.")
+    size = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray((vectors / np.maximum(size, 1e-12))[answers.text])

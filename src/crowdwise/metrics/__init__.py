@@ -3,8 +3,8 @@
 Metrics of labels take a :class:`~crowdwise.Consensus` (or an N x K array of probabilities) and the truth: a mapping
 from item to class, or N class codes with -1 for unknown. Items without truth are left out. Those of ratings and ordinal
 classes (``mae``, ``rmse``, ``quadratic_kappa``, ``spearman``, ``kendall``) take :class:`~crowdwise.Estimates` and true
-numbers, a Consensus over ordinal classes (its labels count by their place in the order of classes) and true classes, or
-two arrays. ``measure`` has what suits an answer type.
+numbers, a Consensus over ordinal classes (its labels count by their place in the ``order`` of the fit, by default that
+of the classes) and true classes, or two arrays. ``measure`` has what suits an answer type.
 
 All take ``level``, ``resamples`` and ``random_state`` of the interval (:class:`~crowdwise.metrics.bootstrap.Options`).
 

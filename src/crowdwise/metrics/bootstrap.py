@@ -32,15 +32,10 @@ from crowdwise.core.intervals import interval_text
 from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.result import some_known
 
-WORK = 2e8
-"""Resamples times items: above it fewer resamples are drawn (at least 200)."""
 CHUNK = 2**22
 """How many numbers a piece of the bootstrap holds at once."""
 MIN_ITEMS = 10
 """The fewest items that an interval is made of: with fewer it holds the value far less often than its level says."""
-FEW_VALUES = 64
-"""A mean of so many different values or fewer is resampled by value."""
-
 SAME = 1e-12
 """Draws that differ by less are the same but for rounding."""
 
@@ -126,10 +121,10 @@ class Bootstrap:
         _check(level=self.level, resamples=self.resamples, random_state=self.random_state)
 
     def mean(self, x: Floats) -> Estimate:
-        """The mean of x with a percentile interval; resampled by value where there are few."""
+        """The mean of x with a percentile interval; resampled by value where there are few different ones."""
         values, count = np.unique(x, return_counts=True)
         n = len(x)
-        if len(values) > FEW_VALUES or n < MIN_ITEMS:
+        if len(values) > 64 or n < MIN_ITEMS:
             return self.of_weights(lambda w: float(w @ x / w.sum()), n)
         rng = np.random.default_rng(self.random_state)
         means = rng.multinomial(n, count / n, size=self.resamples) @ values / n
@@ -148,18 +143,13 @@ class Bootstrap:
         """A statistic of how often each of n items was drawn, with a percentile interval."""
         once = some_known(np.ones(n, dtype=np.int64))
         value = statistic(np.ones(n))
-        if n < MIN_ITEMS:
-            return self._without_interval(value, n)
-        draws = [statistic(weight) for some in self._weights(once, n) for weight in some]
-        return self._percentiles(value, np.array(draws), n)
-
-    def _without_interval(self, value: float, n: int) -> Estimate:
-        return Estimate(value, np.nan, np.nan, n, self.level)
+        batches = self._weights(once, n) if n >= MIN_ITEMS else ()
+        return self._percentiles(value, np.array([statistic(weight) for batch in batches for weight in batch]), n)
 
     def _percentiles(self, value: float, draws: Floats, n: int) -> Estimate:
-        if np.ptp(draws) < SAME:
-            return self._without_interval(value, n)
-        low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
+        low = high = np.nan
+        if len(draws) and np.ptp(draws) >= SAME:
+            low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
         return Estimate(value, float(low), float(high), n, self.level)
 
     def of_sums(self, table: Any, times: Ints, statistic: Statistic, n: int) -> Estimate:
@@ -168,11 +158,10 @@ class Bootstrap:
         ``table`` (P x D, dense or sparse) holds what an item of each pattern adds, ``times`` how many items have it;
         ``n`` is the number of items that say something.
         """
-        value = float(statistic(_dense(times.astype(np.float64)[None] @ table))[0])
-        if n < MIN_ITEMS:
-            return self._without_interval(value, n)
-        draws = [statistic(_dense(weight @ table)) for weight in self._weights(times, table.shape[1])]
-        low, high = bca(value, np.concatenate(draws), *_jackknife(table, times, statistic), self.level)
+        value, low, high = float(statistic(_dense(times.astype(np.float64)[None] @ table))[0]), np.nan, np.nan
+        if n >= MIN_ITEMS:
+            draws = [statistic(_dense(weight @ table)) for weight in self._weights(times, table.shape[1])]
+            low, high = bca(value, np.concatenate(draws), *_jackknife(table, times, statistic), self.level)
         return Estimate(value, low, high, n, self.level)
 
     def ratio(self, part: Floats, whole: Floats, n: int | None = None, *, empty: float = np.nan) -> Estimate:
@@ -190,7 +179,7 @@ class Bootstrap:
         """How often each pattern was drawn, some resamples (rows) at a time."""
         N, P = int(times.sum()), len(times)
         rng = np.random.default_rng(self.random_state)
-        rounds = int(min(self.resamples, max(200, WORK // max(min(N, 20 * P), 1))))
+        rounds = int(min(self.resamples, max(200, 2e8 // max(min(N, 20 * P), 1))))  # fewer of very many items
         step = max(1, CHUNK // max(P, width))
         which = None if 20 * P < N else np.repeat(np.arange(P), times)
         for at in range(0, rounds, step):
@@ -218,7 +207,7 @@ def bca(value: float, draws: Floats, gone: Floats, times: Floats, level: float) 
     if not np.isfinite(value) or len(draws) == 0 or np.ptp(draws) < SAME:
         return np.nan, np.nan
     B = len(draws)
-    below = (np.count_nonzero(draws < value - 1e-12) + np.count_nonzero(np.abs(draws - value) <= 1e-12) / 2.0) / B
+    below = (np.count_nonzero(draws < value - SAME) + np.count_nonzero(np.abs(draws - value) <= SAME) / 2.0) / B
     bias = ndtri(np.clip(below, 1.0 / (B + 1), B / (B + 1)))
     ok = np.isfinite(gone)
     pull = np.average(gone[ok], weights=times[ok]) - gone[ok] if ok.any() else np.zeros(1)
@@ -226,8 +215,7 @@ def bca(value: float, draws: Floats, gone: Floats, times: Floats, level: float) 
     spread = float((times * pull**2).sum())
     skew = float((times * pull**3).sum()) / (6.0 * spread**1.5) if spread > 0.0 else 0.0
     z = _reach(level, max(float(times.sum()), 2.0))
-    shifted = [bias + sign * z for sign in (-1.0, 1.0)]
-    at = [float(ndtr(bias + s / max(1.0 - skew * s, 1e-3))) for s in shifted]
+    at = [float(ndtr(bias + s / max(1.0 - skew * s, 1e-3))) for s in (bias - z, bias + z)]
     low, high = np.quantile(draws, np.clip(at, 0.0, 1.0))
     return float(min(low, value)), float(max(high, value))
 

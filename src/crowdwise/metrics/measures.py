@@ -1,44 +1,38 @@
 """What is measured of each answer type where the truth is known, every figure with its interval.
-How well clusters match known classes: Hungarian accuracy, normalised mutual information, adjusted Rand index.
 
-All take a :class:`~crowdwise.Clustering` and the truth as a mapping from item to class, or N cluster codes and N class
-codes (-1: unknown). None of them cares how clusters are numbered. Intervals are bootstrapped over items.
-
-With n[k, c] items in cluster k and class c:
+**Clusters** against classes, however clusters are numbered. With n[k, c] items in cluster k and class c:
 
     accuracy = max over matchings of clusters to classes of sum n[k, match(k)] / N
     NMI      = I(cluster; class) / ((H(cluster) + H(class)) / 2)
     ARI      = (S - E) / (M - E),  S pairs together in both, E = together in clusters * together in classes / all pairs,
                M the mean of the two
 
-How well label sets match known ones: by label, by item, and as whole sets, each with a bootstrap interval.
+They take a :class:`~crowdwise.Clustering` and a mapping from item to class, or N cluster codes and N class codes.
 
-All take a :class:`~crowdwise.LabelSetConsensus` and the truth as a mapping from item to labels, or N x L probabilities
-(or booleans) and N x L booleans. Items without truth are left out. A label is taken where its probability is over one
-half.
+**Label sets** by label, by item, and as whole sets. A label is taken where its probability is over one half.
 
     precision = right labels / labels taken       recall = right labels / true labels       F1 = 2 P R / (P + R)
 
-``average="micro"`` counts labels over all items; ``"macro"`` is the mean over labels of each one's own figure. Where
-nothing was taken (or nothing is true) a figure is 0, as in scikit-learn; the Jaccard index of two empty sets is 1.
+They take a :class:`~crowdwise.LabelSetConsensus` and a mapping from item to labels, or N x L probabilities (or
+booleans) and N x L booleans. ``average="micro"`` counts labels over all items; ``"macro"`` is the mean over labels of
+each one's own figure. Where nothing was taken (or nothing is true) a figure is 0, as in scikit-learn; the Jaccard index
+of two empty sets is 1.
 
-How good tags are where the truth is known: spans that are exactly right, in place and in type.
-
-precision = right spans / found spans, recall = right spans / true spans, F1 = their harmonic mean; counts are summed
-over sequences first (micro averages), and the bootstrap draws whole sequences.
+**Spans of tags** that are exactly right, in place and in type. Counts are summed over sequences first (micro averages),
+and the bootstrap draws whole sequences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise import metrics, registry  # the names of metrics are imported when they are used
-from crowdwise.core import result
+from crowdwise.core import result as results
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Count, Fraction, checked
 from crowdwise.core.numerics import TIE, Floats, Ints
@@ -49,7 +43,7 @@ from crowdwise.errors import InputError, LabelError, listing
 from crowdwise.metrics.bootstrap import Bootstrap, Estimate, Options
 
 if TYPE_CHECKING:
-    from crowdwise.data.tags import Tags, TagSpans
+    from crowdwise.data.tags import Tags
 
 
 def accuracy(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
@@ -75,15 +69,26 @@ def confusion_error(estimated: Any, true: Any, **options: Unpack[Options]) -> Es
     Both are M x K x K (annotator, truth, label), or a Consensus that has them. Reference: Tanno et al. 2019.
     """
     tables = []
-    for given in (estimated, true):
-        table = given.confusion if isinstance(given, Consensus) else given
+    for each in (estimated, true):
+        table = each.confusion if isinstance(each, Consensus) else each
         if table is None:
-            raise InputError(f"A {given.method} consensus has no confusion matrices to compare.")
+            raise InputError(f"A {each.method} consensus has no confusion matrices to compare.")
         tables.append(np.asarray(table, dtype=np.float64))
+    _check_alike(estimated, true, "annotators")
     a, b = tables
     if a.shape != b.shape or a.ndim != 3 or a.shape[1] != a.shape[2]:
         raise InputError(f"Expected two M x K x K arrays of the same shape and found {a.shape} and {b.shape}.")
     return Bootstrap(**options).mean(((a - b) ** 2).sum(axis=(1, 2)) / a.shape[1])
+
+
+def _check_alike(result: Any, other: Any, *names: str) -> None:
+    """Refuse two that name different items, annotators or classes: arrays of one shape would be compared all the
+    same."""
+    for name in (*names, "classes"):
+        if hasattr(result, name) and hasattr(other, name):
+            one, two = getattr(result, name), getattr(other, name)
+            if not np.array_equal(one, two):
+                raise InputError(f"Expected both with the same {name} and found {listing(one)}, and {listing(two)}.")
 
 
 def hits(q: Floats, y: Ints) -> Floats:
@@ -127,9 +132,9 @@ def accuracy_on_truth(classifier: Any, X: Any, votes: Votes) -> float:
         raise InputError(
             "accuracy_on_truth measures by the truth that votes carry, and there is none: votes.with_truth(truth)."
         )
-    found = np.asarray(classifier.predict(X))
+    predicted = np.asarray(classifier.predict(X))
     known = votes.truth >= 0
-    return float((found[known] == votes.classes[votes.truth[known]]).mean())
+    return float((predicted[known] == votes.classes[votes.truth[known]]).mean())
 
 
 @checked
@@ -142,8 +147,7 @@ def log_loss(result: Any, truth: Any, *, floor: Fraction = 1e-15, **options: Unp
 def brier(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The mean of sum_k (q_k - 1[truth = k])^2: 0 is perfect, 2 certain and wrong."""
     q, y = known_items(result, truth)
-    score = (q * q).sum(axis=1) - 2.0 * q[np.arange(len(y)), y] + 1.0
-    return Bootstrap(**options).mean(score)
+    return Bootstrap(**options).mean((q * q).sum(axis=1) - 2.0 * q[np.arange(len(y)), y] + 1.0)
 
 
 def manhattan(result: Any, votes: Any, **options: Unpack[Options]) -> Estimate:
@@ -176,6 +180,7 @@ def soft_labels(result: Any, votes: Any) -> tuple[Floats, Floats]:
         raise InputError(
             f"Expected N x K probabilities and the votes on the N items, and found {q.shape} and {p.shape}."
         )
+    _check_alike(result, votes, "items")
     voted = some_known(
         np.diff(votes.indptr) > 0 if isinstance(votes, Votes) else np.atleast_1d(np.isfinite(p).all(axis=1))
     )
@@ -279,12 +284,13 @@ def _resampled(
 
 
 def _numbers(result: Any, truth: Any) -> tuple[Floats, Floats]:
-    """Found and true numbers (or places of grades) of the items with known truth."""
+    """Found and true numbers (or places of grades, in the order that the fit was given) of items with known truth."""
     if isinstance(result, Estimates):
         x, y = result.values, result.truth_values(truth)
     elif isinstance(result, Consensus):
-        codes = result.truth_codes(truth)
-        x, y = result.label_codes.astype(np.float64), np.where(codes >= 0, codes, np.nan)
+        codes, order = result.truth_codes(truth), result.params.get("order") or result.classes.tolist()
+        place = encoding.locate(result.classes, encoding.to_vocabulary(list(order))).astype(np.float64)
+        x, y = place[result.label_codes], np.where(codes >= 0, place[codes], np.nan)
     else:
         x, y = np.asarray(result, dtype=np.float64), np.asarray(truth, dtype=np.float64)
         if x.ndim != 1 or x.shape != y.shape:
@@ -296,11 +302,11 @@ def _numbers(result: Any, truth: Any) -> tuple[Floats, Floats]:
     return x[known], y[known]
 
 
-def cluster_accuracy(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
+def cluster_accuracy(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of items whose cluster is their class, under the best one-to-one matching of clusters to classes."""
     from scipy.optimize import linear_sum_assignment
 
-    k, c = _known_clusters(found, truth)
+    k, c = _known_clusters(result, truth)
 
     def statistic(weight: Floats) -> float:
         table = _table(k, c, weight)
@@ -310,9 +316,9 @@ def cluster_accuracy(found: Any, truth: Any, **options: Unpack[Options]) -> Esti
     return Bootstrap(**options).of_weights(statistic, len(k))
 
 
-def mutual_information(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
+def mutual_information(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """Normalised mutual information of clusters and classes (by the mean of their entropies): 1 is a perfect match."""
-    k, c = _known_clusters(found, truth)
+    k, c = _known_clusters(result, truth)
 
     def statistic(weight: Floats) -> float:
         p = _table(k, c, weight) / weight.sum()
@@ -324,14 +330,13 @@ def mutual_information(found: Any, truth: Any, **options: Unpack[Options]) -> Es
     return Bootstrap(**options).of_weights(statistic, len(k))
 
 
-def adjusted_rand(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
+def adjusted_rand(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The adjusted Rand index: 1 is a perfect match, 0 what random clusters of these sizes come to.
 
     In resamples an item is never paired with itself.
     """
-    k, c = _known_clusters(found, truth)
-
-    return Bootstrap(**options).of_weights(lambda weight: result.adjusted_rand(k, c, weight), len(k))
+    k, c = _known_clusters(result, truth)
+    return Bootstrap(**options).of_weights(lambda weight: results.adjusted_rand(k, c, weight), len(k))
 
 
 def _table(k: Ints, c: Ints, weight: Floats) -> Floats:
@@ -344,12 +349,12 @@ def _bits(p: Floats) -> float:
     return float(-(p * np.log(p)).sum())
 
 
-def _known_clusters(found: Any, truth: Any) -> tuple[Ints, Ints]:
+def _known_clusters(result: Any, truth: Any) -> tuple[Ints, Ints]:
     """Cluster and class codes, from 0 on, of the items whose class is known."""
-    if hasattr(found, "cluster_codes"):
-        cluster, true = found.cluster_codes, found.truth_codes(truth)
+    if hasattr(result, "cluster_codes"):
+        cluster, true = result.cluster_codes, result.truth_codes(truth)
     else:
-        cluster, true = np.asarray(found), np.asarray(truth)
+        cluster, true = np.asarray(result), np.asarray(truth)
         if cluster.ndim != 1 or cluster.shape != true.shape or true.dtype.kind not in "iu":
             raise InputError(
                 "Expected a Clustering with a mapping from item to class, or N clusters with N integer class codes, "
@@ -364,55 +369,50 @@ Average = Literal["micro", "macro"]
 
 
 @checked
-def set_precision(found: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
+def set_precision(result: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
     """The share of labels taken that are right."""
-    return _averaged(found, truth, "precision", average, options)
+    return _averaged(result, truth, "precision", average, options)
 
 
 @checked
-def set_recall(found: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
+def set_recall(result: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
     """The share of true labels that were taken."""
-    return _averaged(found, truth, "recall", average, options)
+    return _averaged(result, truth, "recall", average, options)
 
 
 @checked
-def set_f1(found: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
+def set_f1(result: Any, truth: Any, *, average: Average = "micro", **options: Unpack[Options]) -> Estimate:
     """The harmonic mean of precision and recall."""
-    return _averaged(found, truth, "f1", average, options)
+    return _averaged(result, truth, "f1", average, options)
 
 
-def label_scores(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]:
+def label_scores(result: Any, truth: Any) -> dict[str, npt.NDArray[Any]]:
     """Precision, recall and F1 of each label, with how many items truly have it."""
-    q, true = _known(found, truth)
-    taken = q > 0.5
-    names = found.labels if hasattr(found, "labels") else np.arange(q.shape[1])
-    figures = _figures(taken, true, np.ones(len(q)))
-    return {"label": names, "items": true.sum(axis=0), **figures}
+    q, true = _known(result, truth)
+    names = result.labels if hasattr(result, "labels") else np.arange(q.shape[1])
+    return {"label": names, "items": true.sum(axis=0), **_figures(q > 0.5, true, np.ones(len(q)))}
 
 
-def subset_accuracy(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
+def subset_accuracy(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of items whose set is right as a whole."""
-    q, true = _known(found, truth)
-    right = ((q > 0.5) == true).all(axis=1).astype(np.float64)
-    return Bootstrap(**options).share(right)
+    q, true = _known(result, truth)
+    return Bootstrap(**options).share(((q > 0.5) == true).all(axis=1).astype(np.float64))
 
 
-def jaccard(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
+def jaccard(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The mean over items of |taken and true| / |taken or true|; 1 where both are empty."""
-    q, true = _known(found, truth)
+    q, true = _known(result, truth)
     both, either = ((q > 0.5) & true).sum(axis=1), ((q > 0.5) | true).sum(axis=1)
-    share = np.divide(both, either, out=np.ones(len(q)), where=either > 0)
-    return Bootstrap(**options).share(share)
+    return Bootstrap(**options).share(np.divide(both, either, out=np.ones(len(q)), where=either > 0))
 
 
-def hamming_loss(found: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
+def hamming_loss(result: Any, truth: Any, **options: Unpack[Options]) -> Estimate:
     """The share of all (item, label) pairs that are decided wrongly."""
-    q, true = _known(found, truth)
-    wrong = ((q > 0.5) != true).mean(axis=1)
-    return Bootstrap(**options).share(wrong)
+    q, true = _known(result, truth)
+    return Bootstrap(**options).share(((q > 0.5) != true).mean(axis=1))
 
 
-def top_k_with_gold_count(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]:
+def top_k_with_gold_count(result: Any, truth: Any) -> dict[str, npt.NDArray[Any]]:
     """Accuracy and F1 of each label when it is given to the k items with its highest probabilities, k being the
     **true number** of items that have it.
 
@@ -420,9 +420,9 @@ def top_k_with_gold_count(found: Any, truth: Any) -> dict[str, npt.NDArray[Any]]
     compares rankings, and says nothing of how well the number of items was judged. Items tied at the boundary share
     what is left of k. The last row is the mean over labels.
     """
-    q, true = _known(found, truth)
+    q, true = _known(result, truth)
     N, L = q.shape
-    names = found.labels if hasattr(found, "labels") else np.arange(L)
+    names = result.labels if hasattr(result, "labels") else np.arange(L)
     accuracy, f1 = np.empty(L), np.empty(L)
     for label in range(L):
         k = int(true[:, label].sum())
@@ -448,8 +448,8 @@ def _expected_hits(q: Floats, true: Table, k: int) -> float:
     return float(true[above].sum() + true[tied].sum() * left / tied.sum())
 
 
-def _averaged(found: Any, truth: Any, which: str, average: Average, options: Options) -> Estimate:
-    q, true = _known(found, truth)
+def _averaged(result: Any, truth: Any, which: str, average: Average, options: Options) -> Estimate:
+    q, true = _known(result, truth)
     taken = q > 0.5
 
     def statistic(weight: Floats) -> float:
@@ -469,13 +469,13 @@ def _figures(taken: Table, true: Table, weight: Floats, pooled: bool = False) ->
     return {"precision": share(right, chosen), "recall": share(right, there), "f1": share(2.0 * right, chosen + there)}
 
 
-def _known(found: Any, truth: Any) -> tuple[Floats, Table]:
+def _known(result: Any, truth: Any) -> tuple[Floats, Table]:
     """Probabilities and true sets of the items whose set is known."""
-    if hasattr(found, "truth_table"):
-        q = found.posterior
-        true, known = found.truth_table(truth)
+    if hasattr(result, "truth_table"):
+        q = result.posterior
+        true, known = result.truth_table(truth)
     else:
-        q, true = np.asarray(found, dtype=np.float64), np.asarray(truth)
+        q, true = np.asarray(result, dtype=np.float64), np.asarray(truth)
         if q.ndim != 2 or true.shape != q.shape or true.dtype != bool:
             raise InputError(
                 "Expected a LabelSetConsensus with a mapping from item to labels, or N x L probabilities with N x L "
@@ -483,10 +483,6 @@ def _known(found: Any, truth: Any) -> tuple[Floats, Table]:
             )
         known = np.ones(len(q), dtype=bool)
     return q[some_known(known)], true[known]
-
-
-Counts = npt.NDArray[np.float64]
-SCORES = ("precision", "recall", "f1")
 
 
 def span_scores(result: Any, tags: Tags, truth: Any = None, **options: Unpack[Options]) -> dict[str, Estimate]:
@@ -503,48 +499,47 @@ def span_scores(result: Any, tags: Tags, truth: Any = None, **options: Unpack[Op
     **options
         Of the intervals: see :class:`~crowdwise.metrics.bootstrap.Options`.
     """
-    found, true, which = _both(result, tags, truth)
-    counts = _counts(found, true, len(tags))[which]
-    return _scores(counts, options)
+    counts, whole = _span_counts(result, tags, truth)
+    return _scores(sum(counts.values(), np.zeros((whole, 3))), options)
 
 
 def span_scores_per_type(
     result: Any, tags: Tags, truth: Any = None, **options: Unpack[Options]
 ) -> dict[str, dict[str, Estimate]]:
     """As :func:`span_scores`, for each type of spans that was found or is true."""
-    found, true, which = _both(result, tags, truth)
-    out = {}
-    for name in sorted({*found.type.tolist(), *true.type.tolist()}):
-        counts = _counts(_of_type(found, name), _of_type(true, name), len(tags))[which]
-        if counts.sum() > 0:
-            out[name] = _scores(counts, options)
-    return out
+    counts, _ = _span_counts(result, tags, truth)
+    return {name: _scores(table, options) for name, table in counts.items() if table.sum() > 0}
 
 
-def _scores(counts: Counts, options: Options) -> dict[str, Estimate]:
-    def share(column: int) -> Any:
-        def statistic(weight: Counts) -> float:
-            right, found, true = weight @ counts
-            size = (found, true, (found + true) / 2.0)[column]
-            return float(right / size) if size > 0 else float(right == found == true)
+def _scores(counts: Floats, options: Options) -> dict[str, Estimate]:
+    def score(weight: Floats, name: str) -> float:
+        right, marked, true = weight @ counts
+        size = {"precision": marked, "recall": true, "f1": (marked + true) / 2.0}[name]
+        return float(right / size) if size > 0 else float(right == marked == true)
 
-        return statistic
-
-    return {name: Bootstrap(**options).of_weights(share(n), len(counts)) for n, name in enumerate(SCORES)}
+    by = Bootstrap(**options)
+    return {name: by.of_weights(partial(score, name=name), len(counts)) for name in ("precision", "recall", "f1")}
 
 
-def _both(result: Any, tags: Tags, truth: Any) -> tuple[TagSpans, TagSpans, npt.NDArray[np.int64]]:
-    """The found and the true spans, and the sequences whose truth is known throughout."""
+def _span_counts(result: Any, tags: Tags, truth: Any) -> tuple[dict[str, Floats], int]:
+    """For each type G x 3, the right, marked and true spans of each sequence whose truth is known throughout; and G."""
     code = _codes(result, tags)
-    given = tags.truth if truth is None else tags.encode_truth(truth)
-    if given is None:
+    true = tags.truth if truth is None else tags.encode_truth(truth)
+    if true is None:
         raise InputError("The tags have no truth: pass truth=..., or make them with one.")
-    unknown = np.add.reduceat(given < 0, tags.starts[:-1])
-    which = np.flatnonzero(unknown == 0)
-    if not len(which):
+    whole = np.add.reduceat(true < 0, tags.starts[:-1]) == 0
+    if not whole.any():
         raise InputError("No sequence has a known truth for all of its tokens: there is nothing to measure.")
     outside = encoding.locate(encoding.to_vocabulary(["O"]), tags.classes)[0]
-    return tags.spans(code), tags.spans(np.where(given < 0, max(outside, 0), given)), which
+    both = [tags.spans(codes) for codes in (code, np.where(true < 0, max(outside, 0), true))]
+    marked, there = (
+        set(zip(s.type.tolist(), s.sequence.tolist(), s.start.tolist(), s.end.tolist(), strict=True)) for s in both
+    )
+    counts = {name: np.zeros((len(whole), 3)) for name in sorted({span[0] for span in marked | there})}
+    for column, spans in enumerate((marked & there, marked, there)):
+        for name, sequence, *_ in spans:
+            counts[name][sequence, column] += 1.0
+    return {name: table[whole] for name, table in counts.items()}, int(whole.sum())
 
 
 def _codes(result: Any, tags: Tags) -> npt.NDArray[Any]:
@@ -563,57 +558,20 @@ def _codes(result: Any, tags: Tags) -> npt.NDArray[Any]:
     return known[place]
 
 
-def _counts(found: TagSpans, true: TagSpans, n_sequences: int) -> Counts:
-    """G x 3: right, found and true spans of each sequence."""
-    keys = [set(zip(s.sequence.tolist(), s.start.tolist(), s.end.tolist(), s.type, strict=True)) for s in (found, true)]
-    right = np.array([key[0] for key in keys[0] & keys[1]], dtype=np.int64)
-    columns = [np.bincount(rows, minlength=n_sequences) for rows in (right, found.sequence, true.sequence)]
-    return np.column_stack(columns).astype(np.float64)
-
-
-def _of_type(spans: TagSpans, name: str) -> TagSpans:
-    some = spans.type == name
-    return replace(
-        spans, sequence=spans.sequence[some], start=spans.start[some], end=spans.end[some], type=spans.type[some]
-    )
-
-
 MEASURES = {
-    "accuracy": "Right against the known truth",
-    "calibration_error": "Calibration error",
-    "mae": "Mean absolute error",
-    "rmse": "Root mean square error",
-    "kendall": "Kendall’s tau",
-    "f1": "F1 of the labels",
-    "jaccard": "Jaccard index",
-    "subset_accuracy": "Sets that are right",
-    "span_f1": "F1 of the spans",
-    "adjusted_rand": "Adjusted Rand index",
-    "mutual_information": "Mutual information",
-    "quadratic_kappa": "Quadratic kappa",
-    "span_precision": "Precision of the spans",
-    "span_recall": "Recall of the spans",
-    "word_error_rate": "Word error rate",
-    "character_error_rate": "Character error rate",
-    "chrf": "chrF",
-    "exact_match": "Exact match",
-    "dice": "Dice",
-    "iou": "IoU",
-    "hausdorff": "Hausdorff distance (pixels)",
-    "edge_distance": "Mean distance of the edges (pixels)",
-    "f1_50": "F1 at IoU 0.5",
-    "f1_75": "F1 at IoU 0.75",
-    "f1_mean": "Mean F1, IoU 0.5 to 0.95",
-    "precision_50": "Precision at IoU 0.5",
-    "recall_50": "Recall at IoU 0.5",
-    "mean_iou": "Mean IoU of matches",
-    "count_ratio": "Objects per true object",
-    "f1_exact": "F1 of exact spans",
-    "f1_overlap": "F1 of spans by overlap",
-    "precision_overlap": "Precision of spans by overlap",
-    "recall_overlap": "Recall of spans by overlap",
-    "f1_characters": "F1 of characters",
-}
+    "accuracy": "Right against the known truth", "calibration_error": "Calibration error", "mae": "Mean absolute error",
+    "rmse": "Root mean square error", "kendall": "Kendall’s tau", "f1": "F1 of the labels", "jaccard": "Jaccard index",
+    "subset_accuracy": "Sets that are right", "span_f1": "F1 of the spans", "adjusted_rand": "Adjusted Rand index",
+    "mutual_information": "Mutual information", "quadratic_kappa": "Quadratic kappa",
+    "span_precision": "Precision of the spans", "span_recall": "Recall of the spans",
+    "word_error_rate": "Word error rate", "character_error_rate": "Character error rate", "chrf": "chrF",
+    "exact_match": "Exact match", "dice": "Dice", "iou": "IoU", "hausdorff": "Hausdorff distance (pixels)",
+    "edge_distance": "Mean distance of the edges (pixels)", "f1_50": "F1 at IoU 0.5", "f1_75": "F1 at IoU 0.75",
+    "f1_mean": "Mean F1, IoU 0.5 to 0.95", "precision_50": "Precision at IoU 0.5", "recall_50": "Recall at IoU 0.5",
+    "mean_iou": "Mean IoU of matches", "count_ratio": "Objects per true object", "f1_exact": "F1 of exact spans",
+    "f1_overlap": "F1 of spans by overlap", "precision_overlap": "Precision of spans by overlap",
+    "recall_overlap": "Recall of spans by overlap", "f1_characters": "F1 of characters",
+}  # fmt: skip
 """What each figure is called; others by their name."""
 
 
@@ -629,7 +587,7 @@ def measure(answer_type: str, answers: Any, result: Any, truth: Any = None) -> d
     answers, result
         A table of answers, and the result of a fit to them.
     truth
-        By default that of the answers; for comparisons and rankings, the true score of each item.
+        By default that of the answers; of comparisons, which know true outcomes, the true score of each item.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ratings(50, n_annotators=6, random_state=0)

@@ -205,9 +205,9 @@ def inverted(labels: Floats, errors: Floats, level: float = 0.95, random_state: 
     rates = errors / errors.sum(axis=1, keepdims=True)
     value = _solved(rates[None], (labels / labels.sum())[None])[0]
     seen = rng.dirichlet(labels + 0.5, DRAWS)
-    rows = np.broadcast_to(rates, (DRAWS, K, K)) if exact else np.stack(
-        [rng.dirichlet(row + 0.5, DRAWS) for row in errors], axis=1
-    )  # fmt: skip
+    rows = np.broadcast_to(rates, (DRAWS, K, K))
+    if not exact:
+        rows = np.stack([rng.dirichlet(row + 0.5, DRAWS) for row in errors], axis=1)
     low, high = np.quantile(_solved(rows, seen), [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
     n = int(labels.sum())
     ends = zip(value.tolist(), np.minimum(low, value).tolist(), np.maximum(high, value).tolist(), strict=True)
@@ -216,16 +216,12 @@ def inverted(labels: Floats, errors: Floats, level: float = 0.95, random_state: 
 
 def _solved(rates: Floats, shares: Floats) -> Floats:
     """B x K: pi with rates' pi = shares, negative shares set to 0."""
-    pi = np.linalg.lstsq(rates[0].T, shares[0], rcond=None)[0][None] if len(rates) == 1 else np.linalg.solve(
-        np.swapaxes(rates, 1, 2) + 1e-9 * np.eye(rates.shape[1]), shares[:, :, None]
-    )[:, :, 0]  # fmt: skip
+    if len(rates) == 1:
+        pi = np.linalg.lstsq(rates[0].T, shares[0], rcond=None)[0][None]
+    else:
+        pi = np.linalg.solve(np.swapaxes(rates, 1, 2) + 1e-9 * np.eye(rates.shape[1]), shares[:, :, None])[:, :, 0]
     pi = np.maximum(pi, 0.0)
     return np.asarray(pi / np.maximum(pi.sum(axis=1, keepdims=True), 1e-300))
-
-
-MAX_STEPS = 100
-FAR = 1e6
-"""Coefficients beyond it go on to infinity."""
 
 
 @dataclass(frozen=True)
@@ -247,8 +243,8 @@ class Sample:
 
     @classmethod
     def of(cls, X: Floats, f: Floats, w: Floats | None = None) -> Sample:
-        given = np.ones(len(f)) if w is None else w
-        return cls(X, f, given / given.mean())
+        weight = np.ones(len(f)) if w is None else w
+        return cls(X, f, weight / weight.mean())
 
     def gradients(self, mu: Floats, y: Floats) -> Floats:
         """n x d: w x (mu - y)."""
@@ -288,14 +284,14 @@ def logistic(y: Floats, gold: Sample, others: Sample, weight: float | None = Non
 
     def solve(lam: float) -> Floats:
         beta = np.zeros(gold.X.shape[1])
-        for _ in range(MAX_STEPS):
+        for _ in range(100):
             mu, mu_o = _expit(gold.X @ beta), _expit(others.X @ beta)
             gradient = gold.gradients(mu, y - lam * gold.f + lam * mu).mean(axis=0)
             gradient += lam * others.gradients(mu_o, others.f).mean(axis=0)
             slope, slope_o = mu * (1.0 - mu), mu_o * (1.0 - mu_o)
             H = (1.0 - lam) * gold.curvature(slope) / len(mu) + lam * others.curvature(slope_o) / len(mu_o)
-            if not np.isfinite(H).all() or np.linalg.cond(H) > 1e13 or np.abs(beta).max() > FAR:
-                break
+            if not np.isfinite(H).all() or np.linalg.cond(H) > 1e13 or np.abs(beta).max() > 1e6:
+                break  # coefficients go on to infinity
             step = np.linalg.solve(H, gradient)
             step *= min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-300))
             beta = beta - step

@@ -19,7 +19,6 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from crowdwise.core.numerics import Floats
 from crowdwise.core.result import some_known
 from crowdwise.core.span_overlap import HALF, matches, shared_characters
 from crowdwise.core.text_distance import chrf as chrf_of
@@ -40,9 +39,9 @@ def text_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str
     true = encode_texts(truth, result.items)
     known = np.flatnonzero(some_known(true != ""))
     cut = Tokens(**result.tokens)
-    found, right = cut.words(result.texts[known].tolist()), cut.words(true[known].tolist())
-    plain = [(" ".join(a), " ".join(b)) for a, b in zip(found, right, strict=True)]
-    words = np.array([(edit_distance(a, b), len(b)) for a, b in zip(found, right, strict=True)], dtype=float)
+    written, right = cut.words(result.texts[known].tolist()), cut.words(true[known].tolist())
+    plain = [(" ".join(a), " ".join(b)) for a, b in zip(written, right, strict=True)]
+    words = np.array([(edit_distance(a, b), len(b)) for a, b in zip(written, right, strict=True)], dtype=float)
     letters = np.array([(edit_distance(a, b), len(b)) for a, b in plain], dtype=float)
     by = Bootstrap(**options)
     return {
@@ -62,10 +61,10 @@ def span_set_scores(
     """
     true = encode_spans(truth, result.items)
     known = np.flatnonzero(some_known(np.array([spans is not None for spans in true])))
-    found = result.spans()
+    spans = result.spans()
     exact, near, mine, theirs, shared, own, right = np.array([
-        (matches(found[n], true[n], 1.0), matches(found[n], true[n], overlap), len(found[n]), len(true[n]),
-         *shared_characters(found[n], true[n]))
+        (matches(spans[n], true[n], 1.0), matches(spans[n], true[n], overlap), len(spans[n]), len(true[n]),
+         *shared_characters(spans[n], true[n]))
         for n in known.tolist()
     ], dtype=float).T  # fmt: skip
     shares = {
@@ -86,12 +85,12 @@ def box_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str,
     ``truth`` is a mapping from item to a list of (label, x1, y1, x2, y2), N such lists (``None``: unknown), or a table.
     """
     tables = result.matches(truth, THRESHOLDS)
-    right, found, true, overlap = tables[0].T
+    right, drawn, true, overlap = tables[0].T
     twice = [2.0 * table[:, 0] for table in tables]
     shares = {
-        "f1_50": (twice[0], found + true), "f1_75": (twice[THRESHOLDS.index(0.75)], found + true),
-        "f1_mean": (np.mean(twice, axis=0), found + true), "precision_50": (right, found),
-        "recall_50": (right, true), "mean_iou": (overlap, right), "count_ratio": (found, true),
+        "f1_50": (twice[0], drawn + true), "f1_75": (twice[THRESHOLDS.index(0.75)], drawn + true),
+        "f1_mean": (np.mean(twice, axis=0), drawn + true), "precision_50": (right, drawn),
+        "recall_50": (right, true), "mean_iou": (overlap, right), "count_ratio": (drawn, true),
     }  # fmt: skip
     return {name: Bootstrap(**options).ratio(*share, empty=0.0) for name, share in shares.items()}
 
@@ -103,10 +102,10 @@ def mask_scores(result: Any, truth: Any, **options: Unpack[Options]) -> dict[str
     unknown).
     """
     rows: list[tuple[float, ...]] = []
-    for found, true in result.against(truth):
-        both, size = int(np.count_nonzero(found & true)), int(np.count_nonzero(found)) + int(np.count_nonzero(true))
+    for mask, true in result.against(truth):
+        both, size = int(np.count_nonzero(mask & true)), int(np.count_nonzero(mask)) + int(np.count_nonzero(true))
         overlap = (2.0 * both / size, both / (size - both)) if size else (1.0, 1.0)
-        rows.append((*overlap, *edge_distances(found, true)))
+        rows.append((*overlap, *edge_distances(mask, true)))
     by, table = Bootstrap(**options), np.array(rows)
     names = ("dice", "iou", "hausdorff", "edge_distance")
     return {name: by.mean(column) for name, column in zip(names, table.T, strict=True)}
@@ -116,7 +115,7 @@ def edge_distances(one: Pixels, two: Pixels) -> tuple[float, float]:
     """The Hausdorff distance of two edges, and the mean distance of a pixel of either edge to the other edge."""
     from scipy.spatial import cKDTree
 
-    first, second = _edge(one), _edge(two)
+    first, second = (np.argwhere(edge(mask)).astype(np.float64) for mask in (one, two))
     if not len(first) or not len(second):
         far = float(np.hypot(*one.shape)) if len(first) or len(second) else 0.0
         return far, far
@@ -125,8 +124,8 @@ def edge_distances(one: Pixels, two: Pixels) -> tuple[float, float]:
     return float(every.max()), float(every.mean())
 
 
-def _edge(mask: Pixels) -> Floats:
-    """The places of the pixels on the edge of a mask."""
+def edge(mask: Pixels) -> Pixels:
+    """The pixels on the edge of a mask."""
     wide = np.pad(mask, 1)
     core = wide[:-2, 1:-1] & wide[2:, 1:-1] & wide[1:-1, :-2] & wide[1:-1, 2:]
-    return np.argwhere(mask & ~core).astype(np.float64)
+    return np.asarray(mask & ~core)

@@ -4,18 +4,13 @@
 
     centre + b[m] + a[m] (truth[n] - centre) + noise of precision p[m]
 
-:func:`ordinal`: the truth is one of K ordered classes, annotator m sees it with an error of location d[m] and spread
-s[m] and says the grade that is nearest. With few parameters per annotator both can be learned from sparse answers.
-
 True scores are Normal(0, ``spread``), centred; two equal items tie with probability nu / (2 + nu), nu = exp(``tie``).
-
-``tag_chain`` is the model of ``hmm-crowd`` itself: a Markov chain of tags, and annotators who confuse tags token by
-token. ``bio_tags`` is what people do to spans: they miss some, move a border, take one type for another, and see some
-where there are none. ``transition`` is (1 + K) x K: of the first tag, and of each tag after each.
+The ``transition`` of tags is (1 + K) x K: of the first tag, and of each tag after each.
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -33,6 +28,7 @@ from crowdwise.core.constraints import (
     checked,
     is_count,
 )
+from crowdwise.core.numerics import softmax
 from crowdwise.data.boxes import Boxes, edge_names
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes
@@ -57,9 +53,25 @@ from crowdwise.simulate.crowds import (
     Rng,
     Simulated,
     SimulatedAnswers,
+    T,
     VotesPerItem,
     assign,
 )
+
+
+def _with_rates(name: str, answers: T, truth: Any, **rates: npt.NDArray[Any]) -> SimulatedAnswers[T]:
+    """The crowd, with what it was drawn from in the order of annotators: a0, a1, a10, a2..."""
+    order = [int(annotator[1:]) for annotator in answers.annotators]
+    known = {what: rate[order] for what, rate in rates.items()}
+    return SimulatedAnswers(name, answers.with_truth(truth), known)
+
+
+def _dealt(name: str, n_items: int, M: int, each: VotesPerItem, rng: Rng) -> tuple[Codes, Codes]:
+    """:func:`assign`, whose error names the parameter of the scenario."""
+    try:
+        return assign(n_items, M, each, random_state=rng)
+    except ParameterError as error:
+        raise ParameterError(str(error).replace("votes_per_item", name)) from None
 
 
 class SimulatedRatings(SimulatedAnswers[Ratings]):
@@ -109,9 +121,9 @@ def ratings(
     if shared_noise:
         e += shared_noise * rng.normal(size=n_items)[item]
     value = mean + b[who] + a[who] * (truth[item] - mean) + e
-    made = Ratings.from_codes(item, who, value, items=range(n_items), annotators=range(n_annotators), truth=truth)
+    table = Ratings.from_codes(item, who, value, items=range(n_items), annotators=range(n_annotators), truth=truth)
     known = {"bias": b, "scale": a, "precision": p, "mean": mean, "spread": spread}
-    return SimulatedRatings("ratings", made, known, {"x_train": x} if n_features else {})
+    return SimulatedRatings("ratings", table, known, {"x_train": x} if n_features else {})
 
 
 def ordered_confusion(location: Array, spread: Array, n_classes: int) -> Array:
@@ -166,7 +178,7 @@ def label_sets(
     centre = 1.0 / (1.0 + np.exp(-rng.normal(skill[0], skill[1], size=(2, n_annotators, 1))))
     a, b = np.broadcast_arrays(likeness * centre, likeness * (1.0 - centre))
     rate = rng.beta(np.repeat(a, n_labels, axis=2), np.repeat(b, n_labels, axis=2))
-    item, who = assign(n_items, n_annotators, answers_per_item, random_state=rng)
+    item, who = _dealt("answers_per_item", n_items, n_annotators, answers_per_item, rng)
     says = np.where(truth[item], rate[0][who], 1.0 - rate[1][who])
     chosen = rng.random(says.shape) < says
     labels = [f"l{k}" for k in range(n_labels)]
@@ -252,12 +264,10 @@ def comparisons(
         raise ParameterError(f"slopes={slopes!r}: expected {M} numbers, one for each annotator.")
     z = slope[who] * (scores[group[who], left] - scores[group[who], right]) + bias[who]
     logit = np.stack([z / 2.0, -z / 2.0, np.full(S, -np.inf if tie is None else tie)], axis=1)
-    p = np.exp(logit - logit.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    outcome = (rng.random(S)[:, None] > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
+    outcome = (rng.random(S)[:, None] > np.cumsum(softmax(logit), axis=1)[:, :2]).sum(axis=1)
     turned = (rng.random(S) > eta[who]) & (outcome < 2)
-    said = np.where(turned, 1 - outcome, outcome)
-    table = Comparisons.from_codes(left, right, who, said, items=np.arange(N), annotators=np.arange(M))
+    verdict = np.where(turned, 1 - outcome, outcome)
+    table = Comparisons.from_codes(left, right, who, verdict, items=np.arange(N), annotators=np.arange(M))
     true = {"scores": scores[0] if n_groups == 1 else scores, "reliability": eta, "position": bias, "group": group}
     return SimulatedComparisons("comparisons", table, true)
 
@@ -273,10 +283,10 @@ def rankings(
     rng = np.random.default_rng(random_state)
     scores = rng.normal(0.0, spread, n_items)
     scores -= scores.mean()
-    some = rng.random((n_rankings, n_items)).argsort(axis=1)[:, :size]
+    chosen = rng.random((n_rankings, n_items)).argsort(axis=1)[:, :size]
     # The largest of score plus Gumbel noise is chosen with the probability of the model, and so on down.
-    order = (-(scores[some] + rng.gumbel(size=some.shape))).argsort(axis=1)
-    item = np.take_along_axis(some, order, axis=1)
+    order = (-(scores[chosen] + rng.gumbel(size=chosen.shape))).argsort(axis=1)
+    item = np.take_along_axis(chosen, order, axis=1)
     table = Rankings.from_codes(
         np.arange(n_rankings + 1) * size, item.ravel(), rng.integers(0, n_annotators, n_rankings),
         items=np.arange(n_items), annotators=np.arange(n_annotators), truth=scores,
@@ -303,25 +313,25 @@ def similarities(
     ``specificity``, each drawn from its own Beta. ``truth`` gives the kinds of the items where they are not to be
     drawn (``n_clusters`` and ``prior`` then do not matter). Every item is in ``pairs_per_item`` pairs on average.
     """
-    given = None if truth is None else np.unique(np.asarray(truth), return_inverse=True)[1]
-    K = n_clusters if given is None else int(given.max()) + 1
-    pi, rng = crowds.begin(max(K, 2), prior if given is None else None, random_state)
+    kinds = None if truth is None else np.unique(np.asarray(truth), return_inverse=True)[1]
+    if kinds is not None and kinds.shape != (n_items,):
+        raise ParameterError(f"truth has shape {kinds.shape}: expected the kind of each of the {n_items} items.")
+    K = n_clusters if kinds is None else int(kinds.max()) + 1
+    pi, rng = crowds.begin(max(K, 2), prior if kinds is None else None, random_state)
     if answers_per_pair > n_annotators:
         raise ParameterError(f"answers_per_pair={answers_per_pair} is more than the {n_annotators} annotators.")
-    if given is not None and given.shape != (n_items,):
-        raise ParameterError(f"truth has shape {given.shape}: expected the kind of each of the {n_items} items.")
     most = n_items * (n_items - 1) // 2
     P = round(pairs_per_item * n_items / 2)
     if not 1 <= P <= most:
         raise ParameterError(f"pairs_per_item={pairs_per_item!r} asks for {P} pairs: expected 1 to {most}.")
-    z = crowds.draw_truth(n_items, pi, rng) if given is None else given.astype(np.int32)
+    z = crowds.draw_truth(n_items, pi, rng) if kinds is None else kinds.astype(np.int32)
     a, b = _pairs(n_items, P, rng)
     alpha, beta = rng.beta(*sensitivity, size=n_annotators), rng.beta(*specificity, size=n_annotators)
     who = np.argsort(rng.random((P, n_annotators)), axis=1)[:, :answers_per_pair].ravel()
     a, b = np.repeat(a, answers_per_pair), np.repeat(b, answers_per_pair)
-    said = rng.random(len(who)) < np.where(z[a] == z[b], alpha[who], 1.0 - beta[who])
+    same = rng.random(len(who)) < np.where(z[a] == z[b], alpha[who], 1.0 - beta[who])
     names = [f"a{m}" for m in range(n_annotators)]
-    answers = Similarities.from_codes(a, b, who, said, items=range(n_items), annotators=names, truth=z)
+    answers = Similarities.from_codes(a, b, who, same, items=range(n_items), annotators=names, truth=z)
     true = {"prior": pi, "sensitivity": alpha, "specificity": beta, "truth": z}
     return SimulatedSimilarities("similarities", answers, true)
 
@@ -439,7 +449,7 @@ def _chain(transition: Array, starts: Ints, rng: Rng) -> Codes:
 
 def _who(starts: Ints, M: int, annotators_per_sequence: VotesPerItem, rng: Rng) -> tuple[Ints, Ints, Ints]:
     """Who tags what, whole sequences at a time: the (sequence, annotator) pair, token and annotator of every tag."""
-    sequence, annotator = assign(len(starts) - 1, M, annotators_per_sequence, random_state=rng)
+    sequence, annotator = _dealt("annotators_per_sequence", len(starts) - 1, M, annotators_per_sequence, rng)
     length = np.diff(starts)[sequence]
     pair = np.repeat(np.arange(len(sequence)), length)
     token = np.arange(length.sum()) + np.repeat(starts[sequence] - (np.cumsum(length) - length), length)
@@ -511,28 +521,17 @@ def texts(
     alike = rng.permutation(n_words)
     truth = [rng.choice(n_words, size=max(1, rng.poisson(length)), p=chance) for _ in range(n_items)]
     rate = rng.beta(*error, size=n_annotators)
-    item, who = assign(n_items, n_annotators, texts_per_item, random_state=rng)
+    item, who = _dealt("texts_per_item", n_items, n_annotators, texts_per_item, rng)
     rows = []
     for n, m in zip(item.tolist(), who.tolist(), strict=True):
-        heard = []
+        heard = list[int]()
         for word in truth[n].tolist():
             kind, other = rng.random(), int(alike[word] if rng.random() < common else rng.integers(n_words))
-            wrong = rate[m]
-            heard += (
-                [other]
-                if kind < wrong / 2
-                else []
-                if kind < wrong * 3 / 4
-                else [word, other]
-                if kind < wrong
-                else [word]
-            )
+            errors = (rate[m] / 2, rate[m] * 3 / 4, rate[m])  # another word, none, one more
+            heard += ([other], [], [word, other], [word])[bisect(errors, kind)]
         rows.append((n, f"a{m}", " ".join(words[w] for w in heard) or words[0]))
-    answers = Texts.from_records(rows)
     true = {n: " ".join(words[w] for w in truth[n].tolist()) for n in range(n_items)}
-    return SimulatedAnswers(
-        "texts", answers.with_truth(true), {"error": rate[[int(name[1:]) for name in answers.annotators]]}
-    )
+    return _with_rates("texts", Texts.from_records(rows), true, error=rate)
 
 
 @checked
@@ -557,7 +556,7 @@ def spans(
     f, b = rng.exponential(false_alarms, size=M), rng.exponential(noise, size=M)
     names = [f"L{k}" for k in range(n_labels)]
 
-    def some(mean: float) -> list[tuple[int, int, int]]:
+    def spans_of(mean: float) -> list[tuple[int, int, int]]:
         out = []
         for _ in range(rng.poisson(mean)):
             size = min(length, 1 + int(rng.exponential(span_length)))
@@ -565,26 +564,21 @@ def spans(
             out.append((int(rng.integers(n_labels)), start, start + size))
         return out
 
-    truth = [sorted(set(some(spans_per_item)), key=lambda span: span[1:]) for _ in range(n_items)]
-    item, who = assign(n_items, M, answers_per_item, random_state=rng)
+    truth = [sorted(set(spans_of(spans_per_item)), key=lambda span: span[1:]) for _ in range(n_items)]
+    item, who = _dealt("answers_per_item", n_items, M, answers_per_item, rng)
     rows: list[tuple[Any, ...]] = []
     for n, m in zip(item.tolist(), who.tolist(), strict=True):
-        given = set(some(f[m]))
+        marks = set(spans_of(f[m]))
         for label, start, end in truth[n]:
             if rng.random() < d[m]:
                 low, high = np.clip(np.round(np.array([start, end]) + rng.laplace(0.0, b[m], size=2)), 0, length)
                 wrong = rng.random() >= a[m] and n_labels > 1
-                said = (label + int(rng.integers(1, n_labels))) % n_labels if wrong else label
-                given.add((said, int(low), int(high)) if high > low else (said, start, end))
-        rows += [(n, f"a{m}", names[k], lo, hi) for k, lo, hi in sorted(given)] or [(n, f"a{m}", None, None, None)]
+                name = (label + int(rng.integers(1, n_labels))) % n_labels if wrong else label
+                marks.add((name, int(low), int(high)) if high > low else (name, start, end))
+        rows += [(n, f"a{m}", names[k], lo, hi) for k, lo, hi in sorted(marks)] or [(n, f"a{m}", None, None, None)]
     answers = Spans.from_records(rows).within(dict.fromkeys(range(n_items), length))
     true = {n: [(names[k], lo, hi) for k, lo, hi in truth[n]] for n in range(n_items)}
-    order = [int(name[1:]) for name in answers.annotators]
-    found = {"detection": d, "false_alarms": f, "boundary_noise": b, "label_accuracy": a}
-    return SimulatedAnswers("spans", answers.with_truth(true), {name: rate[order] for name, rate in found.items()})
-
-
-EXTENT = (1000.0, 800.0, 600.0)
+    return _with_rates("spans", answers, true, detection=d, false_alarms=f, boundary_noise=b, label_accuracy=a)
 
 
 @checked
@@ -604,10 +598,9 @@ def boxes(
     with probability ``accuracy``. Parameters hold ``detection``, ``false_alarms``, ``spread`` and ``bias``, in the
     order of annotators.
     """
-    extent = np.array(EXTENT[:axes])
-    rng = np.random.default_rng(random_state)
+    extent, rng = np.array([1000.0, 800.0, 600.0][:axes]), np.random.default_rng(random_state)
     M = n_annotators
-    rate = rng.beta(*detection, size=M)
+    rate = np.minimum(rng.beta(*detection, size=M), 1.0 - 2.0**-53)  # odds are finite
     alarms = rng.gamma(2.0, false_alarms / 2.0, size=M) if false_alarms > 0 else np.zeros(M)
     noise = spread[0] * np.exp(spread[1] * rng.normal(size=M))
     off = bias * rng.normal(size=(M, 2 * axes))
@@ -618,42 +611,31 @@ def boxes(
         corner = rng.random(axes) * np.maximum(extent - size, 1.0)
         return np.concatenate([corner, corner + size])
 
+    many = (rng.poisson(objects_per_item) for _ in range(n_items))
     objects: list[list[tuple[str, np.ndarray, float]]] = [
-        [
-            (kinds[rng.integers(n_classes)], somewhere(), ease * rng.normal())
-            for _ in range(rng.poisson(objects_per_item))
-        ]
-        for _ in range(n_items)
+        [(kinds[rng.integers(n_classes)], somewhere(), ease * rng.normal()) for _ in range(n)] for n in many
     ]
-    item, who = assign(n_items, M, annotators_per_item, random_state=rng)
+    item, who = _dealt("annotators_per_item", n_items, M, annotators_per_item, rng)
     rows: list[tuple[object, ...]] = []
-    found, total = np.zeros(M), np.zeros(M)
+    hits, total = np.zeros(M), np.zeros(M)
     for n, m in zip(item.tolist(), who.tolist(), strict=True):
         drawn: list[tuple[str, np.ndarray]] = []
         for name, box, easy in objects[n]:
             odds = rate[m] / (1.0 - rate[m]) * np.exp(easy)
             total[m] += 1
             if rng.random() < odds / (1.0 + odds):
-                found[m] += 1
-                said = name if rng.random() < accuracy else kinds[rng.integers(n_classes)]
+                hits[m] += 1
+                kind = name if rng.random() < accuracy else kinds[rng.integers(n_classes)]
                 size = np.tile(box[axes:] - box[:axes], 2)
-                drawn.append((said, box + size * (off[m] + noise[m] * rng.normal(size=2 * axes))))
+                drawn.append((kind, box + size * (off[m] + noise[m] * rng.normal(size=2 * axes))))
         drawn += [(kinds[rng.integers(n_classes)], somewhere()) for _ in range(rng.poisson(alarms[m]))]
         drawn = [(name, box) for name, box in drawn if (box[axes:] > box[:axes]).all()]
         rows += [(n, f"a{m}", name, *box.tolist()) for name, box in drawn] or [(n, f"a{m}", *[None] * (1 + 2 * axes))]
     names = ("item", "annotator", "label", *edge_names(2 * axes))
     answers = Boxes.from_frame(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
-    truth = {n: [(name, *box.tolist()) for name, box, _ in some] for n, some in enumerate(objects)}
-    order = [int(name[1:]) for name in answers.annotators]
-    share = np.divide(found, total, out=np.full(M, np.nan), where=total > 0)
-    return SimulatedAnswers(
-        "boxes", answers.with_truth(truth),
-        {"detection": share[order], "false_alarms": alarms[order], "spread": noise[order], "bias": off[order]},
-    )  # fmt: skip
-
-
-WAVES = 6
-"""The most waves around an outline."""
+    truth = {n: [(name, *box.tolist()) for name, box, _ in on_item] for n, on_item in enumerate(objects)}
+    share = np.divide(hits, total, out=np.full(M, np.nan), where=total > 0)
+    return _with_rates("boxes", answers, truth, detection=share, false_alarms=alarms, spread=noise, bias=off)
 
 
 @checked
@@ -672,12 +654,12 @@ def masks(
     rng = np.random.default_rng(random_state)
     bias, noise = rng.normal(0.0, offset, n_annotators), rng.uniform(*scatter, n_annotators)
     y, x = np.mgrid[:size, :size] + 0.5
-    item, who = assign(n_items, n_annotators, masks_per_item, random_state=rng)
+    item, who = _dealt("masks_per_item", n_items, n_annotators, masks_per_item, rng)
     centre = size * rng.uniform(0.4, 0.6, (n_items, 2))
     shape = size * rng.uniform(0.15, 0.28, n_items)
     outlines = [shape[n] * (1.0 + _waves(rng, 0.1)) for n in range(n_items)]
 
-    def filled(place: npt.NDArray[np.float64], outline: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    def filled(place: Array, outline: Array) -> npt.NDArray[np.bool_]:
         dy, dx = y - place[0], x - place[1]
         turn = np.arctan2(dy, dx) * (len(outline) / (2 * np.pi))
         return np.asarray(np.hypot(dx, dy) < outline[np.rint(turn).astype(int) % len(outline)])
@@ -695,12 +677,11 @@ def masks(
     return SimulatedAnswers("masks", answers, {"offset": bias, "scatter": noise})
 
 
-def _waves(rng: Rng, deviation: float) -> npt.NDArray[np.float64]:
-    """A smooth random function of 720 directions, of mean 0 and of about such a deviation."""
-    turn = np.arange(720) * (2 * np.pi / 720)
-    order = np.arange(1, WAVES + 1)
-    a = rng.normal(size=(2, WAVES)) * (deviation / np.sqrt(WAVES))
-    return np.asarray(np.cos(np.outer(turn, order)) @ a[0] + np.sin(np.outer(turn, order)) @ a[1])
+def _waves(rng: Rng, deviation: float) -> Array:
+    """A smooth random function of 720 directions, with up to six waves, of mean 0 and of about such a deviation."""
+    turn = np.outer(np.arange(720) * (2 * np.pi / 720), np.arange(1, 7))
+    a = rng.normal(size=(2, 6)) * (deviation / np.sqrt(6))
+    return np.asarray(np.cos(turn) @ a[0] + np.sin(turn) @ a[1])
 
 
 @checked
@@ -721,7 +702,7 @@ def graph(
     truth = crowds.draw_truth(n_items, pi, rng)
     edges = _edges(truth, round(n_items * degree / 2), homophily, rng)
     item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
-    keep = np.append(True, np.diff(item) != 0) | ~crowds.some(n_items, single_votes, rng)[item]
+    keep = np.append(True, np.diff(item) != 0) | ~crowds.random_mask(n_items, single_votes, rng)[item]
     shuffled = rng.permutation(len(item))  # which of its votes an item keeps is drawn, not the first annotator's
     shuffled = shuffled[np.argsort(item[shuffled], kind="stable")]
     item, annotator = item[shuffled][keep], annotator[shuffled][keep]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from crowdwise.core.constraints import Bounds, Check, Count, RandomState, checked, is_count, is_number
 from crowdwise.data.encoding import Codes
-from crowdwise.data.folders import replacing
+from crowdwise.data.folders import replacing, write_arrays
 from crowdwise.data.table import Table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -88,16 +88,16 @@ class SimulatedAnswers(Generic[T]):
             if truth is not None:
                 one = truth.width == 2  # an item and what is true of it
                 _write(truth.rename({truth.columns[-1]: "truth"}) if one else truth, work / "truth")
-            arrays = {name: np.asarray(value) for name, value in self.parameters.items()}
-            short = {n: a for n, a in arrays.items() if a.dtype.kind == "U" or (a.ndim == 0 and a.dtype.kind in "biuf")}
-            numbers = {n: a for n, a in arrays.items() if a.dtype.kind in "biuf"}
-            np.savez_compressed(work / "parameters.npz", allow_pickle=False, **numbers)
             if self.features:
-                np.savez_compressed(work / "features.npz", allow_pickle=False, **self.features)
+                write_arrays(work / "features.npz", self.features)
+            arrays = {name: np.asarray(value) for name, value in self.parameters.items()}
             about = {"name": self.name, "source": "simulated by crowdwise", "items": len(self.answers)}
             about |= {"annotators": self.answers.annotators.tolist(), **self._described()}
-            about["parameters"] = {name: array.tolist() for name, array in short.items()}
-            (work / "meta.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+            about["parameters"] = {
+                name: array.tolist() for name, array in arrays.items()
+                if array.dtype.kind == "U" or (array.ndim == 0 and array.dtype.kind in "biuf")
+            }  # fmt: skip
+            describe(work, arrays, about)
 
     def _truths(self) -> Any:
         """What is true of each item, as a table; ``None`` where the answers have no such truth."""
@@ -106,6 +106,13 @@ class SimulatedAnswers(Generic[T]):
     def _described(self) -> dict[str, Any]:
         """What ``meta.json`` says of the answers."""
         return {"answer_type": self.answers.answer_type, "answers": self.answers.n_answers}
+
+
+def describe(folder: Path, parameters: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """The parameters that are numbers as arrays, and what there is to say as JSON."""
+    arrays = {name: np.asarray(value) for name, value in parameters.items()}
+    write_arrays(folder / "parameters.npz", {name: a for name, a in arrays.items() if a.dtype.kind in "biuf"})
+    (folder / "meta.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
 def _write(table: pl.DataFrame, place: Path) -> None:
@@ -160,12 +167,12 @@ def truth_of(truth: Truth, n_items: int, pi: Array, rng: Rng) -> tuple[Codes, Ar
     return codes.astype(np.int32), np.bincount(codes, minlength=K) / len(codes)
 
 
-def answer(theta: Array, annotator: Ints, given: Ints, rng: Rng, u: Array | None = None) -> Codes:
-    """One label per vote from ``theta[annotator, given]``, by inverting the cumulative distribution at ``u``."""
+def answer(theta: Array, annotator: Ints, truth: Ints, rng: Rng, u: Array | None = None) -> Codes:
+    """One label per vote from ``theta[annotator, truth]``, by inverting the cumulative distribution at ``u``."""
     M, K, L = theta.shape
     table = np.cumsum(theta, axis=2).reshape(M * K, L)
     table /= table[:, -1:]
-    row = annotator.astype(np.int64) * K + given
+    row = annotator.astype(np.int64) * K + truth
     u = rng.random(len(row)) if u is None else u
     label = np.zeros(len(row), dtype=np.int32)
     for edge in table.T[:-1]:
@@ -213,15 +220,14 @@ def dirichlet_rows(alpha: npt.NDArray[Any], rng: Rng) -> Array:
     underflow."""
     logs = np.log(rng.standard_gamma(alpha + 1)) + np.log1p(-rng.random(alpha.shape)) / alpha
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    out: Array = weights / weights.sum(axis=-1, keepdims=True)
-    return out
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def dirichlet_confusion(size: int, K: int, diagonal: float, rest: float, rng: Rng) -> Array:
     return dirichlet_rows(np.broadcast_to(np.where(np.eye(K, dtype=bool), diagonal, rest), (size, K, K)), rng)
 
 
-def some(M: int, share: float, rng: Rng) -> npt.NDArray[np.bool_]:
+def random_mask(M: int, share: float, rng: Rng) -> npt.NDArray[np.bool_]:
     """A mask with round(share * M) of M set, at random."""
     return rng.permutation(np.arange(M) < round(share * M))
 
@@ -251,8 +257,8 @@ class FittedCrowd:
         """The crowd of a fit: its confusion matrices, prior, and the share of votes of each annotator."""
         if confusion is None:
             raise ParameterError("The method has no confusion matrices to make a crowd from: take dawid-skene, say.")
-        given = np.bincount(votes.annotator, minlength=votes.n_annotators)
-        return cls(votes.classes.tolist(), np.asarray(confusion), np.asarray(prior), given / given.sum())
+        count = np.bincount(votes.annotator, minlength=votes.n_annotators)
+        return cls(votes.classes.tolist(), np.asarray(confusion), np.asarray(prior), count / count.sum())
 
     @property
     def n_annotators(self) -> int:

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.constraints import Count, CountFromZero, Fraction, RandomState, Share, checked, is_count
+from crowdwise.core.numerics import normalise
 from crowdwise.data.encoding import Codes
 from crowdwise.errors import InputError, ParameterError
 from crowdwise.simulate import crowds
-from crowdwise.simulate.crowds import Array, Rng, Simulated, VotesPerItem, assign
+from crowdwise.simulate.crowds import Rng, Simulated, VotesPerItem, assign
 
 KINDS = ("logistic", "knn-3", "svm-linear", "tree", "mlp", "svm-rbf", "knn-5", "naive-bayes", "svm-poly", "knn-7")
 """The classifiers, in the order in which annotators take them (and from the start again)."""
@@ -66,21 +67,21 @@ def machine_annotators(
     classes, code, train, rows, test = _split(X, y, train_share, test_share, subset, n_items, rng)
     truth, K, M = code[rows], len(classes), n_annotators + n_spammers + n_copiers + n_adversaries
     item, annotator = assign(len(rows), M, votes_per_item, random_state=rng)
-    label, theta = np.empty(len(item), dtype=np.int32), np.empty((M, K, K))
+    label, counts = np.empty(len(item), dtype=np.int32), np.zeros((M, K, K))
     kinds, copies = [], []
     labelled = _label_items(
         X[train], code[train], X[rows], machines=n_annotators, **roles, subset=subset, slip=slip, n_classes=K, rng=rng
     )
-    for m, (kind, origin, said) in enumerate(labelled):
-        mine = annotator == m
-        label[mine], theta[m] = said[item[mine]], _measured(truth, said, K)
+    for m, (kind, origin, labels) in enumerate(labelled):
+        label[annotator == m] = labels[item[annotator == m]]
+        np.add.at(counts[m], (truth, labels), 1.0)
         kinds.append(kind)
         copies.append(origin)
-    pi = np.bincount(truth, minlength=K) / len(truth)
+    theta, pi = normalise(counts, axis=2), np.bincount(truth, minlength=K) / len(truth)
     known = {"kind": np.array(kinds), "copies": np.array(copies), "rows": rows}
-    made = crowds.collect("machine", (item, annotator), label, truth, pi, theta, classes.tolist(), **known)
+    crowd = crowds.collect("machine", (item, annotator), label, truth, pi, theta, classes.tolist(), **known)
     unseen = {"x_test": X[test], "y_test": y[test]} if len(test) else {}
-    return replace(made, features={"x_train": X[rows], **unseen})
+    return replace(crowd, features={"x_train": X[rows], **unseen})
 
 
 def _split(
@@ -89,26 +90,19 @@ def _split(
 ) -> tuple[npt.NDArray[Any], Codes, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:  # fmt: skip
     """The classes, the coded truth, the rows to train annotators on, those to label, and those for neither."""
     if X.ndim != 2 or y.shape != X.shape[:1]:
-        raise InputError(
-            "Expected X with one row per item and y with one class per row, "
-            f"and found the shapes {X.shape} and {y.shape}."
-        )
+        shapes = f"found the shapes {X.shape} and {y.shape}"
+        raise InputError(f"Expected X with one row per item and y with one class per row, and {shapes}.")
     classes, code = np.unique(y, return_inverse=True)
     if test_share >= 1 - train_share:
-        raise ParameterError(
-            f"test_share={test_share!r}: expected a fraction from 0 to under the {1 - train_share:g} "
-            "that annotators are not trained on."
-        )
+        rest = f"the {1 - train_share:g} that annotators are not trained on"
+        raise ParameterError(f"test_share={test_share!r}: expected a fraction from 0 to under {rest}.")
     order = rng.permutation(len(X))
     held, last = round(train_share * len(X)), len(X) - round(test_share * len(X))
     train, rows, test = order[:held], order[held:last], order[last:]
-    left = len(rows)
-    if n_items is not None:
-        if n_items > left:
-            raise ParameterError(
-                f"n_items={n_items}: expected at most the {left} rows that annotators are not trained on."
-            )
-        rows = rows[:n_items]
+    if n_items is not None and n_items > len(rows):
+        rest = f"the {len(rows)} rows that annotators are not trained on"
+        raise ParameterError(f"n_items={n_items}: expected at most {rest}.")
+    rows = rows[:n_items]
     seen = len(np.unique(code[train]))
     if seen < 2:
         raise InputError(
@@ -123,15 +117,6 @@ def _split(
     return classes, code.astype(np.int32), train, rows, test
 
 
-def _measured(truth: Codes, said: Codes, K: int) -> Array:
-    """Shares of labels given the truth; uniform for a class that no item has."""
-    counts = np.bincount(truth.astype(np.int64) * K + said, minlength=K * K).reshape(K, K).astype(np.float64)
-    total = counts.sum(axis=1, keepdims=True)
-    out = np.full((K, K), 1 / K)
-    np.divide(counts, total, out=out, where=total > 0)
-    return out
-
-
 def _label_items(
     X_train: npt.NDArray[Any], y_train: Codes, X: npt.NDArray[Any], *, machines: int, n_spammers: int, n_copiers: int,
     n_adversaries: int, subset: tuple[int, int], slip: float, n_classes: int, rng: Rng,
@@ -142,40 +127,34 @@ def _label_items(
     origins = rng.integers(machines, size=n_copiers)
     kept: dict[int, Codes] = {}
     for m in range(machines):
-        kind, said = _train_and_label(m, X_train, y_train, X, subset, rng)
+        kind, labels = _train_and_label(m, X_train, y_train, X, subset, rng)
         if m in origins:
-            kept[m] = said
-        yield kind, -1, said
+            kept[m] = labels
+        yield kind, -1, labels
     for _ in range(n_spammers):
         yield "spammer", -1, rng.integers(K, size=N, dtype=np.int32)
     for origin in origins.tolist():
         slips = rng.random(N) < slip
-        said = np.where(slips, (kept[origin] + rng.integers(1, K, size=N)) % K, kept[origin])
-        yield "copier", origin, said.astype(np.int32)
+        labels = np.where(slips, (kept[origin] + rng.integers(1, K, size=N)) % K, kept[origin])
+        yield "copier", origin, labels.astype(np.int32)
     for m in range(n_adversaries):
-        _, said = _train_and_label(machines + m, X_train, y_train, X, subset, rng)
-        yield "adversary", -1, ((said + rng.integers(1, K)) % K).astype(np.int32)
+        _, labels = _train_and_label(machines + m, X_train, y_train, X, subset, rng)
+        yield "adversary", -1, ((labels + rng.integers(1, K)) % K).astype(np.int32)
 
 
 def _train_and_label(
-    m: int, X_train: npt.NDArray[Any], y_train: Codes, X: npt.NDArray[Any], subset: tuple[int, int],
-    rng: Rng,
+    m: int, X_train: npt.NDArray[Any], y_train: Codes, X: npt.NDArray[Any], subset: tuple[int, int], rng: Rng
 ) -> tuple[str, Codes]:  # fmt: skip
-    kind = KINDS[m % len(KINDS)]
-    rows = _few(y_train, int(rng.integers(subset[0], subset[1] + 1)), rng)
+    """By the m-th kind of classifier, on random rows that show every class (some refuse a single one)."""
+    kind, size = KINDS[m % len(KINDS)], int(rng.integers(subset[0], subset[1] + 1))
+    order = rng.permutation(len(y_train))
+    first = np.unique(y_train[order], return_index=True)[1]
+    rows = np.concatenate([order[first], np.delete(order, first)[: size - len(first)]])
     classifier = _classifier(kind, seed=int(rng.integers(2**31)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a weak annotator need not converge
         classifier.fit(X_train[rows], y_train[rows])
     return kind, np.asarray(classifier.predict(X), dtype=np.int32)
-
-
-def _few(y: Codes, size: int, rng: Rng) -> npt.NDArray[np.int64]:
-    """``size`` random rows that show every class at least once (some classifiers refuse a single class)."""
-    order = rng.permutation(len(y))
-    _, first = np.unique(y[order], return_index=True)
-    rest = np.delete(order, first)
-    return np.concatenate([order[first], rest[: size - len(first)]])
 
 
 def _classifier(kind: str, seed: int) -> Any:

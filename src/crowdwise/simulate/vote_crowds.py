@@ -7,7 +7,6 @@ annotators table is only made where half of its cells or more hold one.
 from __future__ import annotations
 
 import inspect
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from crowdwise.core.constraints import Count, CountFromZero, Positive, RandomSta
 from crowdwise.data.folders import replacing
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
+from crowdwise.simulate.answer_crowds import ordinal
 from crowdwise.simulate.crowds import (
     Array,
     Classes,
@@ -94,7 +94,7 @@ def hammer_spammer(
     """
     pi, rng = crowds.begin(n_classes, prior, random_state)
     if skill is None:
-        spammers = ~crowds.some(n_annotators, share, rng)
+        spammers = ~crowds.random_mask(n_annotators, share, rng)
         w = np.where(spammers, 1 / n_classes, accuracy)
     else:
         spammers, w = np.zeros(n_annotators, dtype=bool), crowds.around(n_annotators, skill, spread, rng)
@@ -238,7 +238,7 @@ def colluders(
     mask) and ``ring_label`` (N, what the ring says). Reference: Traganitis and Giannakis 2021 (ICDM).
     """
     pi, rng = crowds.begin(n_classes, prior, random_state)
-    ring = crowds.some(n_annotators, share, rng)
+    ring = crowds.random_mask(n_annotators, share, rng)
     theta = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
     theta[ring] = crowds.one_coin_confusion(np.array([1 - p_corr]), n_classes)
     truth = crowds.draw_truth(n_items, pi, rng)
@@ -350,7 +350,7 @@ def outliers(
     """
     pi, rng = crowds.begin(n_classes, prior, random_state)
     nominal = crowds.dirichlet_confusion(n_annotators, n_classes, diagonal, rest, rng)
-    strange = crowds.some(n_items, share, rng)
+    strange = crowds.random_mask(n_items, share, rng)
     own = crowds.dirichlet_rows(np.full((int(strange.sum()), n_classes), concentration), rng)
     truth = crowds.draw_truth(n_items, pi, rng)
     item, annotator = assign(n_items, n_annotators, votes_per_item, random_state=rng)
@@ -384,9 +384,6 @@ def machine(
     )  # fmt: skip
 
 
-SIMILAR = (("cat", "dog"), ("automobile", "truck"), ("deer", "horse"), ("airplane", "bird"), ("frog", "ship"))
-
-
 @checked
 def four_annotators(
     n_items: Count = 1000, *, votes_per_item: VotesPerItem = None, prior: Prior = None, truth: Truth = None,
@@ -414,8 +411,8 @@ def four_matrices() -> Array:
     K = len(CIFAR)
     one = np.eye(K)
     partner = np.zeros((K, K))
-    for pair in SIMILAR:
-        a, b = (CIFAR.index(name) for name in pair)
+    for name, other in MAMMALS + OTHERS:
+        a, b = CIFAR.index(name), CIFAR.index(other)
         partner[a, b] = partner[b, a] = 1.0
     spammer = crowds.one_coin_confusion(np.array([0.6]), K)[0]
     neighbours = 0.5 * one + 0.25 * (np.roll(one, 1, axis=1) + np.roll(one, -1, axis=1))
@@ -442,11 +439,17 @@ def one_reliable(
     return crowds.independent("one-reliable", n_items, theta, pi, votes_per_item, rng, truth, classes)
 
 
-INDEPENDENT: dict[str, Callable[..., Simulated]] = {
-    scenario.__name__.replace("_", "-"): scenario
-    for scenario in (one_coin, two_coin, dirichlet, hammer_spammer, pairwise_flipper)
-}
+def _by_key(*scenarios: Callable[..., Simulated]) -> dict[str, Callable[..., Simulated]]:
+    return {scenario.__name__.replace("_", "-"): scenario for scenario in scenarios}
+
+
+INDEPENDENT = _by_key(one_coin, two_coin, dirichlet, hammer_spammer, pairwise_flipper)
 """Scenarios in which annotators answer from their matrices, item by item: those that can be made in pieces."""
+SCENARIOS = _by_key(
+    *INDEPENDENT.values(), max_mig, regular, colluders, groups, difficulty, misleading, outliers, machine, ordinal,
+    four_annotators, one_reliable,
+)  # fmt: skip
+"""Every scenario that gives votes by name; the first line of its docstring says what it is."""
 
 
 @checked
@@ -480,8 +483,7 @@ def write_large(
         raise ParameterError(f"{scenario} is not made in pieces: there are {', '.join(INDEPENDENT)}.")
     make, rng = INDEPENDENT[scenario], np.random.default_rng(random_state)
     known = make(1, random_state=rng, **parameters)
-    default = inspect.signature(make).parameters["votes_per_item"].default
-    each = parameters.get("votes_per_item", default)
+    each = parameters.get("votes_per_item", inspect.signature(make).parameters["votes_per_item"].default)
     theta, pi, total = known.parameters["confusion"], known.parameters["prior"], 0
     files = -(-n_items // items_per_file)
     with replacing(folder, "simulated crowd", manifest=False) as work:
@@ -492,7 +494,9 @@ def write_large(
             total += _write_file(work, i, first, min(items_per_file, n_items - first), theta, pi, each, rng)
             if progress is not None:
                 progress(i + 1, files)
-        _describe(work, known, scenario, n_items, total)
+        meta = {"name": scenario, "source": "simulated by crowdwise", "items": n_items, "votes": total}
+        names = {"annotators": known.votes.annotators.tolist(), "classes": known.votes.classes.tolist()}
+        crowds.describe(work, known.parameters, meta | names)
     return total
 
 
@@ -512,13 +516,3 @@ def _write_file(
     known = {"item": np.arange(first, first + n_items), "truth": truth}
     pl.DataFrame(known).write_parquet(folder / "truth" / f"part-{i:05d}.parquet")
     return len(item)
-
-
-def _describe(folder: Path, crowd: Simulated, scenario: str, n_items: int, n_votes: int) -> None:
-    numbers = {name: np.asarray(value) for name, value in crowd.parameters.items()}
-    np.savez_compressed(folder / "parameters.npz", allow_pickle=False, **numbers)
-    meta = {
-        "name": scenario, "source": "simulated by crowdwise", "items": n_items, "votes": n_votes,
-        "annotators": crowd.votes.annotators.tolist(), "classes": crowd.votes.classes.tolist(),
-    }  # fmt: skip
-    (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
