@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,16 @@ def test_second_votes() -> None:
         online.partial_fit(again)
     assert online.store.n_votes == 3
     assert online.item_names.names == ["a", "b"]  # nothing of the refused votes is left
+
+
+def test_a_vote_that_replaces_one_counts_with_its_own_weight() -> None:
+    votes = cw.simulate.dirichlet(60, n_annotators=6, n_classes=3, votes_per_item=3, random_state=0).votes
+    heavy = replace(votes, weight=np.full(votes.n_votes, 3.0))
+    for kept, weight in (("last", 3.0), ("first", 1.0), ("all", 4.0)):
+        online = cw.Online(cw.DawidSkene(), on_duplicate=kept).partial_fit(votes).partial_fit(heavy)  # type: ignore[arg-type]
+        expected = weight * np.bincount(votes.annotator, minlength=votes.n_annotators)
+        so_far = online.tables.given[: votes.n_annotators]
+        assert sorted(so_far) == sorted(expected), kept
 
 
 def test_only_the_items_voted_on_last_are_retained() -> None:

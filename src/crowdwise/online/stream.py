@@ -13,8 +13,6 @@ take ``PASSES`` passes. That is a bounded cost a vote, and a bounded pause.
 
 ``prior_strength`` and ``LATE`` were chosen on simulated crowds; shrinkage and ``refit_factor`` by how often the labels
 after one pass are those of a batch fit, on real votes without their truth.
-
-A stream is saved as a folder with its settings and names as JSON and all its numbers as arrays, all or nothing.
 """
 
 from __future__ import annotations
@@ -45,17 +43,8 @@ from crowdwise.data.frames import is_missing
 from crowdwise.data.truth import unknown_class
 from crowdwise.data.votes import Votes
 from crowdwise.errors import DuplicateError, InputError, NotFittedError, ParameterError, ReadError
-from crowdwise.online.vote_store import (
-    ITEMS,
-    ROWS,
-    AnnotatorTables,
-    CodedBatch,
-    Index,
-    Names,
-    OnDuplicate,
-    VoteStore,
-    grown,
-)
+from crowdwise.online import vote_store
+from crowdwise.online.vote_store import ITEMS, ROWS, AnnotatorTables, CodedBatch, Index, Names, VoteStore
 
 BLOCK = (20, 1000)
 """The fewest and the most items that are visited under the same parameters; in between a tenth of those so far."""
@@ -121,7 +110,7 @@ class Online(Parameterised):
     prior_strength: NonNegative = 50.0
     memory: Count | None = None
     classes: Any = None
-    on_duplicate: OnDuplicate = "error"
+    on_duplicate: vote_store.OnDuplicate = "error"
 
     def __post_init__(self) -> None:
         self.check_parameters()
@@ -158,8 +147,8 @@ class Online(Parameterised):
 
     def declare(self, items: Iterable[Any] = (), annotators: Iterable[Any] = ()) -> Self:
         """Name items and annotators before they have votes; codes are given in this order."""
-        for names, given in ((self.item_names, items), (self.annotator_names, annotators)):
-            names.extend(names.encode(dict.fromkeys(given))[1])
+        for names, more in ((self.item_names, items), (self.annotator_names, annotators)):
+            names.extend(names.encode(dict.fromkeys(more))[1])
         return self
 
     def partial_fit(self, votes: Votes, gold: Any = None) -> Self:
@@ -169,19 +158,17 @@ class Online(Parameterised):
         """
         if not isinstance(votes, Votes):
             raise InputError(f"Expected Votes and found {type(votes).__name__}: make them with Votes.from_frame.")
-        items, new_items = self.item_names.encode(votes.items)
-        annotators, new_annotators = self.annotator_names.encode(votes.annotators)
-        classes, new_classes = self.class_names.encode(votes.classes)
-        self.item_names.check_kind(new_items, "items")
-        self.annotator_names.check_kind(new_annotators, "annotators")
-        self.class_names.check_kind(new_classes, "classes")
+        stores = {"items": self.item_names, "annotators": self.annotator_names, "classes": self.class_names}
+        encoded = {what: names.encode(getattr(votes, what)) for what, names in stores.items()}
+        for what, (_, new) in encoded.items():
+            stores[what].check_kind(new, what)
+        (items, _), (annotators, _), (classes, new_classes) = encoded.values()
         batch = CodedBatch(items, annotators, votes.item, votes.annotator, classes[votes.label], votes.weight)
-        said = [*self.class_names.names, *new_classes]
-        known = {} if gold is None else self._known(gold, votes.items[:1].tolist(), said, votes)
+        all_classes = [*self.class_names.names, *new_classes]
+        known = {} if gold is None else self._known(gold, votes.items[:1].tolist(), all_classes, votes)
         self._refuse_repeats(batch)
-        self.item_names.extend(new_items)
-        self.annotator_names.extend(new_annotators)
-        self.class_names.extend(new_classes)
+        for what, (_, new) in encoded.items():
+            stores[what].extend(new)
         self.waiting |= known
         self._learn(batch)
         return self._keep({name: known[name] for name in known if name in self.waiting})
@@ -197,8 +184,12 @@ class Online(Parameterised):
 
     def _refuse_repeats(self, batch: CodedBatch) -> None:
         """Raise an error about second votes where they are errors, before anything is changed."""
-        if self.on_duplicate == "error" and (found := self.store.first_repeat(batch)) is not None:
-            item, who, number = found
+        if self.on_duplicate != "error":
+            return
+        repeat, _ = self.store.repeats(batch)
+        if repeat.any():
+            row, number = int(repeat.argmax()), int(repeat.sum())
+            item, who = batch.items[batch.item[row]], batch.annotators[batch.annotator[row]]
             raise DuplicateError(
                 f"{self.annotator_names.names[who]!r} has voted on {self.item_names.names[item]!r} before ({number} "
                 "such votes). Say what should count: on_duplicate='first', 'last' or 'all'."
@@ -210,20 +201,19 @@ class Online(Parameterised):
         if self.step is None:
             place = store.items.find(batch.items)
             self._take_out(np.sort(place[place >= 0]))
-        touched, rows = store.add(batch, self.on_duplicate)
+        touched, who, growth = store.add(batch, self.on_duplicate)
         self._make_room()
-        np.add.at(self.tables.given, store.rows["annotator"][rows], store.rows["weight"][rows])
+        np.add.at(self.tables.given, who, growth)
         self.converged = False
         if batch.gold is not None:
             store.set_truth(batch.items, batch.gold)
         self._set_waiting(batch.items)
-        done = 0
-        while done < len(touched):  # a large batch is a stream of its own: what its first items teach helps the others
-            items = touched[done : done + int(np.clip(self.visits // 10, *BLOCK))]
+        while len(touched):  # a large batch is a stream of its own: what its first items teach helps the others
+            items, touched = np.split(touched, [int(np.clip(self.visits // 10, *BLOCK))])
             self._visit(items)
             if self.step is None:
                 self._revisit(int(np.ceil(self.revisit * len(items))))
-            done, self.visits = done + len(items), self.visits + len(items)
+            self.visits += len(items)
         self.n_items += len(store.items) - before
         if self._refit_is_due():
             self._refit()
@@ -240,7 +230,7 @@ class Online(Parameterised):
         more = len(self.class_names) - self.posterior.shape[1]
         if more:
             self.posterior = np.pad(self.posterior, ((0, 0), (0, more)))
-        self.posterior = grown(self.posterior, len(self.store.items))
+        self.posterior = vote_store.grown(self.posterior, len(self.store.items))
 
     @checked
     def converge(self, *, tol: NonNegative = 1e-9, max_iter: Count = 500) -> Self:
@@ -286,25 +276,23 @@ class Online(Parameterised):
         self.posterior[items], self.refit_at = q, self.store.n_votes
 
     def _visit(self, items: Ints) -> None:
-        if self.step is None:
-            self._replace(items)
-        else:
-            self._move(items, self.step)
-
-    def _move(self, touched: Ints, step: float) -> None:
-        """Decayed statistics: visit some items."""
-        part, who, family = self._local(touched)
+        """New posteriors of some items; their statistics replace the earlier ones exactly, or move them."""
+        part, who, family = self._local(items)
         _, q = em.expect(part, self._params(who, family), posterior=True)
-        self.tables.mass += (q - self.posterior[touched]).sum(axis=0)
-        self.posterior[touched] = q
-        self.tables.move(who, em.statistics(part, q), step)
+        gain = q - self.posterior[items]
+        self.posterior[items] = q
+        if self.step is None:
+            self.tables.add(who, em.statistics(part, gain))
+        else:
+            self.tables.mass += gain.sum(axis=0)
+            self.tables.move(who, em.statistics(part, q), self.step)
 
     def _revisit(self, n: int) -> None:
         """Exact statistics: visit the next n items, round and round."""
         N = len(self.store.items)
         items = (self.next_visit + np.arange(min(n, N))) % N
         self.next_visit = int((self.next_visit + len(items)) % N)
-        self._replace(items)
+        self._visit(items)
 
     def _take_out(self, items: Ints) -> None:
         """Exact statistics: without the counts of some items."""
@@ -312,13 +300,6 @@ class Online(Parameterised):
             part, who, _ = self._local(items)
             self.tables.add(who, em.statistics(part, -self.posterior[items]))
             self.posterior[items] = 0.0
-
-    def _replace(self, items: Ints) -> None:
-        """Exact statistics: the counts of some items under the current parameters replace their earlier ones."""
-        part, who, family = self._local(items)
-        _, q = em.expect(part, self._params(who, family), posterior=True)
-        self.tables.add(who, em.statistics(part, q - self.posterior[items]))
-        self.posterior[items] = q
 
     def _local(self, items: Ints, *, everybody: bool = False) -> tuple[Part, Ints, Family]:
         """The votes on some items with their annotators renumbered, those annotators, and the model's step for them."""
@@ -375,10 +356,10 @@ class Online(Parameterised):
         labels = decide(q, pi, self.model.ties, np.random.default_rng(self.model.random_state))
         params = self.model.get_params() | {"online": self.options()}
         depends = resolve(self.model.dependence, VoteParts.whole(votes), lambda _: q)
-        found = consensus_fields(votes, outcome, labels, votes.truth, dependence=depends)
+        fields = consensus_fields(votes, outcome, labels, votes.truth, dependence=depends)
         if depends.source == "none":
-            found["measured"] = self.shown_dependence()
-        return Consensus.of(self.model, votes, params=params, seconds=time.perf_counter() - began, **found)
+            fields["measured"] = self.shown_dependence()
+        return Consensus.of(self.model, votes, params=params, seconds=time.perf_counter() - began, **fields)
 
     def e_step(self) -> tuple[Floats, Floats]:
         """N x K and K: the posterior of every item in the store under the current parameters, and the prior.
@@ -420,8 +401,8 @@ class Online(Parameterised):
             return dict(zip(votes.items[at].tolist(), votes.classes[codes[at]].tolist(), strict=True))
         if not hasattr(gold, "keys"):
             raise InputError(f"gold must be a mapping from item to class, and is {type(gold).__name__}.")
-        given = {name: value for name, value in dict(gold).items() if not is_missing(value)}
-        names, values = (to_vocabulary(list(some)).tolist() for some in (given, given.values()))
+        filled = {name: value for name, value in dict(gold).items() if not is_missing(value)}
+        names, values = (to_vocabulary(list(part)).tolist() for part in (filled, filled.values()))
         known = {_like(name, items): _like(value, classes) for name, value in zip(names, values, strict=True)}
         odd = [value for value in known.values() if value not in classes]
         if odd:
@@ -443,9 +424,8 @@ class Online(Parameterised):
         """Set the known classes of some items (codes) in the store; their places."""
         if not self.waiting:
             return codes[:0]
-        found = [code for code in codes.tolist() if self.item_names.names[code] in self.waiting]
-        items = np.array(found, dtype=np.int64)
-        classes = [self.waiting.pop(self.item_names.names[code]) for code in found]
+        items = np.array([n for n in codes.tolist() if self.item_names.names[n] in self.waiting], dtype=np.int64)
+        classes = [self.waiting.pop(self.item_names.names[n]) for n in items.tolist()]
         self.store.set_truth(items, self.class_names.encode(classes)[0])
         return np.sort(self.store.items.find(items))
 
@@ -463,9 +443,9 @@ class Online(Parameterised):
         if self._shown is None or self._shown[1] != known or not self._shown[0] <= S <= GROWTH * self._shown[0]:
             votes, (q, _) = self.votes(), self.e_step()
             order, _ = self.class_names.encode(votes.classes)  # the table has the classes in the usual order
-            found = usual(VoteParts.whole(votes, votes.truth), lambda _: q[:, order])
-            bias = np.array(found.bias)[order.argsort()].tolist() if found.bias else ()
-            self._shown = S, known, replace(found, bias=tuple(bias))
+            depends = usual(VoteParts.whole(votes, votes.truth), lambda _: q[:, order])
+            bias = np.array(depends.bias)[order.argsort()].tolist() if depends.bias else ()
+            self._shown = S, known, replace(depends, bias=tuple(bias))
         return self._shown[2]
 
     def corrected(self, q: Floats) -> Floats:
@@ -546,15 +526,14 @@ class Online(Parameterised):
         M, N, S = len(store.annotators), len(store.items), store.n_votes
         arrays = {name: getattr(tables, name)[:M] for name in TABLES} | {"mass": tables.mass, "pooled": tables.pooled}
         arrays |= {"posterior": self.posterior[:N], "items": store.items.codes, "annotators": store.annotators.codes}
-        return (
-            arrays | {name: store.rows[name][:S] for name in ROWS} | {name: store.per_item[name][:N] for name in ITEMS}
-        )
+        arrays |= {name: store.rows[name][:S] for name in ROWS}
+        return arrays | {name: store.per_item[name][:N] for name in ITEMS}
 
     def _take(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> None:
         """The state that :meth:`_arrays` and the counters describe."""
         store = self.store
         store.items, store.annotators = Index(arrays["items"]), Index(arrays["annotators"])
-        store.rows, store.per_item = ({name: arrays[name] for name in some} for some in (ROWS, ITEMS))
+        store.rows, store.per_item = ({name: arrays[name] for name in names} for names in (ROWS, ITEMS))
         store.n_votes, self.posterior = len(arrays["label"]), arrays["posterior"]
         for name in (*TABLES, "mass", "pooled"):
             setattr(self.tables, name, arrays[name])

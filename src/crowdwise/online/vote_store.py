@@ -73,9 +73,7 @@ def _by_first(codes: Ints) -> tuple[Ints, Ints]:
     """The distinct codes by their first appearance, and the place of each code among them."""
     distinct, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return distinct[order], place[inverse]
+    return distinct[order], np.argsort(order)[inverse]
 
 
 class Index:
@@ -152,16 +150,9 @@ class VoteStore:
         repeat[repeat] = held[order[at[repeat]]] == key[repeat]
         return repeat, old[order[at[repeat]]]
 
-    def first_repeat(self, batch: CodedBatch) -> tuple[int, int, int] | None:
-        """Where annotators vote on an item again: the codes of the first such item and annotator, and how many do."""
-        repeat, _ = self.repeats(batch)
-        if not repeat.any():
-            return None
-        row = int(np.flatnonzero(repeat)[0])
-        return int(batch.items[batch.item[row]]), int(batch.annotators[batch.annotator[row]]), int(repeat.sum())
-
-    def add(self, batch: CodedBatch, on_duplicate: OnDuplicate = "all") -> tuple[Ints, Ints]:
-        """Add votes; the places of their items (each once, in order) and the new rows.
+    def add(self, batch: CodedBatch, on_duplicate: OnDuplicate = "all") -> tuple[Ints, Ints, Floats]:
+        """Add votes; the places of their items (each once, in order), and for each vote that of its annotator and by
+        how much the weight of the annotator's votes grew.
 
         A second vote of an annotator on an item: the ``"first"`` stays, the ``"last"`` replaces it, or ``"all"`` count.
         """
@@ -172,7 +163,9 @@ class VoteStore:
         item = self.items.enter(batch.items)[batch.item]
         who = self.annotators.enter(batch.annotators)[batch.annotator]
         label, weight = batch.label, np.ones(len(item)) if batch.weight is None else batch.weight
+        growth = np.where(new, weight, 0.0)
         if on_duplicate == "last":
+            growth[~new] = weight[~new] - self.rows["weight"][earlier]
             self.rows["label"][earlier], self.rows["weight"][earlier] = label[~new], weight[~new]
         for name in ITEMS:
             self.per_item[name] = grown(self.per_item[name], len(self.items), -1)
@@ -193,7 +186,7 @@ class VoteStore:
         final = np.ones(len(row), dtype=bool)
         final[:-1] = first[1:]
         self.per_item["last"][item[final]] = row[final]
-        return touched, rows
+        return touched, who, growth
 
     def set_truth(self, items: Ints, truth: Ints) -> None:
         """Keep the classes of some items (codes) that were voted on; -1 leaves an item as it is."""
@@ -269,11 +262,11 @@ class Names:
     def encode(self, names: Iterable[Any]) -> tuple[Ints, list[Any]]:
         """The codes of distinct names, and the names among them that are new: those get the next codes once they are
         passed to :meth:`extend`. Nothing is added here."""
-        given = names.tolist() if isinstance(names, np.ndarray) else list(names)
-        codes = np.array([self._code.get(name, -1) for name in given], dtype=np.int64)
+        listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
+        codes = np.array([self._code.get(name, -1) for name in listed], dtype=np.int64)
         new = np.flatnonzero(codes < 0)
         codes[new] = len(self.names) + np.arange(len(new))
-        return codes, [given[place] for place in new.tolist()]
+        return codes, [listed[place] for place in new.tolist()]
 
     def check_kind(self, new: Iterable[Any], what: str) -> None:
         """Raise an error where new names are of another kind than those that are here: text and integers do not mix."""
@@ -364,8 +357,7 @@ class AnnotatorTables:
 def remaining_share(t: Floats, b: Floats, step: float) -> Floats:
     """The share of an average that is left after b more votes, the steps being t^-step: the product of
     1 - (t + i)^-step for i = 1..b, from differences of a running sum of logarithms."""
-    last = int(np.ceil((t + b).max())) if len(t) else 0
-    i = np.arange(2, last + 1, dtype=np.float64)
+    i = np.arange(2.0, np.ceil((t + b).max(initial=0.0)) + 1.0)
     total = np.concatenate([[0.0, 0.0], np.cumsum(np.log1p(-(i**-step)))])
     first, end = np.round(t).astype(np.int64), np.maximum(np.round(t + b).astype(np.int64), 1)
     left = np.exp(total[np.minimum(end, len(total) - 1)] - total[np.minimum(first, len(total) - 1)])
