@@ -45,13 +45,13 @@ def _forgiving(dispatcher: Any) -> Any:
         return dispatcher
     save, load = kept.save_overload, kept.load_overload
 
-    def save_overload(*given: Any) -> None:
+    def save_overload(*args: Any) -> None:
         with suppress(Exception):  # a full disk; an index that is damaged
-            save(*given)
+            save(*args)
 
-    def load_overload(*given: Any) -> Any:
+    def load_overload(*args: Any) -> Any:
         try:
-            return load(*given)
+            return load(*args)
         except Exception:  # whatever a damaged file makes of itself
             return None
 

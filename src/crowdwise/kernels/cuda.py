@@ -1,17 +1,11 @@
 """The pass over the votes on a GPU, in torch: the same numbers as ``reference`` to rounding.
 
 The votes are moved to the device once and stay there, sorted by item and by cell. Both steps are then sums of rows of
-a table over bags of row numbers:
-
-====================  ==========================================  ======================
-logit[n]              sum over the votes of item n                rows of ``log_score``
-counts[c]             sum over the votes in cell c                rows of the posterior
-====================  ==========================================  ======================
-
-Triton sums them (:mod:`crowdwise.kernels.bag_sums`) or, where it is not there, ``embedding_bag`` of torch. No temporary
-has a row per vote, and nothing is added in an order that changes from run to run. A bag that is long (an annotator with
-a million votes, an item with all of them) is cut into pieces whose sums are added up in a second step, so that one bag
-does not keep the device waiting.
+a table over bags of row numbers: logit[n] of rows of ``log_score`` over the votes on item n, counts[c] of rows of the
+posterior over the votes in cell c. Triton sums them (:mod:`crowdwise.kernels.bag_sums`) or, where it is not there,
+``embedding_bag`` of torch. No temporary has a row per vote, and nothing is added in an order that changes from run to
+run. A bag that is long (an annotator with a million votes) is cut into pieces whose sums are added up in a second step,
+so that one bag does not keep the device waiting.
 """
 
 from __future__ import annotations
@@ -148,13 +142,12 @@ def resident(indptr: Ints, cell: Ints, weight: Floats, n_cells: int, device: str
     """These votes on the device: those of the last calls are there already."""
     arrays = (indptr, cell, weight)
     key = (*(id(one) if len(one) else 0 for one in arrays), n_cells, hash(device or DEVICE))
-    found = _resident.get(key)
-    if found is None:
+    if key not in _resident:
         while len(_resident) >= KEPT:
             _resident.popitem(last=False)
-        found = _resident[key] = Resident(*arrays, n_cells, device)
+        _resident[key] = Resident(*arrays, n_cells, device)
     _resident.move_to_end(key)
-    return found
+    return _resident[key]
 
 
 def release() -> None:
@@ -166,9 +159,8 @@ def expect(
     indptr: Ints, cell: Ints, weight: Floats, log_score: Floats, log_prior: Floats, truth: Ints,
     posterior: bool = True, device: str | None = None,
 ) -> tuple[Floats, Floats, float, Floats]:  # fmt: skip
-    """One pass: see :func:`crowdwise.kernels.reference.expect`."""
-    found = resident(indptr, cell, weight, len(log_score), device)
-    return found.expect(log_score, log_prior, truth, posterior)
+    """See :func:`crowdwise.kernels.reference.expect`."""
+    return resident(indptr, cell, weight, len(log_score), device).expect(log_score, log_prior, truth, posterior)
 
 
 def scatter(indptr: Ints, cell: Ints, weight: Floats, q: Floats, n_cells: int, device: str | None = None) -> Floats:

@@ -7,7 +7,6 @@ accumulators of their own; they are plain Python threads, since the compiled cod
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -57,9 +56,9 @@ def top_class(q: Floats, margin: float) -> tuple[Ints, Ints]:
 def agreements(indptr: Ints, annotator: Ints, label: Ints, decided: Ints, M: int) -> tuple[Ints, Ints]:
     """As :func:`crowdwise.kernels.reference.agreements`."""
     T = threads_for(len(label), 2 * M)
-    found, cuts = np.zeros((T, 2, M), dtype=np.int64), item_cuts(indptr, T)
-    in_threads(lambda t: _agreements(cuts[t], cuts[t + 1], indptr, annotator, label, decided, found[t]), T)
-    votes, same = found.sum(axis=0)
+    counts, cuts = np.zeros((T, 2, M), dtype=np.int64), item_cuts(indptr, T)
+    in_threads(lambda t: _agreements(cuts[t], cuts[t + 1], indptr, annotator, label, decided, counts[t]), T)
+    votes, same = counts.sum(axis=0)
     return votes, same
 
 
@@ -78,8 +77,7 @@ def _total(counts: Floats) -> Floats:
 
 
 def cooccurrence(indptr: Ints, cell: Ints, weight: Floats, n_cells: int) -> tuple[Ints, Ints, Floats]:
-    """As :func:`crowdwise.kernels.reference.cooccurrence`, row by row with one dense row of memory (Gustavson's
-    sparse product)."""
+    """As :func:`crowdwise.kernels.reference.cooccurrence`, row by row with one dense row of memory (Gustavson)."""
     item = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     by_cell = np.argsort(cell, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=n_cells))])
@@ -123,7 +121,7 @@ def _exp(x: float, powers: Any) -> float:
 
 
 @cache
-def _expect(n_classes: int, weighted: bool) -> Callable[..., None]:
+def _expect(n_classes: int, weighted: bool) -> Any:
     """The fused pass over items ``lo`` to ``hi``, for exactly ``n_classes`` (0: any number), with or without
     weights."""
 
@@ -174,8 +172,7 @@ def _expect(n_classes: int, weighted: bool) -> Callable[..., None]:
                 mass[k] += x[k]
         evidence[0] = total
 
-    compiled: Callable[..., None] = run
-    return compiled
+    return run
 
 
 @njit(nogil=True, cache=True)
@@ -216,12 +213,12 @@ def _top_class(lo: int, hi: int, q: Any, margin: float, best: Any, tied: Any) ->
 
 
 @njit(nogil=True, cache=True)
-def _agreements(lo: int, hi: int, indptr: Any, annotator: Any, label: Any, decided: Any, found: Any) -> None:
+def _agreements(lo: int, hi: int, indptr: Any, annotator: Any, label: Any, decided: Any, counts: Any) -> None:
     for n in range(lo, hi):
         for s in range(indptr[n], indptr[n + 1]):
-            found[0, annotator[s]] += 1
+            counts[0, annotator[s]] += 1
             if label[s] == decided[n]:
-                found[1, annotator[s]] += 1
+                counts[1, annotator[s]] += 1
 
 
 @njit(nogil=True, cache=True)

@@ -1,6 +1,6 @@
 """Compiled help for large tables: sorting votes by item, coding names, gathering rows.
 
-Each deals its rows to runs or partitions small enough that working on one stays in a core's cache.
+Rows are dealt to runs or partitions small enough that working on one stays in a core's cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crowdwise.kernels.reference import Ints
 BLOCK = 2**20
 """Rows that are hashed at a time."""
 CACHED_BITS = 15
-"""Tables of so many bits' entries stay in a core's cache: work on large data is dealt out in runs of that size."""
+"""A table of 2 to this power entries stays in a core's cache."""
 
 
 def arrange(item: Ints, annotator: Ints, n_items: int) -> tuple[Ints | None, Ints, Ints, int, int]:
@@ -27,8 +27,6 @@ def arrange(item: Ints, annotator: Ints, n_items: int) -> tuple[Ints | None, Int
 
     Returns their order (``None``: they are in order already), the item boundaries, the annotators in that
     order, and how many votes repeat the (item, annotator) before them, with the position of the first.
-
-    Votes are first dealt to runs of items small enough that sorting one stays in the cache.
     """
     indptr = np.zeros(n_items + 1, dtype=np.int64)
     if _in_order(item, annotator, indptr):
@@ -46,11 +44,6 @@ def arrange(item: Ints, annotator: Ints, n_items: int) -> tuple[Ints | None, Int
     cuts = even_cuts(P, T)
     in_threads(lambda t: _sort_runs(cuts[t], cuts[t + 1], CACHED_BITS, start, items, packed, indptr, order, who), T)
     return order, indptr, who, *_repeats(indptr, who)
-
-
-def mark(values: Ints, low: int, seen: npt.NDArray[np.bool_]) -> None:
-    """``seen[values - low] = True``, without making ``values - low``."""
-    _mark(values, low, seen)
 
 
 def _places(count: Ints) -> tuple[Ints, Ints]:
@@ -203,7 +196,8 @@ def _sort_runs(
 
 
 @njit(nogil=True, cache=True)
-def _mark(values: Any, low: int, seen: Any) -> None:
+def mark(values: Any, low: int, seen: Any) -> None:
+    """``seen[values - low] = True``, without making ``values - low``."""
     for s in range(len(values)):
         seen[values[s] - low] = True
 
