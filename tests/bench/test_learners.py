@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import learner_runs as bench
@@ -66,6 +67,14 @@ def test_sets_that_cannot_be_used(folder):
     with pytest.raises(ReadError, match="no data set called none"):
         bench.find_sets(folder, ["none"])
     assert bench.find_sets(folder, None) == ["digits"]
+
+
+def test_an_item_without_text_is_named(folder, tmp_path):
+    shutil.copytree(folder / "words", tmp_path / "words")
+    file = tmp_path / "words" / "texts.csv"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(InputError, match=r"words has no text for 1 of its items: 0\. Add them"):
+        runs.load_task(tmp_path, "words")
 
 
 def test_without_a_folder_there_are_the_digits_alone(monkeypatch):

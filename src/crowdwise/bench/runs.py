@@ -40,7 +40,7 @@ from crowdwise.data.encoding import Codes
 from crowdwise.data.features import class_codes
 from crowdwise.data.files import read_table
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ExtraError, InputError, ReadError
+from crowdwise.errors import ConvergenceWarning, CrowdwiseError, ExtraError, InputError, ReadError, listing
 from crowdwise.simulate import SCENARIOS, Simulated
 
 MACHINES, SPAMMERS, COPIERS, GOLD = 12, 2, 3, 60
@@ -79,14 +79,8 @@ class LearnerRow(NamedTuple):
 
 def digits_crowd(seed: int = 0) -> Simulated:
     """Digits with four votes each by weak classifiers, spammers and copiers; a fifth of all digits is held out."""
-    return SCENARIOS["machine"](
-        n_annotators=MACHINES,
-        n_spammers=SPAMMERS,
-        n_copiers=COPIERS,
-        test_share=0.2,
-        votes_per_item=4,
-        random_state=seed,
-    )
+    kinds = {"n_annotators": MACHINES, "n_spammers": SPAMMERS, "n_copiers": COPIERS}
+    return SCENARIOS["machine"](**kinds, test_share=0.2, votes_per_item=4, random_state=seed)
 
 
 def compare_methods(crowd: Simulated) -> list[MethodRow]:
@@ -99,9 +93,10 @@ def compare_methods(crowd: Simulated) -> list[MethodRow]:
     rows = []
     for key in SHOWN:
         needs_gold = registry.find(key).load().needs_gold
-        found = aggregate(crowd.votes, key, gold=gold if needs_gold else None)
-        loss, calibration = float(metrics.log_loss(found, hidden)), float(metrics.calibration_error(found, hidden))
-        rows.append(MethodRow(key, needs_gold, found, metrics.accuracy(found, hidden), loss, calibration))
+        consensus = aggregate(crowd.votes, key, gold=gold if needs_gold else None)
+        right, loss = metrics.accuracy(consensus, hidden), float(metrics.log_loss(consensus, hidden))
+        calibration = float(metrics.calibration_error(consensus, hidden))
+        rows.append(MethodRow(key, needs_gold, consensus, right, loss, calibration))
     return sorted(rows, key=lambda row: -row.accuracy.value)
 
 
@@ -115,9 +110,9 @@ def compare_learners(crowd: Simulated) -> list[LearnerRow]:
         with one_torch_thread():
             learner.fit(crowd.features["x_train"], crowd.votes)
         right = learner.predict(crowd.features["x_test"]) == crowd.features["y_test"]
-        found = learner.consensus_
+        consensus = learner.consensus_
         name = ", ".join([key, *settings.values()])
-        rows.append(LearnerRow(name, float(np.mean(right)), found.score(crowd.truth), found.seconds))
+        rows.append(LearnerRow(name, float(np.mean(right)), consensus.score(crowd.truth), consensus.seconds))
     return rows
 
 
@@ -168,17 +163,17 @@ def find_sets(folder: Path, names: Sequence[str] | None = None) -> list[str]:
         return [DIGITS]
     if not folder.is_dir():
         raise ReadError(f"There is no folder of data sets {folder}: name one, or set CROWDWISE_DATA.")
-    found = sorted(p.name for p in folder.iterdir() if p.is_dir() and find_table(p, "votes") and find_table(p, "truth"))
-    if not found:
+    sets = sorted(p.name for p in folder.iterdir() if p.is_dir() and find_table(p, "votes") and find_table(p, "truth"))
+    if not sets:
         raise ReadError(
             f"{folder} holds no data sets: expected a folder for each, with votes (labels.csv) and truth (truth.csv)."
         )
     if names is None:
-        return [name for name in found if _categorical(folder / name)]
-    missing = [name for name in names if name not in (*found, DIGITS)]
+        return [name for name in sets if _categorical(folder / name)]
+    missing = [name for name in names if name not in (*sets, DIGITS)]
     if missing:
         raise ReadError(
-            f"{folder} has no data set with votes and truth called {', '.join(missing)}: it has {', '.join(found)}."
+            f"{folder} has no data set with votes and truth called {', '.join(missing)}: it has {', '.join(sets)}."
         )
     return list(names)
 
@@ -205,9 +200,7 @@ def load_task(folder: Path, name: str) -> Task:
         return digits()
     data = read_dataset(folder / name, on_duplicate="all")
     test = data.test
-    if test is not None:
-        return Task(data.inputs, data.votes, *test)
-    return texts(data, folder / name)
+    return texts(data, folder / name) if test is None else Task(data.inputs, data.votes, *test)
 
 
 def digits(seed: int = 0) -> Task:
@@ -235,8 +228,10 @@ def texts(data: Dataset, folder: Path) -> Task:
     if label is None or item is None or "text" not in test.columns:
         raise InputError(f"{file} needs the columns label and text, and the table of items its names.")
     text_of = dict(zip(map(str, data.item_table[item].to_list()), data.item_table["text"].to_list(), strict=True))
-    known = [text_of[str(name)] for name in data.votes.items.tolist()]
-    axes, rows = TextAxes.fitted(known)
+    lost = [name for name in data.votes.items.tolist() if str(name) not in text_of]
+    if lost:
+        raise InputError(f"{folder} has no text for {len(lost)} of its items: {listing(lost)}. Add them to texts.csv.")
+    axes, rows = TextAxes.fitted([text_of[str(name)] for name in data.votes.items.tolist()])
     return Task(
         rows, data.votes, axes.rows(test["text"].to_list()),
         class_codes(test[label].to_list(), data.votes.classes, data.legend), {"scale": False},
