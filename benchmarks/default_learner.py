@@ -378,7 +378,7 @@ def work(given):
             rows = held_out_votes.VoteList.of(votes)
             scores = [
                 (
-                    held_out_votes.mean_log(held_out_votes.crowd_said(f, rows, fold), rows),
+                    held_out_votes.mean_log(held_out_votes.crowd_vote_probs(f, rows, fold), rows),
                     held_out_votes.scored(f, rows, fold).temperature,
                 )
                 for f in oof

@@ -104,7 +104,7 @@ class TestSteps:
         expected = posterior_by_loops(votes, clipped(log_f, 0.9), score)
         head = started("deep-mf", votes)
         np.testing.assert_allclose(head.infer(q, log_f), expected, atol=1e-12)
-        params = head.maximise(head.statistics(q), log_f)
+        params = head.params_of(q)
         np.testing.assert_allclose(head.mean(params), beta / beta.sum(axis=2, keepdims=True), atol=1e-12)
 
     def test_deep_bp_is_belief_propagation_with_the_network_as_prior(self):

@@ -16,7 +16,6 @@ from crowdwise import registry
 from crowdwise.core.numerics import winners
 from crowdwise.errors import ParameterError
 from crowdwise.learners.baselines import (
-    BootstrappedTargets,
     DoctorNet,
     Doctors,
     FixedTargets,
@@ -90,8 +89,8 @@ def test_two_stage_and_bootstrap_losses() -> None:
             plain -= float(q[n, k]) * math.log(f[k]) / B
             mixed -= (0.8 * float(q[n, k]) + 0.2 * f[k]) * math.log(f[k]) / B
     assert float(FixedTargets(M, K, q).loss(batch)) == pytest.approx(plain, abs=1e-12)
-    assert float(BootstrappedTargets(M, K, q, None, 0.8).loss(batch)) == pytest.approx(mixed, abs=1e-12)
-    assert float(BootstrappedTargets(M, K, q, None, 1.0).loss(batch)) == pytest.approx(plain, abs=1e-12)
+    assert float(FixedTargets(M, K, q, None, 0.8).loss(batch)) == pytest.approx(mixed, abs=1e-12)
+    assert float(FixedTargets(M, K, q, None, 1.0).loss(batch)) == pytest.approx(plain, abs=1e-12)
 
 
 @pytest.mark.parametrize("per_vote", [True, False])
@@ -180,7 +179,7 @@ def losses() -> list[tuple[str, Any]]:
     weighted = doctors(WeightedDoctors)
     assert isinstance(weighted, WeightedDoctors)
     weighted.train_weights(nn.Identity())
-    return [("labelled", FixedTargets(M, K, q)), ("bootstrapped", BootstrappedTargets(M, K, q, None, 0.7)),
+    return [("labelled", FixedTargets(M, K, q)), ("bootstrapped", FixedTargets(M, K, q, None, 0.7)),
             ("shared", shared), ("doctors", doctors()), ("weighted", weighted)]  # fmt: skip
 
 

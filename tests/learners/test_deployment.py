@@ -206,6 +206,18 @@ def test_a_backbone_that_does_not_fit_is_named(crowd):
         cw.CrowdClassifier("ccem", network=Backbone(3), backbone_lr=0.0).fit(crowd.features["x_train"], crowd.votes)
 
 
+class Refuses(torch.nn.Linear):
+    """A network whose error has no words."""
+
+    def forward(self, x):
+        raise ValueError
+
+
+def test_a_network_that_fails_without_words_is_named(crowd):
+    with pytest.raises(ParameterError, match=r"this Refuses does not take .* each: ValueError\. Its first layer"):
+        cw.CrowdClassifier("ccem", network=Refuses(3, 3)).fit(crowd.features["x_train"], crowd.votes)
+
+
 # ---------------------------------------------------------------- embeddings of texts
 
 

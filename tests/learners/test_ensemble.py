@@ -14,7 +14,7 @@ from crowdwise.learners.held_out_votes import (
     Trial,
     VoteList,
     clearly_better,
-    crowd_said,
+    crowd_vote_probs,
     knows_or_guesses,
     mean_log,
     mixture_weights,
@@ -63,14 +63,14 @@ def test_confusions_of_all_folds_at_once_are_those_of_each(noisy):
         each = [vote_confusions(p, votes.select(fold[votes.item] != j), 8.0, base) for j in range(3)]
         theta = vote_confusions(p, votes.left_out(fold), 8.0, base)
         np.testing.assert_allclose(theta, np.concatenate(each), atol=1e-12)
-        more = vote_confusions(p, votes.left_out(fold), 32.0, base, 60, start=theta)
-        np.testing.assert_allclose(more, vote_confusions(p, votes.left_out(fold), 32.0, base, 60), atol=1e-3)
+        more = vote_confusions(p, votes.left_out(fold), 32.0, base, theta, 60)
+        np.testing.assert_allclose(more, vote_confusions(p, votes.left_out(fold), 32.0, base, rounds=60), atol=1e-3)
 
 
 def test_the_score_prefers_better_predictions(noisy):
     p, truth, votes, fold = noisy
     known = np.eye(4)[truth] * 0.97 + 0.0075
-    said = [crowd_said(one, votes, fold) for one in (known, p, np.full_like(p, 0.25))]
+    said = [crowd_vote_probs(one, votes, fold) for one in (known, p, np.full_like(p, 0.25))]
     score = [mean_log(one, votes) for one in said]
     assert score[0] > score[1] + 0.1 > score[2] + 0.2
     assert clearly_better(said[0], said[1], votes) and not clearly_better(said[1], said[0], votes)
@@ -85,13 +85,15 @@ def test_annotators_who_know_one_label_are_not_explained_by_any_predictions(nois
     item, rule = np.nonzero(answers)
     votes = VoteList(item, rule, rule, np.ones(len(item)), 4)
     even = np.full_like(p, 0.25)
-    assert mean_log(crowd_said(p, votes, fold), votes) > mean_log(crowd_said(even, votes, fold), votes) + 0.1
+    assert (
+        mean_log(crowd_vote_probs(p, votes, fold), votes) > mean_log(crowd_vote_probs(even, votes, fold), votes) + 0.1
+    )
 
 
 def test_the_weights_of_a_mixture_make_the_votes_most_likely(noisy):
     p, truth, votes, fold = noisy
     known = np.eye(4)[truth] * 0.97 + 0.0075
-    said = [crowd_said(one, votes, fold) for one in (p, known, np.full_like(p, 0.25))]
+    said = [crowd_vote_probs(one, votes, fold) for one in (p, known, np.full_like(p, 0.25))]
     w = mixture_weights(said, votes)
     np.testing.assert_allclose(w.sum(), 1.0)
     assert w[1] > 0.9
@@ -402,6 +404,16 @@ def test_predictions_have_not_seen_the_votes_on_an_item(crowd):
         votes.item, votes.annotator, label, items=votes.items, annotators=votes.annotators, classes=votes.classes
     ))  # fmt: skip
     assert np.array_equal(p[own], other[own]) and not np.array_equal(p[~own], other[~own])
+
+
+def test_a_cross_fit_has_its_own_weights(crowd):
+    X, votes, _ = crowd
+    learner = Ensemble(**QUICK)
+    plain = learner.cross_fit(X[:60], votes[:60]).p
+    learner.fit(X, votes, sample_weight=np.linspace(0.0, 1.0, len(X)))
+    np.testing.assert_array_equal(learner.cross_fit(X[:60], votes[:60]).p, plain)
+    weighted = Ensemble(**QUICK, class_weight={0: 5.0}).cross_fit(X[:60], votes[:60]).p
+    assert weighted[:, 0].mean() > plain[:, 0].mean()
 
 
 def test_a_cross_fit_gives_predictions_alone(crowd):

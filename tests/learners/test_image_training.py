@@ -36,13 +36,13 @@ def fitted(crowd, key="ccem", **settings):
 class TestImages:
     def test_bytes_stay_bytes_and_read_as_before(self, crowd):
         X, _ = crowd
-        images = Images.of(X, True, torch.device("cpu"))
+        images = Images(X, True, torch.device("cpu"))
         assert images.pixels.dtype == torch.uint8
         x = images.read(torch.tensor([3, 1]))
         np.testing.assert_array_equal(x.numpy(), (X[[3, 1]].astype(np.float32) / np.float32(255)).transpose(0, 3, 1, 2))
-        first = Images.of(X.transpose(0, 3, 1, 2), False, torch.device("cpu"))
+        first = Images(X.transpose(0, 3, 1, 2), False, torch.device("cpu"))
         assert torch.equal(first.pixels, images.pixels)
-        grey = Images.of(X[..., 0], False, torch.device("cpu"))
+        grey = Images(X[..., 0], False, torch.device("cpu"))
         assert torch.equal(grey.read(torch.tensor([2])), images.read(torch.tensor([2]))[:, :1])
 
     def test_mirrored_places(self):
@@ -50,7 +50,7 @@ class TestImages:
 
     def test_a_flip_is_the_image_or_its_mirror_image(self, crowd):
         X, _ = crowd
-        images, index = Images.of(X, True, torch.device("cpu")), torch.arange(N)
+        images, index = Images(X, True, torch.device("cpu")), torch.arange(N)
         torch.manual_seed(0)
         x, plain = images.read(index, "flip"), images.read(index)
         same = (x == plain).flatten(1).all(dim=1)
@@ -61,7 +61,7 @@ class TestImages:
     def test_a_crop_moves_by_up_to_four_pixels(self):
         places = torch.arange(256, dtype=torch.uint8).reshape(1, 16, 16, 1).expand(200, -1, -1, 1)
         torch.manual_seed(0)
-        x = (Images(places).read(torch.arange(200), "crop") * 255).round().long()[:, 0]
+        x = (Images(places, True, torch.device("cpu")).read(torch.arange(200), "crop") * 255).round().long()[:, 0]
         middle = x[:, 8, 8]
         down, right = middle // 16 - 8, middle % 16
         assert set(down.tolist()) == set(range(-SHIFT, SHIFT + 1))
@@ -71,7 +71,7 @@ class TestImages:
 
     def test_a_batch_that_was_read_is_augmented_alike(self, crowd):
         X, _ = crowd
-        images, index = Images.of(X, True, torch.device("cpu")), torch.arange(N)
+        images, index = Images(X, True, torch.device("cpu")), torch.arange(N)
         for augment in ("flip", "crop", "cutout"):
             torch.manual_seed(5)
             whole = images.read(index, augment)

@@ -140,6 +140,12 @@ class TestMemmap:
 
 
 class TestStreaming:
+    @pytest.mark.parametrize(("n", "shape", "together"), [(600, (3, 512, 512), 85), (5000, (16, 16), 4096)])
+    def test_a_pass_over_large_images_reads_few_together(self, n, shape, together):
+        images = as_inputs(np.broadcast_to(np.float32(0.0), (n, *shape)))
+        sizes = [len(index) for index in module.chunks(images)]
+        assert sizes[0] == together and sum(sizes) == n
+
     @pytest.mark.parametrize("kind", [sp.csr_matrix, lambda X: TensorDataset(torch.from_numpy(X))])
     def test_other_kinds_are_streamed_too(self, kind):
         X, votes, _ = small(n=80)
@@ -235,6 +241,14 @@ class TestFolders:
         Image.fromarray(pixels).save(tmp_path / "a.png")
         got = as_inputs(tmp_path).rows(np.array([0]))
         np.testing.assert_allclose(got[0, 0].numpy(), [[0.0, 0.2], [0.4, 1.0]], atol=1e-4)
+
+    def test_images_of_fractions_keep_them(self, tmp_path):
+        pixels = np.array([[0.0, 0.2], [0.4, 1.5]], dtype=np.float32)
+        Image.fromarray(pixels).save(tmp_path / "a.tif")
+        np.testing.assert_array_equal(as_inputs(tmp_path).rows(np.array([0]))[0, 0].numpy(), pixels)
+        Image.fromarray(np.full_like(pixels, np.nan)).save(tmp_path / "a.tif")
+        with pytest.raises(InputError, match=r"a\.tif holds NaN"):
+            as_inputs(tmp_path)
 
     def test_palettes_and_transparency_become_colours(self, tmp_path):
         Image.fromarray(np.full((4, 5, 4), [255, 0, 0, 128], dtype=np.uint8)).save(tmp_path / "a.png")

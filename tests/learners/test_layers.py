@@ -181,7 +181,7 @@ def test_the_network_learns_only_through_the_answers_of_crowd_ar() -> None:
     head.loss(replace(batch, logits=logits)).backward()
     other = batch.logits.clone().requires_grad_()
     probe = replace(batch, logits=other)
-    r, answers = head.reliability(batch).detach(), head.label_log_probs(probe)
+    r, answers = torch.sigmoid(head.logit(batch)).detach(), head.label_log_probs(probe)
     said = answers.gather(1, batch.label[:, None])[:, 0]
     (-0.8 * batch.mean(r * said + (1 - r) * answers.mean(dim=1))).backward()
     torch.testing.assert_close(logits.grad, other.grad)

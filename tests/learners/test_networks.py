@@ -449,7 +449,6 @@ def test_probe_stops_when_removed():
     mine(batch(5, 4))
     assert probe.hidden is kept
     assert not mine.out._forward_pre_hooks
-    probe.remove()  # twice is fine
 
 
 def test_probe_is_removed_after_an_error():

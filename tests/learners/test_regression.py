@@ -188,6 +188,17 @@ def test_raykar_regression_trace_is_the_marginal_likelihood():
     assert np.isclose(total, found.trace[-1], rtol=0.02)
 
 
+def test_two_ratings_of_raykar_regression_count_as_one_of_weight_two():
+    crowd = cw.simulate.ratings(120, n_annotators=8, n_features=5, votes_per_item=3, random_state=0)
+    ratings, names = crowd.ratings, {"items": crowd.ratings.items, "annotators": crowd.ratings.annotators}
+    rows = (ratings.item, ratings.annotator, ratings.value)
+    twice = cw.Ratings.from_codes(*(np.repeat(row, 2) for row in rows), on_duplicate="all", **names)
+    heavy = cw.Ratings.from_codes(*rows, weight=np.full(len(ratings.value), 2.0), **names)
+    one, other = (RaykarRegression().fit(crowd.features["x_train"], table).consensus_ for table in (twice, heavy))
+    for name in ("values", "deviations", "precision", "precision_shape"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
+
+
 def test_raykar_regression_with_any_regressor_and_bad_parameters():
     from sklearn.ensemble import RandomForestRegressor
 

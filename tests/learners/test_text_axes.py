@@ -53,7 +53,7 @@ def test_texts_are_made_numbers_once(monkeypatch):
     monkeypatch.setattr("scipy.linalg.eigh", None)
     features, inputs = text_features.fit_texts(TEXTS * 4)
     assert counted == ["fit_transform"] * 2 and inputs.shape == (24,)
-    assert np.allclose(text_features.text_inputs(features, TEXTS * 4).array, inputs.array, atol=1e-5)
+    assert np.allclose(features.inputs(TEXTS * 4).array, inputs.array, atol=1e-5)
 
 
 def _noted(counted, name, call):

@@ -112,6 +112,8 @@ def test_what_does_not_fit(crowd, learner):
         cw.CrowdLayerTags().fit(listed(X, tags)[::-1], tags)
     with pytest.raises(InputError, match="where sequences begin"):
         learner.predict(X)
+    with pytest.raises(InputError, match=r"Sequence 0 of X has the shape \(\), and the first \(\): expected tokens x"):
+        cw.CrowdLayerTags().fit([1.0] * len(tags), tags)
     with pytest.raises(InputError, match="Sequence 1 of X"):
         learner.predict([X[:3], X[:3, :2]])
     with pytest.raises(InputError, match="NaN or infinity"):

@@ -279,6 +279,16 @@ class TestSelection:
         for n in range(5, len(scores)):  # and no earlier
             assert max(scores[n - 4 : n]) > max(scores[: n - 4])
 
+    @pytest.mark.parametrize(("patience", "every"), [(1, 3), (2, 3), (4, 3)])
+    def test_epochs_that_were_not_measured_do_not_end_the_patience(self, patience, every):
+        X, train, held, _ = self.halves()
+        settings = Settings(epochs=120, lr=0.03, patience=patience, measure_every=every)
+        history = trainer(settings, crowd=(X, train, None), held_out=held).run()
+        scores = {epoch.epoch: epoch.held_out for epoch in history if epoch.held_out is not None}
+        assert list(scores) == list(range(every, len(history) + 1, every)) and len(history) < 120
+        best = max(scores, key=lambda epoch: scores[epoch])
+        assert len(history) - best == every * -(-patience // every)  # the first measurement that comes so much later
+
     def test_truth_that_selects_is_never_trained_on(self):
         X, votes, truth = small(n=80)
         gold = np.full(80, -1, dtype=np.int32)

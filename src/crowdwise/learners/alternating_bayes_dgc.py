@@ -8,8 +8,7 @@ confusion matrices with Dirichlet rows:
 Here g is the mean of f over the items (``balance``), or 1 as in the paper. With 1 the product is not a distribution:
 it grows where pi and f agree on one class for all items, up to a gain of 2 log K per item, and with few votes per item
 that gain can outweigh the votes (simulated crowds with two classes and three votes per item collapsed to one class).
-Divided by g, the products of all items sum to one on average, so that by Jensen's inequality the bound below
-holds for the normalised model, and the class distribution counts once.
+Divided by g, the products of all items sum to one on average: the bound below holds for the normalised model.
 
 q(z) q(pi) q(theta) approximates the posterior, q(pi) = Dir(a) and q(theta[m, k]) = Dir(b[m, k]).
 
@@ -30,12 +29,10 @@ The two updates are steps along the natural gradient of the evidence lower bound
     sum_n log Z_n - KL( Dir(a) | Dir(a0) ) - sum_mk KL( Dir(b[m, k]) | Dir(b0[k]) ),
 
 and with the whole data as one batch and rate 1 they are the closed form of variational Bayes. For the network, the
-gradient of - log Z_n is that of the cross-entropy against q[n], which is at its optimum. Without the network the model
-is ``ibcc``. With a rate of B/N, an update discounts as much as the batch adds: b is b0 and the counts of about the last
-epoch.
+gradient of - log Z_n is that of the cross-entropy against q[n]. Without the network the model is ``ibcc``. With a rate
+of B/N, an update discounts as much as the batch adds: b is b0 and the counts of about the last epoch.
 
-Reference: S.-Y. Li, S.-J. Huang and S. Chen, Crowdsourcing aggregation with deep Bayesian learning, Science China
-Information Sciences 64 (2021).
+Reference: S.-Y. Li, S.-J. Huang and S. Chen, Crowdsourcing aggregation with deep Bayesian learning, 2021.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ from crowdwise.learners import losses
 from crowdwise.learners.devices import as_array
 from crowdwise.learners.head import Head, Predict
 from crowdwise.learners.learner import Learner
-from crowdwise.learners.vote_edges import Batch, Edges
+from crowdwise.learners.vote_edges import Batch, Edges, used_items
 from crowdwise.methods.bayes_ibcc import DirichletFamily, Dirichlets, expected_log
 
 LEAST = 1e-3
@@ -96,7 +93,7 @@ class Dirichlet(Head):
         self.votes = votes
         gold = np.full(len(votes), -1) if self.gold is None else np.asarray(self.gold)
         self.truth = torch.as_tensor(gold.astype(np.int64))
-        self.used = (np.diff(votes.indptr) > 0) | (gold >= 0)
+        self.used = used_items(votes, gold)
         self.size = max(int(self.used.sum()), 1)
         q = starts.gold_weighted(votes, self.gold) * self.used[:, None]
         self._set_dirichlets(self.family.maximise(em.statistics(Part.of(votes), q)))
@@ -163,10 +160,10 @@ class Dirichlet(Head):
         total -= float(np.log(np.exp(log_f[~self.used] + params.log_prior).sum(axis=1)).sum())
         return self.family.objective(total, params)
 
-    def _set_dirichlets(self, found: Dirichlets) -> None:
+    def _set_dirichlets(self, params: Dirichlets) -> None:
         device = self.a.device
-        self.a = torch.as_tensor(found.classes, dtype=self.a0.dtype).to(device)
-        self.b = torch.as_tensor(np.ascontiguousarray(found.rows.transpose(0, 2, 1)), dtype=self.b0.dtype).to(device)
+        self.a = torch.as_tensor(params.classes, dtype=self.a0.dtype).to(device)
+        self.b = torch.as_tensor(np.ascontiguousarray(params.rows.transpose(0, 2, 1)), dtype=self.b0.dtype).to(device)
 
     def confusion(self) -> Tensor:
         return self.b / self.b.sum(dim=2, keepdim=True)
@@ -177,8 +174,8 @@ class Dirichlet(Head):
     def _logit(self, batch: Batch) -> Tensor:
         """B x K: E log pi + log f + sum over votes of E log theta; unseen annotators answer like the crowd."""
         b = self.b.index_select(0, self.known_codes(batch))
-        said = b[torch.arange(len(b), device=b.device), :, batch.label]
-        score = torch.digamma(said) - torch.digamma(b.sum(dim=2))
+        at_label = b[torch.arange(len(b), device=b.device), :, batch.label]
+        score = torch.digamma(at_label) - torch.digamma(b.sum(dim=2))
         score = self.or_unseen(batch, score, lambda: self._log_columns(batch))
         log_pi = torch.digamma(self.a) - torch.digamma(self.a.sum())
         return (

@@ -6,17 +6,10 @@ confusion matrices integrated out instead of estimated:
 
     q[n, k] ~ f^(x_n)[k] prod over the edges e of n of mu_e(k)
 
-=================  ===========  =========  ====================================================================
-symbol             code         shape      equation
-=================  ===========  =========  ====================================================================
-q[n, k]            ``target``   N x K      above; one-hot for gold items
-f^(x)              ``clipped``  N x K      f(x) cut off at max_probability, the rest evenly to the other classes
-mu_e(k)            ``log_mu``   E x K      message from an annotator to an item (:mod:`crowdwise.methods.messages_bp`)
-theta[m, k, l]     ``counted``  M x K x K  E[ theta | messages ]
-=================  ===========  =========  ====================================================================
-
-Before the first epoch, while the network is untrained, messages between the votes alone are updated until they
-converge; each later epoch continues with a few more updates. After training they start again.
+with mu_e (``log_mu``, E x K) the message from an annotator to an item (:mod:`crowdwise.methods.messages_bp`) and theta
+(``counted``) the mean under the messages. Before the first epoch, while the network is untrained, messages between the
+votes alone are updated until they converge; each later epoch continues with a few more updates. After training they
+start again.
 
 Reference: H. Kim, S. Cho, D. Kim and J. Ok, Robust deep learning from crowds with belief propagation, AISTATS 2022.
 """
@@ -31,12 +24,11 @@ from torch import Tensor
 
 from crowdwise.core import starts
 from crowdwise.core.constraints import Bounds, Count, NonNegative, declared
-from crowdwise.core.loop import check_memory
 from crowdwise.core.numerics import Floats, clamp, safe_log, softmax
 from crowdwise.core.priors import DirichletPrior
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
-from crowdwise.learners.alternating_em import Alternating, DeepMF, check_max_probability, clipped
+from crowdwise.learners.alternating_em import Alternating, DeepMF, clipped
 from crowdwise.learners.devices import as_array
 from crowdwise.learners.head import Head, Predict
 from crowdwise.learners.inputs import Inputs
@@ -68,18 +60,17 @@ class Messages(Alternating):
     def start(self, votes: Votes) -> None:
         super().start(votes)
         self.problem = BeliefGraph(self.model, votes, self.gold)
-        self._set("log_mu", np.zeros((len(self.problem.graph.item), votes.n_classes)))
+        self._set(log_mu=np.zeros((len(self.problem.graph.item), votes.n_classes)))
 
     def begin_epoch(self, epoch: int, predict: Predict) -> None:
         log_f = clipped(as_array(predict()), self.max_probability) if epoch > 0 else np.zeros(self.target.shape)
         q, log_mu = as_array(self.target), as_array(self.log_mu)
         log_mu, q, theta = self.problem.solve(log_f, q, log_mu, cold=epoch == 0)
-        for name, value in (("log_mu", log_mu), ("target", q), ("counted", theta)):
-            self._set(name, value)
+        self._set(log_mu=log_mu, target=q, counted=theta)
 
     def finish(self, log_f: Tensor, edges: Edges) -> None:
         """The confusion matrices follow from the messages already."""
-        self._set("score", safe_log(as_array(self.counted)))
+        self._set(score=safe_log(as_array(self.counted)))
 
     def conclude(self, votes: Votes, log_f: Floats) -> Floats:
         """Beliefs of the items of all votes, from messages that have converged and are stored for later."""
@@ -87,13 +78,11 @@ class Messages(Alternating):
         log_pi = clipped(log_f, self.max_probability)
         first = np.zeros((len(problem.graph.item), self.n_classes))
         log_mu, q, theta = problem.solve(log_pi, starts.gold_weighted(votes, self.gold), first, cold=True)
-        self._set("counted", theta)
-        self._set("score", safe_log(theta))
-        self._set("incoming", gather(problem.graph, log_mu, np.zeros_like(log_pi)))
+        incoming = gather(problem.graph, log_mu, np.zeros_like(log_pi))
+        self._set(counted=theta, score=safe_log(theta), incoming=incoming, seen_weight=votes.weights)
         device = self.counted.device
         for name in ("indptr", "annotator", "label"):
             setattr(self, f"seen_{name}", torch.as_tensor(np.array(getattr(votes, name), dtype=np.int64)).to(device))
-        self._set("seen_weight", votes.weights)
         return q
 
     def fitted_votes(self, like: Votes, items: Any) -> Votes:
@@ -184,17 +173,15 @@ class DeepBP(DeepMF):
             raise ParameterError("A prior given as a function draws whole confusion matrices: leave coins='full'.")
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        check_memory(votes)
-        check_max_probability(self.max_probability, votes.n_classes)
         model = BeliefPropagation(
             coins=self.coins, prior=self.prior, samples=int(self.samples), damping=float(self.damping),
             max_iter=int(self.max_sweeps), tol=float(self.tol), random_state=self.seed_,
         )  # fmt: skip
-        return Messages(votes.n_annotators, votes.n_classes, float(self.max_probability), model)
+        return Messages(votes.n_annotators, votes.n_classes, self._highest(votes), model)
 
     def _posterior(self, trainer: Trainer, votes: Votes) -> tuple[Floats, Floats]:
         log_f = as_array(trainer.log_probs(trainer.inputs))
-        return self._head_as(Messages).conclude(votes, log_f), np.exp(log_f)
+        return self._fitted_head.conclude(votes, log_f), np.exp(log_f)
 
     def _probabilities(self, inputs: Inputs, votes: Votes | None) -> Floats:
         # Items of the fit, with the votes they had there, get the messages of the fit; others follow from the mean
@@ -202,7 +189,7 @@ class DeepBP(DeepMF):
         q = super()._probabilities(inputs, votes)
         if votes is None:
             return q
-        head = self._head_as(Messages)
+        head = self._fitted_head
         here, there = same_items(votes, head.fitted_votes(votes, self.consensus_.items))
         if len(here):
             log_f = safe_log(super()._probabilities(inputs, None)[here])

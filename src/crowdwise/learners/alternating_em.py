@@ -2,7 +2,7 @@
 
 Every learner here has a posterior q[n, k] over the classes of the items it trains on. It minimises the cross-entropy of
 the network against it, - mean_n sum_k q[n, k] log f(x_n)[k], and then infers q again from the votes and the network's
-predictions. They differ in the inference:
+predictions. They differ in the inference (references: docs/learners-alternating.md):
 
 ============  =====================================================================================================
 ``aggnet``    EM: q ~ f(x) prod theta; theta from the counts of q. A round every epoch
@@ -10,6 +10,7 @@ predictions. They differ in the inference:
               with a new training of the network
 ``deep-mf``   variational Bayes: q ~ f(x) prod exp E[log theta], theta under a Dirichlet. A round every epoch
 ``deep-bp``   belief propagation, in :mod:`crowdwise.learners.alternating_deep_bp`
+``raykar``    EM with a data model f (softmax regression) instead of a network, refit in every round
 ============  =====================================================================================================
 
 =================  ===========  =========  ====================================================================
@@ -24,34 +25,13 @@ f^(x)              ``clipped``  N x K      f(x) cut off at max_probability, the 
 
 In the first epoch the network is untrained: all train on the vote shares then.
 
-References: S. Albarqouni et al., AggNet, IEEE Transactions on Medical Imaging 35 (2016). A. Khetan, Z. Lipton and
-A. Anandkumar, Learning from noisy singly-labeled data, ICLR 2018. H. Kim, S. Cho, D. Kim and J. Ok, Robust deep
-learning from crowds with belief propagation, AISTATS 2022.
+``raykar`` starts from the vote shares and maximises
 
-Learning from crowds: a data model and a confusion matrix for each annotator, by expectation and maximisation.
-
-The class of an item depends on its features through a data model f (softmax regression), annotator m says l of an item
-of class k with probability theta[m, k, l]:
-
-    P(votes of n | x_n) = sum_k f(x_n)[k] prod over the votes (m, l) of theta[m, k, l]^weight
-
-=================  ===========  =========  =================================================================
-symbol             code         shape      equation
-=================  ===========  =========  =================================================================
-q[n, k]            ``q``        N x K      proportional to f(x_n)[k] prod over votes of theta[m, k, l]
-c[m, l, k]         ``stats``    (MK) x K   sum over m's votes for l of weight q[n, k]
-theta[m, k, l]     ``theta_``   M x K x K  (c[m, l, k] + b[m, l, k]) / its sum over l
-f                  ``model_``              argmax of sum_n sum_k q[n, k] log f(x_n)[k] + log prior of its weights
-=================  ===========  =========  =================================================================
-
-It starts from the vote shares and maximises
-
-    sum_n log P(votes of n | x_n) + sum b log theta + log prior of the weights of f,
+    sum_n log sum_k f(x_n)[k] prod over the votes (m, l) of theta[m, k, l]^weight
+      + sum b log theta + log prior of the weights of f,
 
 which never decreases. Pseudo-counts b are those of a Dirichlet prior with parameters 1 + b. Items without votes and
 without gold take no part in learning; gold fixes the class of an item.
-
-Reference: V. Raykar et al., Learning from crowds, Journal of Machine Learning Research 11 (2010).
 """
 
 from __future__ import annotations
@@ -77,7 +57,7 @@ from crowdwise.learners.head import FLOOR, Head, Predict, cross_entropy, vote_co
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tabular import Softmax, Tabular
 from crowdwise.learners.training_settings import Callback, EpochRounds
-from crowdwise.learners.vote_edges import Batch, Edges
+from crowdwise.learners.vote_edges import Batch, Edges, used_items
 from crowdwise.methods.messages_bp import MeanFieldFamily
 
 
@@ -98,10 +78,7 @@ def clipped(log_f: Floats, highest: float) -> Floats:
 
 
 class Alternating(Head):
-    """A posterior over the items trained on, which is the network's target.
-
-    A subclass infers it in ``begin_epoch``, and the confusion matrices of the annotators in ``finish``.
-    """
+    """A posterior over the items trained on, which is the network's target; inferred in ``begin_epoch``."""
 
     target: Tensor
     score: Tensor
@@ -130,8 +107,9 @@ class Alternating(Head):
         scores = self.or_unseen(batch, known, lambda: self._log_columns(batch))
         return scores.clamp_min(np.log(FLOOR)).to(batch.logits)
 
-    def _set(self, name: str, value: Floats) -> None:
-        setattr(self, name, torch.as_tensor(value, dtype=torch.float32).to(self.counted.device))
+    def _set(self, **values: Floats) -> None:
+        for name, value in values.items():
+            setattr(self, name, torch.as_tensor(value, dtype=torch.float32).to(self.counted.device))
 
 
 class Maximising(Alternating):
@@ -139,29 +117,27 @@ class Maximising(Alternating):
 
     def begin_epoch(self, epoch: int, predict: Predict) -> None:
         if epoch > 0:
-            self._set("target", self.infer(as_array(self.target), as_array(predict())))
+            self._set(target=self.infer(as_array(self.target), as_array(predict())))
 
     def finish(self, log_f: Tensor, edges: Edges) -> None:
         """The confusion matrices, after a last inference."""
-        found = as_array(log_f)
-        self._set_confusions(self.maximise(self.statistics(self.infer(as_array(self.target), found)), found))
+        self._set_confusions(self.infer(as_array(self.target), as_array(log_f)))
 
-    def _set_confusions(self, params: Params) -> None:
-        self._set("counted", self.mean(params))
-        self._set("score", self.scores(params))
+    def _set_confusions(self, q: Floats) -> None:
+        params = self.params_of(q)
+        self._set(counted=self.mean(params), score=self.scores(params))
 
     @abstractmethod
-    def maximise(self, stats: Stats, log_f: Floats) -> Params:
+    def maximise(self, stats: Stats) -> Params:
         """Parameters of the annotators, from the statistics of a posterior (or of the network's predictions)."""
+
+    def params_of(self, q: Floats) -> Params:
+        return self.maximise(em.statistics(Part.of(self.votes), q))
 
     def infer(self, q: Floats, log_f: Floats) -> Floats:
         """The posterior that follows from an earlier one and N x K log probabilities of the network."""
-        params = self.maximise(self.statistics(q), log_f)
         part = Part.of(self.votes, self.gold, clipped(log_f, self.max_probability))
-        return em.expect(part, params, posterior=True)[1]
-
-    def statistics(self, q: Floats) -> Stats:
-        return em.statistics(Part.of(self.votes), q)
+        return em.expect(part, self.params_of(q), posterior=True)[1]
 
     def scores(self, params: Params) -> Floats:
         """M x K x K: what a vote adds to the log probability of each class."""
@@ -184,7 +160,7 @@ class CountedConfusions(Maximising):
         super().start(votes)
         self.extra = priors.pseudo_counts(self.prior, None, votes, self.gold)
 
-    def maximise(self, stats: Stats, log_f: Floats) -> Params:
+    def maximise(self, stats: Stats) -> Params:
         return Params(score_table(safe_log(confusions(stats, self.extra))), np.zeros((1, self.n_classes)))
 
 
@@ -215,17 +191,15 @@ class DeviceEM(CountedConfusions):
 
     def round(self, q: Tensor, log_f: Tensor) -> tuple[Tensor, Tensor]:
         """The next posterior, from the last one and the network's log probabilities; and the confusions between."""
-        edges = self.votes_on(q.device)
-        theta = self.counts(q)
+        edges, theta = self.votes_on(q.device), self.counts(q)
         scores = theta.clamp_min(1e-300).log().transpose(1, 2)[edges.annotator, edges.label]
         log_q = log_f.index_add(0, edges.item, edges.weight.to(q)[:, None] * scores)
-        found = torch.softmax(log_q, dim=1)
+        posterior = torch.softmax(log_q, dim=1)
         if self.gold is not None:
-            known = np.flatnonzero(np.asarray(self.gold) >= 0)
-            at = torch.as_tensor(known, device=q.device)
+            gold = torch.as_tensor(np.asarray(self.gold), dtype=torch.int64, device=q.device)
             certain = torch.eye(self.n_classes, device=q.device, dtype=q.dtype)
-            found[at] = certain[torch.as_tensor(np.asarray(self.gold)[known], dtype=torch.int64, device=q.device)]
-        return found, theta
+            posterior[gold >= 0] = certain[gold[gold >= 0]]
+        return posterior, theta
 
     def counts(self, q: Tensor) -> Tensor:
         """M x K x K confusion matrices from the votes, a posterior and the pseudo-counts."""
@@ -277,22 +251,19 @@ class HardPredictions(CountedConfusions):
 
     def predictions(self, log_f: Floats) -> Floats:
         """N x K, one-hot; items without votes have no weight."""
-        hard = np.zeros_like(log_f)
-        hard[np.arange(len(hard)), log_f.argmax(axis=1)] = 1.0
-        used = np.diff(self.votes.indptr) > 0
-        return clamp(hard * used[:, None], self.gold)
+        hard = np.eye(self.n_classes)[log_f.argmax(axis=1)]
+        return clamp(hard * used_items(self.votes)[:, None], self.gold)
 
     def infer(self, q: Floats, log_f: Floats) -> Floats:
-        params = self.maximise(self.statistics(self.predictions(log_f)), log_f)
+        params = self.params_of(self.predictions(log_f))
         return em.expect(Part.of(self.votes, self.gold), params, posterior=True)[1]
 
-    def maximise(self, stats: Stats, log_f: Floats) -> Params:
-        found = super().maximise(stats, log_f)
-        return Params(found.log_score, safe_log(normalise(stats.mass + 1.0 / self.n_classes, axis=0))[None])
+    def maximise(self, stats: Stats) -> Params:
+        prior = safe_log(normalise(stats.mass + 1.0 / self.n_classes, axis=0))
+        return Params(super().maximise(stats).log_score, prior[None])
 
     def finish(self, log_f: Tensor, edges: Edges) -> None:
-        found = as_array(log_f)
-        self._set_confusions(self.maximise(self.statistics(self.predictions(found)), found))
+        self._set_confusions(self.predictions(as_array(log_f)))
 
 
 @declared
@@ -338,7 +309,7 @@ class MeanFieldTheta(Maximising):
         alpha = params.alpha  # type: ignore[attr-defined]
         return np.asarray(alpha / alpha.sum(axis=2, keepdims=True))
 
-    def maximise(self, stats: Stats, log_f: Floats) -> Params:
+    def maximise(self, stats: Stats) -> Params:
         return self.family.maximise(stats)
 
 
@@ -360,18 +331,18 @@ class DeepMF(Learner):
     max_probability: Annotated[float, Bounds(above=0, maximum=1)] = 0.9
 
     def _head(self, votes: Votes, hidden: int) -> Head:
+        return MeanFieldTheta(votes.n_annotators, votes.n_classes, self._highest(votes), self.prior)
+
+    def _highest(self, votes: Votes) -> float:
+        """``max_probability``, which must be above the probability of a guess; votes must fit into memory."""
         check_memory(votes)
-        check_max_probability(self.max_probability, votes.n_classes)
-        return MeanFieldTheta(votes.n_annotators, votes.n_classes, float(self.max_probability), self.prior)
-
-
-def check_max_probability(value: float, n_classes: int) -> None:
-    """Refuse a limit below the probability of a guess."""
-    if value * n_classes <= 1.0:
-        raise ParameterError(
-            f"max_probability={value!r}: expected a probability above 1/{n_classes}, that of a guess among "
-            f"{n_classes} classes, up to 1."
-        )
+        value, K = float(self.max_probability), votes.n_classes
+        if value * K <= 1.0:
+            raise ParameterError(
+                f"max_probability={self.max_probability!r}: expected a probability above 1/{K}, that of a guess among "
+                f"{K} classes, up to 1."
+            )
+        return value
 
 
 def confusions(stats: Stats, extra: Floats) -> Floats:
@@ -417,10 +388,7 @@ class Raykar(Tabular):
         check_memory(votes)
         K = votes.n_classes
         extra = priors.pseudo_counts(self.prior, None, votes, gold)
-        used = np.diff(votes.indptr) > 0
-        if gold is not None:
-            used |= gold >= 0
-        model, mass = self._data_model(x.shape[1], K, self.spread), self._mass(used)
+        model, mass = self._data_model(x.shape[1], K, self.spread), self._mass(used_items(votes, gold))
         self.model_ = model
         q = starts.gold_weighted(votes, gold)
         stats = em.statistics(Part.of(votes, gold), q)

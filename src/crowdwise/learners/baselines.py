@@ -1,11 +1,16 @@
-"""Simple ways to learn from votes, the baselines of all other learners.
+"""Simple ways to learn from votes, the baselines of all other learners (references: docs/learners-baselines.md).
 
 =======================  ==========================================================================================
-``two-stage``            aggregate the votes first, with any method; then train on the labels
-``soft-bootstrap``       the same, with targets that the network itself may correct
-``single-confusion``     one confusion matrix for all annotators, after the network
-``doctor-net``           a last layer for each annotator, which predicts their votes; the prediction is the average
-``weighted-doctor-net``  the same with weights, learned in a second stage
+``two-stage``            aggregate the votes first, with any method; then train on the labels:
+                         loss = - mean_n sum_k t[n, k] log f(x_n)[k]
+``soft-bootstrap``       the same, with targets that the network itself may correct:
+                         loss = - mean_n sum_k ( beta t[n, k] + (1 - beta) f(x_n)[k] ) log f(x_n)[k]
+``single-confusion``     one confusion matrix for all annotators, after the network:
+                         loss = - mean over votes of log sum_k f(x)[k] theta[k, l]  +  weight * trace(theta)
+``doctor-net``           a last layer for each annotator, which predicts their votes; the prediction is mean_m g_m(x):
+                         loss = - mean over votes of log g_m(x)[l]
+``weighted-doctor-net``  the same with weights, learned with all g_m fixed; the prediction is sum_m w_m g_m(x):
+                         loss = - mean_n sum_l share[n, l] log( mean of g_m(x_n)[l] over the annotators m of n, by w_m )
 =======================  ==========================================================================================
 
 ====================  ==============  ===========  ============================================================
@@ -18,22 +23,8 @@ g_m(x)                ``votes_log``   E x K        softmax( W_m h(x) + b_m ), h 
 w_m                   ``weights``     M            softmax of ``score`` over annotators with votes
 ====================  ==============  ===========  ============================================================
 
-    two-stage            loss = - mean_n sum_k t[n, k] log f(x_n)[k]
-    soft-bootstrap       loss = - mean_n sum_k ( beta t[n, k] + (1 - beta) f(x_n)[k] ) log f(x_n)[k]
-    single-confusion     loss = - mean over votes of log sum_k f(x)[k] theta[k, l]  +  weight * trace(theta)
-    doctor-net           loss = - mean over votes of log g_m(x)[l],   prediction = mean_m g_m(x)
-    weighted-doctor-net  then, with all g_m fixed: loss = - mean_n sum_l share[n, l] log( mean of g_m(x_n)[l] over the
-                         annotators m of item n, weighted by w_m ),   prediction = sum_m w_m g_m(x)
-
-References: S. Reed et al., Training deep neural networks on noisy labels with bootstrapping, 2014. S. Sukhbaatar et
-al., Training convolutional networks with noisy labels, 2014. M. Guan, V. Gulshan, A. Dai and G. Hinton, Who said what:
-modeling individual labelers improves classification, AAAI 2018. R. Tanno et al., Learning from noisy labels by
-regularized estimation of annotator confusion, CVPR 2019, for all but the first as baselines.
-
-CROWDLAB: any classifier and the votes as one weighted ensemble, with weights from agreement.
-
-A classifier is trained on majority votes, where a tie counts for all its classes evenly, and predicts items it has not
-seen (cross-validation). Its prediction and the votes of an item's annotators are averaged:
+CROWDLAB: a classifier is trained on majority votes, where a tie counts for all its classes evenly, and predicts items
+that it has not seen (cross-validation). Its prediction and the votes of an item's annotators are averaged:
 
     q[n] = ( w_0 f(x_n) + sum over votes of w_m g(l) ) / ( w_0 + sum over votes of w_m )
     g(l)[k] = P where k = l, (1 - P) / (K - 1) elsewhere
@@ -56,9 +47,6 @@ w_0             ``w0``                 ( 1 - (1 - A) / (1 - B) ) sqrt( mean numb
 The consensus label is the likeliest class under q, and the classifier that predicts new inputs is trained on those.
 With votes, ``predict_proba`` uses the same ensemble; items of the fit (the same name and input) keep their
 out-of-sample prediction in it, since the classifier has since learned from their votes.
-
-Reference: H. Goh, U. Tkachenko and J. Mueller, CROWDLAB: supervised learning to infer consensus labels and quality
-scores for data with multiple annotators, 2022.
 """
 
 from __future__ import annotations
@@ -75,7 +63,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdwise import registry
-from crowdwise.core import em
+from crowdwise.core import em, starts
 from crowdwise.core.consensus import Consensus, Outcome
 from crowdwise.core.constraints import Bounds, Check, Count, MethodKey, NonNegative, Positive, declared
 from crowdwise.core.dependence import Setting
@@ -85,48 +73,42 @@ from crowdwise.core.unseen import with_unseen
 from crowdwise.data import encoding
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
-from crowdwise.learners.devices import as_array, log_softmax
+from crowdwise.learners.devices import as_array, entries, log_softmax
 from crowdwise.learners.head import FLOOR, Head, count_confusion, cross_entropy
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.tabular import Tabular
 from crowdwise.learners.trainer import Stages, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, EpochRounds
-from crowdwise.learners.vote_edges import Batch, Edges
+from crowdwise.learners.vote_edges import Batch, Edges, used_items
 
 
 class FixedTargets(Head):
-    """The labels of a first stage as targets, and its confusion matrices where it has any."""
+    """The labels of a first stage as targets, and its confusion matrices where it has any.
+
+    Below 1, ``beta`` is their share in the targets; the rest is the network's prediction, whose entropy is then part of
+    the loss.
+    """
 
     target: Tensor
 
-    def __init__(self, n_annotators: int, n_classes: int, target: Tensor, confusion: Tensor | None = None) -> None:
+    def __init__(
+        self, n_annotators: int, n_classes: int, target: Tensor, confusion: Tensor | None = None, beta: float = 1.0
+    ) -> None:  # fmt: skip
         super().__init__(n_annotators, n_classes)
         self.register_buffer("target", target, persistent=False)
-        self.has_confusion = confusion is not None
+        self.has_confusion, self.beta = confusion is not None, beta
         if confusion is not None:
             self.counted = confusion
 
     def loss(self, batch: Batch) -> Tensor:
-        return cross_entropy(self.target[batch.index].to(batch.logits.dtype), batch.logits)
+        target = self.target[batch.index].to(batch.logits.dtype)
+        if self.beta < 1.0:
+            target = self.beta * target + (1.0 - self.beta) * batch.log_f.exp()
+        return cross_entropy(target, batch.logits)
 
     def finish(self, log_f: Tensor, edges: Edges) -> None:
         if not self.has_confusion:
             super().finish(log_f, edges)
-
-
-class BootstrappedTargets(FixedTargets):
-    """Targets mixed with the network's prediction: the entropy of the prediction is part of the loss."""
-
-    def __init__(
-        self, n_annotators: int, n_classes: int, target: Tensor, confusion: Tensor | None, beta: float
-    ) -> None:  # fmt: skip
-        super().__init__(n_annotators, n_classes, target, confusion)
-        self.beta = beta
-
-    def loss(self, batch: Batch) -> Tensor:
-        target = self.target[batch.index].to(batch.logits.dtype)
-        mixed = self.beta * target + (1.0 - self.beta) * batch.log_f.exp()
-        return cross_entropy(mixed, batch.logits)
 
 
 @declared
@@ -174,21 +156,16 @@ class TwoStage(Learner):
 
     def _model(self) -> Any:
         """The first stage, with the learner's seed unless its settings name another."""
-        return registry.create(
-            self.aggregator, **({"random_state": getattr(self, "seed_", 0)} | dict(self.settings or {}))
-        )
-
-    def _stage(self, votes: Votes) -> tuple[Tensor, Tensor | None]:
-        """Targets and confusion matrices; a loaded learner has no first stage and needs none."""
-        found = getattr(self, "first_stage_", None)
-        if found is None:
-            return torch.full((len(votes), votes.n_classes), 1.0 / votes.n_classes), None
-        q = found.posterior if self.labels == "soft" else winners(found.posterior)
-        theta = None if found.confusion is None else torch.tensor(np.array(found.confusion), dtype=torch.float32)
-        return torch.tensor(np.array(q), dtype=torch.float32), theta
+        return registry.create(self.aggregator, **{"random_state": getattr(self, "seed_", 0), **(self.settings or {})})
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        return FixedTargets(votes.n_annotators, votes.n_classes, *self._stage(votes))
+        M, K, beta = votes.n_annotators, votes.n_classes, getattr(self, "beta", 1.0)
+        stage = getattr(self, "first_stage_", None)
+        if stage is None:  # of a loaded learner, which needs none
+            return FixedTargets(M, K, torch.full((len(votes), K), 1.0 / K), None, beta)
+        q = stage.posterior if self.labels == "soft" else winners(stage.posterior)
+        theta = None if stage.confusion is None else torch.tensor(np.array(stage.confusion), dtype=torch.float32)
+        return FixedTargets(M, K, torch.tensor(np.array(q), dtype=torch.float32), theta, beta)
 
 
 @declared
@@ -203,9 +180,6 @@ class SoftBootstrap(TwoStage):
 
     key: ClassVar[str] = "soft-bootstrap"
     beta: Annotated[float, Bounds(above=0, maximum=1)] = 0.95
-
-    def _head(self, votes: Votes, hidden: int) -> Head:
-        return BootstrappedTargets(votes.n_annotators, votes.n_classes, *self._stage(votes), beta=self.beta)
 
 
 class SharedConfusion(Head):
@@ -246,10 +220,10 @@ class SharedConfusion(Head):
         else:
             first = torch.arange(0, p.numel(), self.n_classes, device=p.device)
             cell, c = first + self.majority[batch.index], p.new_full((len(p),), -1.0 / len(p))
-        said = p.take(cell)
-        g = torch.zeros_like(p).put_(cell, c / said, accumulate=True)
+        at_label = p.take(cell)
+        g = torch.zeros_like(p).put_(cell, c / at_label, accumulate=True)
         at_theta = (f.T @ g).add_(torch.eye(len(table), dtype=p.dtype, device=p.device), alpha=self.weight)
-        value = (c * said.log()).sum() + self.weight * theta.detach().trace()
+        value = (c * at_label.log()).sum() + self.weight * theta.detach().trace()
         return losses.with_gradients(value, (batch.logits, losses.through_softmax(f, g @ table.T)), (theta, at_theta))
 
 
@@ -277,7 +251,7 @@ class SingleConfusion(Learner):
 
     @property
     def shared_confusion_(self) -> Floats:
-        return as_array(self._head_as(SharedConfusion).theta)
+        return as_array(self._fitted_head.theta)
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         return SharedConfusion(votes.n_annotators, votes.n_classes, self.weight, self.labels == "votes")
@@ -307,8 +281,7 @@ class Doctors(Head):
         self.register_buffer("voted", torch.ones(n_annotators, dtype=torch.bool))
 
     def start(self, votes: Votes) -> None:
-        count = np.bincount(votes.annotator, minlength=self.n_annotators)
-        self.voted = torch.as_tensor(count > 0)
+        self.voted = torch.as_tensor(np.bincount(votes.annotator, minlength=self.n_annotators) > 0)
 
     def slow_parameters(self) -> list[nn.Parameter]:
         return [self.W, self.b]
@@ -325,8 +298,7 @@ class Doctors(Head):
         return log_softmax(logits + self.b[batch.annotator], dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
-        said = self.votes_log(batch).gather(1, batch.label[:, None])[:, 0]
-        return -batch.mean(said)
+        return -batch.mean(entries(self.votes_log(batch), batch.label))
 
     def predict_log_probs(self, batch: Batch) -> Tensor:
         assert batch.hidden is not None
@@ -336,8 +308,8 @@ class Doctors(Head):
         # By additions, not by the number of rows, which an export would fix.
         total = torch.zeros_like(batch.hidden[:, :1]) + batch.hidden.new_zeros(self.n_classes)
         for lo in range(0, len(voted), size):
-            some = voted[lo : lo + size]
-            logits = torch.einsum("bh,akh->bak", batch.hidden, self.W[some]) + self.b[some]
+            block = voted[lo : lo + size]
+            logits = torch.einsum("bh,akh->bak", batch.hidden, self.W[block]) + self.b[block]
             log_g = log_softmax(logits, dim=2)
             value = log_g if self.average == "log-probabilities" else log_g.exp()
             total = total + torch.einsum("a,bak->bk", weight[lo : lo + size], value)
@@ -349,8 +321,8 @@ class Doctors(Head):
         """By the annotator's own layer; unseen annotators, and those without votes, as in :class:`Head`."""
         known = self.known_codes(batch)
         own = (batch.annotator < self.n_annotators) & self.voted[known]
-        said = self.votes_log(replace(batch, annotator=known)).gather(1, batch.label[:, None])[:, 0]
-        return said if bool(own.all()) else torch.where(own, said, super().vote_log_probs(batch))
+        log_p = entries(self.votes_log(replace(batch, annotator=known)), batch.label)
+        return log_p if bool(own.all()) else torch.where(own, log_p, super().vote_log_probs(batch))
 
 
 class WeightedDoctors(Doctors):
@@ -401,7 +373,7 @@ class DoctorNet(Learner):
 
     @property
     def weights_(self) -> Floats:
-        return as_array(self._head_as(Doctors).log_weights.exp())
+        return as_array(self._fitted_head.log_weights.exp())
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         return Doctors(votes.n_annotators, votes.n_classes, hidden, self.average)
@@ -548,12 +520,9 @@ class Crowdlab(Tabular):
     def _fit_model(self, x: Any, votes: Votes, gold: Ints | None, callback: Callback | None) -> Outcome:
         K = votes.n_classes
         rng = np.random.default_rng(self.seed_)
-        shares = clamp(votes.shares(), gold)
-        used = np.diff(votes.indptr) > 0
-        if gold is not None:
-            used = used | (gold >= 0)
+        used = used_items(votes, gold)
         votes_for = np.bincount(votes.label, weights=votes.weights, minlength=K).astype(np.float64)
-        tied = winners(shares)
+        tied = starts.majority(votes, gold)
         fold = deal(tied.argmax(axis=1), used, min(self.n_folds, int(used.sum())), rng)
         if self.spread is None and isinstance(self.classifier, str):
             each = {one: self._out_of_sample(x, tied, used, fold, one) for one in SPREADS}

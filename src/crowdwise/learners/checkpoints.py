@@ -1,7 +1,5 @@
-"""Checkpoints of a training run: one file, written after every epoch, from which an interrupted run continues.
-
-How learners are saved: a folder with JSON, safetensors and the result of the fit, all or nothing.
-"""
+"""Checkpoints of a training run, from which an interrupted one continues: one file, written after every epoch. Saved
+learners: a folder with JSON, safetensors and the result of the fit, all or nothing."""
 
 from __future__ import annotations
 
@@ -77,22 +75,19 @@ class Checkpoint:
                 "from it. Remove it to start again, or name another file."
             )
         trainer.load_state(tensors)
-        self._restore_optimiser(tensors)
+        self._restore_optimiser(below("optimiser.", tensors))
         if trainer.average is not None:
-            start = "average."
-            trainer.average.load_state({n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)})
+            trainer.average.load_state(below("average.", tensors))
         best = json.loads(note["best"])
         history = [Epoch(**epoch) for epoch in json.loads(note["history"])]
-        state = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
-        return history, -math.inf if best is None else best, state or None
+        return history, -math.inf if best is None else best, below("best.", tensors) or None
 
     def _restore_optimiser(self, tensors: dict[str, Tensor]) -> None:
         optimiser = self.trainer.optimiser
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
-            if name.startswith("optimiser."):
-                _, number, slot = name.split(".", 2)
-                state.setdefault(int(number), {})[slot] = value
+            number, slot = name.split(".", 1)
+            state.setdefault(int(number), {})[slot] = value
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
         for parameter, slots in optimiser.state.items():  # laid out in memory as their parameter is
             for slot, value in slots.items():
@@ -100,14 +95,18 @@ class Checkpoint:
                     slots[slot] = torch.empty_like(parameter, requires_grad=False).copy_(value)
 
 
+def below(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, by the rest of their names."""
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
 def digest(note: dict[str, str], tensors: dict[str, Tensor]) -> str:
     """A digest of all that a checkpoint holds."""
-    found = hashlib.sha256(json.dumps(note, sort_keys=True).encode())
-    for name in sorted(tensors):
-        array = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        found.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+    content = hashlib.sha256(json.dumps(note, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        content.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        content.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()
 
 
 def fingerprint(trainer: Any) -> str:
@@ -123,8 +122,8 @@ def fingerprint(trainer: Any) -> str:
     for array in (data.gold, data.weight):
         if array is not None:
             digest.update(np.ascontiguousarray(array).tobytes())
-    some = np.unique(np.linspace(0, len(data.inputs) - 1, SAMPLED).astype(np.int64))
-    digest.update(data.inputs.rows(some).numpy().tobytes())
+    sample = np.unique(np.linspace(0, len(data.inputs) - 1, SAMPLED).astype(np.int64))
+    digest.update(data.inputs.rows(sample).numpy().tobytes())
     return digest.hexdigest()
 
 

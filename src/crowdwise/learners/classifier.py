@@ -81,8 +81,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callback: Callback | None = None, verbose: bool = False,
     ) -> Self:  # fmt: skip
         """Learn from inputs and votes, as :meth:`crowdwise.learners.estimator.Estimator.fit` does."""
-        learner = registry.find(self.method, inputs=True).create(**self._settings)
         more: dict[str, Any] = {"sample_weight": sample_weight, "callback": callback, "verbose": verbose}
+        learner = registry.find(self.method, inputs=True).create(**self._settings)
         self.model_: VotesClassifier = learner.fit(X, y, gold, items=items, **more)
         return self
 
@@ -135,8 +135,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({given})"[:N_CHAR_MAX]
+        params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({params})"[:N_CHAR_MAX]
 
 
 def load_learner(
@@ -149,4 +149,4 @@ def load_learner(
     """
     saved, facts = read_learner(folder)
     entry = registry.ANSWER_METHODS.get(facts["method"]) or registry.find(facts["method"], inputs=True)
-    return entry.load().of_files(saved, facts, network=network, device=device, embed=embed)
+    return entry.load().of_files(saved, facts, network, device, embed)

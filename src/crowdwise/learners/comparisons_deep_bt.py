@@ -6,8 +6,8 @@ A network f gives every item a score from its features x, so that items without 
     P(left), P(right), P(tie)  =  softmax( z/2, -z/2, tau )       (without ties, sigmoid(z))
     P_m(left) = eta_m P(left) + (1 - eta_m) P(right),             ties as they are
 
-Both sides pass through the same network. For the training loop a pair of items is an input with two or three classes,
-and an annotator is a confusion matrix that swaps left and right with probability 1 - eta_m.
+For the training loop a pair of items is an input with two or three classes, and an annotator is a confusion matrix that
+swaps left and right with probability 1 - eta_m.
 
 =============  ==================  ======  =========================================================
 symbol         code                shape   meaning
@@ -21,11 +21,8 @@ Standard errors are those of the last layer (Laplace): given its inputs the scor
 covariance is the inverse of the information of the comparisons. The uncertainty of the layers below is not in them, so
 they are somewhat too small.
 
-Reference: X. Chen et al., Pairwise ranking aggregation in a crowdsourced setting, WSDM 2013, for the annotators.
-
-Losses for direct preference optimisation with flip rates of annotators.
-
-With log probabilities of the chosen and the rejected answer under the policy and under the reference model,
+:func:`dpo_loss` is for direct preference optimisation with flip rates of annotators. With log probabilities of the
+chosen and the rejected answer under the policy and under the reference model,
 
     h = beta [ (policy chosen - policy rejected) - (reference chosen - reference rejected) ],    l(h) = -log sigmoid(h)
 
@@ -37,10 +34,9 @@ form          loss of one pair, with eps the annotator's flip rate        refere
 ``robust``    [ (1 - eps) l(h) - eps l(-h) ] / (1 - 2 eps)                Chowdhury et al. 2024
 ============  ==========================================================  =====================
 
-Where an answer is flipped with probability eps, the expected robust loss is l of the true preference:
-(1 - eps) robust(h) + eps robust(-h) = l(h), so gradients are unbiased for every eps (over 1/2 as well: an annotator who
-mostly flips carries as much information as one who does not). Near 1/2 an answer carries no information, and its loss
-would be unbounded: such rows are an error.
+Where an answer is flipped with probability eps, the expected robust loss is l of the true preference, so gradients are
+unbiased for every eps (over 1/2 as well: an annotator who mostly flips carries as much information as one who does
+not). Near 1/2 an answer carries no information, and its loss would be unbounded: such rows are an error.
 """
 
 from __future__ import annotations
@@ -185,23 +181,23 @@ class DeepBT(NetworkEstimator):
     def _choices(self) -> Any:
         return OUTCOMES[: 2 if self.consensus_.tie is None else 3]
 
-    def _result(self, found: Trainer, answers: Comparisons, gold: Ints | None, began: float) -> Ranking:
-        table, head, inputs = answers, self._head_as(Swaps), found.inputs
+    def _result(self, trainer: Trainer, answers: Comparisons, gold: Ints | None, began: float) -> Ranking:
+        table, theta, inputs = answers, self._fitted_head.theta, trainer.inputs
         assert isinstance(inputs, PairInputs)
         raw, hidden = self._scores(inputs.base)
         s, tau = raw - raw.mean(), self._tau()
-        eta = as_array(torch.sigmoid(head.theta)) if self.annotators else np.ones(len(head.theta))
+        eta = as_array(torch.sigmoid(theta)) if self.annotators else np.ones(len(theta))
         matches = Matches.of(table, by_annotator=True, placed=False)
         errors, draws = last_layer(matches, hidden, s, tau, eta, self.weight_decay, np.random.default_rng(self.seed_))
         part = comparisons_connectivity.components(table.left, table.right, table.n_items)
-        more: dict[str, Any] = {}
+        more = self._trace()
         if self.annotators:
             more["reliability"] = np.clip(eta, 1e-12, 1 - 1e-12)
             more["reliability_error"] = theta_errors(matches, s, eta, sum(self.reliability))
         return Ranking.of(
             self, table, scores=s, errors=errors, draws=draws, components=part, counts=item_counts(table),
-            annotator_counts=annotator_counts(table, s), tie=tau, placed=table.placed, **self._trace(), **more,
-            seconds=time.perf_counter() - began, seed=self.seed_,
+            annotator_counts=annotator_counts(table, s), tie=tau, placed=table.placed,
+            seconds=time.perf_counter() - began, seed=self.seed_, **more,
         )  # fmt: skip
 
     def _scores(self, inputs: Inputs) -> tuple[Floats, Floats]:
@@ -272,31 +268,31 @@ def last_layer(
 ) -> tuple[Floats, npt.NDArray[np.float32]]:
     """Standard errors and draws of scores that are linear in the last layer's weights, given its inputs."""
     x = s if tau is None else np.append(s, tau)
-    theta = np.log(np.maximum(eta, 1e-12)) - np.log(np.maximum(1.0 - eta, 1e-12))
-    model = Likelihood("reliable", tau is not None, 0.0)
-    _, rows = log_likelihood(matches, model, x, theta)
+    _, rows = log_likelihood(matches, Likelihood("reliable", tau is not None, 0.0), x, logit_of(eta))
     # The information about z, at most v; near zero where an annotator answers by chance.
     known = matches.weight * np.maximum(rows["v"] - rows["q"], 0.0)
     phi = hidden - hidden.mean(axis=0)
     gap = phi[matches.winner] - phi[matches.loser]
     ridge = max(decay * float(matches.weight.sum()), 1e-6)
     information = gap.T @ (known[:, None] * gap) + ridge * np.eye(phi.shape[1])
-    root = np.linalg.cholesky(np.linalg.inv(information))
-    spread = phi @ root
+    spread = phi @ np.linalg.cholesky(np.linalg.inv(information))
     R = int(np.clip(500_000 // len(s), 200, 4000))
     draws = s + rng.standard_normal((R, spread.shape[1])) @ spread.T
     return np.sqrt((spread**2).sum(axis=1)), draws.astype(np.float32)
+
+
+def logit_of(eta: Floats) -> Floats:
+    return np.log(np.maximum(eta, 1e-12)) - np.log(np.maximum(1.0 - eta, 1e-12))
 
 
 def theta_errors(matches: Matches, s: Floats, eta: Floats, strength: float) -> Floats:
     """Standard errors of the logits of reliabilities, given the scores and the strength a + b of their prior."""
     d = slice(0, matches.decided)
     z, m, w = s[matches.winner[d]] - s[matches.loser[d]], matches.annotator[d], matches.weight[d]
-    theta = np.log(np.maximum(eta, 1e-12)) - np.log(np.maximum(1.0 - eta, 1e-12))
-    r = 1.0 / (1.0 + np.exp(-np.clip(theta[m] + z, -500, 500)))
-    said = np.bincount(m, w, len(eta)) + strength - 1.0
-    information = said * eta * (1.0 - eta) - np.bincount(m, w * r * (1.0 - r), len(eta))
-    return np.asarray(1.0 / np.sqrt(np.maximum(information, 0.05 * said * eta * (1.0 - eta) + 1e-12)))
+    r = 1.0 / (1.0 + np.exp(-np.clip(logit_of(eta)[m] + z, -500, 500)))
+    n = np.bincount(m, w, len(eta)) + strength - 1.0
+    information = n * eta * (1.0 - eta) - np.bincount(m, w * r * (1.0 - r), len(eta))
+    return np.asarray(1.0 / np.sqrt(np.maximum(information, 0.05 * n * eta * (1.0 - eta) + 1e-12)))
 
 
 @checked
@@ -329,11 +325,11 @@ def reward_groups(
     first = MixtureBT(n_groups=n_groups, random_state=random_state).fit(comparisons).consensus_
     membership = np.asarray(first.membership)
     M, who, w = comparisons.n_annotators, comparisons.annotator, comparisons.weights
-    said = np.arange(len(who)), comparisons.outcome
+    outcome = np.arange(len(who)), comparisons.outcome
     for _ in range(rounds):
         parts = [replace(comparisons, weight=w * np.maximum(member[who], 1e-6)) for member in membership.T]
         models = [DeepBT(**own).fit(X, part) for part in parts]
-        log_p = np.stack([np.log(model.predict_proba(X, comparisons)[said]) for model in models], axis=1)
+        log_p = np.stack([np.log(model.predict_proba(X, comparisons)[outcome]) for model in models], axis=1)
         total = np.stack([np.bincount(who, w * one, M) for one in log_p.T], axis=1)
         membership = softmax(total + np.log(membership.mean(axis=0)))
     order = np.argsort(-membership.mean(axis=0), kind="stable")
@@ -405,19 +401,17 @@ def dpo_loss(
             loss = ((1.0 - eps) * straight - eps * flipped) / (1.0 - 2.0 * eps)
     if weight is not None:
         if weight.shape != h.shape or bool((weight < 0).any()):
-            raise InputError(f"Expected {len(h)} weights of at least 0 and found {tuple(weight.shape)}.")
+            least = f", down to {float(weight.min()):g}" if weight.numel() else ""
+            raise InputError(f"Expected {len(h)} weights of at least 0 and found {tuple(weight.shape)}{least}.")
         loss = loss * weight
     if reduction == "none":
         return loss
-    total = loss.sum()
-    if reduction == "sum":
-        return total
-    return total / (len(h) if weight is None else weight.sum().clamp_min(1e-12))
+    return loss.sum() / (1.0 if reduction == "sum" else len(h) if weight is None else weight.sum().clamp_min(1e-12))
 
 
-def _flip_rates(given: Any, annotator: Tensor | None, h: Tensor) -> Tensor:
+def _flip_rates(flip_rate: Any, annotator: Tensor | None, h: Tensor) -> Tensor:
     """One flip rate for each pair, or a single one."""
-    eps = torch.as_tensor(given, dtype=h.dtype, device=h.device)
+    eps = torch.as_tensor(flip_rate, dtype=h.dtype, device=h.device)
     if not bool(((eps >= 0.0) & (eps <= 1.0)).all()):
         raise ParameterError("flip_rate: expected numbers from 0 to 1, the share of flipped answers.")
     if annotator is None:

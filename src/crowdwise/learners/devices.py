@@ -1,17 +1,12 @@
 """Where torch computes: the device, its random state and threads, several processes; small operations.
 
-Several processes train one network: ``torchrun --nproc-per-node N -m crowdwise learn ...``, one for each GPU.
-
-Every process draws the same random numbers and makes the same batches. It passes its part of a batch through the
-network and receives the logits of the others, so that every process computes the loss of the *whole* batch: volumes and
-pairs of items do not decompose into parts. Back from the loss each process follows its own part, and the gradients of
-the network are added up; those of the head are the same in all processes. Predictions for E-steps and for held-out
-votes are shared out and gathered as well. The result is that of one process, to rounding:
-
-===================  ===============================================================================================
-dropout              draws for the whole batch, and takes its part
-batch normalisation  mean and variance of the whole batch: sums are added up forward, and their gradients backward
-===================  ===============================================================================================
+Several processes train one network: ``torchrun --nproc-per-node N -m crowdwise learn ...``, one for each GPU. Every
+process draws the same random numbers and makes the same batches. It passes its part of a batch through the network and
+receives the logits of the others, so that every process computes the loss of the *whole* batch: volumes and pairs of
+items do not decompose into parts. Back from the loss each process follows its own part, and the gradients of the
+network are added up; those of the head are the same in all processes. Dropout draws for the whole batch, and batch
+normalisation has its mean and variance. Predictions for E-steps and for held-out votes are shared out and gathered as
+well. The result is that of one process, to rounding.
 
 The first process alone writes checkpoints. Outside of training every process works on its own.
 """
@@ -32,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdwise.core.numerics import Floats
+from crowdwise.data.boundary import reason
 from crowdwise.errors import ParameterError, Remedy, Setting
 
 GPUS = {"cuda": "CUDA GPU", "mps": "Apple GPU (MPS)"}
@@ -64,7 +60,7 @@ def _why(name: str, error: BaseException) -> str:
         return f"torch finds {torch.cuda.device_count()} CUDA GPUs on this machine, counted from 0"
     if kind not in ("cpu", *GPUS):
         return "expected auto, cpu, gpu, cuda, cuda:1, ... or mps"
-    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+    return reason(error)
 
 
 @contextmanager
@@ -116,6 +112,11 @@ def probabilities(log_q: Tensor) -> Floats:
 def log_softmax(x: Tensor, dim: int) -> Tensor:
     """As torch's own, which on a CPU takes ten times as long where rows are as short as there are classes."""
     return x - torch.logsumexp(x, dim=dim, keepdim=True)
+
+
+def entries(rows: Tensor, label: Tensor) -> Tensor:
+    """E: of E rows, K numbers each, the one of each label."""
+    return rows.gather(1, label[:, None])[:, 0]
 
 
 def columns(rows: Tensor, label: Tensor) -> Tensor:
@@ -172,9 +173,7 @@ class Processes:
 
     def summed(self, value: Tensor) -> Tensor:
         """The sum of what all have; its gradient is the sum of all gradients."""
-        if self.size == 1:
-            return value
-        out: Tensor = _Summed.apply(value)  # type: ignore[no-untyped-call]
+        out: Tensor = value if self.size == 1 else _Summed.apply(value)  # type: ignore[no-untyped-call]
         return out
 
     def any(self, flag: bool) -> bool:
@@ -219,11 +218,10 @@ class _WholeBatch:
     def __init__(self, layer: Any, group: Processes) -> None:
         self.layer, self.group, self.usual = layer, group, type(layer).forward
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Any:
         rows = self.group.rows
         if not self.layer.training or rows is None or len(x) != rows[1] - rows[0]:
-            found: Tensor = self.usual(self.layer, x)
-            return found
+            return self.usual(self.layer, x)
         if isinstance(self.layer, nn.Dropout):
             ones = torch.ones(rows[2], *x.shape[1:], dtype=x.dtype, device=x.device)
             return x * functional.dropout(ones, self.layer.p)[rows[0] : rows[1]]
@@ -253,8 +251,7 @@ class _Gathered(torch.autograd.Function):
     def forward(ctx: Any, mine: Tensor, n: int, group: Processes) -> Tensor:
         cuts = [n * rank // group.size for rank in range(group.size + 1)]
         ctx.rows = cuts[group.rank], cuts[group.rank + 1]
-        most = max(b - a for a, b in pairwise(cuts))
-        filled = mine.new_zeros((most, *mine.shape[1:]))
+        filled = mine.new_zeros((max(b - a for a, b in pairwise(cuts)), *mine.shape[1:]))
         filled[: len(mine)] = mine
         parts = [torch.empty_like(filled) for _ in range(group.size)]
         torch.distributed.all_gather(parts, filled)

@@ -1,11 +1,10 @@
 """Networks and plain regressions, mixed by votes on items that they have not seen.
 
 1. Softmax regression on the consensus of the votes, and on their shares, is cross-fitted: for each fold of the items,
-   without the votes on that fold. It costs seconds, and where votes are few, one-sided or a matter of taste a network
-   is often no better.
-2. Every candidate is trained once for each fold, too. What its network says of the fold are predictions for items that
-   it has not seen. They are compared by the votes on them (:mod:`crowdwise.learners.held_out_votes`). A later
-   candidate, and after them a plain one, takes the place of an earlier one only where it is clearly better.
+   without the votes on that fold. Where votes are few, one-sided or a matter of taste a network is often no better.
+2. Every candidate is trained once for each fold, too, and predicts the fold. Predictions are compared by the votes on
+   these items (:mod:`crowdwise.learners.held_out_votes`). A later candidate, and after them a plain one, takes the
+   place of an earlier one only where it is clearly better.
 3. Predictions and votes together give the class probabilities of the items. Because the predictions have not seen the
    votes on an item, these are not counted twice. Votes that err together count less, by a power that the predictions
    choose.
@@ -34,6 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise import registry
+from crowdwise.core import starts
 from crowdwise.core.consensus import Outcome
 from crowdwise.core.constraints import Bounds, Check, Count, Positive, declared, fixed_seed
 from crowdwise.core.dependence import Dependence
@@ -41,26 +41,18 @@ from crowdwise.core.numerics import Floats, Ints, clamp
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
-from crowdwise.learners import networks
+from crowdwise.learners import held_out_votes, networks
 from crowdwise.learners.baselines import FixedTargets
 from crowdwise.learners.devices import find_device, one_torch_thread, probabilities
 from crowdwise.learners.head import Head
-from crowdwise.learners.held_out_votes import (
-    Scored,
-    VoteList,
-    clearly_better,
-    crowd_said,
-    mean_log,
-    mixture_weights,
-    scored,
-)
+from crowdwise.learners.held_out_votes import Scored, VoteList, clearly_better, crowd_vote_probs, mean_log, scored
 from crowdwise.learners.inputs import ArrayInputs, Inputs, InputScale
 from crowdwise.learners.learner import Learner, consensus
 from crowdwise.learners.network_estimator import NetworkChoice
 from crowdwise.learners.tabular import Softmax, flat_scale, log_softmax, scaled_rows
 from crowdwise.learners.trainer import Inference, Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
-from crowdwise.learners.vote_edges import Batch
+from crowdwise.learners.vote_edges import Batch, used_items
 
 CANDIDATES = ("max-mig",)
 SAYS_LITTLE = (
@@ -252,17 +244,18 @@ class Ensemble(Learner):
         The learner is not fitted by it. What is given is as in :meth:`fit`.
         """
         self.check_parameters()
-        inputs, votes, _ = self._beside(X, self._answers(votes), None, votes)
+        inputs, votes, at = self._beside(X, self._answers(votes), None, votes)
         data = TrainingData(inputs, votes, None, self._gold(votes, gold))
+        self._item_weight = self._weighed(votes, data.gold, None, at)
         self.seed_, self.history_ = fixed_seed(self.random_state), []
         self._describe(votes.annotators, votes.classes, inputs.shape)
         self._limit_epochs(data)
         n = (len(self.candidates) + self.rounds) * self.folds
         turns = Turns(callback, self._epochs()[:n], self.budget)
         fold = self._folds(votes)
-        found = self._best(data, data.gold, fold, turns)
+        best = self._best(data, data.gold, fold, turns)
         self._targets, self._trained, self._plain = None, [], []
-        return CrossFit(found.p, fold, [*self._said, *self._cut(turns)])
+        return CrossFit(best.p, fold, [*self._notes, *self._cut(turns)])
 
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         gold = None if self.select == "gold" else data.gold
@@ -275,17 +268,17 @@ class Ensemble(Learner):
             self._targets, self._p = self._labelled(best, votes, gold), best.p
             self.vote_power_ = best.power
             if best.base == "votes":
-                self._said.append(SAYS_LITTLE)
-            trainer = self._final(data, turns)
-        self._said += self._cut(turns)
+                self._notes.append(SAYS_LITTLE)
+            for j in range(self._n_final()):
+                self._one(data, self.seed_ + 1 + turns.turn, turns.next(), self._file(f"network-{j}", turns))
+            trainer = self._prepare(data)  # with the head of all labels
+        self._notes += self._cut(turns)
         return trainer
 
     def _cut(self, turns: Turns) -> list[str]:
         """What to say of trainings that the budget ended."""
-        if not turns.cut:
-            return []
-        ended = f"{turns.cut} of {len(turns.epochs)} trainings"
-        return [f"The budget of {self.budget:g} s ended {ended} before their last epoch."]
+        of = f"{turns.cut} of {len(turns.epochs)} trainings"
+        return [f"The budget of {self.budget:g} s ended {of} before their last epoch."] if turns.cut else []
 
     def _best(self, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Scored:
         """The best candidate, or what the last round made of it; the networks of that round are kept."""
@@ -295,44 +288,43 @@ class Ensemble(Learner):
         if self.plain:
             scale = InputScale.of(data.inputs) if self.scale else InputScale.identity(self.shape_)
             self._plain = plain_members(data, gold, fold, scale, self._item_weight)
-        found = {key: self._unseen(key, data, gold, fold, turns) for key in self.candidates}
+        predictions = {key: self._unseen(key, data, gold, fold, turns) for key in self.candidates}
         network = self.candidates[0]
-        found |= {one.name: one.p for one in self._plain}
-        said = {name: crowd_said(p, judges, fold) for name, p in found.items()}
+        predictions |= {one.name: one.p for one in self._plain}
+        vote_probs = {name: crowd_vote_probs(p, judges, fold) for name, p in predictions.items()}
         self.chosen_ = network
-        for name in found:
-            if clearly_better(said[name], said[self.chosen_], judges):
+        for name in predictions:
+            if clearly_better(vote_probs[name], vote_probs[self.chosen_], judges):
                 self.chosen_ = name
                 network = name if name in self.candidates else network
-        self.scores_ = {name: mean_log(each, judges) for name, each in said.items()}
-        best, score = scored(found[self.chosen_], judges, fold), self.scores_[self.chosen_]
-        self._weigh(said, said[network], judges)
+        self.scores_ = {name: mean_log(each, judges) for name, each in vote_probs.items()}
+        best, score = scored(predictions[self.chosen_], judges, fold), self.scores_[self.chosen_]
+        self._weigh(vote_probs, vote_probs[network], judges)
         self._trained, self.temperature_ = [], 1.0
         for turn in range(self.rounds):
             self._targets, self._trained = self._labelled(best, votes, gold), []
             p = self._unseen(name := f"round{turn + 1}", data, gold, fold, turns)
-            mixed = self._weigh(said, crowd_said(p, judges, fold), judges)
-            p = sum(
-                (self.weights_[one.name] * one.p for one in self._plain), start=self.weights_["networks"] * p
-            )  # fmt: skip
+            mixed = self._weigh(vote_probs, crowd_vote_probs(p, judges, fold), judges)
+            p = self.weights_["networks"] * p
+            for one in self._plain:
+                p = p + self.weights_[one.name] * one.p
             mixture = scored(p, judges, fold)
             self.scores_[name], self.temperature_ = mean_log(mixed, judges), mixture.network_temperature
             if self.scores_[name] > score:
                 best, score = mixture, self.scores_[name]
         return best
 
-    def _weigh(self, said: dict[str, Floats], networks: Floats, judges: VoteList) -> Floats:
+    def _weigh(self, vote_probs: dict[str, Floats], networks: Floats, judges: VoteList) -> Floats:
         """Set the weights of networks and plain members; E: the probability of each vote under their mixture."""
-        each = {"networks": networks} | {one.name: said[one.name] for one in self._plain}
-        w = mixture_weights(list(each.values()), judges)
+        each = {"networks": networks} | {one.name: vote_probs[one.name] for one in self._plain}
+        w = held_out_votes.mixture_weights(list(each.values()), judges)
         self.weights_ = dict(zip(each, w.tolist(), strict=True))
         return np.asarray(np.stack(list(each.values()), axis=1) @ w)
 
     def _mean(self, members: Sequence[nn.Module]) -> MeanNetwork:
         """Networks and, after them, plain members as one."""
         own, *plain = self.weights_.values()
-        weights = [own / self.n_averaged_] * self.n_averaged_ + plain
-        return MeanNetwork(members, weights, self.temperature_)
+        return MeanNetwork(members, [own / self.n_averaged_] * self.n_averaged_ + plain, self.temperature_)
 
     def _epochs(self) -> list[int]:
         """The epochs of every training, in their order."""
@@ -343,7 +335,7 @@ class Ensemble(Learner):
     def _limit_epochs(self, data: TrainingData) -> None:
         """Fewer epochs for many rows of numbers, unless their number was given."""
         default = self.epochs == type(self).parameters()["epochs"] and len(data.inputs.shape) == 1
-        rows = max(int((np.diff(data.votes.indptr) > 0).sum()), 1)
+        rows = max(int(used_items(data.votes).sum()), 1)
         self._enough = min(self.epochs, max(MIN_EPOCHS, MAX_ROWS // rows)) if default else None
 
     def _n_final(self) -> int:
@@ -352,19 +344,17 @@ class Ensemble(Learner):
 
     def _folds(self, votes: Votes) -> Ints:
         """N: the part of each item, -1 for items without votes."""
-        used = np.flatnonzero(np.diff(votes.indptr) > 0)
+        used = np.flatnonzero(used_items(votes))
         if len(used) < self.folds:
             raise InputError(f"{len(used)} items with votes cannot be split into folds={self.folds} parts.")
         fold = np.full(len(votes), -1)
         fold[used] = np.random.default_rng([self.seed_, 1]).permutation(len(used)) % self.folds
         return fold
 
-    def _labelled(self, found: Scored, votes: VoteList, gold: Ints | None) -> tuple[Floats, Floats]:
+    def _labelled(self, best: Scored, votes: VoteList, gold: Ints | None) -> tuple[Floats, Floats]:
         """q, with the known classes, and theta."""
-        q, theta = found.labels(votes)
-        if gold is not None:
-            q[gold >= 0] = np.eye(q.shape[1])[gold[gold >= 0]]
-        return q, theta
+        q, theta = best.labels(votes)
+        return clamp(q, gold), theta
 
     def _unseen(self, name: str, data: TrainingData, gold: Ints | None, fold: Ints, turns: Turns) -> Floats:
         """N x K: predictions for items by networks trained without the votes on them; of items without votes, the
@@ -401,13 +391,6 @@ class Ensemble(Learner):
         self._trained.append(trainer.network)
         return trainer
 
-    def _final(self, data: TrainingData, turns: Turns) -> Trainer:
-        """Networks on the labels of all items; what is returned is the last one, with the head of all labels."""
-        for j in range(self._n_final()):
-            file = self._file(f"network-{j}", turns)
-            self._one(data, self.seed_ + 1 + turns.turn, turns.next(), file)
-        return self._prepare(data)
-
     def _file(self, name: str, turns: Turns) -> Path | None:
         """The checkpoint of one training; none where a fit was ended, and what follows is not on its final labels."""
         return None if turns.ended else self._checkpoint_of(name)
@@ -416,21 +399,22 @@ class Ensemble(Learner):
         """A learner with the settings of this one, and its network where that is not the default."""
         entry, default = registry.find(key, inputs=True), type(self).parameters()["network"]
         known = entry.load().parameters()
-        given = {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        params = {name: value for name, value in self.get_params(deep=False).items() if name in known}
         if self.network is default or self.network == default:
-            del given["network"]
-        given |= {"random_state": seed, "select": "last", "patience": None, "holdout": None, "checkpoint": file}
-        given["epochs"] = self.fold_epochs or self._enough or self.epochs
-        learner: Learner = entry.create(**given)
+            del params["network"]
+        params |= {"random_state": seed, "select": "last", "patience": None, "holdout": None, "checkpoint": file}
+        params["epochs"] = self.fold_epochs or self._enough or self.epochs
+        learner: Learner = entry.create(**params)
         learner._item_weight = self._item_weight
         return learner
 
     def _rebuild(self, votes: Votes, shape: tuple[int, ...], scale: InputScale) -> tuple[nn.Module, Head]:
-        made = [self._build(votes, shape, scale) for _ in range(self.n_averaged_)]
+        members = [self._build(votes, shape, scale) for _ in range(self.n_averaged_)]
         plain = [
-            nn.Sequential(InputScale.identity(shape), networks.linear(shape, votes.n_classes)) for _ in self.weights_
-        ]  # fmt: skip
-        return self._mean([*(network for network, _ in made), *plain[1:]]), made[0][1]
+            nn.Sequential(InputScale.identity(shape), networks.linear(shape, votes.n_classes))
+            for _ in range(len(self.weights_) - 1)
+        ]
+        return self._mean([*(network for network, _ in members), *plain]), members[0][1]
 
     def _head(self, votes: Votes, hidden: int) -> Head:
         N, M, K = len(votes), votes.n_annotators, votes.n_classes
@@ -440,22 +424,22 @@ class Ensemble(Learner):
             q, theta = (torch.tensor(np.array(part), dtype=torch.float32) for part in self._targets)
         return LabelsAndVotes(M, K, q, theta, getattr(self, "vote_power_", 1.0))
 
-    def _outcome(self, found: Trainer, votes: Votes) -> Outcome:
+    def _outcome(self, trainer: Trainer, votes: Votes) -> Outcome:
         """The class probabilities of the last round: the last networks have seen the votes they come from."""
         assert self._targets is not None
         (q, theta), p = self._targets, self._p
         self._targets = None
         del self._p
-        notes = [] if self.vote_power_ == 1.0 else [
-            f"Votes err together: they count with the power {self.vote_power_} beside what the networks say."
-        ]  # fmt: skip
-        facts = {"item_prior": np.log(p), "notes": notes, **self._trace()}
+        note = f"Votes err together: they count with the power {self.vote_power_} beside what the networks say."
+        facts = {"item_prior": np.log(p), "notes": [] if self.vote_power_ == 1.0 else [note], **self._trace()}
         return Outcome(posterior=q, prior=q.mean(axis=0), confusion=theta, **facts)
 
     def _dependence(self, votes: Votes, outcome: Outcome) -> Dependence:
         """n votes count as ``vote_power_`` times as many already; the correlation that is left is as much smaller."""
-        found = super()._dependence(votes, outcome)
-        return replace(found, rho=self.vote_power_ * found.rho) if found.source == "crowds" else found
+        dependence = super()._dependence(votes, outcome)
+        return (
+            replace(dependence, rho=self.vote_power_ * dependence.rho) if dependence.source == "crowds" else dependence
+        )
 
     @classmethod
     def _loaded_params(cls, folder: Path, params: dict[str, Any], network: Any, device: str) -> dict[str, Any]:
@@ -478,50 +462,36 @@ class Plain(NamedTuple):
     """Trained on all items."""
 
 
-def shares(votes: Votes, gold: Ints | None) -> Floats:
-    """The shares of the votes."""
-    return clamp(votes.shares(), gold)
-
-
-def are_small(inputs: Inputs) -> bool:
-    """Whether softmax regression on all inputs takes little time and memory."""
-    if not isinstance(inputs, ArrayInputs):
-        return False
-    return bool((inputs.array.nnz if inputs.sparse else len(inputs) * math.prod(inputs.shape)) <= MAX_NUMBERS)
-
-
 def plain_members(
     data: TrainingData, gold: Ints | None, fold: Ints, scale: InputScale, weight: Floats | None = None
 ) -> list[Plain]:  # fmt: skip
     """The plain members, none for inputs that are large or not in memory."""
-    if not are_small(data.inputs):
+    inputs, votes = data.inputs, data.votes
+    if not isinstance(inputs, ArrayInputs):
         return []
-    x = scaled_rows(data.inputs, *flat_scale(scale, data.inputs.shape)).astype(np.float32)
-    makers: dict[str, Callable[[Votes, Ints | None], Floats]] = {"shares": shares}
-    if data.votes.n_annotators > 1:
-        makers = {"consensus": consensus} | makers
-    data = replace(data, weight=weight)
-    return [member(name, make, x, data, gold, fold, scale) for name, make in makers.items()]
-
-
-def member(
-    name: str, make: Callable[[Votes, Ints | None], Floats], x: Any, data: TrainingData, gold: Ints | None, fold: Ints,
-    scale: InputScale,
-) -> Plain:  # fmt: skip
-    """One plain member, cross-fitted and fitted to all items, in one go."""
-    votes, D, K = data.votes, x.shape[1], data.votes.n_classes
-    labels = []
-    for j in range(fold.max() + 2):  # all items last
-        own = fold == j
-        known = None if gold is None else np.where(own, -1, gold)
-        train = votes.select(~own[votes.item])
-        used = np.diff(train.indptr) > 0 if known is None else (np.diff(train.indptr) > 0) | (known >= 0)
-        labels.append(make(train, known) * (used if data.weight is None else used * data.weight)[:, None])
-    model = Softmax(D, len(labels) * K, D / SPREAD**2)
-    model.fit(x, np.stack(labels, axis=1))
-    p = np.exp(log_softmax(np.asarray(x @ model.coef[:-1] + model.coef[-1]).reshape(len(fold), -1, K)))
-    network = networks.linear(data.inputs.shape, K)
-    with torch.no_grad():
-        network.head.weight.copy_(torch.from_numpy(model.coef[:-1, -K:].T))
-        network.head.bias.copy_(torch.from_numpy(model.coef[-1, -K:]))
-    return Plain(name, p[np.arange(len(fold)), fold], nn.Sequential(scale, network))  # fold -1: by all items
+    if (inputs.array.nnz if inputs.sparse else len(inputs) * math.prod(inputs.shape)) > MAX_NUMBERS:
+        return []
+    x = scaled_rows(inputs, *flat_scale(scale, inputs.shape)).astype(np.float32)
+    D, K = x.shape[1], votes.n_classes
+    makers: dict[str, Callable[[Votes, Ints | None], Floats]] = {"consensus": consensus, "shares": starts.shares}
+    if votes.n_annotators == 1:
+        del makers["consensus"]
+    members = []
+    for name, make in makers.items():  # cross-fitted and fitted to all items in one go
+        labels = []
+        for j in range(fold.max() + 2):  # all items last
+            own = fold == j
+            known = None if gold is None else np.where(own, -1, gold)
+            train = votes.select(~own[votes.item])
+            used = used_items(train, known)
+            labels.append(make(train, known) * (used if weight is None else used * weight)[:, None])
+        model = Softmax(D, len(labels) * K, D / SPREAD**2)
+        model.fit(x, np.stack(labels, axis=1))
+        p = np.exp(log_softmax(np.asarray(x @ model.coef[:-1] + model.coef[-1]).reshape(len(fold), -1, K)))
+        network = networks.linear(inputs.shape, K)
+        with torch.no_grad():
+            network.head.weight.copy_(torch.from_numpy(model.coef[:-1, -K:].T))
+            network.head.bias.copy_(torch.from_numpy(model.coef[-1, -K:]))
+        unseen = p[np.arange(len(fold)), fold]  # fold -1: by all items
+        members.append(Plain(name, unseen, nn.Sequential(scale, network)))
+    return members

@@ -39,7 +39,7 @@ from crowdwise.core.result import Result, plain
 from crowdwise.data.boundary import guarded
 from crowdwise.data.folders import SavedFiles
 from crowdwise.errors import ConvergenceWarning, InputError, NotFittedError, ParameterError
-from crowdwise.learners.checkpoints import RESULT, read_learner, read_tensors, write_learner
+from crowdwise.learners.checkpoints import RESULT, below, read_learner, read_tensors, write_learner
 from crowdwise.learners.inputs import Inputs
 from crowdwise.learners.named_inputs import NamedInputs
 from crowdwise.learners.text_features import EmbeddingModel, restore_texts
@@ -129,9 +129,9 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         self._describe(answers.annotators, getattr(answers, "classes", None), inputs.shape)
         self.history_ = []
         with shown(self.key, verbose, callback) as report:
-            found = self._learn(inputs, answers, known, report)
-        self.consensus_ = self._result(found, answers, known, began)
-        self.consensus_.notes.extend(self._said)
+            learned = self._learn(inputs, answers, known, report)
+        self.consensus_ = self._result(learned, answers, known, began)
+        self.consensus_.notes.extend(self._notes)
         if not getattr(self.consensus_, "converged", True):
             warnings.warn(
                 f"{self.key} stopped after {len(self.history_)} rounds before it converged: "
@@ -174,7 +174,7 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         """Learn, and note every epoch in ``history_``; what is returned is for :meth:`_result`."""
 
     @abstractmethod
-    def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
+    def _result(self, learned: Any, answers: Any, gold: Ints | None, began: float) -> Result:
         """``consensus_``, from what was learned in a fit that began at ``began``."""
 
     def _fitted(self) -> None:
@@ -193,21 +193,22 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
         """Write the learner to a folder (JSON, safetensors and its result), all or nothing."""
         self._fitted()
         params = self.get_params(deep=False) | {"random_state": seed_of(self.random_state)}
+        if isinstance(params.get("class_weight"), Mapping):  # as pairs: keys of JSON are text
+            params["class_weight"] = list(params["class_weight"].items())
+        features = getattr(self, "text_features_", None)
         facts = {
             "method": self.key,
-            "params": {
-                name: plain(_pairs(value) if name == "class_weight" else value) for name, value in params.items()
-            },
+            "params": {name: plain(value) for name, value in params.items()},
             "shape": list(self.shape_),
-            "features": self._named_features(),
+            "features": plain(getattr(self, "feature_names_in_", None)),
             "item_column": self.item_column_,
             "text_column": self.text_column_,
-            "texts": self.text_features_.state() if hasattr(self, "text_features_") else None,
+            "texts": None if features is None else features.state(),
             "seed": self.seed_,
             "history": [asdict(epoch) for epoch in self.history_],
             "learned": {name: plain(getattr(self, name)) for name in self.saved},
         }
-        arrays = self.text_features_.arrays() if hasattr(self, "text_features_") else {}
+        arrays = {} if features is None else features.arrays()
         texts = {TEXTS + name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         return write_learner(folder, facts, self._tensors() | texts, self.consensus_)
 
@@ -217,12 +218,10 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
     ) -> Self:  # fmt: skip
         """Read what :meth:`save` wrote. A network or a model of texts that was passed as an object must be passed
         again."""
-        return cls.of_files(*read_learner(folder, cls.key), network=network, device=device, embed=embed)
+        return cls.of_files(*read_learner(folder, cls.key), network, device, embed)
 
     @classmethod
-    def of_files(
-        cls, saved: SavedFiles, facts: dict[str, Any], *, network: Any = None, device: str = "auto", embed: Any = None
-    ) -> Self:  # fmt: skip
+    def of_files(cls, saved: SavedFiles, facts: dict[str, Any], network: Any, device: str, embed: Any) -> Self:
         """The learner in saved files, and their JSON part (:func:`crowdwise.learners.checkpoints.read_learner`)."""
         with saved.reading():
             learner = cls(**cls._loaded_params(saved.folder, facts["params"], network, device))
@@ -230,19 +229,18 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             if isinstance(getattr(learner, "class_weight", None), list):
                 learner.set_params(class_weight=dict(learner.class_weight))
             learner.check_parameters()
-            found: Any = cls.result.of_files(saved.below(RESULT, "consensus"))
-            learner.consensus_ = found
+            consensus: Any = cls.result.of_files(saved.below(RESULT, "consensus"))
+            learner.consensus_ = consensus
             learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]
             for name in cls.saved:
                 setattr(learner, name, facts["learned"][name])
             learner._remember(facts["features"], facts["item_column"], facts["text_column"])
             tensors = read_tensors(saved)
-            texts = {name: tensors.pop(name).numpy() for name in list(tensors) if name.startswith(TEXTS)}
             if facts["texts"] is not None:
-                arrays = {name.removeprefix(TEXTS): array for name, array in texts.items()}
+                arrays = {name: tensor.numpy() for name, tensor in below(TEXTS, tensors).items()}
                 learner.text_features_ = restore_texts(facts["texts"], arrays, embed)
-            learner._describe(found.annotators, getattr(found, "classes", None), tuple(facts["shape"]))
-            learner._restore(tensors)
+            learner._describe(consensus.annotators, getattr(consensus, "classes", None), tuple(facts["shape"]))
+            learner._restore({name: tensor for name, tensor in tensors.items() if not name.startswith(TEXTS)})
         return learner
 
     @classmethod
@@ -259,8 +257,3 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
     @abstractmethod
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         """Take back what :meth:`_tensors` gave."""
-
-
-def _pairs(value: Any) -> Any:
-    """A mapping as pairs: keys of JSON are text."""
-    return list(value.items()) if isinstance(value, Mapping) else value

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from crowdwise.core.numerics import Ints
 from crowdwise.data.votes import Votes
-from crowdwise.learners.vote_edges import Batch, Edges
+from crowdwise.learners.vote_edges import Batch, Edges, used_items
 
 FLOOR = 1e-10
 """The smallest probability whose logarithm is taken."""
@@ -155,10 +155,7 @@ class AnnotatorTerms(Head):
         return self.n_annotators > MANY
 
     def start(self, votes: Votes) -> None:
-        used = np.diff(votes.indptr) > 0
-        if self.gold is not None:
-            used = used | (np.asarray(self.gold) >= 0)
-        count = np.bincount(votes.annotator, minlength=self.n_annotators)
+        count, used = np.bincount(votes.annotator, minlength=self.n_annotators), used_items(votes, self.gold)
         self.rarity = torch.as_tensor(used.sum() / np.maximum(count, 1), dtype=torch.float32)
 
     def term_weights(self, batch: Batch) -> Tensor:

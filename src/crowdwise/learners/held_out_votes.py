@@ -22,7 +22,7 @@ symbol          code                   shape          equation
 ==============  =====================  =============  =============================================================
 theta           ``vote_confusions``    M x K x K      EM: r[v, k] ~ p[n, k] theta[m, k, l], theta ~ sum r + s base
 base            ``BASES``              M x K x K      what theta is drawn to, with s votes (``strength``): below
-                ``said``               E              P(vote v), theta from the other folds
+                ``vote_probs``         E              P(vote v), theta from the other folds
                 ``evidence``           N x K          log prod over votes theta[m, k, l], theta from the other folds
 c               ``power``                             the power of the votes' product, at most 1
 q               ``posterior``          N x K          p[n, k] (prod over votes theta[m, k, l])^c, normalised
@@ -39,17 +39,17 @@ their own label rates. ``both`` is the mean of the two. The first of ``crowd``, 
 which inputs are not clearly less likely (by kappa) than under the best.
 
 Where p predicts votes no better than the shares of the labels do (by ``WORSE`` standard errors), it says nothing of the
-annotators: every theta with these shares explains the votes as well, and classes of noise would take the place of what
-the votes say together. There theta is counted against the classes by votes alone (``votes``).
+annotators, and classes of noise would take the place of what the votes say together. There theta is counted against the
+classes by votes alone (``votes``).
 
 Three numbers are chosen: first, at temperature 1, with how many votes theta is drawn to its base (``strength``),
 because flat predictions make up for a theta that follows the noise; then, by kappa, temperature and power: the largest
-power that is not clearly worse than the best, because the best of many is partly luck. Networks on new items are
-tempered with more care: they keep the temperature 1, or the nearest one to it under which inputs are not clearly less
-likely, because an average of networks is less sure than each of them.
+power that is not clearly worse than the best, because the best of many is partly luck. Networks on new items keep the
+temperature 1, or the nearest one to it under which inputs are not clearly less likely, because an average of networks
+is less sure than each of them.
 
-**Several predictions** are compared, and mixed, with one theta for all annotators (``crowd_said``): matrices of their
-own would explain the votes of annotators who know one label alone, rules say, by any p.
+**Several predictions** are compared, and mixed, with one theta for all annotators (``crowd_vote_probs``): matrices of
+their own would explain the votes of annotators who know one label alone by any p.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def sharpened(p: Floats, temperature: float) -> Floats:
 
 
 def vote_confusions(
-    p: Floats, votes: VoteList, strength: float, base: str = "crowd", rounds: int = ROUNDS, start: Floats | None = None
+    p: Floats, votes: VoteList, strength: float, base: str = "crowd", start: Floats | None = None, rounds: int = 0
 ) -> Floats:  # fmt: skip
     """M x K x K: theta; every row has ``strength`` votes in addition, distributed like those of the base.
 
@@ -156,7 +156,7 @@ def vote_confusions(
         assert votes.q is not None
         return counted(votes.q, CROWD_VOTES, "crowd")
     theta = counted(rows, strength, base) if start is None else start
-    for _ in range(rounds):
+    for _ in range(rounds or (ROUNDS if start is None else MORE_ROUNDS)):
         r = rows * theta.swapaxes(1, 2).reshape(-1, K).take(cell, axis=0)
         theta = counted(r / np.maximum(r @ ones, FLOOR)[:, None], strength, base)
     return theta
@@ -173,10 +173,10 @@ def base_of(table: Floats, base: str) -> Floats:
 def knows_or_guesses(table: Floats) -> Floats:
     """... x M x K x K: annotators who know the class with a probability of their own, or answer at their own label
     rates."""
-    K, said, true = table.shape[-1], table.sum(axis=-2), table.sum(axis=-1)
-    total = said.sum(axis=-1)
-    usual = normalise(said.sum(axis=-2, keepdims=True) + 1.0 / K, axis=-1)
-    rates = (said + usual) / (total + 1.0)[..., None]
+    K, labels, true = table.shape[-1], table.sum(axis=-2), table.sum(axis=-1)
+    total = labels.sum(axis=-1)
+    usual = normalise(labels.sum(axis=-2, keepdims=True) + 1.0 / K, axis=-1)
+    rates = (labels + usual) / (total + 1.0)[..., None]
     shares = (true + 1.0 / K) / (total + 1.0)[..., None]
     chance = np.minimum((rates * shares).sum(axis=-1), 1.0 - FLOOR)
     right = np.trace(table, axis1=-2, axis2=-1)
@@ -193,7 +193,7 @@ class Trial(NamedTuple):
     """What the votes say at one temperature, with theta from the votes on the items of other folds."""
 
     p: Floats
-    said: Floats
+    vote_probs: Floats
     """E: the probability of each vote."""
     evidence: Floats
     """N x K: the log-likelihood of each item's votes in each class."""
@@ -204,14 +204,13 @@ class Trial(NamedTuple):
 
     @classmethod
     def of(
-        cls, p: Floats, votes: VoteList, fold: Ints, strength: float, base: str = "crowd", rounds: int = ROUNDS,
-        start: Floats | None = None,
+        cls, p: Floats, votes: VoteList, fold: Ints, strength: float, base: str = "crowd", start: Floats | None = None,
+        rounds: int = 0,
     ) -> Trial:  # fmt: skip
-        theta, mine = vote_confusions(p, votes.left_out(fold), strength, base, rounds, start), votes.of_fold(fold)
+        theta, mine = vote_confusions(p, votes.left_out(fold), strength, base, start, rounds), votes.of_fold(fold)
         each = theta[mine.annotator, :, mine.label]
-        said = np.maximum((p[mine.item] * each).sum(axis=1), FLOOR)
-        evidence = log_likelihoods(each, mine, len(p))
-        return cls(p, said, evidence, mean_log(said, votes), theta)
+        vote_probs = np.maximum((p[mine.item] * each).sum(axis=1), FLOOR)
+        return cls(p, vote_probs, log_likelihoods(each, mine, len(p)), mean_log(vote_probs, votes), theta)
 
     def log_kappa(self, power: float) -> Floats:
         """N: how much more likely each input is, given the votes on it, than without them."""
@@ -255,17 +254,11 @@ def best_strength(p: Floats, votes: VoteList, fold: Ints, base: str) -> tuple[fl
     """The strength under which votes are most likely at temperature 1, and with it a trial for each temperature."""
     trials: list[Trial] = []
     for strength in STRENGTHS if base != "votes" else STRENGTHS[:1]:
-        trials.append(Trial.of(p, votes, fold, strength, base, *_from(trials)))
+        trials.append(Trial.of(p, votes, fold, strength, base, trials[-1].theta if trials else None))
     best = max(range(len(trials)), key=lambda i: trials[i].score)
-    found = {1.0: trials[best]}
-    for t in TEMPERATURES[1:]:
-        found[t] = Trial.of(sharpened(p, t), votes, fold, STRENGTHS[best], base, *_from([found[1.0]]))
-    return STRENGTHS[best], found
-
-
-def _from(trials: list[Trial]) -> tuple[int, Floats | None]:
-    """Rounds and start of EM, from the last of similar trials."""
-    return (MORE_ROUNDS, trials[-1].theta) if trials else (ROUNDS, None)
+    strength, start = STRENGTHS[best], trials[best].theta
+    others = {t: Trial.of(sharpened(p, t), votes, fold, strength, base, start) for t in TEMPERATURES[1:]}
+    return strength, {1.0: trials[best], **others}
 
 
 def balanced(trials: dict[float, Trial]) -> tuple[float, float]:
@@ -292,28 +285,28 @@ def clearly_worse(gain: Floats, gains: Iterable[Floats]) -> bool:
 
 def says_something(p: Floats, votes: VoteList, fold: Ints) -> bool:
     """Whether p predicts the votes better than the shares of the labels do, by more than chance."""
-    said, even = (crowd_said(one, votes, fold) for one in (p, np.ones_like(p) / p.shape[1]))
-    return clearly_better(said, even, votes, WORSE)
+    with_inputs, even = (crowd_vote_probs(one, votes, fold) for one in (p, np.ones_like(p) / p.shape[1]))
+    return clearly_better(with_inputs, even, votes, WORSE)
 
 
-def crowd_said(p: Floats, votes: VoteList, fold: Ints) -> Floats:
+def crowd_vote_probs(p: Floats, votes: VoteList, fold: Ints) -> Floats:
     """E: the probability of each vote, with one matrix for all annotators, from the items of other folds.
 
     With a matrix for each annotator, votes of annotators who know one label alone would be explained by any p.
     """
     one = votes._replace(annotator=np.zeros_like(votes.annotator), n_annotators=1)
-    return Trial.of(np.maximum(p, FLOOR), one, fold, 2.0, rounds=CROWD_ROUNDS).said
+    return Trial.of(np.maximum(p, FLOOR), one, fold, 2.0, rounds=CROWD_ROUNDS).vote_probs
 
 
-def mean_log(said: Floats, votes: VoteList) -> float:
+def mean_log(vote_probs: Floats, votes: VoteList) -> float:
     """The mean log-likelihood of a vote."""
-    return float((votes.weight * np.log(said)).sum() / votes.weight.sum())
+    return float((votes.weight * np.log(vote_probs)).sum() / votes.weight.sum())
 
 
-def mixture_weights(said: Sequence[Floats], votes: VoteList) -> Floats:
+def mixture_weights(vote_probs: Sequence[Floats], votes: VoteList) -> Floats:
     """The weights under which the mean of several predictions makes the votes most likely, by EM from even ones."""
-    each = np.stack(said, axis=1)
-    w = np.full(len(said), 1.0 / len(said))
+    each = np.stack(vote_probs, axis=1)
+    w = np.full(len(vote_probs), 1.0 / len(vote_probs))
     for _ in range(MIXTURE_ROUNDS):
         w = normalise(votes.weight @ normalise(each * w, axis=1), axis=0)
     return w

@@ -37,28 +37,26 @@ crowds, ICLR 2019.
 
 from __future__ import annotations
 
-import warnings
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdwise import registry
 from crowdwise.core import em
 from crowdwise.core.constraints import Check, Positive, declared, is_number
 from crowdwise.core.em import Part
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data.votes import Votes
-from crowdwise.errors import ConvergenceWarning, InputError, ParameterError
+from crowdwise.errors import InputError, ParameterError
 from crowdwise.learners import losses, networks
 from crowdwise.learners.devices import as_array, log_softmax
 from crowdwise.learners.head import FLOOR, Head
-from crowdwise.learners.learner import Learner
+from crowdwise.learners.learner import Learner, fitted_default
 from crowdwise.learners.network_estimator import HOLDOUT
 from crowdwise.learners.trainer import Trainer, TrainingData
 from crowdwise.learners.training_settings import Callback, Epoch
-from crowdwise.learners.vote_edges import Batch, Edges
+from crowdwise.learners.vote_edges import Batch, Edges, used_items
 
 NEARLY_EVEN = 0.05
 """A divergence from even classes, in nats, that confusions alone can make: equally common classes of real crowds come
@@ -111,11 +109,9 @@ def gain_gradients(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str) -> tu
 def rare_shares(votes: Votes) -> Floats:
     """N x K: shares of the votes, each weighted by - log of how often its annotator gives that label.
 
-    Who always says the same has no influence. The frequencies of an annotator include K votes of the crowd's.
+    The frequencies of an annotator include K votes of the crowd's.
     """
-    K = votes.n_classes
-    count = np.zeros((votes.n_annotators, K))
-    np.add.at(count, (votes.annotator, votes.label), votes.weights)
+    K, count = votes.n_classes, label_counts(votes)
     crowd = count.sum(axis=0) / max(float(count.sum()), FLOOR)
     often = (count + K * crowd) / (count.sum(axis=1, keepdims=True) + K)
     weight = -votes.weights * safe_log(often)[votes.annotator, votes.label]
@@ -132,16 +128,20 @@ def vote_confusions(votes: Votes, smoothing: float, rare: bool = False) -> Float
     return np.asarray(np.divide(table, total, out=np.zeros_like(table), where=total > 0.0) + smoothing)
 
 
+def label_counts(votes: Votes) -> Floats:
+    """M x K: the weight of each annotator's votes for each label."""
+    count = np.zeros((votes.n_annotators, votes.n_classes))
+    np.add.at(count, (votes.annotator, votes.label), votes.weights)
+    return count
+
+
 def match_classes(W: Floats, votes: Votes) -> Ints:
     """Which row of W each class is: the gain is invariant to permutations of the classes, so the assignment is chosen
     in which labels weigh most for the class of their name, summed over the votes."""
     from scipy.optimize import linear_sum_assignment
 
     own = W - W.mean(axis=1, keepdims=True)
-    count = np.zeros((W.shape[0], W.shape[2]))
-    np.add.at(count, (votes.annotator, votes.label), votes.weights)
-    weight = np.einsum("mkl,ml->lk", own, count)
-    return np.asarray(linear_sum_assignment(-weight)[1])
+    return np.asarray(linear_sum_assignment(-np.einsum("mkl,ml->lk", own, label_counts(votes)))[1])
 
 
 class Aggregator(Head):
@@ -159,7 +159,7 @@ class Aggregator(Head):
         if self.begin_at in ("votes", "rare"):
             W = np.log(vote_confusions(votes, self.smoothing, self.begin_at == "rare"))
         else:
-            per_item = votes.weights.sum() / max(int((np.diff(votes.indptr) > 0).sum()), 1)
+            per_item = votes.weights.sum() / max(int(used_items(votes).sum()), 1)
             W = np.broadcast_to(EVEN / max(per_item, 1.0) * np.eye(votes.n_classes), self.W.shape)
         with torch.no_grad():
             self.W.copy_(torch.as_tensor(W.copy()))
@@ -184,9 +184,7 @@ class Aggregator(Head):
         at_h = log_h.exp() * at_h.sum(dim=1, keepdim=True) - at_h
         at_g = log_g.exp() * at_g.sum(dim=1, keepdim=True) - at_g
         rows = at_g.index_select(0, batch.row) * batch.weight[:, None]
-        grads: list[tuple[Tensor, Tensor | losses.GradientRows]] = [
-            (batch.logits, at_h), (self.W, torch.zeros_like(W).put_(cell, rows, accumulate=True)),
-        ]  # fmt: skip
+        grads = [(batch.logits, at_h), (self.W, torch.zeros_like(W).put_(cell, rows, accumulate=True))]
         if self.p.requires_grad:
             at_p = at_g.sum(dim=0) - at_p
             grads.append((self.p, at_p - log_p.exp() * at_p.sum()))
@@ -196,9 +194,10 @@ class Aggregator(Head):
         return torch.log_softmax(batch.log_f + self.log_g(batch) - self.log_p, dim=1)
 
 
-def are_positive(value: Any) -> bool:
-    """Whether they are numbers above 0."""
-    return not isinstance(value, str) and np.ndim(value) == 1 and all(is_number(v) and v > 0 for v in value)
+Probabilities = Annotated[
+    Any,
+    Check(lambda value: np.ndim(value) == 1 and all(is_number(v) and v > 0 for v in value), "K positive probabilities"),
+]
 
 
 class Attempt(NamedTuple):
@@ -212,10 +211,9 @@ class Attempt(NamedTuple):
 
 def held_out_gain(trainer: Trainer, votes: Votes) -> float:
     """The gain between the classifier and the aggregator of some votes."""
-    head = trainer.head
-    assert isinstance(head, Aggregator)
-    index = np.flatnonzero(np.diff(votes.indptr) > 0)
-    batches = list(trainer.batches(Edges.of(votes, trainer.device), trainer.inputs, index))
+    head: Any = trainer.head
+    edges, index = Edges.of(votes, trainer.device), np.flatnonzero(used_items(votes))
+    batches = list(trainer.batches(edges, trainer.inputs, index))
     with torch.no_grad():
         log_h = torch.cat([batch.log_f for batch in batches])
         log_g = torch.cat([head.log_g(batch) for batch in batches])
@@ -224,8 +222,7 @@ def held_out_gain(trainer: Trainer, votes: Votes) -> float:
 
 def name_classes(trainer: Trainer, votes: Votes) -> None:
     """Permute the classes of network and aggregator so that labels weigh for the class of their name."""
-    head = trainer.head
-    assert isinstance(head, Aggregator)
+    head: Any = trainer.head
     order = match_classes(as_array(head.W), votes)
     last = networks.hidden_layer(trainer.network)
     if np.array_equal(order, np.arange(len(order))) or last.out_features != len(order):
@@ -241,12 +238,9 @@ def name_classes(trainer: Trainer, votes: Votes) -> None:
 
 def class_shares(votes: Votes, weight: Floats | None = None) -> Floats:
     """How common the classes are by the consensus of the votes, items weighted; all alike where it is nearly even."""
-    voted, K = np.diff(votes.indptr) > 0, votes.n_classes
-    q = votes.shares()
-    if len(np.unique(votes.annotator)) > 1 and K > 1:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            q = registry.create(registry.DEFAULT).fit(votes).consensus_.posterior
+    voted, K = used_items(votes), votes.n_classes
+    several = len(np.unique(votes.annotator)) > 1 and K > 1
+    q = fitted_default(votes).posterior if several else votes.shares()
     p = q[voted].mean(axis=0) if weight is None else np.average(q[voted], axis=0, weights=weight[voted])
     uneven = float((p * np.log(np.maximum(p * K, 1e-12))).sum())
     return np.full(K, 1.0 / K) if uneven < NEARLY_EVEN else np.asarray(p)
@@ -269,12 +263,11 @@ class MaxMIG(Learner):
     start
         Where W starts: at the ``"votes"`` (the paper's start, right for most crowds); ``"rare"``, at the votes, where
         labels count more the more rarely an annotator gives them, for crowds in which many say the same of all items;
-        ``"even"``, the same small weight
-        of every label for its own class; or ``"both"``, which trains from each (from the even one up to four times,
-        until it has a gain), prefers the even start only where it gains over twice as much on items that were held out
-        with all their votes, and trains the better one again on all items. The votes are the wrong start where most of
-        them are copies of an uninformative annotator: the aggregator then starts so confident of the copies that the
-        other votes have no influence.
+        ``"even"``, the same small weight of every label for its own class; or ``"both"``, which trains from each (from
+        the even one up to four times, until it has a gain), prefers the even start only where it gains over twice as
+        much on items that were held out with all their votes, and trains the better one again on all items. The votes
+        are the wrong start where most of them are copies of an uninformative annotator: the aggregator then starts so
+        confident of the copies that the other votes have no influence.
 
     Attributes
     ----------
@@ -287,15 +280,13 @@ class MaxMIG(Learner):
     key: ClassVar[str] = "max-mig"
     saved: ClassVar[tuple[str, ...]] = ("start_", "held_out_gain_")
     gain: Literal["kl", "pearson", "js"] = "kl"
-    prior: Literal["votes", "uniform", "tuned"] | Annotated[Any, Check(are_positive, "K positive probabilities")] = (
-        "votes"
-    )
+    prior: Literal["votes", "uniform", "tuned"] | Probabilities = "votes"
     smoothing: Positive = 0.01
     start: Literal["votes", "rare", "even", "both"] = "votes"
 
     @property
     def aggregator_(self) -> Floats:
-        return as_array(self._head_as(Aggregator).W)
+        return as_array(self._fitted_head.W)
 
     def _train(self, data: TrainingData, callback: Callback | None) -> Trainer:
         seed, ended = self.seed_, False
@@ -317,11 +308,10 @@ class MaxMIG(Learner):
         self.start_, self.held_out_gain_ = chosen.start, chosen.gain
         if self.start == "both" and not ended:
             # Once more on all items; rejected where it is caught at a gain near zero.
-            everything = TrainingData(data.inputs, self._everything, None, data.gold)
-            seed_again = seed + max(best - 1, 0)
-            again = self._attempt(everything, self._everything, self.start_, seed_again, 2 + RESTARTS, callback)
+            whole = TrainingData(data.inputs, self._everything, None, data.gold)
+            again = self._attempt(whole, whole.votes, self.start_, seed + max(best - 1, 0), 2 + RESTARTS, callback)
             chosen = chosen if again.gain < 0.5 * self.held_out_gain_ else again
-            del self._everything
+        self.__dict__.pop("_everything", None)
         self.seed_, self.history_ = seed, chosen.history
         return chosen.trainer
 
@@ -339,12 +329,10 @@ class MaxMIG(Learner):
         if self.start != "both":
             return super()._split(votes)
         # Whole items: a few held-out votes of an item are only part of what the aggregator combines.
-        rng = np.random.default_rng(self.seed_)
-        share = HOLDOUT if self.holdout is None else self.holdout
-        out = rng.permutation(np.flatnonzero(np.diff(votes.indptr) > 0))
+        share, self._everything = HOLDOUT if self.holdout is None else self.holdout, votes
+        out = np.random.default_rng(self.seed_).permutation(np.flatnonzero(used_items(votes)))
         out = out[: max(round(share * len(out)), 2)]
         held = np.isin(votes.item, out)
-        self._everything = votes
         if held.all():
             raise InputError(f"holdout={share:g} of {len(out)} items leaves none to train on: give more items.")
         return votes.select(~held), votes.select(held)
@@ -353,11 +341,9 @@ class MaxMIG(Learner):
         return self.start == "both" or super()._needs_held_out()
 
     def _head(self, votes: Votes, hidden: int) -> Head:
+        M, K, begin = votes.n_annotators, votes.n_classes, getattr(self, "_begin", "votes")
         tuned = isinstance(self.prior, str) and self.prior == "tuned"
-        begin = getattr(self, "_begin", "votes")
-        return Aggregator(
-            votes.n_annotators, votes.n_classes, self.gain, self._prior(votes), tuned, self.smoothing, begin
-        )
+        return Aggregator(M, K, self.gain, self._prior(votes), tuned, self.smoothing, begin)
 
     def _prior(self, votes: Votes) -> Tensor:
         K = votes.n_classes

@@ -15,16 +15,12 @@ a torch ``Dataset``              its items (the first part, where they are tuple
 a folder                         its images (PNG, JPEG...), by name
 ===============================  =====================================================
 
-Sparse inputs: a batch of texts has a few hundred of all words, and nothing else of it is ever made dense.
+Sparse inputs: a batch of texts has a few hundred of all words, and is taken as the U columns that occur in it, a B x U
+table. The first layer of ``linear`` and ``mlp`` multiplies it with these columns of its weights; the others meet only
+zeros. Answer and gradient are those of the dense batch. With 9,000 words of which 700 are in a batch of 64 texts, a
+step costs a tenth of the dense one. Networks of another build get dense rows, batch by batch.
 
-A batch of sparse rows is taken as the columns that occur in it, and the B x U table of their values. The first layer
-of ``linear`` and ``mlp`` multiplies it with the U columns of its weights; the other columns meet only zeros. The answer
-is that of the dense batch, and so is the gradient, which is zero for the other columns. With 9,000 words of which 700
-are in a batch of 64 texts, a step costs a tenth of the dense one.
-
-Networks of another build get dense rows, batch by batch, as before.
-
-Images on the device: kept whole as bytes, and cropped, mirrored and cut out there as a batch is read.
+Images of bytes stay whole on the device, and are cropped, mirrored and cut out there as a batch is read.
 
 ==========  ===================================================================================================
 augment     what a training batch gets, new in every epoch
@@ -35,12 +31,13 @@ augment     what a training batch gets, new in every epoch
 ``cutout``  the same, and a square of half the side, at a random place, set to the mean
 ==========  ===================================================================================================
 
-A crop and a mirror image are a choice of rows and columns, so one gather reads, moves and mirrors a batch; nothing is
-copied from the host. Predictions never see an augmented image.
+A crop and a mirror image are a choice of rows and columns, so one gather reads, moves and mirrors a batch. Predictions
+never see an augmented image.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,8 +53,8 @@ from torch.nn import functional
 from crowdwise.data.features import images_in
 from crowdwise.errors import InputError, listing
 
-CHUNK = 4096
-"""How many rows are read together in a pass over all."""
+CHUNK, NUMBERS = 4096, 2**26
+"""How many rows, and numbers in them, are read together in a pass over all."""
 CONSTANT = 1e-6
 """A feature whose deviation is so small a share of its mean is constant, whatever its unit."""
 
@@ -78,8 +75,8 @@ class Inputs(Protocol):
 
 
 def chunks(inputs: Inputs, size: int | None = None) -> Iterator[Index]:
-    """The numbers of all rows, ``size`` at a time."""
-    size = size or CHUNK
+    """The numbers of all rows, ``size`` at a time; by default as many as a pass reads together."""
+    size = size or max(1, min(CHUNK, NUMBERS // max(1, math.prod(inputs.shape))))
     for lo in range(0, len(inputs), size):
         yield np.arange(lo, min(lo + size, len(inputs)))
 
@@ -98,23 +95,18 @@ class ArrayInputs:
         return int(self.array.shape[0])
 
     def rows(self, index: Index) -> Tensor:
-        some = self.array[index]
-        some = some.toarray() if self.sparse else np.asarray(some)
-        x = torch.from_numpy(np.array(some, dtype=np.float32))
-        if self.byte:
-            x = x / 255.0
-        if self.last:
-            x = x.permute(0, 3, 1, 2)
+        rows = self.array[index].toarray() if self.sparse else self.array[index]
+        x = torch.from_numpy(np.array(rows, dtype=np.float32))
+        x = x / 255.0 if self.byte else x
+        x = x.permute(0, 3, 1, 2) if self.last else x
         return _finite(x.reshape(len(index), *self.shape), index)
 
     def sparse_rows(self, index: Index) -> SparseRows:
         """Some rows of a sparse matrix, without their zeros."""
-        some = self.array[index]
-        if not np.isfinite(some.data).all():
+        rows = self.array[index]
+        if not np.isfinite(rows.data).all():
             self.rows(index)  # which names the row
-        if self.byte:
-            some = some.astype(np.float32) / np.float32(255.0)
-        return SparseRows.of(some)
+        return SparseRows.of(rows.astype(np.float32) / np.float32(255.0) if self.byte else rows)
 
 
 class DatasetInputs:
@@ -134,9 +126,7 @@ class DatasetInputs:
 
     def _one(self, n: int) -> Tensor:
         item = self.dataset[n]
-        if isinstance(item, (tuple, list)):
-            item = item[0]
-        return torch.as_tensor(item).to(torch.float32)
+        return torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item).to(torch.float32)
 
 
 class FolderInputs:
@@ -166,25 +156,27 @@ class FolderInputs:
 
     def rows(self, index: Index) -> Tensor:
         images = [self._one(int(n)) for n in index]
-        odd = [(n, image) for n, image in zip(index, images, strict=True) if image.shape != self.shape]
-        if odd:
-            n, image = odd[0]
-            raise InputError(
-                f"{self.files[n].name} is an image of {tuple(image.shape)} and {self.files[0].name} of "
-                f"{tuple(self.shape)} (channels, height, width): bring all images to one size first."
-            )
+        for n, image in zip(index, images, strict=True):
+            if image.shape != self.shape:
+                raise InputError(
+                    f"{self.files[n].name} is an image of {tuple(image.shape)} and {self.files[0].name} of "
+                    f"{tuple(self.shape)} (channels, height, width): bring all images to one size first."
+                )
         return torch.stack(images)
 
     def _one(self, n: int) -> Tensor:
         try:
             with self.image.open(self.files[n]) as image:
-                grey = image.mode in ("1", "L", "LA", "F") or image.mode.startswith("I")
-                deep = image.mode.startswith("I")  # 16 bits: converting would cut them off at 255
-                pixels = np.asarray(image if deep else image.convert("L" if grey else "RGB"), dtype=np.float32)
+                whole, deep = image.mode == "F", image.mode.startswith("I")  # fractions as they are; 16 bits
+                grey = image.mode in ("1", "L", "LA") or whole or deep
+                kept = image if whole or deep else image.convert("L" if grey else "RGB")
+                pixels = np.asarray(kept, dtype=np.float32)
         except OSError as error:
             raise InputError(f"{self.files[n]} could not be read as an image: {error}.") from error
+        if not np.isfinite(pixels).all():
+            raise InputError(f"{self.files[n]} holds NaN or infinity: fill in missing pixels first.")
         first = pixels[None] if grey else pixels.transpose(2, 0, 1)
-        return torch.from_numpy(first.copy()) / (65535.0 if deep else 255.0)
+        return torch.from_numpy(first.copy()) / (1.0 if whole else 65535.0 if deep else 255.0)
 
 
 class PairInputs:
@@ -208,17 +200,17 @@ def as_inputs(X: Any, names: npt.NDArray[Any] | None = None) -> Inputs:
     if isinstance(X, (ArrayInputs, DatasetInputs, FolderInputs)):
         return X
     if isinstance(X, (str, Path)):
-        folder = Path(X)
-        if not folder.is_dir():
-            raise InputError(f"Expected a folder of images or an array, and there is no folder {folder}.")
-        return FolderInputs(folder, names)
+        if not Path(X).is_dir():
+            raise InputError(f"Expected a folder of images or an array, and there is no folder {X}.")
+        return FolderInputs(Path(X), names)
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     if hasattr(X, "tocsr"):
         return ArrayInputs(X.tocsr(), sparse=True)
-    if hasattr(X, "__getitem__") and hasattr(X, "__len__") and not hasattr(X, "__array__") and not _nested(X):
+    table = hasattr(X, "__array__") or isinstance(X, (list, tuple))
+    if not table and hasattr(X, "__getitem__") and hasattr(X, "__len__"):
         return DatasetInputs(X)
-    array = X if isinstance(X, np.ndarray) else np.asarray(X)
+    array = np.asanyarray(X)  # a memory map stays one
     if array.dtype == object:
         try:
             array = array.astype(np.float32)
@@ -236,11 +228,6 @@ def as_inputs(X: Any, names: npt.NDArray[Any] | None = None) -> Inputs:
     if array.ndim == 2 and array.shape[1] == 0:
         raise InputError(f"X has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
     return ArrayInputs(array)
-
-
-def _nested(X: Any) -> bool:
-    """Whether something without an array interface is a plain table of numbers, written as lists."""
-    return isinstance(X, (list, tuple))
 
 
 def _finite(x: Tensor, index: Index) -> Tensor:
@@ -287,8 +274,7 @@ class InputScale(nn.Module):
             return cls.identity(inputs.shape)
         if isinstance(inputs, ArrayInputs) and inputs.sparse:
             return cls(*_sparse_scale(inputs))
-        total, squares, count = torch.zeros(()), torch.zeros(()), 0
-        total, squares = total.to(device), squares.to(device)
+        total, squares, count = torch.zeros((), device=device), torch.zeros((), device=device), 0
         for index in chunks(inputs):
             x = inputs.rows(index).to(device).double()
             x = x.reshape(*x.shape[:2], -1)
@@ -327,8 +313,8 @@ class SparseRows:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, some: slice) -> SparseRows:
-        return replace(self, values=self.values[some])
+    def __getitem__(self, rows: slice) -> SparseRows:
+        return replace(self, values=self.values[rows])
 
     def to(self, *args: Any, **more: Any) -> SparseRows:
         """On another device."""
@@ -346,7 +332,6 @@ class SparseRows:
     @classmethod
     def of(cls, matrix: Any) -> SparseRows:
         """From a scipy matrix in rows."""
-        matrix = matrix.tocsr()
         columns, place = np.unique(matrix.indices, return_inverse=True)
         values = np.zeros((matrix.shape[0], len(columns)), dtype=np.float32)
         row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
@@ -396,10 +381,7 @@ def first_layer(network: nn.Module) -> FirstLinear | None:
 
 
 def prepare(network: nn.Module) -> None:
-    """Lay the weights of the first layer out feature by feature: a batch then reads and writes whole rows of memory.
-
-    Shape, values and results are as before.
-    """
+    """Lay the first layer's weights out feature by feature: sparse rows then read and write whole rows of memory."""
     layer = first_layer(network)
     if layer is not None:
         layer.weight.data = layer.weight.data.t().contiguous().t()
@@ -414,27 +396,22 @@ SHIFT = 4
 class Images:
     """N images of bytes on a device, N x height x width x channels."""
 
-    def __init__(self, pixels: Tensor) -> None:
-        self.pixels = pixels
-
-    @classmethod
-    def of(cls, array: object, channels_last: bool, device: torch.device) -> Images:
+    def __init__(self, array: object, channels_last: bool, device: torch.device) -> None:
         """From an array of bytes, with its channels last or first (or without any)."""
-        pixels = torch.as_tensor(array).to(device)
-        if pixels.dim() == 3:
-            pixels = pixels[..., None]
+        self.pixels = torch.as_tensor(array).to(device)
+        if self.pixels.dim() == 3:
+            self.pixels = self.pixels[..., None]
         elif not channels_last:
-            pixels = pixels.permute(0, 2, 3, 1).contiguous()
-        return cls(pixels)
+            self.pixels = self.pixels.permute(0, 2, 3, 1).contiguous()
 
     def read(self, index: Tensor, augment: Augment = "none") -> Tensor:
         """B x channels x height x width, from 0 to 1; on a GPU laid out with the channels last."""
         if augment == "none":
-            found = self.pixels[index]
+            pixels = self.pixels[index]
         else:
             rows, cols = places(len(index), self.pixels.shape[1:3], augment, index.device)
-            found = self.pixels[index[:, None, None], rows[:, :, None], cols[:, None, :]]
-        x = found.permute(0, 3, 1, 2)
+            pixels = self.pixels[index[:, None, None], rows[:, :, None], cols[:, None, :]]
+        x = pixels.permute(0, 3, 1, 2)
         x = (x if x.is_cuda else x.contiguous()).float() / 255.0
         return cut_out(x) if augment == "cutout" else x
 
@@ -458,8 +435,7 @@ def places(n: int, size: torch.Size, augment: Augment, device: torch.device) -> 
         down = torch.randint(-SHIFT, SHIFT + 1, (n, 1), device=device)
         right = torch.randint(-SHIFT, SHIFT + 1, (n, 1), device=device)
         rows, cols = mirrored(rows + down, height), mirrored(cols + right, width)
-    turned = torch.rand((n, 1), device=device) < 0.5
-    return rows, torch.where(turned, cols.flip(1), cols)
+    return rows, torch.where(torch.rand((n, 1), device=device) < 0.5, cols.flip(1), cols)
 
 
 def mirrored(place: Tensor, size: int) -> Tensor:

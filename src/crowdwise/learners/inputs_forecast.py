@@ -9,12 +9,12 @@
 
    with theta read from the posterior alike for both (:func:`crowdwise.core.predictive.read_out`) and r corrected for
    dependent votes. p is used where the votes become more likely by ``CLEARLY`` standard errors (over items).
-3. Where it is used, it is the prior of the items in the fit to all votes. The learner knows the classes from the same
-   annotators and shares their errors, so the correction counts it as one more vote (``shared_prior``). p holds the
-   shares of classes, so the method learns none of its own.
+3. Where it is used, it is the prior of the items in the fit to all votes. The learner shares the errors of the same
+   annotators, so the correction counts it as one more vote (``shared_prior``). p holds the shares of classes, so the
+   method learns none of its own.
 
-What a held-out vote cannot show: a learner that has learned an error all annotators share predicts their votes better
-and the truth worse.
+A learner that has learned an error all annotators share predicts their votes better and the truth worse: that a
+held-out vote cannot show.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from crowdwise.data.votes import Votes
 from crowdwise.errors import ConvergenceWarning, CrowdwiseError
 from crowdwise.learners.ensemble import Ensemble
 from crowdwise.learners.training_settings import Epoch
+from crowdwise.learners.vote_edges import used_items
 
 LEARNER = "max-mig"
 FOLDS = 5
@@ -67,12 +68,9 @@ class Watch:
     """A callback that says, after two epochs, how long all of it takes, and ends what cannot do with the time."""
 
     def __init__(
-        self,
-        max_seconds: float,
-        callback: Callable[[Any], Any] | None,
-        progress: Callable[[str], None] | None,
+        self, max_seconds: float, callback: Callable[[Any], Any] | None, progress: Callable[[str], None] | None,
         what: str,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.max_seconds, self.callback, self.progress, self.what = max_seconds, callback, progress, what
         self.began, self.last = time.perf_counter(), float("inf")
 
@@ -109,17 +107,19 @@ def forecast(
     callback: Callable[[Any], Any] | None = None, progress: Callable[[str], None] | None = None,
 ) -> Forecast:  # fmt: skip
     """Learn from inputs, and decide by held-out votes whether a method for votes is to use what they say."""
-    M, K, used = votes.n_annotators, votes.n_classes, int((np.diff(votes.indptr) > 0).sum())
-    if used < MIN_ITEMS or M * K * K > MAX_CELLS:
-        few = f"{used} items with votes are too few to learn from, {MIN_ITEMS} the least"
-        return _unused(few if used < MIN_ITEMS else f"{M:,} annotators x {K:,}² classes are too many")
+    M, K, used = votes.n_annotators, votes.n_classes, int(used_items(votes).sum())
+    if used < MIN_ITEMS:
+        return _unused(f"{used} items with votes are too few to learn from, {MIN_ITEMS} the least")
+    if M * K * K > MAX_CELLS:
+        return _unused(f"{M:,} annotators x {K:,}² classes are too many")
     epochs = int(np.clip(MAX_ROWS // used, MIN_EPOCHS, EPOCHS))
     learner = Ensemble(
         candidates=(LEARNER,), plain=False, folds=FOLDS, rounds=0, epochs=epochs, budget=max_seconds, random_state=seed
     )
+    what = f"Learning from the inputs of {used:,} items"
     if progress is not None:
-        progress(f"Learning from the inputs of {used:,} items, for {spoken(max_seconds)} at most.")
-    watch = Watch(max_seconds, callback, progress, f"Learning from the inputs of {used:,} items")
+        progress(f"{what}, for {spoken(max_seconds)} at most.")
+    watch = Watch(max_seconds, callback, progress, what)
     try:
         p, fold, notes = learner.cross_fit(X, votes, gold, callback=watch)
     except TimeUp as over:
@@ -128,10 +128,10 @@ def forecast(
     w = votes.weights
     by_item = sum_rows(np.stack([w * (with_inputs - alone), w], axis=1), votes.item, len(votes))
     gain, error = paired(by_item[:, 0], by_item[:, 1])
-    mean = [float(np.average(said, weights=w)) for said in (with_inputs, alone)]
     figures = (
-        f"the mean log-likelihood of a held-out vote is {mean[0]:.3f} with what a learner ({LEARNER}) says of inputs "
-        f"and {mean[1]:.3f} by votes alone (difference {gain:+.3f}, standard error {error:.3f})"
+        f"the mean log-likelihood of a held-out vote is {np.average(with_inputs, weights=w):.3f} with what a learner "
+        f"({LEARNER}) says of inputs and {np.average(alone, weights=w):.3f} by votes alone (difference {gain:+.3f}, "
+        f"standard error {error:.3f})"
     )
     if gain > CLEARLY * error:
         return Forecast(p, [f"Inputs were used: {figures}.", *notes])
@@ -144,30 +144,29 @@ def _unused(why: str) -> Forecast:
 
 def fitted_with(model: Model, votes: Votes, gold: Ints | None, p: Floats | None, callback: Any = None) -> Model:
     """The model fitted to votes, with p as the prior of items where there is one."""
-    learned = getattr(model, "class_prior", None)
-    shared = p is not None
-    if shared and isinstance(learned, str) and learned == "learned":  # p holds it already
+    prior = getattr(model, "class_prior", None)
+    if p is not None and isinstance(prior, str) and prior == "learned":  # p holds it already
         model.set_params(class_prior="uniform")
     try:
-        return model.fit(votes, gold, item_prior=p, shared_prior=shared, callback=callback)
+        return model.fit(votes, gold, item_prior=p, shared_prior=p is not None, callback=callback)
     finally:
-        if learned is not None:
-            model.set_params(class_prior=learned)
+        if prior is not None:
+            model.set_params(class_prior=prior)
 
 
 def held_out(model: Model, votes: Votes, gold: Ints | None, fold: Ints, p: Floats | None = None) -> Floats:
     """log P of each vote, by the other votes on its item (and p), and by a fit to the items of other folds."""
-    said = np.zeros(votes.n_votes)
+    log_p = np.zeros(votes.n_votes)
     for j in range(int(fold.max()) + 1):
         own = fold[votes.item] == j
         rest, known = votes.select(~own), None if gold is None else np.where(fold == j, -1, gold)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found = fitted_with(type(model)(**model.get_params()), rest, known, p).consensus_
-        theta = read_out(rest, found.independent_posterior)
-        prior = safe_log(found.prior)[None] if p is None else safe_log(p)
-        said[own] = leave_one_out(votes.select(own), theta, prior, found.shown_dependence)
-    return said
+            consensus = fitted_with(type(model)(**model.get_params()), rest, known, p).consensus_
+        theta = read_out(rest, consensus.independent_posterior)
+        prior = safe_log(consensus.prior)[None] if p is None else safe_log(p)
+        log_p[own] = leave_one_out(votes.select(own), theta, prior, consensus.shown_dependence)
+    return log_p
 
 
 def leave_one_out(votes: Votes, theta: Floats, log_prior: Floats, dependence: Dependence) -> Floats:

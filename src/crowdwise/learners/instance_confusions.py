@@ -1,42 +1,27 @@
-"""Annotators who err differently from item to item: confusion matrices that depend on the input.
+"""Annotators who err differently from item to item: a confusion matrix for each vote of a batch.
 
     P(m says l | x) = sum_k f(x)[k] T_m(x)[k, l]
+
+**By features of the input**, h(x) being the input of the network's last layer:
+
     T_m(x)[k] = softmax_l( shared[k, l] + own[m, k, l] + sum_r tanh( (P h(x))[r] + e[m, r] ) V[r, k, l] )
 
-h(x) is the input of the network's last layer. ``shared`` starts at matrices whose diagonal is ``accuracy``; ``own``, e
-and V start at zero, so that at first all annotators answer alike, on all inputs, and an annotator without votes (or an
-unseen one) continues to answer like the crowd. A K x K matrix is made for each vote of a batch only.
+``shared`` starts at matrices whose diagonal is ``accuracy``; ``own``, e and V start at zero, so that at first all
+annotators answer alike, on all inputs, and an annotator without votes (or an unseen one) continues to answer like the
+crowd.
 
 ================  =============================================================================================
 ``trace-x``       all at once, by the likelihood of the votes plus a penalty on the traces of T, after a warm-up in
                   which T is fixed
 ``transition-x``  in stages: the network on the votes; T on the items the network is most confident of; labels
-                  corrected with T; the network on those
+                  corrected with T; the network on those. A label is corrected where the two likeliest classes are
+                  far enough apart: if their probabilities under q have at least the ratio ``ratio``, the target is
+                  the likelier one alone; else it is q itself
 ================  =============================================================================================
 
-======================  ===============  ===========  ==========================================================
-symbol                  code             shape        equation
-======================  ===============  ===========  ==========================================================
-f(x)                    ``log_f``        B x K        softmax of the network
-h(x)                    ``hidden``       B x H        the input of its last layer
-log T_m(x)              ``log_rows``     E x K x K    above, one for each vote
-q[n, k]                 ``target``       N x K        f(x_n)[k] prod over votes of T_m(x_n)[k, l], normalised
-======================  ===============  ===========  ==========================================================
+**By embeddings** of annotator and input, a = e[m] and v = A h(x):
 
-``transition-x`` corrects a label where the two likeliest classes are far enough apart: if their probabilities under q
-have at least the ratio ``ratio``, the target is the likelier one alone; else it is q itself.
-
-References: L. Zhang et al., Disentangling human error from ground truth in segmentation of medical images, NeurIPS
-2020, for the penalty on T(x). H. Guo, B. Wang and G. Yi, Label correction of crowdsourced noisy annotations with an
-instance-dependent noise transition model, NeurIPS 2023, for the stages and the test of likelihood ratios; here
-T is an ordinary layer on top of the network where theirs is a separate Bayesian network.
-
-Annotators as points in a space: confusion matrices made from an embedding of the annotator and one of the input.
-
-    P(m says l | x) = sum_k f(x)[k] T_m(x)[k, l],      T_m(x)[k] = softmax_l( (V u(x, m))[k, l] + c[k, l] )
-
-c starts at ``accuracy`` on the diagonal. What the two methods make of the annotator's embedding a = e[m] and of the
-input's v = A h(x), and how they train:
+    T_m(x)[k] = softmax_l( (V u(x, m))[k, l] + c[k, l] ),   c starts at ``accuracy`` on the diagonal
 
 =============  ========================================================================================================
 ``madl``       u = relu( a + F2 relu( F1 [a, v, o] ) ),  o[p] = (a + v)' O[p] (a + v);  votes are weighted by how
@@ -48,21 +33,21 @@ input's v = A h(x), and how they train:
                loss = - mean over pairs of s log P(l | x~, a~) + (1 - s) log P(l' | x~, a~)
 =============  ========================================================================================================
 
-==================  ============  ===========  ============================================================
-symbol              code          shape        equation
-==================  ============  ===========  ============================================================
-f(x)                ``log_f``     B x K        softmax of the network
-h(x)                ``hidden``    B x H        the input of its last layer
-e[m]                ``e``         M x Q        free; an unseen annotator has the mean
-v                   ``items``     B x Q        A h(x); of ``annot-mix`` without training the network
-T_m(x)              ``log_rows``  E x K x K    above, one for each vote
-==================  ============  ===========  ============================================================
-
 F, F1 and F2 are followed by batch normalisation over the votes. Network and annotators learn at one rate, ``lr``.
 
-References: M. Herde, D. Huseljic and B. Sick, Multi-annotator deep learning: a probabilistic framework for
-classification, Transactions on Machine Learning Research, 2023. M. Herde, L. Lührs, D. Huseljic and B. Sick, Annot-mix:
-learning with noisy class labels from multiple annotators via a mixup extension, ECAI 2024.
+======================  ===============  ===========  ==========================================================
+symbol                  code             shape        equation
+======================  ===============  ===========  ==========================================================
+f(x)                    ``log_f``        B x K        softmax of the network
+h(x)                    ``hidden``       B x H        the input of its last layer
+log T_m(x)              ``log_rows``     E x K x K    above, one for each vote
+q[n, k]                 ``target``       N x K        f(x_n)[k] prod over votes of T_m(x_n)[k, l], normalised
+e[m]                    ``e``            M x Q        free; an unseen annotator has the mean
+v                       ``items``        B x Q        A h(x); of ``annot-mix`` without training the network
+======================  ===============  ===========  ==========================================================
+
+The penalty of ``trace-x`` and the stages of ``transition-x`` are those of the papers (docs/learners-instance.md); T is
+an ordinary layer on top of the network where that of Guo et al. is a separate Bayesian network.
 """
 
 from __future__ import annotations
@@ -78,10 +63,11 @@ from torch.nn import functional
 
 from crowdwise.core.constraints import Bounds, Count, CountFromZero, Fraction, NonNegative, Positive, declared
 from crowdwise.core.numerics import Floats
+from crowdwise.core.unseen import recode
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ParameterError
 from crowdwise.learners import losses
-from crowdwise.learners.devices import as_array, columns, log_softmax
+from crowdwise.learners.devices import as_array, columns, entries, log_softmax
 from crowdwise.learners.head import AnnotatorTerms, Head, MixesVotes, Predict, cross_entropy
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.trainer import Stages, Trainer, TrainingData
@@ -89,25 +75,21 @@ from crowdwise.learners.training_settings import Callback, Schedule
 from crowdwise.learners.vote_edges import Batch
 
 
-class InstanceHead(Head):
-    """A head with a matrix T_m(x) for each vote of a batch."""
+def first_shared(accuracy: float, K: int) -> Tensor:
+    """K x K free numbers: before the softmax over labels, matrices whose diagonal is ``accuracy``."""
+    return math.log(accuracy * (K - 1) / (1.0 - accuracy)) * torch.eye(K)
+
+
+class InstanceConfusions(Head):
+    """T_m(x), made for the votes of a batch."""
 
     needs_hidden: ClassVar[bool] = True
-
-    @abstractmethod
-    def log_rows(self, batch: Batch) -> Tensor:
-        """E x K x K: log T of each vote's annotator and item."""
-
-
-class InstanceConfusions(InstanceHead):
-    """T_m(x), made for the votes of a batch."""
 
     def __init__(self, n_annotators: int, n_classes: int, hidden: int, rank: int, accuracy: float) -> None:
         super().__init__(n_annotators, n_classes)
         M, K = n_annotators, n_classes
-        diagonal = math.log(accuracy * (K - 1) / (1.0 - accuracy))
         bound = 1.0 / math.sqrt(hidden)
-        self.shared = nn.Parameter(diagonal * torch.eye(K))
+        self.shared = nn.Parameter(first_shared(accuracy, K))
         self.own = nn.Parameter(torch.zeros(M, K, K))
         self.P = nn.Parameter(torch.empty(hidden, rank).uniform_(-bound, bound))
         self.e = nn.Parameter(torch.zeros(M, rank))
@@ -151,9 +133,8 @@ class TracedInstances(InstanceConfusions):
             rows = self.rows(batch)
         norm = batch.total_weight
         fit = losses.mixture(batch, rows.detach(), norm, trace=self.weight * batch.weight / norm)
-        return losses.with_gradients(
-            fit.value, (batch.logits, fit.logits), *(((rows, fit.rows),) if rows.requires_grad else ())
-        )
+        at_rows = [(rows, fit.rows)] if rows.requires_grad else []
+        return losses.with_gradients(fit.value, (batch.logits, fit.logits), *at_rows)
 
 
 @declared
@@ -179,8 +160,8 @@ class InstanceLearner(Learner):
 
     def vote_confusion(self, X: Any, votes: Votes) -> Floats:
         """S x K x K: T_m(x) for each of some votes, in their order, given their items' inputs."""
-        head, inputs = self._head_as(InstanceHead), self._new_inputs(X, votes)
-        edges = self._edges(self._recoded(votes))
+        head, inputs = self._fitted_head, self._new_inputs(X, votes)
+        edges = self._edges(recode(votes, self.consensus_))
         rows = [head.log_rows(batch) for batch in self._trainer.batches(edges, inputs)]
         return as_array(torch.cat(rows).double().exp())
 
@@ -233,19 +214,19 @@ class Corrected(InstanceConfusions):
     def misfit(self, batch: Batch) -> Tensor:
         """- mean log T over the votes on confident items, given their predicted class."""
         truth = self.confident[batch.index][batch.row]
-        log_t = self._log_columns(batch, attached=False).gather(1, truth.clamp_min(0)[:, None])[:, 0]
+        log_t = entries(self._log_columns(batch, attached=False), truth.clamp_min(0))
         return -replace(batch, weight=batch.weight * (truth >= 0)).mean(log_t)
 
 
 def most_confident(log_f: Tensor, voted: Tensor, share: float) -> Tensor:
     """N: the class of the items the network is most confident of, a share of each predicted class; -1 for others."""
     best, guess = log_f.max(dim=1)
-    found = torch.full_like(guess, -1)
+    label = torch.full_like(guess, -1)
     for k in range(log_f.shape[1]):
         mine = torch.nonzero((guess == k) & voted)[:, 0]
         order = torch.sort(best[mine], descending=True, stable=True).indices
-        found[mine[order[: math.ceil(share * len(mine))]]] = k
-    return found
+        label[mine[order[: math.ceil(share * len(mine))]]] = k
+    return label
 
 
 def correct(log_q: Tensor, ratio: float) -> Tensor:
@@ -316,8 +297,12 @@ WIDTH = 128
 """Of the hidden layer of ``madl``, as in the paper."""
 
 
-class EmbeddedConfusions(AnnotatorTerms, InstanceHead):
+class EmbeddedConfusions(AnnotatorTerms):
     """T_m(x) from embeddings, made for the votes of a batch."""
+
+    needs_hidden: ClassVar[bool] = True
+    items_train_network: ClassVar[bool] = True
+    """Whether the embeddings of inputs train the network."""
 
     def __init__(self, n_annotators: int, n_classes: int, hidden: int, embedding: int, accuracy: float) -> None:
         super().__init__(n_annotators, n_classes)
@@ -326,7 +311,7 @@ class EmbeddedConfusions(AnnotatorTerms, InstanceHead):
         self.items = nn.Linear(hidden, embedding)
         self.output = nn.Linear(embedding, K * K)
         with torch.no_grad():
-            self.output.bias.copy_((math.log(accuracy * (K - 1) / (1.0 - accuracy)) * torch.eye(K)).reshape(-1))
+            self.output.bias.copy_(first_shared(accuracy, K).reshape(-1))
 
     def slow_parameters(self) -> list[nn.Parameter]:
         return list(self.parameters())  # one rate for network and annotators, as in the papers
@@ -335,11 +320,10 @@ class EmbeddedConfusions(AnnotatorTerms, InstanceHead):
     def combined(self, a: Tensor, v: Tensor) -> Tensor:
         """E x Q: u, from the embeddings of annotators and of inputs."""
 
-    def item_embeddings(self, batch: Batch) -> Tensor:
+    def item_embeddings(self, batch: Batch) -> Any:
         """B x Q."""
         assert batch.hidden is not None
-        found: Tensor = self.items(batch.hidden)
-        return found
+        return self.items(batch.hidden if self.items_train_network else batch.hidden.detach())
 
     def annotator_embeddings(self, batch: Batch) -> Tensor:
         """E x Q."""
@@ -347,6 +331,7 @@ class EmbeddedConfusions(AnnotatorTerms, InstanceHead):
         return self.or_unseen(batch, known, lambda: self.e.mean(dim=0))
 
     def log_rows(self, batch: Batch) -> Tensor:
+        """E x K x K: log T of each vote's annotator and item."""
         return self.log_confusions(self.annotator_embeddings(batch), self.item_embeddings(batch)[batch.row])
 
     def log_confusions(self, a: Tensor, v: Tensor) -> Tensor:
@@ -400,8 +385,8 @@ class Weighted(EmbeddedConfusions):
         return isolation * self.n_annotators / (share * isolation).sum()
 
     def loss(self, batch: Batch) -> Tensor:
-        said = self.vote_log_probs(batch)
-        return -batch.mean(self.vote_weights(batch) * said) - self.log_prior()
+        log_p = self.vote_log_probs(batch)
+        return -batch.mean(self.vote_weights(batch) * log_p) - self.log_prior()
 
     def log_prior(self) -> Tensor:
         """log Gamma( gamma; shape, rate )."""
@@ -418,6 +403,8 @@ def kernel(a: Tensor, b: Tensor, gamma: Tensor) -> Tensor:
 class Mixed(EmbeddedConfusions, MixesVotes):
     """``annot-mix``: votes mixed in pairs."""
 
+    items_train_network: ClassVar[bool] = False
+
     def __init__(
         self, n_annotators: int, n_classes: int, hidden: int, embedding: int, accuracy: float,
         votes_per_item: int | None = None,
@@ -426,14 +413,8 @@ class Mixed(EmbeddedConfusions, MixesVotes):
         Q, self.votes_per_item = embedding, votes_per_item
         self.between = nn.Sequential(nn.Dropout(0.5), nn.Linear(2 * Q, Q), nn.BatchNorm1d(Q), nn.ReLU())
 
-    def combined(self, a: Tensor, v: Tensor) -> Tensor:
-        found: Tensor = self.between(torch.cat([v, a], dim=1))
-        return found
-
-    def item_embeddings(self, batch: Batch) -> Tensor:
-        assert batch.hidden is not None
-        found: Tensor = self.items(batch.hidden.detach())
-        return found
+    def combined(self, a: Tensor, v: Tensor) -> Any:
+        return self.between(torch.cat([v, a], dim=1))
 
     def loss(self, batch: Batch) -> Tensor:
         return -batch.mean(self.vote_log_probs(batch))
@@ -441,10 +422,10 @@ class Mixed(EmbeddedConfusions, MixesVotes):
     def mixed_loss(self, batch: Batch, other: Batch, share: Tensor) -> Tensor:
         e = torch.lerp(self.annotator_embeddings(other), self.annotator_embeddings(batch), share[:, None])
         log_t = self.log_confusions(e, self.item_embeddings(batch))
-        said = torch.logsumexp(batch.log_f[:, :, None] + log_t, dim=1)
-        parts = [(share * batch.weight, batch.label), ((1.0 - share) * other.weight, other.label)]
-        fit = torch.stack([(w * said.gather(1, label[:, None])[:, 0]).sum() for w, label in parts]).sum()
-        return -fit / torch.stack([w.sum() for w, _ in parts]).sum().clamp_min(1e-12)
+        log_p = torch.logsumexp(batch.log_f[:, :, None] + log_t, dim=1)
+        one, rest = share * batch.weight, (1.0 - share) * other.weight
+        fit = (one * entries(log_p, batch.label)).sum() + (rest * entries(log_p, other.label)).sum()
+        return -fit / (one.sum() + rest.sum()).clamp_min(1e-12)
 
 
 @declared
@@ -475,7 +456,7 @@ class MaDL(InstanceLearner):
         return Weighted(M, K, hidden, self.embedding, start, self.shape, self.rate)
 
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
-        return {"annotator_columns": {"weight": as_array(self._head_as(Weighted).weights())}}
+        return {"annotator_columns": {"weight": as_array(self._fitted_head.weights())}}
 
 
 @declared

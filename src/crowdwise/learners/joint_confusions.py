@@ -5,50 +5,34 @@ a confusion matrix, and both are trained to maximise the likelihood of the votes
 
     P(m says l | x) = sum_k f(x)[k] theta[m, k, l]          loss = - mean over votes of log P(l | x, m)
 
-Many pairs (f, theta) explain the votes equally well; the methods differ in which of them they prefer.
+Many pairs (f, theta) explain the votes equally well; the methods differ in which of them they prefer (references:
+docs/learners-joint.md).
 
 ================  =====================================================================================
 ``ccem``          none: what training finds from where theta starts
 ``trace``         the theta with the smallest trace, so that f is as sharp as the votes allow
 ``geocrowdnet-f`` the f whose predictions span the largest volume over the items: - weight * log det F'F
 ``geocrowdnet-w`` the theta that span the largest volume over the annotators: - weight * log det W'W
+``coinnet``       that of ``geocrowdnet-f``, and votes that no matrix explains have a vector of their own
 ================  =====================================================================================
 
-==================  ===========  ===========  ===================================================
+==================  ===========  ===========  ======================================================================
 symbol              code         shape        equation
-==================  ===========  ===========  ===================================================
+==================  ===========  ===========  ======================================================================
 f(x)                ``log_f``    B x K        softmax of the network
 theta[m, k, l]      ``rho``      M x K x K    row-softmax (or row-normalised softplus) of rho
 F'F                              K x K        mean over items of f f'
 W'W                              K x K        mean over annotators of theta[m] theta[m]'
-==================  ===========  ===========  ===================================================
+e[n, m, :]          ``e``        S x K        coinnet: a row for every *observed* vote, less its mean: sums to zero
+s[n]                ``scores``   N            coinnet: the item's outlier score, sum over its votes of |e[n, m, :]|^2
+==================  ===========  ===========  ======================================================================
 
-References: R. Tanno et al., Learning from noisy labels by regularized estimation of annotator confusion, CVPR 2019.
-S. Ibrahim, T. Nguyen and X. Fu, Deep learning from crowdsourced labels: coupled cross-entropy minimization,
-identifiability, and regularization, ICLR 2023.
-
-COINNet: confusion matrices for most votes, and a vector for each of the few votes that they cannot explain.
-
-Annotators confuse classes by their matrices, but on some items (an image upside down, two objects in one) votes do not
-follow the matrices. Every vote has a vector that is added to its distribution, and a sparse penalty limits the vectors
-to the items that need them:
+On some items (an image upside down, two objects in one) votes do not follow the matrices. In ``coinnet`` the vector of
+a vote is added to its distribution, and a sparse penalty limits the vectors to the items that need them:
 
     q = sum_k f(x_n)[k] theta[m, k, :] + e[n, m, :],   clipped to probabilities
     loss = - mean over votes of log q[l]  +  outliers * mean over items of ( s[n] + 1e-10 )^(power / 2)
-           - weight * log det F'F,            s[n] = sum over votes of the item of |e[n, m, :]|^2
-
-==================  ===========  ===========  ======================================================================
-symbol              code         shape        equation
-==================  ===========  ===========  ======================================================================
-f(x)                ``log_f``    B x K        softmax of the network
-theta[m, k, l]      ``rho``      M x K x K    row-softmax of rho, which starts with a large diagonal
-e[n, m, :]          ``e``        S x K        a row for every *observed* vote, taken minus its mean: sums to zero
-s[n]                ``scores``   N            the item's outlier score
-F'F                              K x K        mean over items of f f', as in ``geocrowdnet-f``
-==================  ===========  ===========  ======================================================================
-
-Reference: T. Nguyen, S. Ibrahim and X. Fu, Noisy label learning with instance-dependent outliers: identifiability via
-crowd wisdom, NeurIPS 2024.
+           - weight * log det F'F
 """
 
 from __future__ import annotations
@@ -64,11 +48,11 @@ from torch.nn import functional
 from crowdwise.core.constraints import Bounds, NonNegative, Positive, declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
-from crowdwise.learners.devices import as_array, columns, log_softmax
+from crowdwise.learners.devices import as_array, columns, entries, log_softmax
 from crowdwise.learners.head import FLOOR, AnnotatorTerms, Head
 from crowdwise.learners.learner import Learner
 from crowdwise.learners.trainer import Trainer
-from crowdwise.learners.vote_edges import Batch, rows_of, vote_places
+from crowdwise.learners.vote_edges import Batch, rows_of, used_items, vote_places
 
 DIAGONAL = 1.0
 """Where the free numbers on the diagonal of an annotator's matrix start in a plain head; those off it start at 0."""
@@ -129,9 +113,9 @@ def identity(n_classes: int, high: float = 1.0, low: float = 0.0) -> Tensor:
     return (torch.eye(n_classes) * (high - low) + low)[None]
 
 
-def first_diagonal(given: float | None, n_classes: int) -> float:
-    """What was given, or where an annotator is right with probability ``RIGHT``."""
-    return math.log(RIGHT * (n_classes - 1) / (1.0 - RIGHT)) if given is None else given
+def first_diagonal(diagonal: float | None, n_classes: int) -> float:
+    """The setting, or where an annotator is right with probability ``RIGHT``."""
+    return math.log(RIGHT * (n_classes - 1) / (1.0 - RIGHT)) if diagonal is None else diagonal
 
 
 @declared
@@ -172,7 +156,7 @@ class Traced(Confusions):
 
     def start(self, votes: Votes) -> None:
         super().start(votes)
-        self.votes_per_item = votes.weights.sum() / max(int((np.diff(votes.indptr) > 0).sum()), 1)
+        self.votes_per_item = votes.weights.sum() / max(int(used_items(votes).sum()), 1)
 
     def loss(self, batch: Batch) -> Tensor:
         each = self.weight / self.votes_per_item / (1.0 if self.reduce == "sum" else self.n_annotators)
@@ -228,12 +212,13 @@ class Volume(Confusions):
         if self.guard:
             strength *= min(1.0, max(0.0, (self.progress - WAIT) / (GROW - WAIT)))
         fit = self.fit(batch, keep=strength > 0.0 and self.of == "annotators" and self.many)
-        rho: Tensor | losses.GradientRows = losses.GradientRows(fit.rows, batch.annotator, self.rho.shape)
+        rows = losses.GradientRows(fit.rows, batch.annotator, self.rho.shape)
+        rho: Tensor | losses.GradientRows = rows
         if strength > 0.0:
             volume, of_volume = self.log_volume(batch, fit)
             of_votes = fit.logits
-            if isinstance(rho, losses.GradientRows) and self.of == "annotators":
-                of_votes = rho = rho.dense()
+            if self.of == "annotators":
+                of_votes = rho = rows.dense()
             share: Tensor | float = strength
             if self.guard:
                 most = REACH * of_votes.norm() / of_volume.norm().clamp_min(1e-20)
@@ -241,17 +226,17 @@ class Volume(Confusions):
                 share = most.clamp_max(strength)
             fit.value = fit.value - share * volume
             of_votes.sub_(share * of_volume)
-        return self.total(fit, (batch.logits, fit.logits), (self.rho, rho))
+        return losses.with_gradients(fit.value, (batch.logits, fit.logits), (self.rho, rho), *self.more_gradients())
 
-    def fit(self, batch: Batch, keep: bool) -> losses.Mixture:
+    def fit(self, batch: Batch, keep: bool) -> losses.VoteLoss:
         """The likelihood of the votes, with its gradients."""
         return losses.mixture(batch, self.vote_rho(batch), self.norm(batch), keep=keep)
 
-    def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.GradientRows]) -> Tensor:
-        """The loss, with the volume in it."""
-        return losses.with_gradients(fit.value, *gradients)
+    def more_gradients(self) -> list[tuple[Tensor, Tensor]]:
+        """At further parameters, from the last :meth:`fit`."""
+        return []
 
-    def log_volume(self, batch: Batch, fit: losses.Mixture) -> tuple[Tensor, Tensor]:
+    def log_volume(self, batch: Batch, fit: losses.VoteLoss) -> tuple[Tensor, Tensor]:
         """log det of the K x K matrix, which is 0 for certain predictions and equally frequent classes.
 
         The second is its gradient, at the logits or at rho. Of a large crowd the matrix is that of the batch's votes,
@@ -352,10 +337,9 @@ class Outliers(Volume):
         theta = self.log_theta(self.rho.index_select(0, batch.annotator)).exp()
         q = torch.einsum("ek,ekl->el", batch.log_f.exp()[batch.row], theta) + self.vectors(self.places(batch))
         q = q.clamp(FLOOR, 1.0 - FLOOR)
-        said = q.gather(1, batch.label[:, None])[:, 0]
-        return said.log() - q.sum(dim=1).log()
+        return entries(q, batch.label).log() - q.sum(dim=1).log()
 
-    def fit(self, batch: Batch, keep: bool) -> losses.Mixture:
+    def fit(self, batch: Batch, keep: bool) -> losses.VoteLoss:
         """Likelihood and penalty of a batch, with their gradients, as in :mod:`crowdwise.learners.losses`.
 
         With g the gradient at q (zero where q was clipped), that at f[k] is theta[k] . g, that at rho[k, l] is
@@ -369,24 +353,23 @@ class Outliers(Volume):
         free = losses.mix(mine, theta) + e
         q = free.clamp(FLOOR, 1.0 - FLOOR)
         vote = torch.arange(len(batch.row), device=q.device)
-        said, sums, c = q[vote, batch.label], q.sum(dim=1), batch.weight / -self.norm(batch)
+        at_label, sums, c = q[vote, batch.label], q.sum(dim=1), batch.weight / -self.norm(batch)
         g = (-c / sums)[:, None].repeat(1, q.shape[1])
-        g[vote, batch.label] += c / said
+        g[vote, batch.label] += c / at_label
         g *= q == free
         back = losses.unmix(theta, g)
         squares, power = batch.weight * (e * e).sum(dim=1), 0.5 * self.power
         scores = squares.new_zeros(len(batch)).index_add_(0, batch.row, squares) + FLOOR
-        value = (c * (said / sums).log()).sum() + self.outliers * (scores**power).mean()
+        value = (c * (at_label / sums).log()).sum() + self.outliers * (scores**power).mean()
         slope = 2.0 * self.outliers * power / len(batch) * scores ** (power - 1.0)
         own = g + (slope[batch.row] * batch.weight)[:, None] * e
         self._own = at, own - own.mean(dim=1, keepdim=True)
         rows = theta * mine[:, :, None] * (g[:, None, :] - back[:, :, None])
-        return losses.Mixture(value, losses.through_softmax(f, batch.total(back)), rows, f)
+        return losses.VoteLoss(value, losses.through_softmax(f, batch.total(back)), rows, f)
 
-    def total(self, fit: losses.Mixture, *gradients: tuple[Tensor, Tensor | losses.GradientRows]) -> Tensor:
-        """The loss, with the volume and the gradient at the vectors of the batch's votes in it."""
-        e = torch.zeros_like(self.e, requires_grad=False).index_copy_(0, *self._own)
-        return losses.with_gradients(fit.value, *gradients, (self.e, e))
+    def more_gradients(self) -> list[tuple[Tensor, Tensor]]:
+        """At the vectors of the batch's votes."""
+        return [(self.e, torch.zeros_like(self.e, requires_grad=False).index_copy_(0, *self._own))]
 
     def scores(self, weight: Tensor) -> Tensor:
         """N: the sum over each item's votes of the squared length of their vectors, each times the vote's weight."""
@@ -426,6 +409,5 @@ class COINNet(GeoCrowdNetF):
         return head
 
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
-        head = self._head_as(Outliers)
-        scores = head.scores(trainer.edges.weight.to(head.e.dtype))
-        return {"item_columns": {"outlier": as_array(scores)}}
+        head = self._fitted_head
+        return {"item_columns": {"outlier": as_array(head.scores(trainer.edges.weight.to(head.e.dtype)))}}

@@ -2,15 +2,18 @@
 
 The network predicts p = f(x), K class probabilities; the annotator's layer turns them into probabilities of labels.
 Where :mod:`crowdwise.learners.joint_confusions` multiplies p by probabilities, most layers here multiply it by free
-weights and take a softmax after that.
+weights and take a softmax after that (references: docs/learners-layers.md).
 
 =============== ==================================================================================================
 ``crowd-layer`` P(m says . | x) = softmax_l( sum_k p[k] W[m, k, l] ), or a vector of weights or biases instead of W
 ``conal``       the same with W[n, m] = w C + (1 - w) C[m]: common and own noise, mixed for each vote by a gate
-``crowd-ar``    the crowd layer with votes smoothed by reliability: target of a vote = r (its label) + (1 - r) / K
+``crowd-ar``    the crowd layer with votes smoothed by reliability: target of a vote = r (its label) + (1 - r) / K;
+                loss: mean over votes of share * cross-entropy with the target + (1 - share) * cross-entropy of r
+                with 1(label = argmax p)
 ``unionnet``    all annotators as one, whose vote is one of M K pairs (m, l) of annotator and label:
                 A: P(m, l | x) = softmax over all pairs of sum_k p[k] T[m, k, l]
                 B: P(m, l | x) = sum_k p[k] softmax over all pairs of T[:, k, :]
+                loss: - sum over an item's votes of log P(m, l | x), mean of items
 ``speelfc``     P(m says l | x) = sum_k p[k] theta[m, k, l], theta a row-softmax: probabilities again
 =============== ==================================================================================================
 
@@ -23,21 +26,13 @@ w[m, k], b[m, l]    ``w``, ``b``         M x K         start as ``diagonal`` and
 C[k, l], C[m]       ``common``, ``W``    K x K each    conal: start as twice the identity
 w(x, m)             ``gate``             one per vote  conal: sigmoid of the cosine between embeddings of x and m
 d(x), e[m]          ``difficulty``       K each        crowd-ar: sigmoid( V2 sigmoid(V1 h) ) of hidden vector h, free
-r(x, m)             ``reliability``      one per vote  crowd-ar: sigmoid( v'[(sigmoid(e[m]) - d(x)) p] + c ), v >= 0
+r(x, m)             ``logit``            one per vote  crowd-ar: sigmoid( v'[(sigmoid(e[m]) - d(x)) p] + c ), v >= 0
 T[m, k, l]          ``T``                M x K x K     unionnet: starts as ``diagonal`` times the identity
 ==================  ===================  ============  ==========================================================
-
-The loss of ``crowd-ar`` is the mean over votes of share * cross-entropy with the target + (1 - share) * cross-entropy
-of r with 1(label = argmax p); that of ``unionnet`` - sum over an item's votes of log P(m, l | x), mean of items.
 
 Confusion matrices follow from free weights: row k of an annotator's matrix is the layer's output where the network is
 certain of class k, the softmax over labels of W[m, k, :]. Since p never leaves the simplex, these rows are as sharp as
 the weights are large: at the start of a diagonal of 1 the right label has only e : 1 against each of the others.
-
-References: F. Rodrigues and F. Pereira, Deep learning from crowds, AAAI 2018. Z. Chen et al., Structured probabilistic
-end-to-end learning from crowds, IJCAI 2020. Z. Chu, J. Ma and H. Wang, Learning from crowds by modeling common
-confusions, AAAI 2021. Z. Cao et al., Learning from crowds with annotation reliability, SIGIR 2023. H. Wei et al., Deep
-learning from multiple noisy annotators as a union, IEEE TNNLS 2022.
 """
 
 from __future__ import annotations
@@ -53,7 +48,7 @@ from torch.utils.checkpoint import checkpoint
 from crowdwise.core.constraints import Bounds, Count, NonNegative, Positive, declared
 from crowdwise.data.votes import Votes
 from crowdwise.learners import losses
-from crowdwise.learners.devices import as_array, columns, log_softmax
+from crowdwise.learners.devices import as_array, columns, entries, log_softmax
 from crowdwise.learners.head import AnnotatorTerms, Head, Predict
 from crowdwise.learners.joint_confusions import DIAGONAL, Confusions, first_diagonal, identity
 from crowdwise.learners.learner import Learner
@@ -61,8 +56,6 @@ from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.vote_edges import Batch
 
 Kind = Literal["MW", "VW", "VB", "VW+B"]
-
-
 WIDTH = 128
 """Of the one hidden layer between the network's hidden vector and an embedding or the difficulty, as in both papers."""
 
@@ -82,17 +75,17 @@ class Layer(Head):
         """The layers' output where the network is certain: a softmax over labels of each class's weights."""
         return log_softmax(self.table(), dim=2).exp()
 
-    def label_log_probs(self, batch: Batch) -> Tensor:
-        """E x K: log probabilities of all labels that the annotator of each vote could have given."""
-        return log_softmax(self.mixed(batch, batch.log_f.exp(), self.known_codes(batch)), dim=1)
-
     def mixed(self, batch: Batch, p: Tensor, annotator: Tensor) -> Tensor:
         """E x K: sum_k p[k] W[k, l] with the weights of each vote."""
         return torch.einsum("ek,ekl->el", p.index_select(0, batch.row), self.weights(batch, annotator))
 
+    def label_log_probs(self, batch: Batch) -> Tensor:
+        """E x K: log probabilities of all labels that the annotator of each vote could have given."""
+        return log_softmax(self.mixed(batch, batch.log_f.exp(), self.known_codes(batch)), dim=1)
+
     def vote_log_probs(self, batch: Batch) -> Tensor:
-        found = self.label_log_probs(batch).gather(1, batch.label[:, None])[:, 0]
-        return self.or_unseen(batch, found, lambda: super(Layer, self).vote_log_probs(batch))
+        known = entries(self.label_log_probs(batch), batch.label)
+        return self.or_unseen(batch, known, lambda: super(Layer, self).vote_log_probs(batch))
 
     def loss(self, batch: Batch) -> Tensor:
         return batch.item_mean(-self.vote_log_probs(batch))
@@ -160,8 +153,8 @@ class CrowdLayer(Learner):
     diagonal: Positive | None = None
 
     def _head(self, votes: Votes, hidden: int) -> Head:
-        given = DIAGONAL if self.diagonal is None and self.kind != "MW" else self.diagonal
-        diagonal = first_diagonal(given, votes.n_classes)
+        plain = self.diagonal is None and self.kind != "MW"
+        diagonal = DIAGONAL if plain else first_diagonal(self.diagonal, votes.n_classes)
         return CrowdWeights(votes.n_annotators, votes.n_classes, self.kind, diagonal)
 
 
@@ -246,21 +239,21 @@ class CommonNoise(AnnotatorTerms, Layer):
         w, common = gate.detach(), self.common.detach()
         self.opened.index_add_(0, batch.annotator, batch.weight * w)
         self.votes.index_add_(0, batch.annotator, batch.weight)
-        found = losses.Predictions.of(batch, self.W)
-        shared = found.mine @ common
-        said, p = losses.log_probs(torch.lerp(found.z, shared, w[:, None]), batch.label)
+        own = losses.Predictions.of(batch, self.W)
+        shared = own.mine @ common
+        log_p, p = losses.log_probs(torch.lerp(own.z, shared, w[:, None]), batch.label)
         c = batch.weight / -float(len(batch))
         g = losses.label_gradient(c, p, batch.label)
         through = w[:, None] * g
-        fit = found.fit((c * said).sum(), g - through, batch.total(through @ common.T))
-        at_gate = ((shared - found.z) * g).sum(dim=1)
+        fit = own.fit((c * log_p).sum(), g - through, batch.total(through @ common.T))
+        at_gate = ((shared - own.z) * g).sum(dim=1)
         # The reward for distance from the common weights; its gradient stays finite where all are equal, as at first.
-        apart = (found.rows if self.many else self.W.detach()) - common
+        apart = (own.rows if self.many else self.W.detach()) - common
         norm = ((apart * apart).sum(dim=(1, 2)) + 1e-12).sqrt()
         share = -self.weight * (self.term_weights(batch) if self.many else torch.ones_like(norm))
         grad = apart * (share / norm)[:, None, None]
         rows = losses.GradientRows(fit.rows + grad if self.many else fit.rows, batch.annotator, self.W.shape)
-        at_common = found.mine.T @ through - grad.sum(dim=0)
+        at_common = own.mine.T @ through - grad.sum(dim=0)
         return losses.with_gradients(
             fit.value + (share * norm).sum(), (batch.logits, fit.logits), (gate, at_gate), (self.common, at_common),
             (self.W, rows if self.many else rows.dense() + grad),
@@ -294,7 +287,7 @@ class CoNAL(Learner):
         return CommonNoise(votes.n_annotators, votes.n_classes, hidden, self.embedding, self.weight)
 
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
-        return {"annotator_columns": {"common": as_array(self._head_as(CommonNoise).mean_gate())}}
+        return {"annotator_columns": {"common": as_array(self._fitted_head.mean_gate())}}
 
 
 class Reliable(CrowdWeights):
@@ -311,9 +304,8 @@ class Reliable(CrowdWeights):
         super().__init__(n_annotators, n_classes, "MW", diagonal)
         self.share = share
         self.expertise = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_annotators, n_classes)))
-        self.difficult = nn.Sequential(
-            nn.Linear(hidden, WIDTH), nn.Sigmoid(), nn.Linear(WIDTH, n_classes), nn.Sigmoid()
-        )  # fmt: skip
+        layers = nn.Linear(hidden, WIDTH), nn.Sigmoid(), nn.Linear(WIDTH, n_classes), nn.Sigmoid()
+        self.difficult = nn.Sequential(*layers)
         self.v = nn.Parameter(torch.ones(n_classes))
         self.c = nn.Parameter(torch.zeros(()))
 
@@ -327,8 +319,8 @@ class Reliable(CrowdWeights):
     def difficulty(self, batch: Batch) -> Tensor:
         """B x K: how hard each item would be, were it of each class."""
         assert batch.hidden is not None
-        found: Tensor = self.difficult(batch.hidden.detach())
-        return found
+        d: Tensor = self.difficult(batch.hidden.detach())
+        return d
 
     def logit(self, batch: Batch) -> Tensor:
         """E: of the reliability of each vote; unseen annotators have the mean expertise."""
@@ -340,34 +332,30 @@ class Reliable(CrowdWeights):
         easy = (able * p.index_select(0, batch.row)) @ self.v
         return easy - hard.index_select(0, batch.row) + self.c
 
-    def reliability(self, batch: Batch) -> Tensor:
-        """E: from 0 to 1."""
-        return torch.sigmoid(self.logit(batch))
-
     def loss(self, batch: Batch) -> Tensor:
         """The mean over votes of share * smoothed + (1 - share) * judged, with gradients at z and at the logit of r."""
         assert self.W is not None
         logit = self.logit(batch)
         at = logit.detach()
         r = torch.sigmoid(at)
-        found = losses.Predictions.of(batch, self.W)
-        said, p = losses.log_probs(found.z, batch.label)
-        mean = said - found.z.gather(1, batch.label[:, None])[:, 0] + found.z.mean(dim=1)  # of all labels' logarithms
+        own = losses.Predictions.of(batch, self.W)
+        log_p, p = losses.log_probs(own.z, batch.label)
+        mean = log_p - entries(own.z, batch.label) + own.z.mean(dim=1)  # of all labels' logarithms
         agrees = (batch.label == batch.logits.detach().argmax(dim=1)[batch.row]).to(at.dtype)
         judged = functional.softplus(at) - at * agrees
-        smoothed = -(r * said + (1.0 - r) * mean)
+        smoothed = -(r * log_p + (1.0 - r) * mean)
         c = batch.weight / batch.total_weight
         value = (c * (self.share * smoothed + (1.0 - self.share) * judged)).sum()
         # - r log p[l] - (1 - r) mean log p is a cross-entropy against r * (the vote) + (1 - r) / K.
         b = self.share * c
         g = (p * b[:, None]).sub_((b * (1.0 - r) / self.n_classes)[:, None])
-        fit = found.fit(value, g.scatter_add_(1, batch.label[:, None], (-b * r)[:, None]))
-        slope = b * (mean - said) * r * (1.0 - r) + (1.0 - self.share) * c * (r - agrees)
+        fit = own.fit(value, g.scatter_add_(1, batch.label[:, None], (-b * r)[:, None]))
+        slope = b * (mean - log_p) * r * (1.0 - r) + (1.0 - self.share) * c * (r - agrees)
         return losses.annotator_loss(batch, fit, self.W, (logit, slope))
 
     def posterior_log_probs(self, batch: Batch) -> Tensor:
         """Votes are weighted by their reliability."""
-        weight = batch.weight * self.reliability(batch)
+        weight = batch.weight * torch.sigmoid(self.logit(batch))
         return torch.log_softmax(batch.log_f + batch.total(weight[:, None] * self._log_columns(batch)), dim=1)
 
 
@@ -397,18 +385,15 @@ class CrowdAR(Learner):
         return Reliable(votes.n_annotators, votes.n_classes, hidden, self.share, diagonal)
 
     def _columns(self, trainer: Trainer) -> dict[str, Any]:
-        head = self._head_as(Reliable)
+        head, difficulty = self._fitted_head, []
         total, count = torch.zeros((2, head.n_annotators), dtype=torch.float64, device=trainer.device)
-        difficulty = []
         for batch in trainer.batches(trainer.edges, trainer.inputs):
             weight = batch.weight.double()
-            total.index_add_(0, batch.annotator, weight * head.reliability(batch))
+            total.index_add_(0, batch.annotator, weight * torch.sigmoid(head.logit(batch)))
             count.index_add_(0, batch.annotator, weight)
             difficulty.append((batch.log_f.exp() * head.difficulty(batch)).sum(dim=1))
-        return {
-            "annotator_columns": {"reliability": as_array(total / count)},
-            "item_columns": {"difficulty": as_array(torch.cat(difficulty))},
-        }
+        reliability, difficult = as_array(total / count), as_array(torch.cat(difficulty))
+        return {"annotator_columns": {"reliability": reliability}, "item_columns": {"difficulty": difficult}}
 
 
 BLOCK = 2**20
@@ -440,13 +425,10 @@ class Union(Head):
         return torch.logsumexp(log_f[batch.row][:, :, None] + self.T[annotator], dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
+        """Of variant B the gradient is r at T[m, k, l], less the sum of r times the softmax of T[:, k, :]."""
         if self.variant == "A":
-            pair = self.pairs(batch, batch.annotator).gather(1, batch.label[:, None])[:, 0]
+            pair = entries(self.pairs(batch, batch.annotator), batch.label)
             return batch.item_mean(log_total(batch.log_f.exp(), self.T)[batch.row] - pair)
-        return self._mixture(batch)
-
-    def _mixture(self, batch: Batch) -> Tensor:
-        """Variant B. The gradient is r at T[m, k, l], less the sum of r times the softmax of T[:, k, :]."""
         T = self.T.detach()
         top = T.max()
         pairs = (T - top).exp_()
@@ -464,22 +446,21 @@ class Union(Head):
         )
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
-        pairs = self.pairs(batch, self.known_codes(batch))
-        found = log_softmax(pairs, dim=1).gather(1, batch.label[:, None])[:, 0]
-        return self.or_unseen(batch, found, lambda: super(Union, self).vote_log_probs(batch))
+        known = entries(log_softmax(self.pairs(batch, self.known_codes(batch)), dim=1), batch.label)
+        return self.or_unseen(batch, known, lambda: super(Union, self).vote_log_probs(batch))
 
 
 def log_total(p: Tensor, T: Tensor, block: int = BLOCK) -> Tensor:
     """B: log of the sum over all pairs of exp( sum_k p[k] T[m, k, l] ), some annotators at a time."""
 
-    def part(p: Tensor, some: Tensor) -> Tensor:
-        return torch.logsumexp(torch.einsum("bk,mkl->bml", p, some), dim=(1, 2))
+    def part(p: Tensor, T: Tensor) -> Tensor:
+        return torch.logsumexp(torch.einsum("bk,mkl->bml", p, T), dim=(1, 2))
 
     parts = torch.split(T, max(1, block // max(1, len(p) * T.shape[2])))
     if len(parts) == 1:
         return part(p, T)
     # A part is computed again in the backward pass, so that not all parts are in memory together.
-    return torch.logsumexp(torch.stack([checkpoint(part, p, some, use_reentrant=False) for some in parts]), dim=0)
+    return torch.logsumexp(torch.stack([checkpoint(part, p, rows, use_reentrant=False) for rows in parts]), dim=0)
 
 
 @declared

@@ -44,13 +44,13 @@ def as_votes(y: Any) -> Votes:
     """Votes from votes, a data frame, an items x annotators array, or one label per item."""
     if isinstance(y, Votes):
         votes = y
-    elif (found := answers_in(y, Votes, "label")) is not None:
-        votes = found
+    elif (table := answers_in(y, Votes, "label")) is not None:
+        votes = table
     elif y is None:
         raise InputError("fit requires y to be passed, but the target y is None: give the votes on the rows of X.")
     else:
-        given, items = one_each(y)
-        labels = np.asarray(given)
+        rows, items = one_each(y)
+        labels = np.asarray(rows)
         if labels.ndim == 0:
             raise InputError(f"Expected votes and found {y!r}. Make them with Votes.from_frame or read_votes.")
         if labels.ndim == 2 and labels.shape[1] == 1:
@@ -88,14 +88,14 @@ def is_weight(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value) and value >= 0)
 
 
-def row_weights(given: Any, items: npt.NDArray[Any], at: Ints | None) -> Floats:
+def row_weights(weights: Any, items: npt.NDArray[Any], at: Ints | None) -> Floats:
     """N: the weights of items, from those of the rows of X (``at``: the row of each item) or by name; 1 without any."""
-    if given is None:
+    if weights is None:
         return np.ones(len(items))
     n_rows = len(items) if at is None else max(len(items), int(at.max(initial=-1)) + 1)
-    if isinstance(given, Mapping):
-        given, at = [given.get(name, 1.0) for name in items.tolist()], None
-    weight = np.asarray(given, dtype=np.float64)
+    if isinstance(weights, Mapping):
+        weights, at = [weights.get(name, 1.0) for name in items.tolist()], None
+    weight = np.asarray(weights, dtype=np.float64)
     if weight.ndim != 1 or len(weight) < n_rows or (at is None and len(weight) != len(items)):
         raise InputError(
             f"sample_weight has the shape {weight.shape}: expected one number for each of {n_rows:,} rows."
@@ -108,15 +108,20 @@ def row_weights(given: Any, items: npt.NDArray[Any], at: Ints | None) -> Floats:
     return weight
 
 
+def fitted_default(votes: Votes, gold: Ints | None = None) -> Consensus:
+    """The consensus of the default method."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted: Consensus = registry.create(registry.DEFAULT).fit(votes, gold).consensus_
+    return fitted
+
+
 def consensus(votes: Votes, gold: Ints | None) -> Floats:
     """The posterior of the default method, with the correction for votes that err together; the shares of the votes of
     a single annotator."""
     if votes.n_annotators == 1:
         return clamp(votes.shares(), gold)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = registry.find(registry.DEFAULT).create().fit(votes, gold)
-    return np.asarray(fitted.consensus_.corrected_posterior)
+    return np.asarray(fitted_default(votes, gold).corrected_posterior)
 
 
 @declared
@@ -143,10 +148,9 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     dependence: Setting = "auto"
     class_weight: Literal["balanced"] | ClassWeights | None = None
 
-    def _outcome(self, found: Any, votes: Votes) -> Outcome:
-        """What the fit has found, for the consensus."""
-        outcome: Outcome = found
-        return outcome
+    def _outcome(self, learned: Any, votes: Votes) -> Any:
+        """What :meth:`_learn` gave, for the consensus: an :class:`~crowdwise.core.consensus.Outcome`."""
+        return learned
 
     @abstractmethod
     def _probabilities(self, inputs: Inputs, votes: Votes | None) -> Floats:
@@ -185,9 +189,9 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             each = np.array([float(self.class_weight.get(name, 1.0)) for name in names])
         return np.asarray(weight * (q @ each))
 
-    def _result(self, found: Any, answers: Any, gold: Ints | None, began: float) -> Result:
+    def _result(self, learned: Any, answers: Any, gold: Ints | None, began: float) -> Result:
         votes = self._votes_of(answers)
-        outcome = self._outcome(found, votes)
+        outcome = self._outcome(learned, votes)
         used = self._dependence(votes, outcome)
         facts = consensus_fields(votes, outcome, self._labels(outcome, answers), gold, dependence=used)
         if used.source != "none":
@@ -199,10 +203,9 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         parts = VoteParts.whole(votes, None, outcome.item_prior)
         return resolve(self.dependence, parts, lambda _: outcome.posterior, shared_prior=True)
 
-    def _votes_of(self, answers: Any) -> Votes:
+    def _votes_of(self, answers: Any) -> Any:
         """The answers as votes."""
-        votes: Votes = answers
-        return votes
+        return answers
 
     def _labels(self, outcome: Outcome, answers: Any) -> npt.NDArray[np.int32]:
         """The codes of the consensus labels."""
@@ -223,7 +226,7 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def _with_votes(self, inputs: Inputs, votes: Votes) -> Floats:
         """N x K class probabilities from inputs and votes, which allow for votes that err together."""
-        new = self._recoded(votes)
+        new = recode(votes, self.consensus_)
         q = self._probabilities(inputs, new)
         if isinstance(self.dependence, str) and self.dependence == "none":
             return q
@@ -261,13 +264,14 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         ``gold`` are inputs and their true classes that were drawn at random from inputs like X, and not learned from
         (:mod:`crowdwise.core.prediction_sets`).
         """
-        X_gold, y = gold
+        X_gold, names = gold[0], np.asarray(gold[1]).tolist()
         code = {name: k for k, name in enumerate(self.classes_.tolist())}
-        unknown = [name for name in np.asarray(y).tolist() if name not in code]
-        if unknown or not len(y):
-            some = f"such as {self.classes_[0]!r}; found {unknown[:3]}"
-            raise InputError(f"gold: expected inputs and their classes, {some}.")
-        codes = np.array([code[name] for name in np.asarray(y).tolist()])
+        unknown = [name for name in names if name not in code]
+        if unknown or not names:
+            raise InputError(
+                f"gold: expected inputs and their classes, such as {self.classes_[0]!r}; found {unknown[:3]}."
+            )
+        codes = np.array([code[name] for name in names])
         least, exact = conformal_thresholds(self.predict_proba(X_gold), codes, coverage, by_class)
         member = members(self.predict_proba(X), least)
         return PredictionSets(np.arange(len(member)), self.classes_, member, exact, least)
@@ -279,15 +283,12 @@ class VotesClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """
         self._fitted()
         if isinstance(y, Votes):
-            return self._log_likelihood(self._new_inputs(X, y, items), self._recoded(y)) / float(y.weights.sum())
+            log_p = self._log_likelihood(self._new_inputs(X, y, items), recode(y, self.consensus_))
+            return log_p / float(y.weights.sum())
         from sklearn.metrics import accuracy_score
 
-        found, true, weight = self._paired(X, y, sample_weight, items)
-        return float(accuracy_score(true, found, sample_weight=weight))
-
-    def _recoded(self, votes: Any) -> Any:
-        """Votes in the codes of the fit."""
-        return None if votes is None else recode(votes, self.consensus_)
+        predicted, true, weight = self._paired(X, y, sample_weight, items)
+        return float(accuracy_score(true, predicted, sample_weight=weight))
 
 
 @declared
@@ -312,12 +313,10 @@ class Learner(NetworkEstimator, VotesClassifier):
         self._describe(votes.annotators, votes.classes, inputs.shape)
         return self._learn(inputs, votes, gold, callback)
 
-    def _outcome(self, found: Trainer, votes: Votes) -> Outcome:
-        q, f = self._posterior(found, votes)
-        return Outcome(
-            posterior=q, prior=f.mean(axis=0), confusion=self.confusion_, item_prior=safe_log(f), **self._trace(),
-            **self._columns(found),
-        )  # fmt: skip
+    def _outcome(self, trainer: Trainer, votes: Votes) -> Outcome:
+        q, f = self._posterior(trainer, votes)
+        facts = self._trace() | self._columns(trainer)
+        return Outcome(posterior=q, prior=f.mean(axis=0), confusion=self.confusion_, item_prior=safe_log(f), **facts)
 
     def _posterior(self, trainer: Trainer, votes: Votes) -> tuple[Floats, Floats]:
         """N x K probabilities of the items of the fit, given inputs and votes; N x K, given inputs alone."""

@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from crowdwise.learners.devices import log_softmax
+from crowdwise.learners.devices import entries, log_softmax
 from crowdwise.learners.vote_edges import Batch, column_cells
 
 RANGE = 30.0
@@ -79,7 +79,8 @@ def with_gradients(value: Tensor, *gradients: tuple[Tensor, Tensor | GradientRow
     >>> x.grad
     tensor([2., 4.])
     """
-    out: Tensor = _WithGradients.apply(value, tuple(grad for _, grad in gradients), *(at for at, _ in gradients))  # type: ignore[no-untyped-call]
+    at, grads = zip(*gradients, strict=True)
+    out: Tensor = _WithGradients.apply(value, grads, *at)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -110,6 +111,8 @@ class VoteLoss:
     """E x K x K."""
     f: Tensor
     """B x K: the network's probabilities."""
+    theta: Tensor | None = None
+    """E x K x K: each vote's confusion matrix, where a penalty needs it."""
 
 
 def annotator_loss(
@@ -120,32 +123,14 @@ def annotator_loss(
     return with_gradients(fit.value, (batch.logits, fit.logits), (table, rows), *gradients)
 
 
-@dataclass(eq=False)
-class Mixture(VoteLoss):
-    """The loss of a mixture, with its confusion matrices for penalties to use."""
-
-    theta: Tensor | None = None
-    """E x K x K: each vote's confusion matrix, where it is needed."""
-
-
 def mixture(
     batch: Batch, rows: Tensor, norm: Tensor | float, *, softplus: bool = False, trace: Tensor | None = None,
     keep: bool = False,
-) -> Mixture:  # fmt: skip
-    """Minus the log-likelihood of a batch's votes over ``norm``, under confusion matrices from rows of rho.
+) -> VoteLoss:  # fmt: skip
+    """Minus the log-likelihood of a batch's votes over ``norm``, under confusion matrices from rows (E x K x K) of rho.
 
-    Parameters
-    ----------
-    rows
-        E x K x K: rho of each vote's annotator.
-    norm
-        What the sum over votes is divided by.
-    softplus
-        Whether t is the softplus of rho, else its exponential.
-    trace
-        E, a penalty: so many times the trace of each vote's confusion matrix is added to the loss.
-    keep
-        Whether the matrices are returned as well.
+    With ``softplus`` t is the softplus of rho, else its exponential; ``trace`` (E) is a penalty: so many times the
+    trace of each vote's matrix is added to the loss; with ``keep`` the matrices are returned as well.
     """
     f = torch.softmax(batch.logits.detach(), dim=1)
     c = batch.weight[:, None] / -norm
@@ -155,8 +140,8 @@ def mixture(
         return _in_logarithms(batch, rows, c, f, cell, softplus, trace, keep)
     t = functional.softplus(rows) if softplus else rows.exp()
     s = t.sum(dim=2)
-    said = t.take(cell)
-    share = f.index_select(0, batch.row) * said / s
+    at_label = t.take(cell)
+    share = f.index_select(0, batch.row) * at_label / s
     p = share.sum(dim=1, keepdim=True)
     value = (c * p.log()).sum()
     if not math.isfinite(value.item()):  # a sum has underflowed or overflowed
@@ -165,7 +150,7 @@ def mixture(
     theta = t / s[:, :, None] if keep else None
     # d / d t[k, l'] = r[k] / t[k, l] 1(l' = l) - down[k], and d t / d rho is t itself, or a sigmoid.
     slope = torch.sigmoid(rows) if softplus else t
-    up = r / said * slope.take(cell) if softplus else r
+    up = r / at_label * slope.take(cell) if softplus else r
     down = r / s
     if trace is not None:
         right = t.diagonal(dim1=1, dim2=2) / s
@@ -176,7 +161,7 @@ def mixture(
     grad.put_(cell, up, accumulate=True)
     if trace is not None:
         grad.diagonal(dim1=1, dim2=2).add_(corner)
-    return Mixture(value, _at_logits(batch, f, r), grad, f, theta)
+    return VoteLoss(value, _at_logits(batch, f, r), grad, f, theta)
 
 
 def _at_logits(batch: Batch, f: Tensor, r: Tensor) -> Tensor:
@@ -187,7 +172,7 @@ def _at_logits(batch: Batch, f: Tensor, r: Tensor) -> Tensor:
 
 def _in_logarithms(
     batch: Batch, rows: Tensor, c: Tensor, f: Tensor, cell: Tensor, softplus: bool, trace: Tensor | None, keep: bool
-) -> Mixture:  # fmt: skip
+) -> VoteLoss:  # fmt: skip
     """The same for numbers of any size."""
     log_t, gain = rows, torch.ones((), dtype=rows.dtype, device=rows.device)
     if softplus:  # from -15 down it is the exponential, to seven digits
@@ -209,7 +194,7 @@ def _in_logarithms(
     grad.put_(cell, r, accumulate=True)
     if trace is not None:
         grad.diagonal(dim1=1, dim2=2).add_(right)
-    return Mixture(value, _at_logits(batch, f, r), grad * gain, f, theta if keep else None)
+    return VoteLoss(value, _at_logits(batch, f, r), grad * gain, f, theta if keep else None)
 
 
 @dataclass(eq=False)
@@ -241,18 +226,18 @@ class Predictions:
 def log_probs(z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
     """E: log of the softmax of z at the label; E x K: the softmax."""
     z = z - z.amax(dim=1, keepdim=True)
-    said = z.gather(1, label[:, None])[:, 0]
+    at_label = entries(z, label)
     p = z.exp_()
     s = p.sum(dim=1)
-    return said - s.log(), p / s[:, None]
+    return at_label - s.log(), p / s[:, None]
 
 
 def layer(batch: Batch, W: Tensor, norm: Tensor | float) -> VoteLoss:
     """Minus the log-likelihood of a batch's votes over ``norm``, under a softmax of free weights after the network."""
-    found = Predictions.of(batch, W)
-    said, p = log_probs(found.z, batch.label)
+    predictions = Predictions.of(batch, W)
+    log_p, p = log_probs(predictions.z, batch.label)
     c = batch.weight / -norm
-    return found.fit((c * said).sum(), label_gradient(c, p, batch.label))
+    return predictions.fit((c * log_p).sum(), label_gradient(c, p, batch.label))
 
 
 def label_gradient(c: Tensor, p: Tensor, label: Tensor) -> Tensor:

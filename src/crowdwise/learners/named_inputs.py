@@ -17,28 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.core.numerics import Ints
-from crowdwise.data import encoding
-from crowdwise.data.alignment import (
-    GIVE_NAMES,
-    Match,
-    RowNames,
-    Rows,
-    check_features,
-    index_names,
-    is_long,
-    is_name,
-    is_named,
-    named_rows,
-    pair,
-    spread_over,
-    wide_parts,
-)
+from crowdwise.data import alignment, encoding
+from crowdwise.data.alignment import GIVE_NAMES, Match, RowNames, Rows, check_features, is_name, is_named
 from crowdwise.data.features import Features
 from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.data.truth import by_name
 from crowdwise.errors import AlignmentWarning, InputError, listing, warn
 from crowdwise.learners.inputs import Inputs, as_inputs
-from crowdwise.learners.text_features import AnyTextFeatures, fit_texts, is_texts, text_inputs
+from crowdwise.learners.text_features import AnyTextFeatures, checked_texts, fit_texts, is_texts
 
 
 def answers_in(y: Any, table: type[Any], part: str) -> Any:
@@ -47,24 +33,23 @@ def answers_in(y: Any, table: type[Any], part: str) -> Any:
     y = native(y)
     if not is_frame(y):
         return None
-    if is_long(y, part):
+    if alignment.is_long(y, part):
         return table.from_frame(y)
-    names, annotators, cells = wide_parts(y)
+    names, annotators, cells = alignment.wide_parts(y)
     if len(annotators) < 2:
         return None
-    numbers = np.arange(len(cells))
-    return spread_over(table.from_frame(y, form="wide"), numbers if names is None else names.values)
+    rows = np.arange(len(cells)) if names is None else names.values
+    return alignment.spread_over(table.from_frame(y, form="wide"), rows)
 
 
 def one_each(y: Any) -> tuple[Any, Any]:
     """One answer for each row as an array, and the names of the rows (``None`` without any); also from a data frame
     with a single column."""
     y = native(y)
-    names = named_rows(y)
+    names = alignment.named_rows(y)
     if is_frame(y):
-        names, _, cells = wide_parts(y)
-        y = cells[:, 0] if cells.shape[1] else cells
-        y = np.array(y.tolist())
+        names, _, cells = alignment.wide_parts(y)
+        y = np.array((cells[:, 0] if cells.shape[1] else cells).tolist())
     return (y.to_numpy() if is_pandas(y) else y), None if names is None else names.values
 
 
@@ -75,7 +60,7 @@ def index_before_pipeline(n: int) -> RowNames | None:
     while frame is not None:
         if type(frame.f_locals.get("self")).__module__ == "sklearn.pipeline" and is_pandas(frame.f_locals.get("X")):
             table = frame.f_locals["X"]
-            names = index_names(table) if len(table) == n else []
+            names = alignment.index_names(table) if len(table) == n else []
             return names[0] if names and names[0].distinct else None
         frame = frame.f_back
     return None
@@ -106,7 +91,7 @@ class NamedInputs:
         named = isinstance(y, self.table) or is_named(y)
         match = self._matched(X, answers, items, named)
         self._remember(match.features, None if match.names is None else match.names.column)
-        self._said = [match.note] if match.note else []
+        self._notes = [match.note] if match.note else []
         if not named and match.names is not None:
             answers = replace(answers, items=match.names.values)
         if not is_texts(match.x):
@@ -183,17 +168,17 @@ class NamedInputs:
             raise InputError("X has no rows: expected one for each item.")
         words = getattr(self, "text_features_", None)
         if (words is not None) != is_texts(x):
-            ours, found = ("numbers", "texts") if words is None else ("texts", "none")
+            fitted_with, x_holds = ("numbers", "texts") if words is None else ("texts", "none")
             raise InputError(
-                f"The learner was fitted with {ours}, and X holds {found}: give it what it was fitted with."
+                f"The learner was fitted with {fitted_with}, and X holds {x_holds}: give it what it was fitted with."
             )
         if words is not None:
-            return self._check_shape(text_inputs(words, x))
+            return self._check_shape(words.inputs(checked_texts(x)))
         inputs = as_inputs(x, items)
         if len(inputs.shape) == 1:
-            said = check_features(features, getattr(self, "feature_names_in_", None), type(self).__name__)
-            if said:
-                warn(said)
+            note = check_features(features, getattr(self, "feature_names_in_", None), type(self).__name__)
+            if note:
+                warn(note)
         return self._check_shape(inputs)
 
     def _remember(self, features: Sequence[str] | None, item_column: Any, text_column: Any = None) -> None:
@@ -203,20 +188,15 @@ class NamedInputs:
             self.feature_names_in_: npt.NDArray[Any] = np.array(list(features), dtype=object)
         self.item_column_, self.text_column_ = item_column, text_column
 
-    def _named_features(self) -> list[str] | None:
-        """The names of columns, for saving."""
-        found = getattr(self, "feature_names_in_", None)
-        return None if found is None else found.tolist()
-
     def _paired(self, X: Any, y: Any, weight: Any, items: Any) -> tuple[Any, Any, Any]:
         """Predictions for X, truth and weights, entry by entry: by name where both have names."""
-        found = np.asarray(self.predict(X))  # type: ignore[attr-defined]
+        predicted = np.asarray(self.predict(X))  # type: ignore[attr-defined]
         rows = Rows(X.x, X.names) if isinstance(X, Features) else Rows.of(X, items)
         y = native(y)
-        pairs = pair(rows, by_name(y) if is_frame(y) and y.shape[1] > 1 else y)
+        pairs = alignment.pair(rows, by_name(y) if is_frame(y) and y.shape[1] > 1 else y)
         if pairs.note:
             warn(pairs.note, remedy=GIVE_NAMES, category=AlignmentWarning)
-        return found if pairs.rows is None else found[pairs.rows], pairs.values, pairs.beside(weight)
+        return predicted if pairs.rows is None else predicted[pairs.rows], pairs.values, pairs.beside(weight)
 
     def _check_shape(self, inputs: Inputs) -> Inputs:
         if inputs.shape != self.shape_:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
 from copy import copy
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,8 +28,6 @@ from crowdwise.learners.vote_edges import split
 
 HOLDOUT = 0.1
 """The share of answers held out where something is chosen by them and no share is given."""
-
-OneHead = TypeVar("OneHead", bound=Head)
 
 NetworkChoice = Annotated[
     Any,
@@ -209,12 +206,10 @@ class NetworkEstimator(TrainingSettings, Estimator):
     def _settings(self) -> TrainingSettings:
         return TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.parameters()})
 
-    def _head_as(self, kind: Callable[..., OneHead]) -> OneHead:
-        """The fitted head, which is of this kind."""
+    @property
+    def _fitted_head(self) -> Any:
         self._fitted()
-        head = self._trainer.head
-        assert isinstance(head, kind)  # type: ignore[arg-type]
-        return head  # type: ignore[return-value]
+        return self._trainer.head
 
     def _trace(self) -> dict[str, Any]:
         """Trace and number of epochs, for the result."""
@@ -222,8 +217,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
 
     def _confusions(self) -> Floats:
         """M x K x K: P(annotator m says l, given truth k)."""
-        self._fitted()
-        theta = as_array(self._trainer.head.confusion())
+        theta = as_array(self._fitted_head.confusion())
         return np.asarray(theta / theta.sum(axis=2, keepdims=True))
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -235,8 +229,7 @@ class NetworkEstimator(TrainingSettings, Estimator):
             raise ReadError(
                 f"The learner in {folder} has a network of your own: pass it again, load(..., network=...)."
             )
-        given = {"device": device, "checkpoint": None}
-        return params | given | ({} if network is None else {"network": network})
+        return params | {"device": device, "checkpoint": None} | ({} if network is None else {"network": network})
 
     def _tensors(self) -> dict[str, Tensor]:
         return self._trainer.state()

@@ -30,14 +30,12 @@ trained on one value per channel: a batch of a single image fails where the last
 Its running statistics, which ``eval`` uses, need some 40 steps to converge: evaluate no such network after fewer.
 
 A convolution before batch norm has no bias: the norm would take it out again. The ResNets start with a 3 x 3
-convolution of stride 1 and no pooling, as is usual for 32 x 32 pixels (the 7 x 7 of stride 2 with pooling is for 224).
-A bottleneck halves the plane in its 3 x 3 convolution, where the paper's halves it in the first 1 x 1 and so discards
-three quarters of the plane; the number of parameters is the same.
+convolution of stride 1 and no pooling, as is usual for 32 x 32 pixels. A bottleneck halves the plane in its 3 x 3
+convolution, where the paper's halves it in the first 1 x 1 and so discards three quarters of the plane.
 
-Faster passes through a network in training: recorded once as CUDA graphs and replayed, or compiled.
-
-Graphs save the launching of kernels, which binds small batches. The compiler merges the steps between convolutions
-(batch norm, ReLU, sums), which are bound by memory, and so pays with large batches too; it takes up to a minute first.
+Passes through a network in training can be recorded as CUDA graphs and replayed, which saves the launching of kernels
+and pays with small batches; or compiled, which merges the steps between convolutions (batch norm, ReLU, sums) and pays
+with large batches too, after up to a minute.
 """
 
 from __future__ import annotations
@@ -47,6 +45,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +54,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.core.constraints import is_count
+from crowdwise.data.boundary import reason
 from crowdwise.data.folders import write_whole
 from crowdwise.errors import ExtraError, InputError, ParameterError, listing, suggestion
 from crowdwise.learners.inputs import FirstLinear, Flat
@@ -85,9 +85,8 @@ class Network(nn.Module):
             raise ParameterError(f"n_classes={n_classes!r}: expected a whole number of at least 1.")
         self.trunk, self.head = trunk, last(width, n_classes)
 
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.trunk(x))
-        return logits
+    def forward(self, x: Tensor) -> Any:
+        return self.head(self.trunk(x))
 
 
 class QuickDropout(nn.Dropout):
@@ -187,9 +186,8 @@ def lenet5(shape: Shape, n_classes: int) -> Network:
 
 def vgg16(shape: Shape, n_classes: int) -> Network:
     """VGG16 with batch norm and one fully connected layer, 512 to K: what Max-MIG trains on CIFAR-10."""
-    channels, *_ = image_shape(
-        "vgg16", shape, least=32, instead="Enlarge them, or use 'resnet18', which takes smaller ones."
-    )
+    smaller = "Enlarge them, or use 'resnet18', which takes smaller ones."
+    channels, *_ = image_shape("vgg16", shape, least=32, instead=smaller)
     layers: list[nn.Module] = []
     for filters, depth in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(depth):
@@ -211,37 +209,15 @@ def resnet9(shape: Shape, n_classes: int) -> Network:
     return Network(trunk, 512, n_classes)
 
 
-def resnet18(shape: Shape, n_classes: int) -> Network:
-    """ResNet-18: two basic blocks at each of four widths."""
-    return _resnet("resnet18", shape, n_classes, _basic, (2, 2, 2, 2))
-
-
-def resnet34(shape: Shape, n_classes: int) -> Network:
-    """ResNet-34: 3, 4, 6 and 3 basic blocks."""
-    return _resnet("resnet34", shape, n_classes, _basic, (3, 4, 6, 3))
-
-
-def resnet50(shape: Shape, n_classes: int) -> Network:
-    """ResNet-50: 3, 4, 6 and 3 bottleneck blocks; Tanno's network for CIFAR-10."""
-    return _resnet("resnet50", shape, n_classes, _bottleneck, (3, 4, 6, 3))
-
-
-Block = Callable[[int, int, int], tuple[nn.Module, int]]
-"""From channels, filters and stride to the path of a block and the channels that leave it."""
-
-
 class Residual(nn.Module):
     """``last(path(x) + shortcut(x))``; the shortcut is x itself, and nothing comes last, unless given."""
 
     def __init__(self, path: nn.Module, shortcut: nn.Module | None = None, last: nn.Module | None = None) -> None:
         super().__init__()
-        self.path = path
-        self.shortcut = nn.Identity() if shortcut is None else shortcut
-        self.last = nn.Identity() if last is None else last
+        self.path, self.shortcut, self.last = path, shortcut or nn.Identity(), last or nn.Identity()
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.last(self.path(x) + self.shortcut(x))
-        return y
+    def forward(self, x: Tensor) -> Any:
+        return self.last(self.path(x) + self.shortcut(x))
 
 
 def _conv(channels: int, filters: int, kernel: int = 3, stride: int = 1, relu: bool = True) -> nn.Sequential:
@@ -266,8 +242,9 @@ def _bottleneck(channels: int, filters: int, stride: int) -> tuple[nn.Module, in
     return nn.Sequential(narrow, across, _conv(filters, 4 * filters, 1, relu=False)), 4 * filters
 
 
-def _resnet(name: str, shape: Shape, n_classes: int, block: Block, depths: tuple[int, int, int, int]) -> Network:
+def resnet(shape: Shape, n_classes: int, *, name: str, depths: Sequence[int], bottleneck: bool = False) -> Network:
     """Blocks of 64, 128, 256 and 512 filters; the plane is halved where the filters double."""
+    block = _bottleneck if bottleneck else _basic
     channels, *_ = image_shape(name, shape, least=8)
     layers: list[nn.Module] = [_conv(channels, 64)]
     channels = 64
@@ -305,23 +282,16 @@ def mlp(shape: Shape, n_classes: int, hidden: Sequence[int] = (128,), dropout: f
     return Network(nn.Sequential(*layers), width, n_classes, nn.Linear if hidden else FirstLinear)
 
 
-def herde(shape: Shape, n_classes: int) -> Network:
-    """Two layers of 256 and 128, half of each dropped: the network of annot-mix on features."""
-    return mlp(shape, n_classes, hidden=(256, 128))
-
-
-def nguyen(shape: Shape, n_classes: int) -> Network:
-    """Two layers of 512 without dropout: the network of VolMaxDCC."""
-    return mlp(shape, n_classes, hidden=(512, 512), dropout=0.0)
-
-
 NETWORKS: dict[str, Callable[[Shape, int], Network]] = {
-    network.__name__: network
-    for network in (
-        linear, mlp, herde, nguyen, cnn, rodrigues, tanno, lenet5, vgg16, resnet9,
-        resnet18, resnet34, resnet50,
-    )
-}  # fmt: skip
+    "linear": linear,
+    "mlp": mlp,
+    "herde": partial(mlp, hidden=(256, 128)),
+    "nguyen": partial(mlp, hidden=(512, 512), dropout=0.0),
+    **{network.__name__: network for network in (cnn, rodrigues, tanno, lenet5, vgg16, resnet9)},
+    "resnet18": partial(resnet, name="resnet18", depths=(2, 2, 2, 2)),
+    "resnet34": partial(resnet, name="resnet34", depths=(3, 4, 6, 3)),
+    "resnet50": partial(resnet, name="resnet50", depths=(3, 4, 6, 3), bottleneck=True),
+}
 
 
 def build(network: str | nn.Module | Callable[[Shape, int], nn.Module], shape: Shape, n_classes: int) -> nn.Module:
@@ -346,14 +316,14 @@ def build(network: str | nn.Module | Callable[[Shape, int], nn.Module], shape: S
                 "is taken too."
             )
         return NETWORKS[network](shape, n_classes)
-    made: Any = network(shape, n_classes) if callable(network) else network
-    if not isinstance(made, nn.Module):
-        made_by = "got one that returns" if callable(network) else "got"
+    module: Any = network(shape, n_classes) if callable(network) else network
+    if not isinstance(module, nn.Module):
+        got = "got one that returns" if callable(network) else "got"
         raise ParameterError(
             "network: expected a name, a torch module or a function of (shape, n_classes) that makes one, "
-            f"{made_by} {type(made).__name__}."
+            f"{got} {type(module).__name__}."
         )
-    return _gives_logits(made)
+    return _gives_logits(module)
 
 
 def tried(module: nn.Module, shape: Shape, n_outputs: int) -> nn.Module:
@@ -362,22 +332,21 @@ def tried(module: nn.Module, shape: Shape, n_outputs: int) -> nn.Module:
     name, training = type(module).__name__, module.training
     try:
         with torch.no_grad():
-            made = module.eval()(x)
+            out = module.eval()(x)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise ParameterError(
             f"network: this {name} does not take the inputs, whose shape is {shape} each: "
-            f"{str(error).strip().splitlines()[0]}. Its first layer must fit them; functions of (shape, n_classes) are "
-            "given both."
+            f"{reason(error)}. Its first layer must fit them; functions of (shape, n_classes) are given both."
         ) from error
     finally:
         module.train(training)
-    found = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
-    if found != (2, n_outputs):
+    shown = tuple(out.shape) if isinstance(out, Tensor) else f"a {type(out).__name__}"
+    if shown != (2, n_outputs):
         raise ParameterError(
-            f"network: this {name} gave {found} for 2 inputs of the shape {shape}: expected (2, {n_outputs}), one row "
+            f"network: this {name} gave {shown} for 2 inputs of the shape {shape}: expected (2, {n_outputs}), one row "
             "per input and one column for each class (one score for each input, where there are no classes)."
         )
-    if n_outputs > 1 and bool((made >= 0).all()) and bool(((made.sum(dim=1) - 1).abs() < 1e-4).all()):
+    if n_outputs > 1 and bool((out >= 0).all()) and bool(((out.sum(dim=1) - 1).abs() < 1e-4).all()):
         raise ParameterError(
             f"network: this {name} gives probabilities (each row sums to 1), and learners expect logits. Leave the "
             "softmax out."
@@ -412,24 +381,23 @@ class WithClassifier(nn.Module):
 
     def vectors(self, x: Tensor) -> Tensor:
         """B x width: what the backbone says of inputs."""
-        said = self.backbone(x)
-        if not isinstance(said, Tensor):
-            pooled = getattr(said, "pooler_output", None)
-            said = said.last_hidden_state.mean(dim=1) if pooled is None else pooled
-        vectors: Tensor = said.flatten(2).mean(dim=2) if said.dim() > 2 else said
+        out = self.backbone(x)
+        if not isinstance(out, Tensor):
+            pooled = getattr(out, "pooler_output", None)
+            out = out.last_hidden_state.mean(dim=1) if pooled is None else pooled
+        vectors: Tensor = out.flatten(2).mean(dim=2) if out.dim() > 2 else out
         return vectors
 
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.classifier(self.vectors(x))
-        return logits
+    def forward(self, x: Tensor) -> Any:
+        return self.classifier(self.vectors(x))
 
 
 def with_classifier(module: nn.Module, shape: Shape, n_outputs: int) -> nn.Module:
     """A pretrained module that gives logits: itself, or a linear layer behind it where it gives something else."""
     try:
         with torch.no_grad():
-            said = module.eval()(torch.zeros(2, *shape))
-        if isinstance(said, Tensor) and said.shape == (2, n_outputs):
+            out = module.eval()(torch.zeros(2, *shape))
+        if isinstance(out, Tensor) and out.shape == (2, n_outputs):
             return module
         return WithClassifier(module, shape, n_outputs)
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
@@ -512,15 +480,12 @@ class Probe:
             )
         return self._hidden
 
-    def remove(self) -> None:
-        """Stop watching; the last hidden vectors stay readable."""
-        self._handle.remove()
-
     def __enter__(self) -> Probe:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.remove()
+        """Stop watching; the last hidden vectors stay readable."""
+        self._handle.remove()
 
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor | None]]
@@ -566,18 +531,6 @@ def why_not_compiled(
     return ""
 
 
-def faster_passes(
-    network: nn.Module, sample: Tensor, settings: TrainingSettings, autocast: bool, *, hidden: bool, any_size: bool
-) -> Forward | None:  # fmt: skip
-    """The network's passes as the settings ask for them: compiled, recorded, or both."""
-    graphs = settings.cuda_graphs and sample.is_cuda
-    if not settings.compile:
-        return record(network, sample, autocast)
-    if graphs and any_size:
-        warnings.warn("The network is compiled and not recorded: batches have different sizes.", stacklevel=2)
-    return compiled(network, sample, autocast, hidden=hidden, any_size=any_size, graphs=graphs and not any_size)
-
-
 def record(network: nn.Module, sample: Tensor, autocast: bool) -> Forward | None:
     """The network's passes in training as graphs of both directions, for batches of the sample's shape: logits alone.
 
@@ -589,7 +542,7 @@ def record(network: nn.Module, sample: Tensor, autocast: bool) -> Forward | None
         replayed = network.__dict__.pop("forward")
     except RuntimeError as error:
         network.__dict__.pop("forward", None)
-        warnings.warn(f"The network is not recorded as a CUDA graph: {first_line(error)}", stacklevel=2)
+        warnings.warn(f"The network is not recorded as a CUDA graph: {reason(error)}.", stacklevel=2)
         return None
     return lambda x: (replayed(x), None)
 
@@ -613,14 +566,14 @@ def compiled(
         if any_size:
             torch._dynamo.maybe_mark_dynamic(x, 0)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=autocast):
-            found = passes(x)
-        return found if hidden else (found, None)
+            out = passes(x)
+        return out if hidden else (out, None)
 
     try:
         with unchanged(network):
             forward(sample)[0].float().sum().backward()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
-        warnings.warn(f"The network is not compiled: {first_line(error)}", stacklevel=2)
+        warnings.warn(f"The network is not compiled: {reason(error)}.", stacklevel=2)
         return None
     return forward
 
@@ -637,7 +590,3 @@ def unchanged(network: nn.Module) -> Iterator[None]:
         network.load_state_dict(kept)
         network.zero_grad(set_to_none=True)
         network.train(training)
-
-
-def first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,7 +1,8 @@
-"""Learning a regression from crowds: a data model and a precision for each annotator, by expectation and maximisation.
+"""Regressors from inputs and ratings (references: docs/answers-ratings.md).
 
-The number of an item depends on its features through a data model f (linear, or any regressor of scikit-learn's), and
-annotator m reports it with noise of precision p[m]:
+``raykar-regression``: a data model and a precision for each annotator, by expectation and maximisation. The number of
+an item depends on its features through a data model f (linear, or any regressor of scikit-learn's), and annotator m
+reports it with noise of precision p[m]:
 
     z[n] ~ N(f(x_n), g)           rating of m ~ N(z[n], 1 / p[m])
 
@@ -15,28 +16,15 @@ p[m]           ``precision``    M      (n[m] + 2 a) / (sum w ((x - z)^2 + v) + 2
 g              ``gap_``         1      mean of (z - f)^2 + v
 =============  ===============  =====  ==========================================================================
 
-f maximises the likelihood with z integrated out; p and g are EM's. With the linear model every step raises
+f maximises the likelihood with z integrated out; p and g are EM's. With the linear model every step raises the trace,
 
-    sum_n log N(y[n]; f, g + 1 / P[n]) + [ratings around y[n]] + log priors of p and of the weights of f,
+    sum_n log N(y[n]; f, g + 1 / P[n]) + [ratings around y[n]] + log priors of p and of the weights of f.
 
-which is the trace. Where z is left out of the model and each rating is Normal around f by itself, this is the paper's
-algorithm; with z two ratings of one item count as two measurements of the same number.
+Where z is left out of the model and each rating is Normal around f by itself, this is the paper's algorithm; with z two
+ratings of one item count as two measurements of the same number.
 
-Reference: V. C. Raykar et al., Learning from crowds, Journal of Machine Learning Research 11 (2010), section 5.
-
-A network that learns numbers from ratings, with a scale and a bias for each annotator.
-
-The network f predicts the number of an input; annotator m's rating follows from it by a layer of their own:
-
-==========  ============================  ==================
-``layer``   rating of m                   parameters each
-==========  ============================  ==================
-``"S"``     s[m] f(x)                     1
-``"B"``     f(x) + b[m]                   1
-``"S+B"``   s[m] f(x) + b[m]              2
-``"B+S"``   s[m] (f(x) + b[m])            2
-==========  ============================  ==================
-
+``crowd-regression``: the network f predicts the number of an input; annotator m's rating follows from it by a layer of
+their own, s[m] f(x) (``"S"``), f(x) + b[m] (``"B"``), s[m] f(x) + b[m] (``"S+B"``) or s[m] (f(x) + b[m]) (``"B+S"``).
 All are trained together on the squared error of the ratings (``noise="equal"``), or on their Normal likelihood with a
 precision for each annotator (``noise="own"``). Afterwards f and the layers are re-centred together, which changes no
 prediction of a rating: the mean bias over annotators is 0 and the mean scale 1 (of the parameters that a layer has).
@@ -49,8 +37,6 @@ p[m]               ``precision``    M      1 / mean squared residual (one residu
 g                  ``gap``          1      variance of the truth around f, from residuals of one item that agree
 z[n]               ``values``       N      (f / g + sum p a (x - o)) / (1 / g + sum p a^2): from input and ratings
 =================  ===============  =====  =============================================================================
-
-Reference: F. Rodrigues and F. Pereira, Deep learning from crowds, AAAI (2018).
 """
 
 from __future__ import annotations
@@ -59,7 +45,7 @@ import math
 import time
 from abc import abstractmethod
 from dataclasses import field, replace
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +66,7 @@ from crowdwise.learners.head import Head
 from crowdwise.learners.inputs import CONSTANT, Inputs
 from crowdwise.learners.named_inputs import answers_in, one_each
 from crowdwise.learners.network_estimator import NetworkEstimator
-from crowdwise.learners.tabular import seeded_clone, takes_weights, unwritable
+from crowdwise.learners.tabular import fitted_copy, unwritable
 from crowdwise.learners.trainer import Trainer
 from crowdwise.learners.training_settings import Callback, EpochRounds
 from crowdwise.learners.vote_edges import Batch
@@ -88,25 +74,23 @@ from crowdwise.learners.vote_edges import Batch
 
 def as_ratings(y: Any) -> Ratings:
     """Ratings from ratings, a data frame, an items x annotators array, or one number per item."""
-    if isinstance(y, Ratings):
-        return y
-    if (found := answers_in(y, Ratings, "value")) is not None:
-        ratings: Ratings = found
-        return ratings
+    table: Ratings | None = y if isinstance(y, Ratings) else answers_in(y, Ratings, "value")
+    if table is not None:
+        return table
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None: give the ratings of the rows of X.")
-    given, items = one_each(y)
+    rows, items = one_each(y)
     try:
-        numbers = np.asarray(given, dtype=np.float64)
+        numbers = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"Expected ratings and found {type(y).__name__}: give Ratings or numbers.") from None
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
-    if numbers.ndim == 1:
-        if not np.isfinite(numbers).all():
-            raise InputError("The numbers hold NaN or infinity: leave those rows out.")
-        return Ratings.from_dense(numbers[:, None], annotators=["values"], items=items)
-    return Ratings.from_dense(numbers)
+    if numbers.ndim != 1:
+        return Ratings.from_dense(numbers, items=items)
+    if not np.isfinite(numbers).all():
+        raise InputError("The numbers hold NaN or infinity: leave those rows out.")
+    return Ratings.from_dense(numbers[:, None], annotators=["values"], items=items)
 
 
 def standard_unit(ratings: Ratings) -> tuple[float, float]:
@@ -176,8 +160,8 @@ class RatingsRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         from sklearn.metrics import r2_score
 
         self._fitted()
-        found, true, weight = self._paired(X, y, sample_weight, items)
-        return float(r2_score(true, found, sample_weight=weight))
+        predicted, true, weight = self._paired(X, y, sample_weight, items)
+        return float(r2_score(true, predicted, sample_weight=weight))
 
 
 LEAST = 1e-6
@@ -208,14 +192,13 @@ class Ridge:
 class SklearnRegressor:
     """A regressor of scikit-learn's: every fit trains a new copy of it."""
 
+    fitted: Any = None
+
     def __init__(self, regressor: Any, seed: int) -> None:
         self.regressor, self.seed = regressor, seed
-        self.weights = takes_weights(regressor)
-        self.fitted: Any = None
 
     def fit(self, x: Floats, y: Floats, weight: Floats) -> None:
-        fresh = seeded_clone(self.regressor, self.seed)
-        self.fitted = fresh.fit(x, y, **({} if self.weights is None else {self.weights: weight}))
+        self.fitted = fitted_copy(self.regressor, self.seed, x, y, weight)
 
     def predict(self, x: Floats) -> Floats:
         return np.asarray(self.fitted.predict(x), dtype=np.float64).ravel()
@@ -224,20 +207,9 @@ class SklearnRegressor:
         return 0.0
 
 
-class Found(NamedTuple):
-    """What EM has found, in standard units."""
-
-    z: Floats
-    v: Floats
-    p: Floats
-    f: Floats
-    gap: float
-    rounds: EpochRounds
-
-
-def is_regressor(value: Any) -> bool:
-    """Whether it has what a regressor of scikit-learn's has."""
-    return hasattr(value, "fit") and hasattr(value, "predict")
+Regressor = Annotated[
+    Any, Check(lambda value: hasattr(value, "fit") and hasattr(value, "predict"), "an object with fit and predict")
+]
 
 
 @declared
@@ -264,7 +236,7 @@ class RaykarRegression(RatingsRegressor):
     key: ClassVar[str] = "raykar-regression"
     saved: ClassVar[tuple[str, ...]] = ("unit_", "gap_")
 
-    regressor: Literal["linear"] | Annotated[Any, Check(is_regressor, "an object with fit and predict")] = "linear"
+    regressor: Literal["linear"] | Regressor = "linear"
     spread: Positive = 1.0
     max_iter: Count = 200
     tol: NonNegative = 1e-6
@@ -273,26 +245,23 @@ class RaykarRegression(RatingsRegressor):
     unit_: tuple[float, float] = field(init=False)
     """Mean and standard deviation of the ratings."""
 
-    def _learn(self, inputs: Inputs, answers: Ratings, gold: Ints | None, callback: Callback | None) -> Found:
+    def _learn(self, inputs: Inputs, answers: Ratings, gold: Ints | None, callback: Callback | None) -> Any:
         if len(inputs.shape) != 1:
-            raise InputError(
-                f"{self.key} takes one row of features per item, and found inputs of shape {inputs.shape}."
-            )
+            raise InputError(f"{self.key} takes one row of features per item, not inputs of shape {inputs.shape}.")
         x = rows_of(inputs)
         mean, deviation = (x.mean(axis=0), x.std(axis=0)) if self.scale else (np.zeros(1), np.ones(1))
         self.scale_ = mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 1.0)
         self.unit_ = centre, unit = standard_unit(answers)
         return self._run_em(self._scaled(x), answers, (answers.value - centre) / unit, callback)
 
-    def _run_em(self, x: Floats, ratings: Ratings, y: Floats, callback: Callback | None) -> Found:
+    def _run_em(self, x: Floats, ratings: Ratings, y: Floats, callback: Callback | None) -> Any:
+        """z, v, p, f, g in standard units, and the rounds."""
         N, M, m, n, w = len(ratings.items), ratings.n_annotators, ratings.annotator, ratings.item, ratings.weights
         count = np.bincount(m, weights=w, minlength=M)
         linear = isinstance(self.regressor, str)
-        model = self.model_ = (
-            Ridge(x.shape[1] / self.spread**2) if linear else SklearnRegressor(self.regressor, self.seed_)
-        )
-        b = 0.5 * PRIOR
-        p, gap = np.full(M, 2.0), 0.5
+        ridge = x.shape[1] / self.spread**2
+        model = self.model_ = Ridge(ridge) if linear else SklearnRegressor(self.regressor, self.seed_)
+        b, p, gap = 0.5 * PRIOR, np.full(M, 2.0), 0.5
         used = np.diff(ratings.indptr) > 0
         rounds = EpochRounds(self.max_iter, float(w.sum()), self.history_, callback)
         for _ in rounds:
@@ -313,14 +282,15 @@ class RaykarRegression(RatingsRegressor):
                 square = np.bincount(m, weights=w * ((y - z[n]) ** 2 + v[n]), minlength=M)
                 p = (count + 2.0 * PRIOR) / (square + 2.0 * b)
                 gap = max(float(((z - f) ** 2 + v)[used].mean()), LEAST)
-        return Found(z, v, p, f, gap, rounds)
+        return z, v, p, f, gap, rounds
 
-    def _result(self, found: Found, answers: Ratings, gold: Ints | None, began: float) -> Estimates:
-        z, v, p, f, gap, rounds = found
+    def _result(self, learned: Any, answers: Ratings, gold: Ints | None, began: float) -> Estimates:
+        z, v, p, f, gap, rounds = learned
         ratings, (centre, unit) = answers, self.unit_
         self.precision_, self.gap_ = p / unit**2, gap * unit**2
         n = np.bincount(ratings.annotator, weights=ratings.weights, minlength=ratings.n_annotators)
-        share = np.bincount(ratings.annotator, weights=v[ratings.item], minlength=len(p)) / np.maximum(n, 1.0)
+        explained = np.bincount(ratings.annotator, weights=ratings.weights * v[ratings.item], minlength=len(p))
+        share = explained / np.maximum(n, 1.0)
         free = n * (1.0 - np.clip(p * share, 0.0, 1.0)) ** 2
         trace = np.array(rounds.trace) - ratings.weights.sum() * np.log(unit)
         converged = rounds.converged or not isinstance(self.model_, Ridge)
@@ -336,8 +306,7 @@ class RaykarRegression(RatingsRegressor):
         return np.asarray(self.unit_[0] + self.unit_[1] * self.model_.predict(self._scaled(rows_of(inputs))))
 
     def _lines(self) -> tuple[Floats, Floats, Floats]:
-        M = len(self.precision_)
-        return np.ones(M), np.zeros(M), self.precision_
+        return np.ones_like(self.precision_), np.zeros_like(self.precision_), self.precision_
 
     def _scaled(self, x: Floats) -> Floats:
         return np.asarray((x - self.scale_[0]) / self.scale_[1])
@@ -466,10 +435,10 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
         centre, unit = standard_unit(answers)
         return inputs, replace(answers, value=(answers.value - centre) / unit)
 
-    def _result(self, found: Trainer, answers: Ratings, gold: Ints | None, began: float) -> Estimates:
+    def _result(self, trainer: Trainer, answers: Ratings, gold: Ints | None, began: float) -> Estimates:
         """Re-centre f and the layers together, back in the ratings' unit; then the estimates."""
         ratings, (centre, unit) = answers, standard_unit(answers)
-        slope, offset = (as_array(t) for t in self._head_as(RatingHead).lines())
+        slope, offset = (as_array(t) for t in self._fitted_head.lines())
         voted = np.bincount(ratings.annotator, minlength=len(slope)) > 0
         stretch = float(slope[voted].mean()) if "S" in self.layer else 1.0
         stretch = stretch if abs(stretch) > 1e-3 else 1.0
@@ -479,15 +448,13 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
         slope = slope / stretch
         # x = centre + unit (a f + o), with f = (z - centre - unit shift) / (unit stretch)
         offset = centre + unit * offset - slope * (centre + unit * shift)
-        f = self._values(found.inputs)
+        f = self._values(trainer.inputs)
         precision, self.gap_ = residual_parts(ratings, f, slope, offset)
         z, var = combine(ratings, f, slope, offset, precision, self.gap_)
         n = np.bincount(ratings.annotator, weights=ratings.weights, minlength=len(slope))
-        middle = float(np.mean(f))
-        more: dict[str, Any] = {}
-        noise = 1.0 / precision + slope**2 * self.gap_
+        middle, more = float(np.mean(f)), self._trace()
         with np.errstate(divide="ignore"):
-            sd = np.sqrt(noise / n)
+            sd = np.sqrt((1.0 / precision + slope**2 * self.gap_) / n)
         if "B" in self.layer:
             bias = offset + (slope - 1.0) * middle
             more |= {"bias": bias, "bias_sd": np.sqrt(sd**2 + np.var(bias) / len(bias))}
@@ -496,8 +463,7 @@ class CrowdRegression(NetworkEstimator, RatingsRegressor):
         return Estimates.of(
             self, ratings, seconds=time.perf_counter() - began, seed=self.seed_, values=z, deviations=np.sqrt(var),
             precision=precision, precision_shape=np.maximum(n, 1.0) / 2.0, mean=middle, spread=float(np.std(z)),
-            centre=middle, item_columns={"predicted": f}, annotator_columns={"slope": slope, "offset": offset},
-            **self._trace(), **more,
+            centre=middle, item_columns={"predicted": f}, annotator_columns={"slope": slope, "offset": offset}, **more,
         )  # fmt: skip
 
     def _values(self, inputs: Inputs) -> Floats:

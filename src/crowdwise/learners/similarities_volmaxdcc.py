@@ -6,8 +6,7 @@ depends on the two clusters alone, and network and matrix are trained to maximis
     P(same | x, x') = f(x)' B f(x')          loss = - mean over answers of log P(answer)  -  weight * log det F'F
 
 The matrix B holds the errors of annotators, so that f can stay sharp. The answers alone do not identify f, and the
-volume of F, the network's predictions for all inputs (in pairs or not), selects the f that spreads furthest. With B the
-identity it is the likelihood of annotators without error.
+volume of F, the network's predictions for all inputs (in pairs or not), selects the f that spreads furthest.
 
 ==================  =============  ============  ===============================================================
 symbol              code           shape         equation
@@ -18,8 +17,7 @@ B[m]                               M x K x K     with ``confusion="own"``: sigmo
 F'F                                K x K         K times the mean of f f' over inputs
 ==================  =============  ============  ===============================================================
 
-Reference: T. Nguyen, S. Ibrahim and X. Fu, Deep clustering with incomplete noisy pairwise annotations: a geometric
-regularization approach, ICML 2023.
+Reference: T. Nguyen, S. Ibrahim and X. Fu, Deep clustering with incomplete noisy pairwise annotations, ICML 2023.
 """
 
 from __future__ import annotations
@@ -90,13 +88,10 @@ class PairHead(Head):
         return torch.sigmoid((logits + logits.transpose(1, 2)) / 2.0)
 
     def vote_log_probs(self, batch: Batch) -> Tensor:
-        log_f = log_softmax(batch.logits.reshape(len(batch), 2, self.K), dim=2)
-        first, second = log_f.exp()[batch.row].unbind(dim=1)
+        first, second = torch.split(self.predict_log_probs(batch).exp()[batch.row], self.K, dim=1)
         B = self.matrices()
-        if self.kind == "own":
-            same = (torch.einsum("ek,ekl->el", first, B[batch.annotator]) * second).sum(dim=1)
-        else:
-            same = ((first @ B[0]) * second).sum(dim=1)
+        mixed = torch.einsum("ek,ekl->el", first, B[batch.annotator]) if self.kind == "own" else first @ B[0]
+        same = (mixed * second).sum(dim=1)
         return torch.where(batch.label == 1, same, 1.0 - same).clamp_min(FLOOR).log()
 
     def loss(self, batch: Batch) -> Tensor:
@@ -112,8 +107,7 @@ class PairHead(Head):
         N = len(inputs)
         index = np.arange(N) if self.sample >= N else np.sort(torch.randperm(N)[: self.sample].numpy())
         f = torch.softmax(network(inputs.rows(index).to(device)).float(), dim=1)
-        matrix = self.K * (f.T @ f) / len(f)
-        return torch.logdet(matrix + RIDGE * torch.eye(self.K, device=device))
+        return torch.logdet(self.K * (f.T @ f) / len(f) + RIDGE * torch.eye(self.K, device=device))
 
     def predict_log_probs(self, batch: Batch) -> Tensor:
         return log_softmax(batch.logits.reshape(len(batch), 2, self.K), dim=2).flatten(1)
@@ -192,20 +186,16 @@ class VolMaxDCC(NetworkEstimator):
 
     def _clusters(self, inputs: Inputs) -> Floats:
         """N x K probabilities, in the order of the result's clusters."""
-        trainer = self._trainer
-        network: Any = trainer.network
-        network.eval()
-        found = []
+        network: Any = self._trainer.network.eval()
         with torch.no_grad():
-            for index in chunks(inputs, 1024):
-                x = inputs.rows(index).to(trainer.device)
-                found.append(torch.log_softmax(network.network(x).float(), dim=1))
-        return probabilities(torch.cat(found))[:, self._order]
+            x = (inputs.rows(index).to(self._trainer.device) for index in chunks(inputs, 1024))
+            log_q = [torch.log_softmax(network.network(rows).float(), dim=1) for rows in x]
+        return probabilities(torch.cat(log_q))[:, self._order]
 
-    def _result(self, found: Trainer, answers: Similarities, gold: Ints | None, began: float) -> Clustering:
-        assert isinstance(found.inputs, PairInputs)
-        self._order = canonical(self._clusters(found.inputs.base))
-        q = self._clusters(found.inputs.base)
+    def _result(self, trainer: Trainer, answers: Similarities, gold: Ints | None, began: float) -> Clustering:
+        assert isinstance(trainer.inputs, PairInputs)
+        self._order = canonical(self._clusters(trainer.inputs.base))
+        q = self._clusters(trainer.inputs.base)
         facts = agreements(answers, q)
         rate = (facts["counts"] + 0.5) / (facts["counts"] + 0.5).sum(axis=2, keepdims=True)
         return Clustering.of(
@@ -217,7 +207,7 @@ class VolMaxDCC(NetworkEstimator):
     @property
     def confusion_(self) -> Floats:
         """B: P(says the same, given the two clusters), K x K; M x K x K where each annotator has an own one."""
-        B = as_array(self._head_as(PairHead).matrices())[:, self._order][:, :, self._order]
+        B = as_array(self._fitted_head.matrices())[:, self._order][:, :, self._order]
         return np.asarray(B if self.confusion == "own" else B[0])
 
     def predict_proba(self, X: Any, votes: Any = None) -> Floats:
@@ -238,8 +228,8 @@ class VolMaxDCC(NetworkEstimator):
         if not isinstance(y, Similarities):
             from sklearn.metrics import adjusted_rand_score
 
-            found, true, _ = self._paired(X, y, None, None)
-            return float(adjusted_rand_score(np.asarray(true), found))
+            predicted, true, _ = self._paired(X, y, None, None)
+            return float(adjusted_rand_score(np.asarray(true), predicted))
         q, B, (a, b) = self._clusters(self._new_inputs(X, y)), self.confusion_, y.pairs[y.pair].T
         if B.ndim == 2:
             same = np.einsum("ek,kl,el->e", q[a], B, q[b])

@@ -1,33 +1,22 @@
-"""Classifiers from votes without a network: a data model on features (softmax regression, or one of scikit-learn's).
+"""Classifiers from votes without a network: a data model on features, trained on soft labels.
 
-A subclass says how it learns (``_fit_model``) and has a data model, which turns features into class probabilities and
-is trained on soft labels. What it learns about annotators is ``theta_``, M x K x K: P(m says l, given truth k).
+A subclass says how it learns (``_fit_model``). What it learns about annotators is ``theta_``, M x K x K: P(m says l,
+given truth k). The data model f is
 
 ==================  ====================================================================================
-``"logistic"``      softmax regression with a Gaussian prior on its weights: :class:`Softmax`
-a classifier        of scikit-learn's, copied before training: :class:`SklearnClassifier`. Soft labels become one row
-                    per item and class, weighted by the label; where a classifier takes no weights, one row
-                    per item, with its most probable class
+``"logistic"``      softmax( x W + b ), x standardised where ``scale``, W ~ N(0, 1 / ridge), ridge = D / spread^2:
+                    logits have the standard deviation ``spread``, whatever the number D of features
+a classifier        of scikit-learn's, copied before training. Soft labels become one row per item and class,
+                    weighted by the label; where a classifier takes no weights, one row per item, with its most
+                    probable class
 ==================  ====================================================================================
-
-====================  ===========  ==================================================================
-symbol                code         shape and equation
-====================  ===========  ==================================================================
-x                     ``x``        N x D features, standardised where ``scale``
-W, b                  ``coef``     (D + 1) x K, the last row is b
-f(x)                  ``log_f``    softmax( x W + b )
-precision             ``ridge``    W ~ N(0, 1 / ridge); ridge = D / spread^2
-====================  ===========  ==================================================================
-
-On standardised features a prior of variance spread^2 / D on each weight gives the logits the standard deviation
-``spread``, whatever the number of features.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import field
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -51,19 +40,6 @@ DOUBT = 1e-3
 """How far probabilities of scikit-learn's classifiers stay from 0: a tree's are often 0, and would overrule votes."""
 WEAK = 1e-3
 """The precision of the intercepts: a class without items stays at a finite distance."""
-
-
-class DataModel(Protocol):
-    """From features to class probabilities, trained on soft labels."""
-
-    def fit(self, x: Any, q: Floats) -> None:
-        """Learn from N rows and N x K weights of their classes; a row of zeros takes no part."""
-
-    def log_probs(self, x: Any) -> Floats:
-        """N x K log class probabilities."""
-
-    def log_prior(self) -> float:
-        """What the fit maximises besides the likelihood, up to a constant: zero where it is not known."""
 
 
 def log_softmax(logit: Floats) -> Floats:
@@ -114,6 +90,7 @@ class Softmax:
         self.ridge, self.max_iter = ridge, max_iter
 
     def fit(self, x: Any, q: Floats) -> None:
+        """Learn from N rows and N x K weights of their classes; a row of zeros takes no part."""
         from scipy.optimize import minimize
 
         used = np.flatnonzero(q.reshape(len(q), -1).any(axis=1))
@@ -124,11 +101,9 @@ class Softmax:
             value, gradient = softmax_loss(flat.reshape(shape), x, q, self.ridge)
             return value, gradient.ravel()
 
-        found = minimize(
-            loss, self.coef.ravel(), jac=True, method="L-BFGS-B",
-            options={"maxiter": self.max_iter, "maxcor": 20, "ftol": ftol, "gtol": 1e-5},
-        )  # fmt: skip
-        self.coef = np.asarray(found.x).reshape(shape)
+        options = {"maxiter": self.max_iter, "maxcor": 20, "ftol": ftol, "gtol": 1e-5}
+        optimum = minimize(loss, self.coef.ravel(), jac=True, method="L-BFGS-B", options=options)
+        self.coef = np.asarray(optimum.x).reshape(shape)
 
     def log_probs(self, x: Any) -> Floats:
         return log_softmax(np.asarray(x @ self.coef[:-1] + self.coef[-1]))
@@ -140,19 +115,22 @@ class Softmax:
 class SklearnClassifier:
     """A classifier of scikit-learn's as a data model: every fit trains a new copy of it."""
 
+    fitted: Any = None
+
     def __init__(self, classifier: Any, n_classes: int, seed: int) -> None:
         self.classifier, self.n_classes, self.seed = classifier, n_classes, seed
-        self.weights = takes_weights(classifier)
-        self.fitted: Any = None
 
     def fit(self, x: Any, q: Floats) -> None:
-        fresh = seeded_clone(self.classifier, self.seed)
-        if self.weights is None:
+        row, label = np.nonzero(q > 1e-6)
+        if takes_weights(self.classifier) is None:
             row = np.flatnonzero(q.sum(axis=1) > 0.0)
-            self.fitted = fresh.fit(x[row], several(q[row].argmax(axis=1)))
-        else:
-            row, label = np.nonzero(q > 1e-6)
-            self.fitted = fresh.fit(x[row], several(label), **{self.weights: q[row, label]})
+            label = q[row].argmax(axis=1)
+        if (label == label[0]).all():
+            raise InputError(
+                "All items have the same majority class, so there is nothing to classify: "
+                "use classifier='logistic', or give more votes."
+            )
+        self.fitted = fitted_copy(self.classifier, self.seed, x[row], label, q[row, label])
 
     def log_probs(self, x: Any) -> Floats:
         f = np.zeros((x.shape[0], self.n_classes))
@@ -160,35 +138,27 @@ class SklearnClassifier:
         return np.log((1.0 - DOUBT) * f + DOUBT / self.n_classes)
 
     def log_prior(self) -> float:
+        """Of the weights, which the fit maximises besides the likelihood: not known."""
         return 0.0
 
 
-def several(label: Ints) -> Ints:
-    """Labels, checked to be of more than one class."""
-    if (label == label[0]).all():
-        raise InputError(
-            "All items have the same majority class, so there is nothing to classify: "
-            "use classifier='logistic', or give more votes."
-        )
-    return label
+DataModel = Softmax | SklearnClassifier
 
 
-def seeded_clone(model: Any, seed: int) -> Any:
-    """An unfitted copy of a model of scikit-learn's, with the seed wherever it has none."""
-    fresh = clone(model)
-    params = fresh.get_params()
-    unseeded = [name for name, value in params.items() if name.rpartition("__")[2] == "random_state" and value is None]
-    return fresh.set_params(**dict.fromkeys(unseeded, seed))
+def fitted_copy(model: Any, seed: int, x: Any, y: Any, weight: Floats) -> Any:
+    """A fitted copy of a model of scikit-learn's, with the seed wherever it has none, and weights if it takes any."""
+    fresh, name = clone(model), takes_weights(model)
+    unset = [parameter for parameter, value in fresh.get_params().items() if value is None]
+    fresh.set_params(**{parameter: seed for parameter in unset if parameter.rpartition("__")[2] == "random_state"})
+    return fresh.fit(x, y, **({} if name is None else {name: weight}))
 
 
 def takes_weights(model: Any) -> str | None:
     """What ``fit`` calls the weights of rows: ``sample_weight``, that of a pipeline's last step, or nothing."""
     from sklearn.utils.validation import has_fit_parameter
 
-    if hasattr(model, "steps"):
-        name, last = model.steps[-1]
-        return f"{name}__sample_weight" if has_fit_parameter(last, "sample_weight") else None
-    return "sample_weight" if has_fit_parameter(model, "sample_weight") else None
+    prefix, last = (f"{model.steps[-1][0]}__", model.steps[-1][1]) if hasattr(model, "steps") else ("", model)
+    return f"{prefix}sample_weight" if has_fit_parameter(last, "sample_weight") else None
 
 
 def unwritable(model: Any, parameter: str, instead: str) -> str:
@@ -199,13 +169,13 @@ def unwritable(model: Any, parameter: str, instead: str) -> str:
     )
 
 
-def is_classifier(value: Any) -> bool:
-    """Whether it has what a classifier of scikit-learn's has."""
-    return all(hasattr(value, name) for name in ("fit", "predict_proba", "get_params"))
-
-
-NEEDED = "a classifier with fit, predict_proba and get_params (an SVC has predict_proba with probability=True)"
-Classifier = Annotated[Any, Check(is_classifier, NEEDED)]
+Classifier = Annotated[
+    Any,
+    Check(
+        lambda value: all(hasattr(value, name) for name in ("fit", "predict_proba", "get_params")),
+        "a classifier with fit, predict_proba and get_params (an SVC has predict_proba with probability=True)",
+    ),
+]
 
 
 @declared
@@ -244,8 +214,7 @@ class Tabular(VotesClassifier):
     def _restore_arrays(self, arrays: dict[str, Floats]) -> None:
         """Take back what ``_arrays`` gave."""
         D, K = arrays["coef"].shape
-        self.theta_ = arrays["theta"]
-        model = Softmax(D - 1, K, 1.0)
+        self.theta_, model = arrays["theta"], Softmax(D - 1, K, 1.0)
         self.model_, model.coef = model, arrays["coef"]
 
     def _data_model(self, D: int, K: int, spread: float) -> DataModel:
@@ -257,7 +226,7 @@ class Tabular(VotesClassifier):
     def _learn(self, inputs: Inputs, answers: Any, gold: Ints | None, callback: Callback | None) -> Outcome:
         scale = InputScale.of(inputs) if self.scale else InputScale.identity(inputs.shape)
         self.mean_, self.deviation_ = flat_scale(scale, inputs.shape)
-        return self._fit_model(self._features(inputs), answers, gold, callback)
+        return self._fit_model(scaled_rows(inputs, self.mean_, self.deviation_), answers, gold, callback)
 
     def _mass(self, used: npt.NDArray[np.bool_]) -> Floats:
         """N x 1: how much items count for the data model, none where they are not used."""
@@ -270,8 +239,8 @@ class Tabular(VotesClassifier):
             "or use another classifier."
         )
 
-    def _features(self, inputs: Inputs) -> Any:
-        return scaled_rows(inputs, self.mean_, self.deviation_)
+    def _log_f(self, inputs: Inputs) -> Floats:
+        return self.model_.log_probs(scaled_rows(inputs, self.mean_, self.deviation_))
 
     @property
     def confusion_(self) -> Floats:
@@ -289,12 +258,12 @@ class Tabular(VotesClassifier):
         return with_unseen(self.theta_, votes.n_annotators, self.theta_.mean(axis=0))
 
     def _probabilities(self, inputs: Inputs, votes: Votes | None) -> Floats:
-        log_f = self.model_.log_probs(self._features(inputs))
+        log_f = self._log_f(inputs)
         q = np.exp(log_f) if votes is None else self._posterior(log_f, votes)
         return np.asarray(q / q.sum(axis=1, keepdims=True))
 
     def _log_likelihood(self, inputs: Inputs, votes: Votes) -> float:
-        f = np.exp(self.model_.log_probs(self._features(inputs)))
+        f = np.exp(self._log_f(inputs))
         column = self._confusions_of(votes)[votes.annotator, :, votes.label]
         return float((votes.weights * safe_log((f[votes.item] * column).sum(axis=1))).sum())
 

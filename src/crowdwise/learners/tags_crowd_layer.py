@@ -1,14 +1,9 @@
-"""A crowd layer on the tokens of sequences: a network on a token and its neighbours, and annotators' layers.
+"""A crowd layer on the tokens of sequences, each of which is an item: a network on a token and its neighbours.
 
-``crowd-layer-tags``: the network takes a window of ``2 window + 1`` tokens around each token (their features, and a
-mark of the places inside the sequence) and predicts K tag probabilities p; the layer of annotator m turns them into
-probabilities of m's tags, softmax_l( sum_k p[k] W[m, k, l] ), as in :mod:`crowdwise.learners.layers`. The
-tagging reported is the valid one (BIO) with the largest product of the tokens' probabilities.
-
-Everything else (training, held-out votes, saving) is that of all learners; a token is an item.
-
-F. Rodrigues and F. Pereira, Deep learning from crowds, AAAI 2018 (their network for CoNLL is a CNN and a GRU over
-words).
+The network takes a window of ``2 window + 1`` tokens around each token (their features, and a mark of the places inside
+the sequence) and predicts K tag probabilities p; the layer of annotator m turns them into probabilities of m's tags, as
+in :mod:`crowdwise.learners.layers`. The tagging reported is the valid one (BIO) with the largest product of the tokens'
+probabilities. F. Rodrigues and F. Pereira, Deep learning from crowds, AAAI 2018 (their network is a CNN and a GRU).
 """
 
 from __future__ import annotations
@@ -25,6 +20,7 @@ from crowdwise.core.consensus import Outcome
 from crowdwise.core.constraints import CountFromZero, declared
 from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.core.result import Result
+from crowdwise.core.unseen import recode
 from crowdwise.data import tags
 from crowdwise.data.tags import Tags
 from crowdwise.data.votes import Votes
@@ -48,14 +44,12 @@ class WindowInputs(ArrayInputs):
 
     def rows(self, index: Index) -> Tensor:
         place = np.asarray(index)[:, None] + np.arange(-self.window, self.window + 1)
-        inside = (place >= self.low[index][:, None]) & (place < self.high[index][:, None])
-        some = np.where(inside[:, :, None], self.array[np.where(inside, place, 0)], 0.0)
-        both = np.concatenate([some, inside[:, :, None]], axis=2).astype(np.float32)
+        inside = ((place >= self.low[index][:, None]) & (place < self.high[index][:, None]))[:, :, None]
+        features = np.where(inside, self.array[np.where(inside[:, :, 0], place, 0)], 0.0)
+        both = np.concatenate([features, inside], axis=2).astype(np.float32)
         bad = np.flatnonzero(~np.isfinite(both).all(axis=(1, 2)))
         if len(bad):
-            raise InputError(
-                f"Token {int(index[bad[0]])} of X (or a neighbour) holds NaN or infinity: fill it in first."
-            )
+            raise InputError(f"Token {index[bad[0]]} of X (or a neighbour) holds NaN or infinity: fill it in first.")
         return torch.from_numpy(both.transpose(0, 2, 1).copy())
 
 
@@ -65,19 +59,16 @@ def token_features(X: Any, starts: npt.NDArray[Any] | None) -> tuple[npt.NDArray
         if not X:
             raise InputError("X is empty: expected an array of tokens x features for every sequence.")
         parts = [np.asarray(x, dtype=np.float32) for x in X]
-        odd = [g for g, x in enumerate(parts) if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] != parts[0].shape[-1]]
-        if odd:
-            raise InputError(
-                f"Sequence {odd[0]} of X has the shape {parts[odd[0]].shape}: expected tokens x "
-                f"{parts[0].shape[-1]} features."
-            )
-        cuts = np.concatenate([[0], np.cumsum([len(x) for x in parts])])
-        return np.concatenate(parts), cuts
+        for g, x in enumerate(parts):
+            if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] != parts[0].shape[1]:
+                raise InputError(
+                    f"Sequence {g} of X has the shape {x.shape}, and the first {parts[0].shape}: expected tokens x "
+                    "features, as many features in each."
+                )
+        return np.concatenate(parts), np.concatenate([[0], np.cumsum([len(x) for x in parts])])
     array = np.asarray(X, dtype=np.float32)
     if array.ndim != 2 or array.shape[1] == 0:
-        raise InputError(
-            f"Expected tokens x features, or a list with such an array for every sequence; found {array.shape}."
-        )
+        raise InputError(f"Expected tokens x features, or a list of such arrays by sequence; found {array.shape}.")
     if starts is None:
         raise InputError("One array does not say where sequences begin: give a list of arrays, or starts=...")
     cuts = np.asarray(starts, dtype=np.int64)
@@ -122,7 +113,7 @@ class CrowdLayerTags(Learner):
         if items is not None:
             raise ParameterError(f"{self.key} takes sequences in the order of tags.sequences: leave items= out.")
         self._remember(None, None)
-        self._said = []
+        self._notes = []
         return self._windows(X, answers, None), answers, None
 
     def _gold(self, answers: Tags, gold: Any) -> Ints | None:
@@ -158,12 +149,12 @@ class CrowdLayerTags(Learner):
         self._fitted()
         if isinstance(y, Tags):
             inputs = self._check_shape(self._windows(X, y, None))
-            return self._log_likelihood(inputs, self._recoded(y.votes)) / float(y.votes.weights.sum())
+            return self._log_likelihood(inputs, recode(y.votes, self.consensus_)) / float(y.votes.weights.sum())
         flat = np.concatenate([np.asarray(part) for part in y]) if is_nested(y) else np.asarray(y)
-        found = self.predict(X, starts=starts)
-        if found.shape != flat.shape:
-            raise InputError(f"X has {len(found)} tokens and y {flat.shape} tags: expected one for each.")
-        return float(np.average(found == flat, weights=sample_weight))
+        predicted = self.predict(X, starts=starts)
+        if predicted.shape != flat.shape:
+            raise InputError(f"X has {len(predicted)} tokens and y {flat.shape} tags: expected one for each.")
+        return float(np.average(predicted == flat, weights=sample_weight))
 
     def _windows(self, X: Any, tags: Tags | None, starts: Any) -> WindowInputs:
         features, cuts = token_features(X, starts if tags is None else tags.starts)

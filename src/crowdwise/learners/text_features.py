@@ -1,16 +1,14 @@
 """Texts as inputs: TF-IDF features by scikit-learn, fitted with the learner and saved with it as words and numbers.
 
-Up to ``MANY`` texts are compared with each other (:class:`TextAxes`). Of more texts a feature is a
-word, or two words in a row, that occurs in two texts or more; its number is (1 + log count) times the log of how rare
-it is among the texts of the fit, and each text has length 1. The most frequent ``MAX_FEATURES`` are kept. Nothing is
-pickled: a saved learner holds words and numbers.
+Of more than ``MANY`` texts a feature is a word, or two words in a row, that occurs in two texts or more; its number is
+(1 + log count) times the log of how rare it is among the texts of the fit, and each text has length 1. The most
+frequent ``MAX_FEATURES`` are kept.
 
-Texts as rows of numbers: how much they share with some texts of the fit, on orthogonal axes of these.
-
-Two texts are as alike as their TF-IDF vectors of words and pairs of words, and those of groups of 3 to 5 letters, have
-in common. The groups relate words with one stem, and misspelt words, which a few thousand texts cannot teach word by
-word. What a network gets are coordinates under which the likeness of texts is their product (as far as the ``known``
-ones span them); they are not brought to one variance.
+Fewer texts are compared with each other (:class:`TextAxes`): they become coordinates on orthogonal axes of some texts
+of the fit. Two texts are as alike as their TF-IDF vectors of words and pairs of words, and those of groups of 3 to 5
+letters, have in common. The groups relate words with one stem, and misspelt words, which a few thousand texts cannot
+teach word by word. The likeness of two texts is the product of their coordinates (as far as the ``known`` ones span
+them); these are not brought to one variance.
 
 ==================  =============  ============  =====================================================================
 symbol              code           shape         equation
@@ -36,6 +34,7 @@ import scipy.sparse as sp
 
 from crowdwise.core.constraints import Check
 from crowdwise.core.numerics import Floats
+from crowdwise.data.boundary import reason
 from crowdwise.data.features import IMAGES
 from crowdwise.data.frames import is_missing, is_series
 from crowdwise.errors import ExtraError, InputError, ReadError, listing, warn
@@ -60,19 +59,19 @@ def is_texts(X: Any) -> bool:
 
 def fit_texts(texts: Any, embed: Any = None) -> tuple[AnyTextFeatures, ArrayInputs]:
     """Features fitted to texts, and these as inputs; ``embed`` is a model of texts."""
-    given = _checked(texts)
+    texts = checked_texts(texts)
     if embed is not None:
-        found = TextEmbeddings.of(embed)
-        return found, found.inputs(given)
+        embeddings = TextEmbeddings.of(embed)
+        return embeddings, embeddings.inputs(texts)
     try:
-        if len(given) > MANY:
-            features = TextFeatures.fitted(given)
-            return features, features.inputs(given)
-        axes, rows = TextAxes.fitted(given)
+        if len(texts) > MANY:
+            features = TextFeatures(frequent_words(min_df=2).fit(texts))
+            return features, features.inputs(texts)
+        axes, rows = TextAxes.fitted(texts)
         return axes, ArrayInputs(rows, scaled=True)
     except ValueError as error:
         raise InputError(
-            f"No features could be made of the texts, which begin with {listing(given[:1])}: {error}. Expected texts "
+            f"No features could be made of the texts, which begin with {listing(texts[:1])}: {error}. Expected texts "
             "of words that occur more than once."
         ) from None
 
@@ -83,7 +82,9 @@ def restore_texts(state: dict[str, Any], arrays: dict[str, Any], embed: Any = No
         if embed is None and state["embed"] is None:
             raise ReadError("This learner was fitted with a model of texts of your own: pass it again, embed=...")
         return TextEmbeddings.of(embed or state["embed"])
-    return TextAxes.restored(state, arrays) if "axes" in state else TextFeatures.restored(state)
+    if "axes" in state:
+        return TextAxes.restored(state, arrays)
+    return TextFeatures(restored_vectoriser(frequent_words, state["words"], state["weights"]))
 
 
 class TextFeatures:
@@ -92,11 +93,6 @@ class TextFeatures:
     def __init__(self, vectoriser: Any) -> None:
         self.vectoriser = vectoriser
 
-    @classmethod
-    def fitted(cls, texts: Sequence[str]) -> TextFeatures:
-        """Features fitted to texts."""
-        return cls(frequent_words(min_df=2).fit(texts))
-
     def inputs(self, texts: Sequence[str]) -> ArrayInputs:
         """Texts as a learner takes them: rows of a sparse matrix."""
         return ArrayInputs(self.vectoriser.transform(texts).tocsr(), sparse=True)
@@ -104,43 +100,34 @@ class TextFeatures:
     @property
     def words(self) -> list[str]:
         """What the columns stand for."""
-        return [str(word) for word in self.vectoriser.get_feature_names_out()]
+        return terms(self.vectoriser)
 
     def state(self) -> dict[str, Any]:
         """Words and weights, for JSON."""
-        return {"words": self.words, "weights": [float(weight) for weight in self.vectoriser.idf_]}
+        return {"words": self.words, "weights": self.vectoriser.idf_.tolist()}
 
     def arrays(self) -> dict[str, Any]:
         """Nothing but words and weights is saved."""
         return {}
 
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> TextFeatures:
-        """What :meth:`state` gave."""
-        return cls(restored_vectoriser(frequent_words, state["words"], state["weights"]))
 
-
-def text_inputs(features: AnyTextFeatures, texts: Any) -> ArrayInputs:
-    """New texts as inputs."""
-    return features.inputs(_checked(texts))
-
-
-def _checked(texts: Any) -> Sequence[str]:
-    given = texts.to_list() if is_series(texts) else list(texts)
+def checked_texts(texts: Any) -> list[str]:
+    """Texts as a list; a note about empty ones, and an error where they are names of images."""
+    values = texts.to_list() if is_series(texts) else list(texts)
     pictures = [
         str(text)
-        for text in given
+        for text in values
         if isinstance(text, os.PathLike) or str(text).lower().partition("?")[0].endswith(IMAGES)
     ]
-    if len(pictures) > len(given) / 2:
+    if len(pictures) > len(values) / 2:
         raise InputError(
             f"X holds names of images ({listing(pictures[:1])}), which would be learned from as texts. Give the folder "
             "of the images (its files are called as the items are), or an array of the images."
         )
-    empty = sum(is_missing(text) or not str(text).strip() for text in given)
+    empty = sum(is_missing(text) or not str(text).strip() for text in values)
     if empty:
-        warn(f"{empty:,} of the {len(given):,} texts are empty: these items have no features.")
-    return ["" if is_missing(text) else str(text) for text in given]
+        warn(f"{empty:,} of the {len(values):,} texts are empty: these items have no features.")
+    return ["" if is_missing(text) else str(text) for text in values]
 
 
 EmbeddingModel = Annotated[
@@ -175,9 +162,8 @@ class TextEmbeddings:
         try:
             return cls(SentenceTransformer(packaged(os.fspath(model)), device=None), os.fspath(model))
         except (OSError, ValueError) as error:
-            why = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(
-                f"There is no model of texts {os.fspath(model)!r}: {why} Expected the name of a model of "
+                f"There is no model of texts {os.fspath(model)!r}: {reason(error)}. Expected the name of a model of "
                 "sentence-transformers that can be downloaded, its folder, or an installed package that holds it."
             ) from error
 
@@ -238,9 +224,9 @@ class TextAxes:
         alike = (known @ known.T.tocsr()).toarray() + RIDGE * np.eye(known.shape[0])
         axes = scipy.linalg.cholesky(alike, lower=True, overwrite_a=True, check_finite=False)
         axes = axes.astype(np.float16).astype(np.float32)  # as they are saved
-        found = placed(rows, known, axes)
-        length = float(np.sqrt((found**2).mean())) or 1.0
-        return cls(vectorisers, known, axes, length), found / np.float32(length)
+        coordinates = placed(rows, known, axes)
+        length = float(np.sqrt((coordinates**2).mean())) or 1.0
+        return cls(vectorisers, known, axes, length), coordinates / np.float32(length)
 
     def rows(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """N x L: texts on the axes."""
@@ -254,24 +240,25 @@ class TextAxes:
     @property
     def words(self) -> list[str]:
         """Words and pairs of words that are compared."""
-        return [str(word) for word in self.vectorisers[0].get_feature_names_out()]
+        return terms(self.vectorisers[0])
 
     def state(self) -> dict[str, Any]:
         """Words, groups of letters and their weights, for JSON."""
+        of_words, of_letters = self.vectorisers
         return {
             "axes": self.axes.shape[1],
             "length": self.length,
-            "words": self.words,
-            "weights": [float(weight) for weight in self.vectorisers[0].idf_],
-            "letters": [str(group) for group in self.vectorisers[1].get_feature_names_out()],
-            "letter_weights": [float(weight) for weight in self.vectorisers[1].idf_],
+            "words": terms(of_words),
+            "weights": of_words.idf_.tolist(),
+            "letters": terms(of_letters),
+            "letter_weights": of_letters.idf_.tolist(),
         }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The texts that others are compared with, as numbers, and the axes."""
-        known = self.known
-        found = (known.data, known.indices.astype(np.int32), known.indptr.astype(np.int32), self.axes)
-        return dict(zip(ARRAYS, (*found[:3], found[3].astype(np.float16)), strict=True))
+        known, kinds = self.known, (np.float32, np.int32, np.int32, np.float16)
+        arrays = zip(ARRAYS, (known.data, known.indices, known.indptr, self.axes), kinds, strict=True)
+        return {name: array.astype(kind) for name, array, kind in arrays}
 
     @classmethod
     def restored(cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> TextAxes:
@@ -294,9 +281,10 @@ class TextAxes:
 def placed(rows: Any, known: Any, axes: Floats) -> npt.NDArray[np.float32]:
     """N x L: C^-1 T of each row, a block of rows at a time."""
     other = known.T.tocsr()
-    alike = [(rows[at : at + BLOCK] @ other).toarray().T for at in range(0, rows.shape[0], BLOCK)]
-    found = [scipy.linalg.solve_triangular(axes, part, lower=True, check_finite=False).T for part in alike]
-    return np.concatenate(found)
+    alike = ((rows[at : at + BLOCK] @ other).toarray().T for at in range(0, rows.shape[0], BLOCK))
+    return np.concatenate(
+        [scipy.linalg.solve_triangular(axes, part, lower=True, check_finite=False).T for part in alike]
+    )
 
 
 def words(**more: Any) -> Any:
@@ -311,13 +299,18 @@ def letters(**more: Any) -> Any:
 
 def frequent_words(**more: Any) -> Any:
     """TF-IDF of the most frequent words and pairs of words, of two letters or more."""
-    return _vectoriser(ngram_range=(1, 2), **{"max_features": MAX_FEATURES} | more)
+    return _vectoriser(ngram_range=(1, 2), max_features=MAX_FEATURES, **more)
 
 
-def _vectoriser(**more: Any) -> Any:
+def _vectoriser(max_features: int = MAX_GROUPS, **more: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    return TfidfVectorizer(sublinear_tf=True, strip_accents="unicode", **{"max_features": MAX_GROUPS} | more)
+    return TfidfVectorizer(sublinear_tf=True, strip_accents="unicode", max_features=max_features, **more)
+
+
+def terms(vectoriser: Any) -> list[str]:
+    """What the columns stand for."""
+    return [str(term) for term in vectoriser.get_feature_names_out()]
 
 
 def restored_vectoriser(make: Callable[..., Any], words: Sequence[str], weights: Any) -> Any:
@@ -325,9 +318,9 @@ def restored_vectoriser(make: Callable[..., Any], words: Sequence[str], weights:
     idf = np.asarray(weights, dtype=np.float64)
     if len(words) != len(idf) or not np.isfinite(idf).all():
         raise ReadError("The words of the saved texts and their weights do not fit together.")
-    made = make(vocabulary=words)
-    made.idf_ = idf
-    return made
+    vectoriser = make(vocabulary=words)
+    vectoriser.idf_ = idf
+    return vectoriser
 
 
 AnyTextFeatures = TextFeatures | TextAxes | TextEmbeddings

@@ -1,9 +1,7 @@
-"""The one training loop: steps, held-out votes, selection, checkpoints.
+"""A network and a head at work (:class:`Inference`), and the one training loop: steps, selection, checkpoints.
 
 Everything random comes from the seed and the number of the epoch. A run is therefore repeatable bit for bit on a CPU,
 and a run that was interrupted continues as if it had not been. Gold is used where it is given, truth never.
-
-A network and a head at work: inputs are read, batches are made, and predictions come out.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.data.votes import Votes
 from crowdwise.errors import DivergedError, InputError, ParameterError
 from crowdwise.learners import networks
-from crowdwise.learners.checkpoints import Checkpoint
-from crowdwise.learners.devices import Processes, as_array, find_device, seeded, tuned
+from crowdwise.learners.checkpoints import Checkpoint, below
+from crowdwise.learners.devices import Processes, as_array, entries, find_device, seeded, tuned
 from crowdwise.learners.head import Head, MixesVotes
 from crowdwise.learners.inputs import ArrayInputs, Images, Index, Inputs, SparseRows, augmented, first_layer, prepare
 from crowdwise.learners.networks import Probe, hidden_layer
@@ -37,6 +35,8 @@ from crowdwise.learners.vote_edges import Batch, Edges
 
 RESIDENT = 2**30
 """The most bytes of inputs that stay whole, as float32, in the memory of the CPU."""
+LABELS = 2**18
+"""How many possible labels of annotators are evaluated at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +65,10 @@ class Run:
     best_state: dict[str, Tensor] | None = None
 
 
-LABELS = 2**18
-"""How many possible labels of annotators are evaluated at once."""
-
-
 class Inference:
     """A network and a head on a device, and how inputs and votes pass through them.
 
-    ``settings`` gives the batch size and the precision. Training (:class:`crowdwise.learners.trainer.Trainer`) makes
-    its batches here, too.
+    ``settings`` gives the batch size and the precision. Training (:class:`Trainer`) makes its batches here, too.
     """
 
     def __init__(
@@ -128,8 +123,8 @@ class Inference:
         self.head.eval()
         with torch.no_grad():
             for lo in range(0, len(index), size):
-                some = index[lo : lo + size]
-                yield self.batch(edges, some, self.read(inputs, some))
+                part = index[lo : lo + size]
+                yield self.batch(edges, part, self.read(inputs, part))
 
     def log_probs(self, inputs: Inputs, index: Index | None = None) -> Tensor:
         """N x K log class probabilities from inputs alone."""
@@ -147,16 +142,15 @@ class Inference:
     def vote_probabilities(self, inputs: Inputs, codes: Ints) -> Floats:
         """N x A x K: the probability of each label, by annotators of these codes."""
         out, K = [], self.head.n_classes
-        who, said = (
-            torch.as_tensor(a, device=self.device).reshape(-1) for a in np.meshgrid(codes, np.arange(K), indexing="ij")
-        )
+        grid = np.meshgrid(codes, np.arange(K), indexing="ij")
+        who, label = (torch.as_tensor(part, device=self.device).reshape(-1) for part in grid)
         for batch in self.batches(None, inputs):
             size, parts = max(LABELS // len(who), 1), []
             for lo in range(0, len(batch), size):
                 row = torch.arange(lo, min(lo + size, len(batch)), device=self.device)
                 n = len(row)
                 votes = replace(
-                    batch, row=row.repeat_interleave(len(who)), annotator=who.repeat(n), label=said.repeat(n),
+                    batch, row=row.repeat_interleave(len(who)), annotator=who.repeat(n), label=label.repeat(n),
                     weight=batch.logits.new_ones(n * len(who)),
                 )  # fmt: skip
                 with torch.no_grad():
@@ -176,7 +170,7 @@ class Inference:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Take back what :meth:`state` gave. A head's tensors may have other sizes, which depend on the votes."""
         for part, module in (("network.", self.network), ("head.", self.head)):
-            own = {name.removeprefix(part): value for name, value in state.items() if name.startswith(part)}
+            own = below(part, state)
             for name, value in own.items():
                 place, _, leaf = name.rpartition(".")
                 owner = module.get_submodule(place)
@@ -213,9 +207,10 @@ class Trainer(Inference):
         gold = data.gold
         self.gold = None if gold is None else torch.as_tensor(gold, dtype=torch.int64, device=self.device)
         self.held_out = None if data.held_out is None else Edges.of(data.held_out, self.device)
+        self.trains_on_gold = gold is not None and settings.select != "gold"
         used = self.n_votes > 0
         if gold is not None:
-            used = used & (gold < 0) if settings.select == "gold" else used | (gold >= 0)
+            used = used | (gold >= 0) if self.trains_on_gold else used & (gold < 0)
         self.index = np.flatnonzero(used)
         if not len(self.index):
             raise InputError("No item has votes to learn from.")
@@ -224,10 +219,10 @@ class Trainer(Inference):
         if settings.backbone_lr == 0.0:
             for parameter in networks.backbone(network):
                 parameter.requires_grad_(False)
-        self.head.gold = None if gold is None or settings.select == "gold" else gold
+        self.head.gold = gold if self.trains_on_gold else None
         self.head.start(data.votes)
         self.head.to(self.device)
-        self.optimiser = self._make_optimiser()
+        self.optimiser = make_optimiser(network, head, settings, self.device)
         self.first_weights = {name: value.clone() for name, value in self.network.state_dict().items()}
         self.average = WeightAverage(network, settings.ema) if settings.ema else None
 
@@ -249,8 +244,7 @@ class Trainer(Inference):
                     break
                 began = time.perf_counter()
                 self._begin_epoch(epoch)
-                loss = self._train_epoch(epoch)
-                self._end_epoch(run, loss, began)
+                self._end_epoch(run, self._train_epoch(epoch), began)
                 stop = self.group.any(self._report(run.history[-1], callback))
                 due = stop or self._due(epoch + 1, self.settings.checkpoint_every)
                 if saved is not None and due and self.group.rank == 0:
@@ -277,9 +271,7 @@ class Trainer(Inference):
         other = copy(self)
         changed = {"epochs": epochs, "select": "last", "patience": None}
         other.settings = TrainingSettings(**self.settings.get_params() | changed)
-        if self.settings.select == "gold":  # what selects the epoch is never trained on
-            other.gold = None
-        other.optimiser = other._make_optimiser()
+        other.optimiser = make_optimiser(self.network, self.head, other.settings, self.device)
         return other
 
     def _begin_epoch(self, epoch: int) -> None:
@@ -292,7 +284,7 @@ class Trainer(Inference):
         self.head.begin_epoch(epoch, self._predict)
         if self.head.restarts_network(epoch):
             self.network.load_state_dict(self.first_weights)
-            self.optimiser = self._make_optimiser()
+            self.optimiser = make_optimiser(self.network, self.head, self.settings, self.device)
             if self.average is not None:
                 self.average = WeightAverage(self.network, self.settings.ema)
 
@@ -314,12 +306,10 @@ class Trainer(Inference):
         self._hasten(order)
         self._set_modes(cuts[0][1])
         total, seen = torch.zeros((), device=self.device), 0
-        rates = [group["rate"] for group in self.optimiser.param_groups]
         for step, (lo, hi) in enumerate(cuts):
             self.head.progress = (epoch + step / len(cuts)) / settings.epochs
-            factor = SCHEDULES[settings.schedule](self.head.progress)
-            for group, rate in zip(self.optimiser.param_groups, rates, strict=True):
-                group["lr"] = rate * factor
+            for group in self.optimiser.param_groups:
+                group["lr"] = group["rate"] * SCHEDULES[settings.schedule](self.head.progress)
             loss = self._step(epoch, order[lo:hi], places[lo:hi])
             if loss is not None:
                 total, seen = total + loss * (hi - lo), seen + hi - lo
@@ -338,7 +328,6 @@ class Trainer(Inference):
 
     def _step(self, epoch: int, index: Index, at: Tensor) -> Tensor | None:
         """The one place where a step is taken, on the batch of some items; None where nothing is trained."""
-        settings = self.settings
         loss = self._loss(index, at)
         if not loss.requires_grad:
             return None
@@ -350,8 +339,8 @@ class Trainer(Inference):
         loss.backward()  # type: ignore[no-untyped-call]
         if self.group.size > 1:
             self.group.add_gradients([*self.network.parameters()], [*self.head.parameters()])
-        if settings.clip is not None:
-            nn.utils.clip_grad_norm_([*self.network.parameters(), *self.head.parameters()], settings.clip)
+        if self.settings.clip is not None:
+            nn.utils.clip_grad_norm_([*self.network.parameters(), *self.head.parameters()], self.settings.clip)
         self.optimiser.step()
         self.head.after_step()
         if self.average is not None:
@@ -388,8 +377,8 @@ class Trainer(Inference):
             held_out = total / float(self.held_out.weight.sum())
         if self.gold is not None and self.settings.select == "gold":
             known = torch.nonzero(self.gold >= 0)[:, 0]
-            found = self.log_probs(self.inputs, known.cpu().numpy()).argmax(dim=1)
-            accuracy = float((found == self.gold[known]).double().mean())
+            predicted = self.log_probs(self.inputs, known.cpu().numpy()).argmax(dim=1)
+            accuracy = float((predicted == self.gold[known]).double().mean())
         return held_out, accuracy
 
     def _due(self, done: int, every: int) -> bool:
@@ -397,12 +386,13 @@ class Trainer(Inference):
         return done % every == 0 or done == self.settings.epochs
 
     def _out_of_patience(self, history: list[Epoch]) -> bool:
-        patience = self.settings.patience
-        if patience is None or len(history) <= patience:
+        """Whether so many epochs lie between the best measurement and the last one."""
+        patience, gold = self.settings.patience, self.settings.select == "gold"
+        scores = {epoch.epoch: epoch.accuracy if gold else epoch.held_out for epoch in history}
+        measured = {epoch: score for epoch, score in scores.items() if score is not None}
+        if patience is None or not measured:
             return False
-        scores = [epoch.accuracy if self.settings.select == "gold" else epoch.held_out for epoch in history]
-        found = [-math.inf if score is None else score for score in scores]
-        return max(found[-patience:]) <= max(found[:-patience])
+        return max(measured) - max(measured, key=lambda epoch: measured[epoch]) >= patience
 
     def _cuts(self) -> list[tuple[int, int]]:
         """Where each batch begins and ends; a last batch of one joins the one before."""
@@ -412,21 +402,14 @@ class Trainer(Inference):
             del edges[-2]
         return list(pairwise(edges))
 
-    def _make_optimiser(self) -> torch.optim.Optimizer:
-        return make_optimiser(self.network, self.head, self.settings, self.device)
-
-    # ---------------------------------------------------------------- the loss of a batch
-
     def _loss(self, index: Index, at: Tensor) -> Tensor:
         """The head's loss on a batch, with what the settings add to it: known classes, mixtures, smooth labels."""
         settings = self.settings
         n_votes = int(self.n_votes[index].sum())
         x = self._augmented(index, at)
         if settings.mixup and isinstance(x, Tensor):
-            if self.mixes_votes and n_votes:
-                loss, logits = self._mixed_votes(index, at, x)
-            else:
-                loss, logits = self._mixed_items(at, x, n_votes)
+            mixes_votes = self.mixes_votes and n_votes
+            loss, logits = self._mixed_votes(index, at, x) if mixes_votes else self._mixed_items(at, x, n_votes)
         else:
             logits, hidden = self.forward(x)
             loss = self._votes_loss(self.edges.batch(at, logits, hidden, n_votes))
@@ -443,7 +426,7 @@ class Trainer(Inference):
     @property
     def sizes_vary(self) -> bool:
         """Whether the size of a batch is not that of the settings."""
-        one_each = isinstance(self.head, MixesVotes) and self.head.votes_per_item == 1 and self.gold is None
+        one_each = isinstance(self.head, MixesVotes) and self.head.votes_per_item == 1 and not self.trains_on_gold
         return self.mixes_votes and not one_each
 
     def _mixed_items(self, at: Tensor, x: Tensor, n_votes: int) -> tuple[Tensor, Tensor]:
@@ -460,42 +443,37 @@ class Trainer(Inference):
         n_votes, a = self.n_votes[index], self.settings.mixup
         row, annotator, label, weight = self.edges.draw(at, n_votes, self.head.votes_per_item)
         E = len(row)
-        share = torch.as_tensor(self.shares.beta(a, a, size=E), dtype=x.dtype)
-        share, order = share.to(self.device), torch.randperm(E, device=self.device)
+        share = torch.as_tensor(self.shares.beta(a, a, size=E), dtype=x.dtype).to(self.device)
+        each, order = torch.arange(E, device=self.device), torch.randperm(E, device=self.device)
         whole = torch.lerp(x[row[order]], x[row], share.reshape(-1, *(1 for _ in x.shape[1:])))
-        gold = self.gold is not None and self.settings.select != "gold"
-        logits, hidden = self.forward(torch.cat([whole, x]) if gold else whole)
+        logits, hidden = self.forward(torch.cat([whole, x]) if self.trains_on_gold else whole)
         one, own = logits[:E], None if hidden is None else hidden[:E]
-        each = torch.arange(E, device=self.device)
-        votes = [
+        votes, other = (
             Batch(at[row[i]], one, own, each, annotator[i], label[i], weight[i].to(one.dtype)) for i in (each, order)
-        ]
-        loss = self.head.mixed_loss(votes[0], votes[1], share.to(one.dtype))
-        if gold:
+        )
+        loss = self.head.mixed_loss(votes, other, share.to(one.dtype))
+        if self.trains_on_gold:
             rest = None if hidden is None else hidden[E:]
             loss = loss + self._gold_loss(self.edges.batch(at, logits[E:], rest, int(n_votes.sum())))
         return loss, one
 
     def _votes_loss(self, batch: Batch) -> Tensor:
         loss = self.head.loss(batch)
-        return loss if self.gold is None else loss + self._gold_loss(batch)
+        return loss + self._gold_loss(batch) if self.trains_on_gold else loss
 
     def _gold_loss(self, batch: Batch) -> Tensor:
         """The cross-entropy of items with known class, each counted as one vote."""
-        if self.gold is None or self.settings.select == "gold":
-            return batch.logits.new_zeros(())
+        assert self.gold is not None
         gold = self.gold[batch.index]
         known = gold >= 0
-        said = self.head.predict_log_probs(batch).gather(1, gold.clamp_min(0)[:, None])[:, 0]
-        return -(said * known).sum() / len(batch)
-
-    # ---------------------------------------------------------------- the network's passes
+        log_p = entries(self.head.predict_log_probs(batch), gold.clamp_min(0))
+        return -(log_p * known).sum() / len(batch)
 
     def _hasten(self, order: Index) -> None:
         """Compile or record the network's passes over a batch, where that is asked for; tried once."""
         settings, hidden, varies = self.settings, self.head.needs_hidden, self.sizes_vary
-        asked = settings.compile or (settings.cuda_graphs and self.device.type == "cuda")
-        if self.compiled or self.head.network_frozen or not asked:
+        graphs = settings.cuda_graphs and self.device.type == "cuda"
+        if self.compiled or self.head.network_frozen or not (settings.compile or graphs):
             return
         self.compiled = True
         first = order[: settings.batch_size]
@@ -509,8 +487,13 @@ class Trainer(Inference):
             if why or not isinstance(sample, Tensor):
                 warnings.warn(f"The network is called as it is, neither compiled nor recorded: {why}.", stacklevel=2)
                 return
-            self.faster = networks.faster_passes(
-                self.network, sample, settings, self.autocast, hidden=hidden, any_size=varies
+            if not settings.compile:
+                self.faster = networks.record(self.network, sample, self.autocast)
+                return
+            if graphs and varies:
+                warnings.warn("The network is compiled and not recorded: batches have different sizes.", stacklevel=2)
+            self.faster = networks.compiled(
+                self.network, sample, self.autocast, hidden=hidden, any_size=varies, graphs=graphs and not varies
             )
 
     def forward(self, x: Tensor | SparseRows) -> tuple[Tensor, Tensor | None]:
@@ -536,9 +519,10 @@ class Trainer(Inference):
     def vote_log_likelihood(self, edges: Edges, inputs: Inputs, index: Index | None = None) -> float:
         index = np.arange(len(inputs)) if index is None else index
         part = self.group.part(len(index))
-        total = super().vote_log_likelihood(edges, inputs, index if part is None else index[slice(*part)])
-        whole = torch.tensor(total, dtype=torch.float64, device=self.device)
-        return total if part is None else float(self.group.summed(whole))
+        if part is None:
+            return super().vote_log_likelihood(edges, inputs, index)
+        own = super().vote_log_likelihood(edges, inputs, index[slice(*part)])
+        return float(self.group.summed(torch.tensor(own, dtype=torch.float64, device=self.device)))
 
     def _augmented(self, index: Index, at: Tensor) -> Tensor | SparseRows:
         """Inputs to train on."""
@@ -574,7 +558,7 @@ def resident(inputs: Inputs, device: torch.device) -> Tensor | Images | None:
     if len(inputs) * math.prod(inputs.shape) * (1 if images else 4) > room:
         return None
     if images:
-        return Images.of(inputs.array, inputs.last, device)
+        return Images(inputs.array, inputs.last, device)
     return inputs.rows(np.arange(len(inputs))).to(device)
 
 
@@ -594,15 +578,15 @@ def make_optimiser(
         {"params": fast, "lr": settings.crowd_lr, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    made: torch.optim.Optimizer
+    optimiser: torch.optim.Optimizer
     if settings.optimiser == "sgd":
-        made = torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True, fused=device.type == "cuda")
+        optimiser = torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True, fused=device.type == "cuda")
     else:
         kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-        made = kind(groups, lr=settings.lr, fused=device.type in ("cpu", "cuda"))
-    for group in made.param_groups:
+        optimiser = kind(groups, lr=settings.lr, fused=device.type in ("cpu", "cuda"))
+    for group in optimiser.param_groups:
         group["rate"] = group["lr"]
-    return made
+    return optimiser
 
 
 class WeightAverage:
@@ -631,15 +615,12 @@ class WeightAverage:
         try:
             yield
         finally:
-            self._set(kept)
-
-    def load(self) -> None:
-        """Give the network the average for its weights."""
-        self._set(self.average)
+            self.load(kept)
 
     @torch.no_grad()
-    def _set(self, values: dict[str, Tensor]) -> None:
-        for name, value in values.items():
+    def load(self, values: dict[str, Tensor] | None = None) -> None:
+        """Give the network the average for its weights, or other values."""
+        for name, value in (values or self.average).items():
             self.own[name].copy_(value)
 
     def state(self) -> dict[str, Tensor]:
@@ -656,9 +637,8 @@ class Stages:
     """Several trainings one after another, reported as one: epochs are numbered through, a callback may end all."""
 
     def __init__(self, epochs: int, callback: Callback | None) -> None:
-        self.epochs, self.callback = epochs, callback
+        self.epochs, self.callback, self.ended = epochs, callback, False
         self.history: list[Epoch] = []
-        self.ended = False
 
     def run(self, trainer: Trainer, checkpoint: str | os.PathLike[str] | None = None) -> None:
         """One more training."""

@@ -2,15 +2,6 @@
 
 A vote is an edge between an item and an annotator. A batch carries the edges of its items and nothing else, so its
 size is that of its votes: no items x annotators table, no matrix per sample.
-
-==============  ======  ====================================================
-field           shape   meaning
-==============  ======  ====================================================
-``row``         E       where in the batch the voted item is
-``annotator``   E       code of the annotator
-``label``       E       code of the class they chose
-``weight``      E       how much the vote counts
-==============  ======  ====================================================
 """
 
 from __future__ import annotations
@@ -19,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -46,6 +38,7 @@ class Batch:
     hidden: Tensor | None
     """B x H: the input of the network's last layer, for heads that ask for it."""
     row: Tensor
+    """E: where in the batch the item of each vote is."""
     annotator: Tensor
     label: Tensor
     weight: Tensor
@@ -96,13 +89,13 @@ class Edges:
     def of(cls, votes: Votes | Ratings, device: torch.device | str = "cpu") -> Edges:
         """Votes, or ratings: their numbers are the labels, of a single class."""
         label, n_classes = (votes.value, 1) if isinstance(votes, Ratings) else (votes.label, votes.n_classes)
-
-        def tensor(array: object, dtype: torch.dtype) -> Tensor:
-            return torch.as_tensor(np.array(array), dtype=dtype, device=device)
-
-        indptr, annotator = tensor(votes.indptr, torch.int64), tensor(votes.annotator, torch.int64)
-        labels = tensor(label, torch.float32 if isinstance(votes, Ratings) else torch.int64)
-        return cls(indptr, annotator, labels, tensor(votes.weights, torch.float32), votes.n_annotators, n_classes)
+        of_label = torch.float32 if isinstance(votes, Ratings) else torch.int64
+        kinds = (torch.int64, torch.int64, of_label, torch.float32)
+        parts = zip((votes.indptr, votes.annotator, label, votes.weights), kinds, strict=True)
+        indptr, annotator, labels, weight = (
+            torch.as_tensor(np.array(part), dtype=kind, device=device) for part, kind in parts
+        )
+        return cls(indptr, annotator, labels, weight, votes.n_annotators, n_classes)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -154,8 +147,13 @@ def vote_places(indptr: Tensor, index: Tensor, n_votes: int | None = None) -> tu
     first = indptr[index]
     count = indptr[index + 1] - first
     row = rows_of(count, n_votes)
-    skip = torch.cumsum(count, 0) - count
-    return row, torch.arange(len(row), device=index.device) + (first - skip)[row]
+    return row, torch.arange(len(row), device=index.device) + (first - (torch.cumsum(count, 0) - count))[row]
+
+
+def used_items(votes: Votes, gold: Ints | None = None) -> npt.NDArray[np.bool_]:
+    """N: which items have votes or, where ``gold`` holds class codes, a known class."""
+    voted = np.diff(votes.indptr) > 0
+    return voted if gold is None else voted | (np.asarray(gold) >= 0)
 
 
 def split(votes: Answers, share: float, rng: np.random.Generator) -> tuple[Answers, Answers]:
