@@ -26,27 +26,12 @@ from crowdwise.core.loop import free_memory
 from crowdwise.core.numerics import Floats
 from crowdwise.core.progress_bar import Passes, Stage, Timetable, shown
 from crowdwise.core.vote_parts import VotePart, VoteParts
-from crowdwise.data import encoding
+from crowdwise.data import encoding, vote_files
 from crowdwise.data.boundary import foreign, guarded, reading
 from crowdwise.data.folders import check_shapes, check_target, read_saved, replacing, write_whole
 from crowdwise.data.frames import make_frame
-from crowdwise.data.packing import ROWS, Packed, pack, scratch_folder
-from crowdwise.data.vote_files import (
-    ABOUT,
-    ABOUT_FILE,
-    ANNOTATORS,
-    ITEMS,
-    PARQUET,
-    PART,
-    SMALL_FILE,
-    TEXT,
-    ConsensusFiles,
-    bytes_in,
-    files_of,
-    memory_needed,
-    scan,
-    several,
-)
+from crowdwise.data.packing import ROWS, pack, scratch_folder
+from crowdwise.data.vote_files import ITEMS, ConsensusFiles, bytes_in, files_of
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, OutputError, ParameterError, ReadError, Remedy, SizeError
 from crowdwise.reading import Opened, check_labels, tell_doubt
@@ -84,12 +69,12 @@ def read_written(folder: str | os.PathLike[str]) -> ConsensusInParts:
     import polars as pl
 
     saved = read_saved(folder, KIND, by_size=f"{ITEMS}/")
-    facts = saved.json(f"{ABOUT}/{ABOUT_FILE}")
+    facts = saved.json(f"{vote_files.ABOUT}/{vote_files.ABOUT_FILE}")
     if facts.pop("format", None) != FORMAT:
         raise ReadError(f"{saved.folder} was written by another version of crowdwise, which this one does not read.")
     with saved.reading():
         arrays = saved.arrays(ARRAYS) if ARRAYS in saved.files else {}
-        people = pl.read_parquet(io.BytesIO(saved.files[f"{ANNOTATORS}/{PART}"]))
+        people = pl.read_parquet(io.BytesIO(saved.files[f"{vote_files.ANNOTATORS}/{vote_files.PART}"]))
         return _of_facts(saved.folder, facts, people, **arrays)
 
 
@@ -105,13 +90,13 @@ def read_spark(files: ConsensusFiles) -> ConsensusInParts:
             confusion = np.array(people["confusion"].cast(pl.List(pl.List(pl.Float64))).to_list())
         n_items, per_class = files.about["n_items"], [counted.get(k, 0) for k in files.about["classes"]]
         about = files.about | {"items_per_class": per_class}
-        found = _of_facts(files.path, about, people.drop("confusion", strict=False), confusion=confusion)
+        consensus = _of_facts(files.path, about, people.drop("confusion", strict=False), confusion=confusion)
     if sum(counted.values()) != n_items:
         raise ReadError(
             f"{files.path} holds {sum(counted.values()):,} of the {n_items:,} items that Spark has labelled: copy the "
             "whole folder."
         )
-    return found
+    return consensus
 
 
 def _of_facts(place: Path, facts: dict[str, Any], people: pl.DataFrame, **arrays: Any) -> ConsensusInParts:
@@ -121,7 +106,7 @@ def _of_facts(place: Path, facts: dict[str, Any], people: pl.DataFrame, **arrays
     votes = people["votes"].to_numpy()
     arrays = {name: array for name, array in arrays.items() if name in ("confusion", "judged", "total")}
     own = {"annotator", "votes", "agreement"} | ({*ACCURACY} if arrays.get("judged") is not None else set())
-    found = ConsensusInParts(
+    consensus = ConsensusInParts(
         method=facts["method"], params={}, n_answers=facts["n_votes"], iterations=facts["iterations"],
         converged=facts["converged"], notes=facts["notes"], known=facts.get("known", 0),
         prior=np.asarray(facts["prior"], dtype=np.float64), trace=np.asarray(facts["trace"], dtype=np.float64),
@@ -133,8 +118,8 @@ def _of_facts(place: Path, facts: dict[str, Any], people: pl.DataFrame, **arrays
         annotator_columns={name: people[name].to_numpy() for name in people.columns if name not in own},
         **{"total": votes.astype(np.float64)} | arrays,
     )  # fmt: skip
-    check_shapes(vars(found), found.SHAPES, {"M": len(found.annotators), "K": len(found.classes)})
-    return found
+    check_shapes(vars(consensus), consensus.SHAPES, {"M": len(consensus.annotators), "K": len(consensus.classes)})
+    return consensus
 
 
 @guarded
@@ -190,10 +175,12 @@ def aggregate_files(
             check_labels(packed.load(0)[0], method, "label" in how, packed.n_rows)
         stages.at("fitting", 0.0)
         passes = Passes(stages, "fitting", PASS, PASSES, float(getattr(model, "tol", 0.0)))
-        load = [partial(_load, packed, i) for i in range(len(packed.sizes))]
-        made, against, n_parts = folder / "consensus", MeasuredParts(), len(packed.sizes)
-        made.mkdir()
+        labelled, against, n_parts = folder / "consensus", MeasuredParts(), len(packed.sizes)
+        labelled.mkdir()
         places = iter(range(n_parts))
+
+        def load(i: int) -> VotePart:
+            return VotePart(*packed.load(i))
 
         def write(part: VotePart, codes: npt.NDArray[np.int32], q: Floats) -> None:
             i = next(places)
@@ -202,15 +189,20 @@ def aggregate_files(
             names = packed.load(i, names=True)[0].items
             table = item_columns(names, packed.classes, codes, q, np.diff(part.votes.indptr))
             table |= probability_columns(packed.classes, q) if probabilities else {}
-            make_frame(table, "polars").write_parquet(made / f"part-{i:05d}.parquet")
+            make_frame(table, "polars").write_parquet(labelled / f"part-{i:05d}.parquet")
 
-        parts = VoteParts(load, packed.annotators, packed.classes)
-        found: ConsensusInParts = model.fit_in_parts(parts, callback=partial(_both, passes, callback), each=write)
-        estimated = annotator_accuracy and found.judged is None and matrices_fit(parts.names)
-        found = replace(found, judged=np.stack([found.right, found.unsure])) if estimated else found
+        def report(step: Progress) -> None:
+            passes(step)
+            if callback is not None:
+                callback(step)
+
+        parts = VoteParts([partial(load, i) for i in range(n_parts)], packed.annotators, packed.classes)
+        consensus: ConsensusInParts = model.fit_in_parts(parts, callback=report, each=write)
+        if annotator_accuracy and consensus.judged is None and matrices_fit(parts.names):
+            consensus = replace(consensus, judged=np.stack([consensus.right, consensus.unsure]))
         gone: dict[str, Any] = dict.fromkeys(("parts", "decision", "model"))
-        written = replace(found, out=target, measured=against.measured(), **gone)
-        _publish(made, written, kept)
+        written = replace(consensus, out=target, measured=against.measured(), **gone)
+        _publish(labelled, written, kept)
         stages.at("writing", 1.0)
     return written
 
@@ -219,8 +211,7 @@ def to_files(
     source: Any, out: str | os.PathLike[str] | None, method: str | None, answer_type: str | None, **options: Any
 ) -> ConsensusInParts:
     """What :func:`crowdwise.aggregate` does for engine stream: its arguments, checked."""
-    paths = isinstance(source, (str, os.PathLike)) or several(source)
-    if not paths:
+    if not (isinstance(source, (str, os.PathLike)) or vote_files.several(source)):
         raise ParameterError(
             f"Engine 'stream' (and out) take files, and found {type(source).__name__}: leave them out, and write "
             "the table of the result, consensus.to_frame()."
@@ -242,7 +233,7 @@ def _check_votes(files: list[Path], options: dict[str, Any]) -> None:
             "first (crowdwise import), and aggregate the table that this makes."
         )
     try:
-        head = scan(files)[0].head(LOOKED_AT).collect()
+        head = vote_files.scan(files)[0].head(LOOKED_AT).collect()
     except BaseException as error:
         if foreign(error) or isinstance(error, InputError):
             return  # reading all of it says what is wrong
@@ -272,13 +263,13 @@ def too_large(source: Any, memory: str | float | None = None) -> float | None:
     """The memory in bytes that a Parquet or CSV file needs, where it is more than is free (or more than is given)."""
     if not isinstance(source, (str, os.PathLike)) or not Path(source).is_file():
         return None
-    path = Path(source)
-    if path.suffix.lower() not in (*PARQUET, *TEXT):
+    path, small = Path(source), vote_files.SMALL_FILE
+    if path.suffix.lower() not in (*vote_files.PARQUET, *vote_files.TEXT):
         return None
     least = free_memory() if memory is None else bytes_in(memory)
-    if SMALL_FILE >= path.stat().st_size and SMALL_FILE * 100 < least:
+    if path.stat().st_size <= small and small * 100 < least:
         return None
-    need = memory_needed([path])
+    need = vote_files.memory_needed([path])
     return need if need > least else None
 
 
@@ -295,15 +286,15 @@ def check_places(out: str | os.PathLike[str] | None, save: str | os.PathLike[str
             )
         kept = target
     check_target(kept, KIND)
-    found = kept if target is None else target
-    if found is None:
+    place = kept if target is None else target
+    if place is None:
         raise ParameterError(
             "The consensus of votes in parts is written to a file or a folder.",
             remedy=Remedy("Say where: {}.", Option("out", python="'consensus.parquet'", command="consensus.parquet")),
         )
     if target is not None and save is not None and os.path.realpath(target) == os.path.realpath(save):
         raise ParameterError(f"out and save are both {target}: the file and the folder need names of their own.")
-    return found, kept
+    return place, kept
 
 
 def _rows(memory: str | float | None, rows: int | None) -> int:
@@ -314,28 +305,18 @@ def _rows(memory: str | float | None, rows: int | None) -> int:
         return rows
     if memory is None:
         return ROWS
-    found = int((bytes_in(memory) - BASE_BYTES) / VOTE_BYTES)
-    if found < FEWEST:
+    fitting = int((bytes_in(memory) - BASE_BYTES) / VOTE_BYTES)
+    if fitting < FEWEST:
         least = (BASE_BYTES + FEWEST * VOTE_BYTES) / 1e6
         raise ParameterError(f"max_memory={memory!r} is too little: parts need at least {least:,.0f} MB.")
-    return found
+    return fitting
 
 
-def _both(first: Callback, second: Callback | None, step: Progress) -> None:
-    first(step)
-    if second is not None:
-        second(step)
-
-
-def _load(packed: Packed, i: int) -> VotePart:
-    return VotePart(*packed.load(i))
-
-
-def _publish(made: Path, written: ConsensusInParts, kept: Path | None) -> None:
+def _publish(folder: Path, written: ConsensusInParts, kept: Path | None) -> None:
     """The parts as one file, and as a folder with annotators and the rest beside them, as far as they are asked for."""
     import polars as pl
 
-    files = sorted(made.glob("*.parquet"))
+    files = sorted(folder.glob("*.parquet"))
     if written.out is not None and written.out != kept:
         write_whole(getattr(pl.scan_parquet(files), ENDINGS[written.out.suffix.lower()]), written.out)
     if kept is None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdwise import registry
 from crowdwise.data import folders
 from crowdwise.data.boundary import as_path
 from crowdwise.data.folders import kind_of, read_saved
-from crowdwise.data.vote_files import ConsensusFiles, find_consensus
+from crowdwise.data.vote_files import find_consensus
 from crowdwise.errors import ReadError, either, listing
-
-if TYPE_CHECKING:
-    from crowdwise.store.campaign import Campaign
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
@@ -34,19 +31,23 @@ def load(folder: str | os.PathLike[str]) -> Any:
         raise ReadError(f"{folder} is an address: copy the folder to this machine, and open the copy.")
     folder = as_path(folder)
     if (folder / "campaign.db").is_file():
-        return _campaign(folder)
+        from crowdwise.store.campaign import Campaign
+
+        return Campaign.open(folder)
+    if not folder.is_dir():
+        raise ReadError(f"{folder} is {'a file' if folder.exists() else 'not there'}: expected a folder.")
     kind = kind_of(folder)
     if kind in OPENED:
         return OPENED[kind](folder)
-    files = find_consensus(folder) if kind is None and folder.is_dir() else None
+    files = find_consensus(folder) if kind is None else None
     if files is not None and "format" not in files.about:  # the stream engine's has one, and a manifest
-        return _of_spark(files)
+        from crowdwise.out_of_core import read_spark
+
+        return read_spark(files)
     from crowdwise.data.dataset import find_table, read_dataset
 
-    if folder.is_dir() and find_table(folder, "votes") is not None:
+    if find_table(folder, "votes") is not None:
         return read_dataset(folder)
-    if not folder.is_dir():
-        raise ReadError(f"{folder} is {'a file' if folder.exists() else 'not there'}: expected a folder.")
     raise ReadError(
         f"{folder} holds nothing that crowdwise saves: expected a saved {either(list(OPENED))} with its "
         f"{folders.NAME}, a campaign or a table of votes (labels.csv), and found "
@@ -60,20 +61,14 @@ def _consensus(folder: Path) -> Any:
     saved = read_saved(folder, "consensus")
     with saved.reading():
         kind = registry.results()[saved.json(result.FACTS)["type"]]
-        found = registry.load(kind.result, kind.package)
-    return found.of_files(saved)
+        result_class = registry.load(kind.result, kind.package)
+    return result_class.of_files(saved)
 
 
 def _written(folder: Path) -> Any:
     from crowdwise.out_of_core import read_written
 
     return read_written(folder)
-
-
-def _of_spark(files: ConsensusFiles) -> Any:
-    from crowdwise.out_of_core import read_spark
-
-    return read_spark(files)
 
 
 def _learner(folder: Path) -> Any:
@@ -83,22 +78,15 @@ def _learner(folder: Path) -> Any:
 
 
 def _stream(folder: Path) -> Any:
-    from crowdwise.online import stream
-    from crowdwise.online.stream import Online
+    from crowdwise.online.stream import Online, read_facts
 
     saved = read_saved(folder, "stream")
-    facts = stream.read_facts(saved)
+    facts = read_facts(saved)
     with saved.reading():
         if "item_names" not in facts:
             raise ReadError(f"{folder} was saved without names: open it with crowdwise.Online.load.")
         model = registry.create(facts["method"], **facts["params"])
     return Online.of_files(saved, model)
-
-
-def _campaign(folder: Path) -> Campaign:
-    from crowdwise.store.campaign import Campaign
-
-    return Campaign.open(folder)
 
 
 OPENED = {"consensus": _consensus, "consensus in parts": _written, "learner": _learner, "stream": _stream}

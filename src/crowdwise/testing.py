@@ -44,12 +44,12 @@ MORE = 100
 """Items of the same crowd that are not in the fit."""
 
 
+@cache
 def crowd(n: int, *, n_annotators: int = M, votes_per_item: int = 5) -> Simulated:
     """A simulated crowd."""
     return dirichlet(n, n_annotators=n_annotators, n_classes=K, votes_per_item=votes_per_item, random_state=0)
 
 
-@cache
 def shared_crowd() -> Simulated:
     """The crowd that most checks share, with ``MORE`` items that are not in the fit."""
     return crowd(N + MORE)
@@ -98,6 +98,11 @@ class Subject:
         """Gold labels, for methods that need some."""
         return gold_of(truth) if self.method.needs_gold else None
 
+    def sample(self, n: int, **options: int) -> tuple[Votes, Codes | None]:
+        """The votes of a small crowd, and its gold labels for methods that need some."""
+        small = crowd(n, **options)
+        return small.votes, self.gold(small.truth)
+
     def fit(self, votes: Votes, gold: Any = None, **params: Any) -> Consensus:
         return self.method(**params).fit(votes, gold).consensus_
 
@@ -132,9 +137,8 @@ def check_method(method: type[Model]) -> None:
             words = str(error).partition("\n")[0]
             failures.append(f"- {name}: {rule} {type(error).__name__} in line {line.lineno} ({line.line}): {words}")
     if failures:
-        raise AssertionError(
-            f"{method.__name__} fails {len(failures)} of {len(CHECKS)} checks:\n" + "\n".join(failures)
-        )  # fmt: skip
+        first = f"{method.__name__} fails {len(failures)} of {len(CHECKS)} checks:"
+        raise AssertionError("\n".join([first, *failures]))
 
 
 @check
@@ -261,8 +265,8 @@ def predicts_with_unseen_annotators(s: Subject) -> None:
 @check
 def seeds_repeat(s: Subject) -> None:
     """The same random_state gives the same result, ties included."""
-    made = crowd(100, votes_per_item=2)
-    a, b = (s.fit(made.votes, s.gold(made.truth), random_state=1, ties="random") for _ in range(2))
+    votes, gold = s.sample(100, votes_per_item=2)
+    a, b = (s.fit(votes, gold, random_state=1, ties="random") for _ in range(2))
     assert np.array_equal(a.posterior, b.posterior)
     assert np.array_equal(a.labels, b.labels)
 
@@ -280,8 +284,7 @@ def gold_labels_are_certain(s: Subject) -> None:
 @check
 def two_votes_count_like_weight_two(s: Subject) -> None:
     """Every vote twice is the same as every vote with weight 2."""
-    made = crowd(60)
-    votes, gold = made.votes, s.gold(made.truth)
+    votes, gold = s.sample(60)
     item, annotator, label = (np.repeat(x, 2) for x in (votes.item, votes.annotator, votes.label))
     double = changed(votes, (item, annotator, label), on_duplicate="all")
     weighted = changed(votes, weight=np.full(votes.n_votes, 2.0))
@@ -308,10 +311,9 @@ def many_votes_on_an_item_stay_finite(s: Subject) -> None:
 @check
 def items_without_votes_get_the_prior(s: Subject) -> None:
     """An item without votes gets the prior, or the uniform."""
-    made = crowd(60)
-    gold = s.gold(made.truth)
+    votes, gold = s.sample(60)
     more = None if gold is None else np.append(gold, -1).astype(np.int32)
-    c = s.fit(changed(made.votes, items=range(61)), more)
+    c = s.fit(changed(votes, items=range(61)), more)
     assert np.allclose(c.posterior[60], c.prior, atol=1e-9) or np.allclose(c.posterior[60], 1 / 3)
     assert c.votes_per_item[60] == 0
 
@@ -319,8 +321,8 @@ def items_without_votes_get_the_prior(s: Subject) -> None:
 @check
 def unused_class_gets_nothing(s: Subject) -> None:
     """A declared class without votes is not a label."""
-    made = crowd(100)
-    c = s.fit(changed(made.votes, classes=[0, 1, 2, 3]), s.gold(made.truth))
+    votes, gold = s.sample(100)
+    c = s.fit(changed(votes, classes=[0, 1, 2, 3]), gold)
     assert np.isfinite(c.posterior).all()
     assert not (c.label_codes == 3).any()
 
@@ -328,8 +330,7 @@ def unused_class_gets_nothing(s: Subject) -> None:
 @check
 def annotators_with_one_vote(s: Subject) -> None:
     """Annotators with a single vote leave no NaN."""
-    made = crowd(60, n_annotators=160, votes_per_item=3)
-    c = s.fit(made.votes, s.gold(made.truth))
+    c = s.fit(*s.sample(60, n_annotators=160, votes_per_item=3))
     assert np.isfinite(c.posterior).all()
     _, low, high = c.accuracy()
     assert np.isfinite(low).all() and np.isfinite(high).all()
@@ -386,15 +387,14 @@ def parameters_are_stored_and_cloned(s: Subject) -> None:
 @check
 def item_prior_is_used_or_refused(s: Subject) -> None:
     """A prior per item is used or refused, as ``takes_item_prior`` says."""
-    made = crowd(80)
-    model, gold = s.method(), s.gold(made.truth)
+    model, (votes, gold) = s.method(), s.sample(80)
     prior = np.full((80, 3), 1e-6)
     prior[:, 2] = 1.0
     if model.takes_item_prior:
-        strong = model.fit(made.votes, gold, item_prior=prior**3).consensus_
+        strong = model.fit(votes, gold, item_prior=prior**3).consensus_
         assert (strong.label_codes == 2).mean() > 0.9
         with refused(ParameterError, "80 x 3"):
-            model.fit(made.votes, item_prior=prior[:5])
+            model.fit(votes, item_prior=prior[:5])
     else:
         with refused(ParameterError, "no place for a prior per item"):
-            model.fit(made.votes, gold, item_prior=prior)
+            model.fit(votes, gold, item_prior=prior)

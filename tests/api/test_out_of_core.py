@@ -215,7 +215,7 @@ def test_the_engine_is_chosen_by_out_and_by_size(tmp_path, monkeypatch):
         cw.aggregate(table(), out=out)
     with pytest.raises(OutputError, match="ends in"):
         cw.aggregate(pattern, out=tmp_path / "c.xlsx")
-    monkeypatch.setattr(out_of_core, "SMALL_FILE", 0)
+    monkeypatch.setattr(vote_files, "SMALL_FILE", 0)
     monkeypatch.setattr(vote_files, "SMALL_FILE", 0)
     monkeypatch.setattr(out_of_core, "free_memory", lambda: 1000.0)
     with pytest.raises(SizeError, match=r"would take about 0.0 GB.*out='consensus.parquet'"):

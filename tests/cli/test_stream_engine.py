@@ -80,7 +80,7 @@ def test_truth_measures_and_a_report_is_written(votes):
 
 def test_a_file_that_would_not_fit_is_read_part_by_part(votes, monkeypatch):
     folder = votes[0]
-    monkeypatch.setattr(out_of_core, "SMALL_FILE", 0)
+    monkeypatch.setattr(vote_files, "SMALL_FILE", 0)
     monkeypatch.setattr(vote_files, "SMALL_FILE", 0)
     monkeypatch.setattr(loop, "free_memory", lambda: 20_000.0)
     monkeypatch.setattr(out_of_core, "free_memory", lambda: 20_000.0)

@@ -68,9 +68,9 @@ def aggregate(
     model = registry.create_in_parts(method, **params)
     if staging is not None and not isinstance(staging, str):
         raise ParameterError(f"staging={staging!r}: expected the name of a folder, or None.")
-    given = {"item": item, "annotator": annotator, "label": label, "weight": weight}
+    named = {"item": item, "annotator": annotator, "label": label, "weight": weight}
     table = read_table(
-        df, given, on_missing=on_missing, order=on_duplicate in ("first", "last"),
+        df, named, on_missing=on_missing, order=on_duplicate in ("first", "last"),
         gold=gold if isinstance(gold, str) else None, probability=probability,
     )  # fmt: skip
     names = find_names(table, classes, normalise_labels)
@@ -79,10 +79,10 @@ def aggregate(
         table, names, known, rows_per_block=rows_per_block, tasks=tasks, on_duplicate=on_duplicate, staging=staging
     )
     try:
-        found = model.fit_in_parts(parts, callback=callback)
+        fitted = model.fit_in_parts(parts, callback=callback)
     except BaseException:
         parts.store.release()
         raise
     parts.store.release(but=parts.blocks)
-    facts = {field.name: getattr(found, field.name) for field in fields(found)}
+    facts = {field.name: getattr(fitted, field.name) for field in fields(fitted)}
     return SparkConsensus(**facts, item_kind=table.item_kind)

@@ -62,18 +62,14 @@ class Store:
         from pyspark.errors import PySparkException
 
         try:
-            kept = blocks.persist()
+            self.kept.append(blocks.persist())
+            return self.kept[-1]
         except PySparkException as error:
             if self.staging is None:
                 raise InputError(
                     "Spark refuses to persist a table here. Name a folder that it can write, for files in its place: "
                     "staging='...'."
                 ) from error
-            return self._staged(blocks)
-        self.kept.append(kept)
-        return kept
-
-    def _staged(self, blocks: Any) -> Any:
         path = f"{str(self.staging).rstrip('/')}/{self.name}-{len(self.written)}.parquet"
         with running():
             blocks.write.parquet(path)
@@ -82,8 +78,9 @@ class Store:
 
     def release(self, but: Any = None) -> None:
         """Let go of all blocks but these; staged files are removed where they lie in a folder of this machine."""
-        for one in [kept for kept in self.kept if kept is not but]:
-            one.unpersist()
+        for kept in self.kept:
+            if kept is not but:
+                kept.unpersist()
         self.kept = [kept for kept in self.kept if kept is but]
         if but is None:
             for path in self.written:
@@ -100,26 +97,25 @@ class Store:
 
 @contextmanager
 def running(what: str = "read the votes", kind: type[CrowdwiseError] = ReadError) -> Iterator[None]:
-    """Around jobs: what workers lack, and what Spark cannot do, is an error that says so. Other errors in the functions
-    that workers run are mistakes of ours."""
+    """Around jobs: what workers lack, and what Spark cannot do, is an error that says so."""
     from pyspark.errors import PySparkException, PythonException
 
     try:
         yield
     except PySparkException as error:
-        said = str(error)
-        if "No module named" in said:
-            module = said.partition("No module named")[2].split("\n")[0].strip()
+        text = str(error)
+        if "No module named" in text:
+            module = text.partition("No module named")[2].split("\n")[0].strip()
             raise ExtraError(
                 f"The Python workers of Spark cannot import {module}: install crowdwise[spark] for the Python that "
                 "they run (PYSPARK_PYTHON), on every machine."
             ) from error
-        if "PYTHON_VERSION_MISMATCH" in said:
+        if "PYTHON_VERSION_MISMATCH" in text:
             raise ExtraError(
                 "The Python workers of Spark run another version of Python than this process: set PYSPARK_PYTHON to "
                 "the same version before Spark starts."
             ) from error
-        if isinstance(error, PythonException):
+        if isinstance(error, PythonException):  # a mistake of ours in a function that workers run
             raise
         raise kind(f"Spark could not {what}: {reason(error)}.") from error
 
@@ -150,30 +146,30 @@ class SparkParts(VoteParts):
     def __iter__(self) -> Iterator[VotePart]:
         raise NotImplementedError("Votes on a cluster are not brought to the driver: use map or total.")
 
-    def map(self, make: Callable[..., Any], given: Sequence[Any] | None = None) -> Iterator[Any]:
+    def map(self, make: Callable[..., Any], arguments: Sequence[Any] | None = None) -> Iterator[Any]:
         """What a function gives of each block, in the order of their numbers."""
-        place = None if given is None else dict(zip(self.ids, given, strict=True))
-        found = self._run(each_block(make, self.shape, place), "id int, found binary").sort("id")
-        yield from map(_loads, found["found"])
+        place = None if arguments is None else dict(zip(self.ids, arguments, strict=True))
+        rows = self._run(each_block(make, self.shape, place), "id int, value binary").sort("id")
+        yield from map(_serializer().loads, rows["value"])
 
     def total(self, make: Callable[[VotePart], Any], zero: Any) -> Any:
         """The sum of what a function gives of each block: within tasks, then of tasks."""
         out = flat(zero).copy()
         adders = int(np.ceil(np.sqrt(self.tasks))) if self.tasks > 2 and out.nbytes * self.tasks > COLLECT_BYTES else 0
         slices = max(1, min(SLICES * adders, len(out)))
-        rows = self._run(sum_of_blocks(make, self.shape, slices), "slice int, found binary", adders)
-        place = np.array_split(np.arange(len(out)), slices)
-        for i, found in zip(rows["slice"].to_list(), rows["found"], strict=True):
-            out[place[i][0] : place[i][-1] + 1] += np.frombuffer(found)
+        rows = self._run(sum_of_blocks(make, self.shape, slices), "slice int, value binary", adders)
+        views = np.array_split(out, slices)
+        for i, numbers in zip(rows["slice"].to_list(), rows["value"], strict=True):
+            views[i] += np.frombuffer(numbers)
         return shaped(out, zero)
 
     def _run(self, function: Any, columns: str, adders: int = 0) -> Any:
         """The rows that a function makes of the blocks of each task; with ``adders``, so many tasks add up slices."""
         with running():
-            made = self.blocks.select(*VOTES).mapInArrow(function, columns)
+            rows = self.blocks.select(*VOTES).mapInArrow(function, columns)
             if adders:
-                made = made.repartition(adders, "slice").mapInArrow(sum_of_slices, columns)
-            return to_polars(made)
+                rows = rows.repartition(adders, "slice").mapInArrow(sum_of_slices, columns)
+            return to_polars(rows)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -201,9 +197,9 @@ class SparkParts(VoteParts):
 
     def where(self, keep: Callable[[VotePart], Any]) -> VoteParts:
         """The items for which a mask, made block by block, is true; the same parts where it is true of all."""
-        found = super().where(keep)
-        if found.n_items < self.n_items:
-            return found
+        parts = super().where(keep)
+        if parts.n_items < self.n_items:
+            return parts
         self.store.release(but=self.blocks)
         return self
 
@@ -219,27 +215,25 @@ def pack_parts(
         raise ParameterError(f"tasks={tasks!r}: expected a number of at least 1, or None.")
     spark, store = table.frame.sparkSession, Store(staging)
     tasks = max(parallelism(spark) if tasks is None else tasks, -(-table.n_rows * VOTE_BYTES // TASK_BYTES))
-    blocks = tasks * -(-table.n_rows // (tasks * rows_per_block))
     folder = store.folder(spark)
     token = None if folder is None else folder / f"{store.name}.token"
     try:
         if token is not None:
             token.touch(mode=0o644)
         with running():
-            made = store.keep(
-                packed_blocks(
-                    table, names, gold, blocks=blocks, tasks=tasks, on_duplicate=on_duplicate,
-                    token="" if token is None else str(token),
-                )
+            blocks = packed_blocks(
+                table, names, gold, blocks=tasks * -(-table.n_rows // (tasks * rows_per_block)), tasks=tasks,
+                on_duplicate=on_duplicate, token="" if token is None else str(token),
             )  # fmt: skip
-        parts = SparkParts(made, names.annotators, names.classes, store, tasks, folder)
+            blocks = store.keep(blocks)
+        parts = SparkParts(blocks, names.annotators, names.classes, store, tasks, folder)
     finally:
         if token is not None:
             with suppress(OSError):
                 token.unlink()
     about = parts.about
     try:
-        Repeated.check([Repeated(n, said) for n, said in zip(about["repeated"], about["example"], strict=True)])
+        Repeated.check([Repeated(n, example) for n, example in zip(about["repeated"], about["example"], strict=True)])
         if gold is not None:
             gold.check(int(parts.sizes[2]))
     except InputError:
@@ -257,15 +251,15 @@ def parallelism(spark: Any) -> int:
 # -- what workers run --------------------------------------------------------------------------------------------------
 
 
-def each_block(make: Callable[..., Any], shape: tuple[int, int], given: dict[int, Any] | None) -> Any:
+def each_block(make: Callable[..., Any], shape: tuple[int, int], arguments: dict[int, Any] | None) -> Any:
     """A function that gives a row for each block: its number, and what ``make`` gives of it."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         for number, part in parts_in(batches, shape):
-            found = _dumps(make(part) if given is None else make(part, given[number]))
-            yield pa.RecordBatch.from_pydict({"id": pa.array([number], pa.int32()), "found": pa.array([found])})
+            value = _serializer().dumps(make(part) if arguments is None else make(part, arguments[number]))
+            yield pa.RecordBatch.from_pydict({"id": pa.array([number], pa.int32()), "value": pa.array([bytes(value)])})
 
     return run
 
@@ -276,8 +270,8 @@ def sum_of_blocks(make: Callable[[VotePart], Any], shape: tuple[int, int], slice
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         total = None
         for _, part in parts_in(batches, shape):
-            found = flat(make(part))
-            total = found.copy() if total is None else np.add(total, found, out=total)
+            numbers = flat(make(part))
+            total = numbers.copy() if total is None else np.add(total, numbers, out=total)
         if total is not None:
             yield from _slice_rows(enumerate(np.array_split(total, slices)))
 
@@ -288,9 +282,9 @@ def sum_of_slices(batches: Iterator[Any]) -> Iterator[Any]:
     """The sums of the slices of a task."""
     total: dict[int, Floats] = {}
     for batch in batches:
-        for i, value in zip(batch.column("slice").to_pylist(), batch.column("found"), strict=True):
-            found = np.frombuffer(value.as_buffer())
-            total[i] = total[i] + found if i in total else found.copy()
+        for i, value in zip(batch.column("slice").to_pylist(), batch.column("value"), strict=True):
+            numbers = np.frombuffer(value.as_buffer())
+            total[i] = total[i] + numbers if i in total else numbers.copy()
     yield from _slice_rows(total.items())
 
 
@@ -298,7 +292,7 @@ def _slice_rows(slices: Iterable[tuple[int, Floats]]) -> Iterator[Any]:
     import pyarrow as pa
 
     for i, values in slices:
-        columns = {"slice": pa.array([i], pa.int32()), "found": pa.array([values.tobytes()], pa.binary())}
+        columns = {"slice": pa.array([i], pa.int32()), "value": pa.array([values.tobytes()], pa.binary())}
         yield pa.RecordBatch.from_pydict(columns)
 
 
@@ -321,11 +315,11 @@ def each_changed(change: Callable[[VotePart], VotePart], shape: tuple[int, int])
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         for number, part in parts_in(batches, shape):
-            some = change(part)
-            known = 0 if some.gold is None else int((some.gold >= 0).sum())
+            new = change(part)
+            known = 0 if new.gold is None else int((new.gold >= 0).sum())
             yield as_batch(
-                packed(some.votes, some.gold) | {
-                    "id": number, "n_items": len(some.votes), "n_votes": some.votes.n_votes, "total": some.n_votes,
+                packed(new.votes, new.gold) | {
+                    "id": number, "n_items": len(new.votes), "n_votes": new.votes.n_votes, "total": new.n_votes,
                     "n_gold": known, "repeated": 0, "example": "", "sees": True,
                 }
             )  # fmt: skip
@@ -347,23 +341,16 @@ def parts_in(batches: Iterator[Any], shape: tuple[int, int], names: bool = False
             block = {name: columns[name][row].as_buffer() for name in ("sizes", "annotator", "label", "weight", "gold")}
             items = columns["items"][row].values.to_numpy(zero_copy_only=False) if names else None
             if n_items:
-                yield (
-                    columns["id"][row].as_py(),
-                    VotePart(*unpacked(block, n_items, n_votes, annotators, classes, items)),
-                )
-    spare_modules()
+                part = VotePart(*unpacked(block, n_items, n_votes, annotators, classes, items))
+                yield columns["id"][row].as_py(), part
+    spare_modules(len(sys.modules))
 
 
-def spare_modules() -> None:
+@lru_cache(maxsize=1)
+def spare_modules(count: int) -> None:
     """Keep what modules hold out of garbage collection: Spark collects after every task, which takes .15 s with it."""
-    global _spared
-    if len(sys.modules) > _spared:
-        _spared = len(sys.modules)
-        gc.collect()
-        gc.freeze()
-
-
-_spared = 0
+    gc.collect()
+    gc.freeze()
 
 
 def _expected(path: str, n_priors: int, part: VotePart) -> Stats:
@@ -377,13 +364,7 @@ def _loaded(path: str) -> Floats:
     return np.asarray(np.load(path, allow_pickle=False))
 
 
-def _dumps(value: Any) -> bytes:
+def _serializer() -> Any:
     from pyspark.serializers import CPickleSerializer
 
-    return bytes(CPickleSerializer().dumps(value))
-
-
-def _loads(data: bytes) -> Any:
-    from pyspark.serializers import CPickleSerializer
-
-    return CPickleSerializer().loads(data)
+    return CPickleSerializer()

@@ -15,16 +15,9 @@ from crowdwise.data import encoding
 from crowdwise.data.boundary import guarded
 from crowdwise.data.encoding import Vocabulary
 from crowdwise.errors import OutputError
+from crowdwise.spark import spark_table
 from crowdwise.spark.spark_parts import VOTES, SparkParts, parts_in, running
-from crowdwise.spark.spark_table import (
-    CodedNames,
-    check_frame,
-    find_names,
-    from_polars,
-    packed_blocks,
-    read_table,
-    to_polars,
-)
+from crowdwise.spark.spark_table import CodedNames, check_frame, find_names, packed_blocks, read_table
 
 KINDS = {"i": "bigint", "b": "boolean", "O": "string", "U": "string"}
 """The types of Spark for names."""
@@ -61,11 +54,11 @@ class SparkConsensus(ConsensusInParts):
         if self.confusion is not None:
             columns["confusion"] = self.confusion.tolist()
         plain = {name: column.tolist() if hasattr(column, "tolist") else column for name, column in columns.items()}
-        return from_polars(self._parts().blocks.sparkSession, plain)
+        return spark_table.from_polars(self._parts().blocks.sparkSession, plain)
 
     def _read(self, *names: str) -> dict[str, npt.NDArray[Any]]:
         with running():
-            table = to_polars(self.item_table.select(*(names or "*")))
+            table = spark_table.to_polars(self.item_table.select(*(names or "*")))
         return {name: table[name].to_numpy() for name in table.columns}
 
     @guarded
@@ -79,18 +72,17 @@ class SparkConsensus(ConsensusInParts):
         Returns a Spark table: item, label, probability, entropy, votes. The arguments are those of
         :func:`crowdwise.spark.aggregate`.
         """
-        given = {"item": item, "annotator": annotator, "label": label, "weight": weight}
+        named = {"item": item, "annotator": annotator, "label": label, "weight": weight}
         table = read_table(
-            check_frame(df), given, on_missing=on_missing, order=on_duplicate in ("first", "last"),
+            check_frame(df), named, on_missing=on_missing, order=on_duplicate in ("first", "last"),
             probability=probability,
         )  # fmt: skip
-        new = find_names(table, None, False)
-        said, who, names = places_in(self, new.classes, new.annotators)
+        new, parts = find_names(table, None, False), self._parts()
+        labels, who, names = places_in(self, new.classes, new.annotators)
         codes = {
             part: (values, encoding.recode(code, place))
-            for (part, (values, code)), place in zip(new.codes.items(), (who, said), strict=True)
+            for (part, (values, code)), place in zip(new.codes.items(), (who, labels), strict=True)
         }
-        parts = self._parts()
         blocks = packed_blocks(
             table, CodedNames(names, self.classes, codes), None, blocks=max(parts.tasks, len(parts.ids)),
             tasks=parts.tasks, on_duplicate=on_duplicate,
@@ -113,7 +105,7 @@ class SparkConsensus(ConsensusInParts):
         with running(f"write {base}", OutputError):
             self.item_table.write.mode(mode).parquet(f"{base}/items")
             self.annotator_table.write.mode(mode).parquet(f"{base}/annotators")
-            line = from_polars(self.item_table.sparkSession, {"value": [json.dumps(about)]})
+            line = spark_table.from_polars(self.item_table.sparkSession, {"value": [json.dumps(about)]})
             line.coalesce(1).write.mode(mode).text(f"{base}/about")
 
     def unpersist(self) -> None:
@@ -138,14 +130,14 @@ def labelled_blocks(
         import pyarrow as pa
 
         for _, part in parts_in(batches, shape, names=True):
-            found = labelled(decision, part)
-            found["label"] = classes[found["label"]]  # classes are numbers here
-            yield pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in found.items()})
+            columns = labelled(decision, part)
+            columns["label"] = classes[columns["label"]]  # classes are numbers here
+            yield pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
 
-    kind = KINDS[classes.dtype.kind]
-    used = [*VOTES, "items"]
+    rows = blocks.select(*VOTES, "items")
     if strict:
         checked = "if(repeated > 0, raise_error(concat('Duplicated votes: ', example, ' more than once.')), id) as id"
-        blocks = blocks.selectExpr(checked, *used[1:])
+        rows = blocks.selectExpr(checked, *VOTES[1:], "items")
+    kind = KINDS[classes.dtype.kind]
     schema = f"item {item_kind}, label {kind}, probability double, entropy double, votes bigint"
-    return blocks.select(*used).mapInArrow(table, schema)
+    return rows.mapInArrow(table, schema)

@@ -30,10 +30,9 @@ from crowdwise.errors import (
     Option,
     ParameterError,
     Remedy,
-    either,
     listing,
     warn,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,10 +71,6 @@ class SparkTable:
     def item_kind(self) -> str:
         return self.kinds["item"]
 
-    def beside(self, part: str) -> bool:
-        """Whether there is such a column."""
-        return part in self.kinds
-
 
 def check_frame(df: Any, what: str = "df") -> Any:
     """A Spark table; anything else is an error."""
@@ -94,7 +89,7 @@ def check_frame(df: Any, what: str = "df") -> Any:
 
 
 def read_table(
-    df: Any, given: dict[str, str | None], *, on_missing: str = "error", order: bool = False, gold: str | None = None,
+    df: Any, named: dict[str, str | None], *, on_missing: str = "error", order: bool = False, gold: str | None = None,
     probability: str | None = None,
 ) -> SparkTable:  # fmt: skip
     """The votes of a Spark table, checked. ``order``: with a column ``row``, the place of each row."""
@@ -105,14 +100,14 @@ def read_table(
         cells = ", ".join(f"'{label}', cast({quoted(column)} as double)" for column, label in of.items())
         rest = (quoted(column) for column in df.columns if column not in of)
         df, probability = df.selectExpr(*rest, f"stack({len(of)}, {cells}) as (label, probability)"), "probability"
-    found = columns.resolve(df.columns, given | ({} if gold is None else {"truth": gold}))
-    missing = [part for part in PARTS if found[part] is None]
+    column_of = columns.resolve(df.columns, named | ({} if gold is None else {"truth": gold}))
+    missing = [part for part in PARTS if column_of[part] is None]
     if missing:
         raise ColumnError(
             f"No column for {listing(missing)}: the table has {listing(df.columns, 12)}. Name it, as item='...'."
         )
     wanted = (*PARTS, "weight", *(["truth"] if gold else []))
-    used = {part: column for part in wanted if (column := found.get(part)) is not None}
+    used = {part: column for part in wanted if (column := column_of.get(part)) is not None}
     if probability is not None:
         if "weight" in used:
             raise ParameterError(NOT_BOTH.format(used["weight"]))
@@ -178,17 +173,16 @@ def _counted(frame: Any, used: dict[str, str], on_missing: str) -> tuple[int, pl
     if total["one"] == 0:
         raise InputError("No votes: the Spark table is empty.")
     for part, column in used.items():
-        if total[f"bad_{part}"] and part == "weight":
+        bad = total[f"bad_{part}"]
+        if bad and part == "weight":
             raise InputError(
-                f"Weights must be positive numbers, between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}: "
-                f"{total['bad_weight']:,} rows of column {column!r} hold others. Leave out the votes that should not "
-                "count."
+                f"Weights must be positive numbers, between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}: {bad:,} rows of "
+                f"column {column!r} hold others. Leave out the votes that should not count."
             )
-        if total[f"bad_{part}"]:
+        if bad:
             raise LabelError(
-                f"Column {column!r} holds fractions in {total[f'bad_{part}']:,} rows: classes and names must be whole "
-                "numbers, text or booleans. If these are measurements, they are not class labels; if they are codes, "
-                "round them first."
+                f"Column {column!r} holds fractions in {bad:,} rows: classes and names must be whole numbers, text or "
+                "booleans. If these are measurements, they are not class labels; if they are codes, round them first."
             )
     lost = {part: total[f"no_{part}"] for part in PARTS if total[f"no_{part}"]}
     if lost and on_missing == "error":
@@ -207,8 +201,8 @@ def _counted(frame: Any, used: dict[str, str], on_missing: str) -> tuple[int, pl
 def find_names(table: SparkTable, classes: Any, normalise_labels: bool) -> CodedNames:
     """The names of annotators and classes, as they would be in memory but for the order of annotators: sorted."""
     who, annotators = names_of(table.annotators, "annotator")
-    said, names = names_of(table.labels, "label", classes=classes, normalise_labels=normalise_labels)
-    return CodedNames(annotators, names, {"annotator": (table.annotators, who), "label": (table.labels, said)})
+    labels, names = names_of(table.labels, "label", classes=classes, normalise_labels=normalise_labels)
+    return CodedNames(annotators, names, {"annotator": (table.annotators, who), "label": (table.labels, labels)})
 
 
 def find_gold(table: SparkTable, gold: Any, classes: Vocabulary) -> KnownClasses | None:
@@ -219,13 +213,13 @@ def find_gold(table: SparkTable, gold: Any, classes: Vocabulary) -> KnownClasses
         if not gold.height:
             return None
     elif hasattr(gold, "sparkSession"):
-        found = columns.resolve(gold.columns, dict.fromkeys(("item", "truth", "label")))
-        value = found["truth"] or found["label"]
-        if found["item"] is None or value is None:
+        column_of = columns.resolve(gold.columns, dict.fromkeys(("item", "truth", "label")))
+        value = column_of["truth"] or column_of["label"]
+        if column_of["item"] is None or value is None:
             raise ColumnError(
                 f"A table of gold labels needs an item column and a label column: found {listing(gold.columns, 12)}."
             )
-        gold = to_polars(gold.selectExpr(f"{quoted(found['item'])} as item", f"{quoted(value)} as label"))
+        gold = to_polars(gold.selectExpr(f"{quoted(column_of['item'])} as item", f"{quoted(value)} as label"))
     return KnownClasses.of(gold, classes)
 
 
@@ -236,7 +230,7 @@ def coded(table: SparkTable, names: CodedNames) -> Any:
         frame = frame.join(
             from_polars(spark, {part: values, f"{part}_code": codes}, {part: table.kinds[part]}).hint("broadcast"), part
         )
-    if table.beside("p"):
+    if "p" in table.kinds:
         return _soft(spark, frame, names)
     beside = [name for name in ("weight", "row") if name in frame.columns]
     return frame.select("item", "annotator_code", "label_code", *beside)
@@ -249,14 +243,12 @@ def _soft(spark: Any, frame: Any, names: CodedNames) -> Any:
         "classes": from_polars(spark, {"label": np.arange(len(names.classes))}),
     }
 
-    def run(query: str) -> Any:
-        return spark.sql(query, **tables)
-
     def named(item: Any, annotator: int, label: int) -> str:
         return words([item], names.annotators[[annotator]], names.classes[[label]])
 
-    made = run(statement(lambda query: to_polars(run(query)), len(names.classes), named))
-    return made.selectExpr("item", "annotator as annotator_code", "label as label_code", "weight")
+    query = statement(lambda query: to_polars(spark.sql(query, **tables)), len(names.classes), named)
+    rows = spark.sql(query, **tables)
+    return rows.selectExpr("item", "annotator as annotator_code", "label as label_code", "weight")
 
 
 def packed_blocks(
@@ -264,13 +256,13 @@ def packed_blocks(
     token: str = "",
 ) -> Any:  # fmt: skip
     """A Spark table with a row per block, in ``tasks`` partitions; nothing is computed yet."""
-    if on_duplicate not in (choices := ("error", "first", "last", "all")):
-        raise ParameterError(f"on_duplicate={on_duplicate!r}: expected {either([repr(c) for c in choices])}.")
+    if on_duplicate not in ("error", "first", "last", "all"):
+        raise ParameterError(f"on_duplicate={on_duplicate!r}: expected 'error', 'first', 'last' or 'all'.")
     rows = coded(table, names).repartition(blocks, "item").selectExpr("*", f"pmod(hash(item), {blocks}) as bucket")
-    several = "all" if table.beside("p") else on_duplicate  # a judge may vote for several classes
+    several = "all" if "p" in table.kinds else on_duplicate  # a judge may vote for several classes
     pack = packer(names.annotators, len(names.classes), gold, several, token)
-    made = rows.mapInArrow(pack, f"{BLOCK}, items array<{table.item_kind}>")
-    return made.coalesce(tasks) if tasks < blocks else made
+    packed_rows = rows.mapInArrow(pack, f"{BLOCK}, items array<{table.item_kind}>")
+    return packed_rows.coalesce(tasks) if tasks < blocks else packed_rows
 
 
 def packer(
@@ -282,11 +274,11 @@ def packer(
         import polars as pl
         import pyarrow as pa
 
-        some = list(batches)
-        if not sum(batch.num_rows for batch in some):
+        arrived = list(batches)
+        if not sum(batch.num_rows for batch in arrived):
             return
-        table = pl.from_arrow(pa.Table.from_batches(some))
-        del some
+        table = pl.from_arrow(pa.Table.from_batches(arrived))
+        del arrived
         assert isinstance(table, pl.DataFrame)
         for rows in table.partition_by("bucket"):
             votes = _votes(rows, len(annotators), K, "all" if on_duplicate == "error" else on_duplicate)
@@ -339,9 +331,9 @@ def to_polars(frame: Any) -> pl.DataFrame:
     """The rows of a (small) Spark table."""
     import polars as pl
 
-    found = pl.from_arrow(frame.toArrow())
-    assert isinstance(found, pl.DataFrame)
-    return found
+    table = pl.from_arrow(frame.toArrow())
+    assert isinstance(table, pl.DataFrame)
+    return table
 
 
 def from_polars(spark: Any, data: dict[str, Any], kinds: dict[str, str] | None = None) -> Any:
@@ -349,5 +341,5 @@ def from_polars(spark: Any, data: dict[str, Any], kinds: dict[str, str] | None =
     import polars as pl
 
     table = spark.createDataFrame(pl.DataFrame(data).to_arrow(compat_level=pl.CompatLevel.oldest()))
-    given = kinds or {}
-    return table.selectExpr(*(f"cast({name} as {given[name]}) as {name}" if name in given else name for name in data))
+    casts = {name: f"cast({name} as {kind}) as {name}" for name, kind in (kinds or {}).items()}
+    return table.selectExpr(*(casts.get(name, name) for name in data))
