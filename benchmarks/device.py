@@ -57,7 +57,7 @@ def whole_steps(name: str, X: Any, batch: int, epochs: int) -> float:
     """The least time of an epoch whose steps are one graph each, crop, network, loss and optimiser together."""
     device = torch.device("cuda")
     torch.backends.cudnn.benchmark = True
-    images = Images.of(X, True, device)
+    images = Images(X, True, device)
     target = torch.randint(10, (len(X),), device=device)
     network = networks.build(name, (3, 32, 32), 10).to(device, memory_format=torch.channels_last)
     passes = torch.compile(network, mode="max-autotune-no-cudagraphs")
