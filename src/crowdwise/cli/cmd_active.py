@@ -15,6 +15,7 @@ from crowdwise.cli import options as opt
 from crowdwise.cli.cmd_campaign import read_annotators
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, emit_table, say, write_table
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ExtraError, InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -215,7 +216,6 @@ def write_replay(
     folder: Path, name: str, curves: dict[str, list[Curve]], whole: float, facts: dict[str, Any], priced: bool
 ) -> None:
     import numpy as np
-    import polars as pl
 
     from crowdwise.active.curve_drawing import Line, draw, page
     from crowdwise.active.replays import bands
@@ -246,8 +246,6 @@ def write_replay(
 
 
 def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], facts: dict[str, Any]) -> None:
-    import polars as pl
-
     from crowdwise.active.curve_drawing import Line, draw, page
 
     rows = [

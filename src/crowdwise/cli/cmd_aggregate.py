@@ -14,6 +14,7 @@ from crowdwise.cli.cmd_report import write_page, write_report_of
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results, write_table
 from crowdwise.data.folders import check_target
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ParameterError, listing
 
 GraphOption = Annotated[
@@ -239,8 +240,6 @@ def annotators_of(found: Any) -> Any:
     if found.table.n_votes > JUDGED:
         say(f"Note: no verdicts on annotators, from {JUDGED:,} votes on: crowdwise diagnose, or --report, has them.")
         return table
-    import polars as pl
-
     from crowdwise.report.findings import diagnose
 
     diagnosis = diagnose(found.table, found.result, gold=found.gold)

@@ -17,6 +17,7 @@ from crowdwise import registry
 from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, piped, say, write_table
 from crowdwise.client import Client, RemoteCampaign
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
 from crowdwise.trust.wording import counted
 
@@ -129,8 +130,6 @@ class Remote(RemoteCampaign):
         return SimpleNamespace(to_frame=lambda table, kind, **more: self.consensus_frame(table, **more))
 
     def votes(self) -> Any:
-        import polars as pl
-
         names = {"item": "item", "annotator": "annotator", "label": "label", "timestamp": "time"}
         rows = list(super().votes())
         table = pl.DataFrame({name: [row[part] for row in rows] for name, part in names.items()})
@@ -295,8 +294,6 @@ def next_(
 
     Examples: `crowdwise campaign next birds -n 100 --out questions.csv`, `crowdwise campaign next birds -a ann -n 1`
     """
-    import polars as pl
-
     check_outputs(out)
     with opened(folder) as made:
         asked = made.propose(n) if annotator is None else made.next_for(annotator, n)
@@ -363,8 +360,6 @@ def export(
 
 def save_rest(folder: Path, out: Path) -> None:
     """What can be read of a damaged journal."""
-    import polars as pl
-
     from crowdwise.store.journal import salvage
 
     journal = folder / "campaign.db"
@@ -549,8 +544,6 @@ def prove(
 
     Examples: `crowdwise campaign prove birds --ask 100 -o sheet.csv`, `crowdwise campaign prove birds --gold sheet.csv`
     """
-    import polars as pl
-
     from crowdwise.data.votes import read_truth
 
     if (ask is None) == (gold is None):

@@ -11,6 +11,7 @@ import typer
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import DEFAULT_READING, JsonOption, PathArgument, Reading, load, option, reads
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
+from crowdwise.data.heavy import pl
 
 if TYPE_CHECKING:
     from crowdwise.errors import Option
@@ -70,8 +71,6 @@ def _command(found: FileCheck, reading: opt.Reading) -> str:
 
 
 def _write_map(found: FileCheck, target: Path) -> None:
-    import polars as pl
-
     rows = [(str(p.found), str(p.proposed), p.votes, p.why) for p in found.proposals]
     names = {"from": pl.String, "to": pl.String, "votes": pl.Int64, "why": pl.String}
     write_table(pl.DataFrame(rows, schema=names, orient="row"), target)

@@ -17,6 +17,7 @@ from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
 from crowdwise.cli.show import console, written
 from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.heavy import pl
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 
@@ -123,8 +124,6 @@ def prices(cost: str | None, table: Any) -> dict[Any, float]:
 
 def alternative_tests(table: Any, judges: list[Any], people: list[Any] | None) -> tuple[list[str], Any]:
     """The alternative annotator test in sentences and as columns of the table, or why there is none."""
-    import polars as pl
-
     from crowdwise.trust.alternative_test import alternative_test
 
     try:

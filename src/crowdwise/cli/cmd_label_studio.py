@@ -12,6 +12,7 @@ import typer
 
 from crowdwise.cli.options import JsonOption, MethodOption, SetOption, assignments, option
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, say, write_table
+from crowdwise.data.heavy import pl
 
 label_studio = typer.Typer(
     help="Work with a Label Studio server: pull annotations, push consensus.",
@@ -154,8 +155,6 @@ def next_(
 
     Example: `crowdwise label-studio next --url http://localhost:8080 --project 7 --out reviews -n 50 --set-tab`
     """
-    import polars as pl
-
     check_outputs(table)
     work = PulledProject.of(url, project, out)
     work.project.control(question)

@@ -18,6 +18,7 @@ from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, piped, say, write_results, write_table
 from crowdwise.data.comparisons import Comparisons, OnSelf
 from crowdwise.data.folders import check_target
+from crowdwise.data.heavy import pl
 from crowdwise.errors import InputError, ParameterError, ReadError, listing, suggestion
 
 if TYPE_CHECKING:
@@ -202,8 +203,6 @@ def rank_scores(
     out: Path | None, annotators: Path | None, plot: Path | None, save: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """A leaderboard from scores, or from pass and fail."""
-    import polars as pl
-
     from crowdwise.api import score_board
     from crowdwise.cli import show_aggregate
     from crowdwise.data.files import TableFile
@@ -373,8 +372,6 @@ def stacked(parts: dict[str, Any]) -> Any:
 
 def with_category(rows: list[dict[str, Any]]) -> Any:
     """Rows of boards as a table; those of all together are the category ``all``."""
-    import polars as pl
-
     return pl.DataFrame([{"category": "all"} | row for row in rows], infer_schema_length=None)
 
 

@@ -16,6 +16,7 @@ from crowdwise.cli import show
 from crowdwise.cli.options import FixedSeedOption, JsonOption, assignments, option, words_in
 from crowdwise.cli.outputs import TABLES, check_outputs, emit, say, write_table
 from crowdwise.data.folders import write_text
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ExtraError, ParameterError, suggestion
 
 if TYPE_CHECKING:
@@ -251,8 +252,6 @@ def bench(
 
     `crowdwise bench --sets digits --methods majority,auto,two-stage`
     """
-    import polars as pl
-
     from crowdwise.bench import runs
     from crowdwise.cli import show
 

@@ -15,6 +15,7 @@ import typer
 from crowdwise import registry
 from crowdwise.cli.outputs import piped, say
 from crowdwise.data.boundary import as_path
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import Form, OnDuplicate, OnMissing
 from crowdwise.errors import (
     CrowdwiseError,
@@ -421,8 +422,6 @@ def with_names(found: Fitted, names: Path | None) -> Fitted:
     """The fit with the names of classes and items that a table has."""
     if names is None:
         return found
-    import polars as pl
-
     from crowdwise.data.columns import find
     from crowdwise.data.files import TableFile
 
@@ -464,8 +463,6 @@ def note_columns(roles: Mapping[str, str]) -> None:
 def drawn_gold(table: Any, gold: Path) -> dict[Any, Any]:
     """Item -> truth, from a sheet of items that were drawn; a row that is gone or has no label is an error. Names that
     were made text for spreadsheets are those of the items again."""
-    import polars as pl
-
     from crowdwise.data.files import TableFile
     from crowdwise.data.sheets import DRAWN, safe_cell
 

@@ -15,14 +15,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ColumnError, Option, Remedy, listing, suggestion
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def bare(text: str) -> str:
@@ -350,8 +348,6 @@ def nearly_distinct(column: pl.Series, enough: int = FEW) -> bool:
 
 def is_row_id(column: pl.Series) -> bool:
     """Whether a column is called an id, and each of at least ``ENOUGH`` rows has one of its own."""
-    import polars as pl
-
     simple = column.dtype == pl.String or column.dtype.is_integer()
     filled = column.drop_nulls()
     return named_like_an_id(column.name) and simple and len(filled) >= ENOUGH and filled.n_unique() == len(filled)
@@ -419,16 +415,12 @@ SIGNS = "%$€£¥"
 
 def without_categories(column: pl.Series) -> pl.Series:
     """A categorical column as text; any other as it is."""
-    import polars as pl
-
     return column.cast(pl.String) if column.dtype in (pl.Categorical, pl.Enum) else column
 
 
 def as_numbers(column: pl.Series) -> pl.Series:
     """A column as numbers, null where it holds none. Text may have the same sign in every cell (``7%``), and a decimal
     comma (``1,5``), where no number has a point and one shows that the comma is none of thousands (``1,500``)."""
-    import polars as pl
-
     column = without_categories(column)
     values = column.cast(pl.Float64, strict=False)
     if column.dtype != pl.String or values.null_count() == column.null_count():
@@ -451,8 +443,6 @@ THOUSANDS = r"^[+-]?[1-9]\d{{0,2}}[{}]\d{{3}}$"
 
 def numbers_in(values: Iterable[Any]) -> list[float] | None:
     """Values as numbers, text as in :func:`as_numbers`; ``None`` where one is none."""
-    import polars as pl
-
     values = list(values)
     try:
         return [float(value) for value in values]
@@ -468,8 +458,6 @@ def no_annotators(
 ) -> list[str]:
     """Those of some columns of a wide table that hold no answers of an annotator; ``numbers``: answers are numbers;
     ``one_sided``: an annotator may have a label of their own."""
-    import polars as pl
-
     plain = [n for n in names if not (table[n].dtype.is_temporal() or table[n].dtype.is_nested())]
     odd = {n for n in names if n not in plain and table[n].null_count() < table.height}
     odd |= {n for n in plain if names_no_annotator(n)} | _beside_answers(plain)
@@ -564,8 +552,6 @@ def shared_out(table: pl.DataFrame, names: Sequence[str]) -> float | None:
 def _with_majority(table: pl.DataFrame, names: Sequence[str]) -> dict[str, tuple[float, int]]:
     """How often each column has the label of the majority of the others (two votes or more, no tie), and on how many
     items; none where there are too many cells to look at."""
-    import polars as pl
-
     names = [n for n in names if not table[n].dtype.is_nested()]  # lists are not labels, which their reader says
     text = [table[n].cast(pl.String, strict=False) for n in names]
     labels = pl.concat(text).drop_nulls().unique().sort() if text else pl.Series([], dtype=pl.String)

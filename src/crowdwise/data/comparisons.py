@@ -36,6 +36,7 @@ from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import make_frame
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import Rows, row_label, with_numbering
 from crowdwise.data.schema import CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
@@ -351,8 +352,6 @@ def _outcome(
 ) -> tuple[Codes, npt.NDArray[np.float64] | None]:
     """0, 1, 2 (-1 where empty): by the caller's words, by the name of the better item, or by the usual words; and how
     probable left is, where verdicts are graded."""
-    import polars as pl
-
     column = source[part]
     if column.dtype.is_float() and not bool((column.drop_nulls() == column.drop_nulls().round()).all()):
         column = column.cast(pl.String)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
@@ -16,11 +16,9 @@ from crowdwise.data.boundary import as_path, guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
 from crowdwise.data.files import FORMATS, PathLike, read_table
+from crowdwise.data.heavy import pl
 from crowdwise.data.votes import Votes, read_truth, read_votes
 from crowdwise.errors import InputError, ReadError, listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 TABLES = {
     "votes": ("labels", "votes", "answers"), "truth": ("truth", "gold"), "annotators": ("annotators", "workers"),
@@ -98,8 +96,6 @@ class Dataset:
         return [c for c, dtype in self.item_table.schema.items() if c != key and not dtype.is_nested()]
 
     def _is_text(self, column: str) -> bool:
-        import polars as pl
-
         values = self.item_table[column].drop_nulls() if self.item_table is not None else pl.Series([])
         own = values.dtype == pl.String and len(values) > 0 and 2 * values.n_unique() > len(values)
         return own and not _is_name(column)

@@ -10,15 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.data.heavy import pl
 from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Codes = npt.NDArray[np.int32]
 Vocabulary = npt.NDArray[Any]
@@ -95,8 +93,6 @@ def encode(column: pl.Series) -> tuple[Codes, Vocabulary]:
 
 def encode_lazily(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
     """The same; of a large column of text, the vocabulary is :class:`TextNames`."""
-    import polars as pl
-
     dtype = column.dtype
     if dtype == pl.Categorical or dtype == pl.Enum:
         column, dtype = column.cast(pl.String), pl.String()
@@ -210,8 +206,6 @@ def check_distinct(vocabulary: Vocabulary, what: str) -> None:
 
 def _whole(column: pl.Series) -> pl.Series:
     """Floats that are whole numbers (integers that once shared a column with missing values)."""
-    import polars as pl
-
     column = column.fill_nan(None)
     rest = column.drop_nulls()
     if len(rest) and not bool((rest == rest.round()).all()):
@@ -231,8 +225,6 @@ def _whole(column: pl.Series) -> pl.Series:
 
 
 def _encode_booleans(column: pl.Series) -> tuple[Codes, Vocabulary]:
-    import polars as pl
-
     values = column.cast(pl.Int8).fill_null(-1).to_numpy().astype(np.int32)
     present = np.array([bool((values == 0).any()), bool((values == 1).any())])
     codes = recode(values, np.cumsum(present) - 1)
@@ -275,8 +267,6 @@ def _code_range(values: npt.NDArray[Any], low: int, high: int) -> tuple[Codes, n
 
 
 def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
-    import polars as pl
-
     if len(column) >= NATIVE_ROWS:
         codes, first = _code_text(column)
         names = column.gather(first)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,10 @@ from crowdwise.data.alignment import is_name
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import FORMATS, PathLike, TableFile, read_table
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import place_in
 from crowdwise.data.truth import DECLARE
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, ReadError, Remedy, listing, suggestion
-
-if TYPE_CHECKING:
-    import polars as pl
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 NAME_ROWS = "Add the names of the rows, in their order: id_train in an .npz file, an item column in a table."
@@ -211,8 +209,6 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
 
 
 def _from_table(path: Path) -> Features:
-    import polars as pl
-
     table, _ = read_table(path)
     if table.height == 0:
         raise ReadError(f"{path} names {table.width} columns and has no rows: expected a row of numbers for each item.")
@@ -246,8 +242,6 @@ def _holds_names(column: str, values: Any) -> bool:
 
 
 def _is_word(values: Any) -> Any:
-    import polars as pl
-
     return values.cast(pl.Float64, strict=False).is_null()
 
 
@@ -297,8 +291,6 @@ def read_texts(path: PathLike, column: str | None = None, item: str | None = Non
 
 def _one_each(table: pl.DataFrame, key: str | None, column: str, from_text: bool, path: str) -> tuple[list[Any], Any]:
     """Texts and the names of their items; an item that has two different texts is an error."""
-    import polars as pl
-
     texts = table[column].cast(pl.String)
     if key is None:
         return texts.to_list(), None
@@ -320,8 +312,6 @@ def _one_each(table: pl.DataFrame, key: str | None, column: str, from_text: bool
 
 def beside(path: PathLike, items: Any, item: str | None = None) -> dict[Any, str]:
     """Item -> its text, where the file of the answers has a column of texts: those of an item's first row."""
-    import polars as pl
-
     chosen: list[str | None] = [None, None]
 
     def choose(names: list[str]) -> list[str] | None:

@@ -39,14 +39,13 @@ import numpy as np
 
 from crowdwise.data import columns, frames, plain_files
 from crowdwise.data.boundary import as_path, foreign, reading, reason
+from crowdwise.data.heavy import pl
 from crowdwise.data.plain_files import check_cells
 from crowdwise.data.schema import NULLS
 from crowdwise.errors import ColumnError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import polars as pl
-
 BLOCK = 2**18
 FEW_VALUES = 500
 FEW_CELLS = 2**20
@@ -256,8 +255,6 @@ class TableFile(os.PathLike[str]):
 
     def _whole(self, n_rows: int | None = None) -> pl.DataFrame:
         """The table in a file that is no CSV, or the first rows of a sheet."""
-        import polars as pl
-
         content, name = self.content, self.name
         source = io.BytesIO(content) if isinstance(content, bytes) else self.path
         match self.kind:
@@ -284,8 +281,6 @@ class TableFile(os.PathLike[str]):
 
     def _json(self) -> pl.DataFrame:
         """The table in JSON or JSON lines: what is in the file decides, not its name."""
-        import polars as pl
-
         content = bytes(self.content).removeprefix(BOM)
         one = content.lstrip()[:1] == b"["
         if one or self.kind == "json":
@@ -307,8 +302,6 @@ class TableFile(os.PathLike[str]):
     @cached_property
     def _first_rows(self) -> pl.DataFrame:
         """The first rows of a text table, as text."""
-        import polars as pl
-
         content, path = self.content, self.name
         line = first_line(content)
         if b"\0" in line:
@@ -340,8 +333,6 @@ class TableFile(os.PathLike[str]):
         return self.content if isinstance(self.content, bytes) else self.path
 
     def _read_text(self, choose: Choose | None, wide: bool) -> pl.DataFrame:
-        import polars as pl
-
         head = self._first_rows
         names = {unescaped(name): name for name in head.columns}
         self.columns = _as_named(head).columns
@@ -376,8 +367,6 @@ class TableFile(os.PathLike[str]):
     def _read_large(self, head: pl.DataFrame, needed: list[str] | None) -> pl.DataFrame:
         """A large file with the column types its first rows show, the quickest reading first, text where nothing else
         fits."""
-        import polars as pl
-
         columns = needed or head.columns
         integers = {c for c in columns if _plain_integers(head[c])}
         attempts: list[tuple[Any, dict[str, Any]]] = [(pl.Int64, self._options)]
@@ -409,8 +398,6 @@ class TableFile(os.PathLike[str]):
 
 def _with_answers(table: pl.DataFrame) -> pl.DataFrame:
     """A row for each answer, where a column holds lists of objects with an annotator and a label."""
-    import polars as pl
-
     for name, dtype in table.schema.items():
         inner = dtype.inner if isinstance(dtype, pl.List) else None
         fields = [one.name for one in inner.fields] if isinstance(inner, pl.Struct) else []
@@ -422,8 +409,6 @@ def _with_answers(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _has_objects(dtype: Any) -> bool:
-    import polars as pl
-
     return isinstance(dtype, pl.Struct) or (isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct))
 
 
@@ -521,8 +506,6 @@ def _check_header(names: list[str], needed: list[str] | None) -> None:
 
 
 def _plain_integers(column: pl.Series) -> bool:
-    import polars as pl
-
     numbers = column.cast(pl.Int64, strict=False)
     return column.null_count() < len(column) and bool((numbers.cast(pl.String).eq_missing(column)).all())
 

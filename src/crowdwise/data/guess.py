@@ -32,7 +32,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +52,10 @@ from crowdwise.data.columns import (
 )
 from crowdwise.data.files import TableFile
 from crowdwise.data.frames import native, to_polars
+from crowdwise.data.heavy import pl
 from crowdwise.data.spellings import NO_ANSWER, folded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, InputWarning, Option, Remedy, listing, warn
-
-if TYPE_CHECKING:
-    import polars as pl
 
 MANY = 10
 """Up to so many different numbers are taken for classes."""

@@ -21,15 +21,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdwise.data.files import TableFile
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import Opt
 from crowdwise.data.spellings import MOST, WHOLE, folded, merged, variants
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, ParameterError, Remedy, listing, warn
-
-if TYPE_CHECKING:
-    import polars as pl
 
 LABEL_MAP = Opt(
     "label_map", None,
@@ -137,8 +135,6 @@ def point_out(counts: Mapping[Any, int], declared: Iterable[Any] | None = None) 
 
 def check_dates(column: pl.Series) -> None:
     """An error where all labels of a sheet are dates: what was typed (1-2, 3-4) is not in the file."""
-    import polars as pl
-
     if column.dtype not in (pl.Date, pl.Datetime):
         return
     dates = column.drop_nulls().unique().sort().dt.strftime("%Y-%m-%d %H:%M:%S").to_list()

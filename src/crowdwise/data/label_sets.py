@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from crowdwise.data import assemble, columns, encoding, frames, label_proposals, schema, spellings
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, blocks, columns_of, reader, spread
@@ -46,8 +47,6 @@ Sets = list[list[Any]]
 
 def _sets(source: Source, part: str, delimiter: str | None) -> Sets:
     """The labels of each cell: of lists, or of text with a delimiter."""
-    import polars as pl
-
     cells = source[part]
     if isinstance(cells.dtype, pl.List) and not cells.explode().dtype.is_nested():
         return [[] if cell is None else list(dict.fromkeys(cell)) for cell in cells.to_list()]
@@ -123,8 +122,6 @@ class LabelSets(ByItem):
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> LabelSets:
-        import polars as pl
-
         delimiter = options["delimiter"]
         if delimiter is not None and (not isinstance(delimiter, str) or not delimiter):
             raise ParameterError(f"delimiter={delimiter!r}: expected a text such as '|'.")

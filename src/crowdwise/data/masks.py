@@ -36,6 +36,7 @@ from crowdwise.data.boundary import reading
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.frames import make_frame
+from crowdwise.data.heavy import pl
 from crowdwise.data.plain_files import limit
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
@@ -386,8 +387,6 @@ class Masks(ByItem):
 
     @classmethod
     def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
-        import polars as pl
-
         source = super()._opened(path, given, values)
         if "mask" in source and source["mask"].dtype == pl.String:
             folder = Path(path).parent

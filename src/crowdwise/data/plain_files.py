@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from crowdwise.data.boundary import reading
+from crowdwise.data.heavy import pl
 from crowdwise.errors import Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
 
 MOST = 2**34
@@ -229,8 +230,6 @@ def unpacked(path: Path, content: Content) -> Content:
         if ending == ".gz":
             with stream(content) as file, gzip.open(file) as source:
                 return read_within_limit(source, path)
-        import polars as pl
-
         check_zst(path, bytes(content))
         table = pl.read_csv(  # all of it as one cell
             bytes(content), has_header=False, separator="\x1f", eol_char="\x1e", quote_char=None, infer_schema=False

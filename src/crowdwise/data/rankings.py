@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ import numpy.typing as npt
 from crowdwise.data import assemble, columns, encoding, schema
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import row_label, with_numbering
 from crowdwise.data.schema import COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
@@ -36,17 +37,12 @@ from crowdwise.data.table import Table, blocks, reader, renumbered, spread
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, LabelError, listing
 
-if TYPE_CHECKING:
-    import polars as pl
-
 BETWEEN = (">", "|", ";", ",")
 """What may stand between the items of a ranking that is written as text."""
 
 
 def _orders(source: Source) -> pl.Series | None:
     """The column with the items of each ranking in order, as lists; ``None`` where it holds the rank of an item."""
-    import polars as pl
-
     if "rank" not in source:
         return None
     column = source["rank"]

@@ -38,13 +38,12 @@ import numpy as np
 
 from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, in_one_row, normal
 from crowdwise.data.encoding import Counts
+from crowdwise.data.heavy import pl
 from crowdwise.data.plain_files import check_archive, check_cells, checked_skip
 from crowdwise.errors import Option, ReadError, Remedy, listing, suggestion, warn
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import polars as pl
-
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 """The last four are the wide forms, which spreadsheets in some languages take for the others."""
 
@@ -56,8 +55,6 @@ def safe_cell(value: Any) -> Any:
 
 def safe_table(table: pl.DataFrame) -> pl.DataFrame:
     """A table whose text, and names of columns, no spreadsheet runs."""
-    import polars as pl
-
     text = pl.col(pl.String, pl.Categorical, pl.Enum).cast(pl.String)
     safe = pl.when(text.str.contains(f"^[{re.escape(FORMULA)}]")).then("'" + text).otherwise(text)
     return table.with_columns(safe.name.keep()).rename({name: safe_cell(name) for name in table.columns})
@@ -136,8 +133,6 @@ def read_sheet(
 def _joined(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame | None:
     """Sheets with the same columns as one table: parts of it, or one for each annotator, where no column names them
     and most items stand on all sheets. ``None`` where neither is clear: copies of a sheet have rows in common."""
-    import polars as pl
-
     first = next(iter(tables.values()))
     known = {part: [c for c in first.columns if normal(c) in ALIASES[part]] for part in ("item", "annotator", "label")}
     if not known["item"] or not _has_answers(first.columns):
@@ -184,8 +179,6 @@ def _cells(
 ) -> Sheet:  # fmt: skip
     """The cells of a sheet below its titles, with whole numbers as integers, merged cells filled down, without empty
     rows and columns."""
-    import polars as pl
-
     begin = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string", n_rows=HEADER_ROWS)
     places = begin.available_columns()
     left = places[0].absolute_index if places else 0
@@ -243,16 +236,12 @@ def _filled_down(table: pl.DataFrame, merged: Sequence[Merged], first: int, left
 
 def _nulled(table: pl.DataFrame, null_values: Sequence[str]) -> pl.DataFrame:
     """The table with null for blanks and for the words that stand for an empty cell, blanks around them or not."""
-    import polars as pl
-
     text = pl.col(pl.String)
     return table.with_columns(pl.when(~text.str.strip_chars().is_in([*null_values, ""])).then(text))
 
 
 def _filled_rows() -> pl.Expr:
     """Whether a row has any cell that is not null; the others are not part of the table."""
-    import polars as pl
-
     return ~pl.all_horizontal(pl.all().is_null())
 
 

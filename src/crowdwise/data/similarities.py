@@ -28,6 +28,7 @@ import numpy.typing as npt
 from crowdwise.data import assemble, columns, encoding, schema
 from crowdwise.data.columns import DIFFERENT, SAME
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import row_label, with_numbering
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
@@ -244,8 +245,6 @@ def _declared(code: Codes, items: Vocabulary, declared: Vocabulary) -> tuple[Cod
 
 def _answers(source: Source) -> Mask:
     """True for the same, False for different, from whatever words stand for them."""
-    import polars as pl
-
     column = source.flat("same", "a word for the same or for different")
     if column.dtype == pl.Boolean:
         return column.to_numpy().astype(bool)

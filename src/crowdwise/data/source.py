@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,11 @@ import numpy.typing as npt
 from crowdwise.data import columns, encoding, frames
 from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label, with_numbering
 from crowdwise.data.schema import BLANK, NULLS, Form, OnMissing
 from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, suggestion, warn
-
-if TYPE_CHECKING:
-    import polars as pl
 
 EVERYONE = "everyone"
 """Who answered, where a table does not name annotators."""
@@ -115,8 +113,6 @@ class Source:
     def _drop_headers(self) -> None:
         """Leave out rows that repeat the names of the columns, as files that were joined have them, and the rule below
         them; that is said."""
-        import polars as pl
-
         table = self.table
         if table.width < 2 or any(dtype != pl.String for dtype in table.dtypes):
             return
@@ -144,8 +140,6 @@ class Source:
 
     def _values(self, name: str, part: str) -> pl.Series:
         """A column; of names and labels in a large table each once, which is quicker to look at."""
-        import polars as pl
-
         column = self.table[name]
         if part not in CODED or column.dtype != pl.String or len(column) < encoding.NATIVE_ROWS:
             return column
@@ -194,8 +188,6 @@ class Source:
 
     def require(self, parts: Sequence[str], also: str = "", wide: bool = False) -> None:
         """An error where a column is missing; ``wide``: the table might be in the wide form."""
-        import polars as pl
-
         missing = [part for part in parts if part not in self]
         if self.from_text and len(missing) == len(parts) > 1:
             below = [c.name for c in self.table if c.dtype == pl.String and bool((c == c.name).any())]
@@ -246,8 +238,6 @@ class Source:
 
     def number_votes(self) -> None:
         """A column of annotators, where it is not known who answered: the first vote on each item, the second..."""
-        import polars as pl
-
         if "annotator" in self:
             raise ColumnError(
                 f"anonymous: column {self.parts['annotator']!r} names the annotators. Leave out anonymous."
@@ -319,8 +309,6 @@ class Source:
     def unpivot_classes(self, answer: str, name: str) -> None:
         """The part ``probability``: a column of this name, or one for each class whose names begin so, which become
         rows with the class as the answer."""
-        import polars as pl
-
         from crowdwise.data.soft_votes import class_columns
 
         if name in self.table.columns:
@@ -340,8 +328,6 @@ class Source:
     def pick_question(self, asked: str | None) -> None:
         """Go on with the rows of one question, where a column says which a row answers. Where it is not named and an
         annotator has rows about an item that differ in it alone, that is an error."""
-        import polars as pl
-
         name = columns.question_column(self.table.columns, self.parts)
         if name is None and asked is None:
             return
@@ -537,8 +523,6 @@ class Source:
 
     def silence(self, part: str, abstain: Any) -> None:
         """Empty the cells that hold the label for no answer, in any case and as a number however it is written."""
-        import polars as pl
-
         if str(abstain) in NULLS:  # empty already
             return
         text = self.flat(part, "a label").cast(pl.String).str.strip_chars().str.to_lowercase()
@@ -553,8 +537,6 @@ class Source:
 
     def map_labels(self, parts: Sequence[str], stands: Mapping[str, str]) -> None:
         """Replace labels by what they stand for; labels of the map that there are not are named."""
-        import polars as pl
-
         unused = set(stands)
         for part in (part for part in parts if part in self):
             column, name = self[part], str(self.parts[part])
@@ -629,8 +611,6 @@ class Source:
 
     def flat(self, part: str, expected: str, error: type[InputError] = LabelError) -> pl.Series:
         """A column of text, numbers or booleans; anything else (lists, bytes, times) is an error."""
-        import polars as pl
-
         column = self[part]
         simple = (pl.String, pl.Boolean, pl.Null, pl.Categorical, pl.Enum)
         if not (column.dtype.is_numeric() or column.dtype in simple):
@@ -644,8 +624,6 @@ class Source:
         **more: Any,
     ) -> npt.NDArray[np.float64]:  # fmt: skip
         """A column of numbers (NaN where it is ``empty``, if it may be); text that is none is an error."""
-        import polars as pl
-
         column = self.flat(part, expected, error)
         values = columns.as_numbers(column)
         bad = (values.is_null() & column.is_not_null() if empty else values.is_null()).arg_true()
@@ -658,8 +636,6 @@ class Source:
 
     def _say_form(self, column: pl.Series, values: pl.Series) -> None:
         """What was taken for a decimal comma, a sign beside numbers or a decimal point, where it may be another."""
-        import polars as pl
-
         other = values.is_not_null() & column.cast(pl.Float64, strict=False).is_null()
         comma = other & column.str.contains(",", literal=True)
         for at in (comma if bool(comma.any()) else other).arg_true().head(1).to_list():
@@ -683,8 +659,6 @@ class Source:
 
     def _timestamp(self) -> npt.NDArray[Any] | None:
         """Times as datetimes (UTC where they name a zone) or plain numbers."""
-        import polars as pl
-
         if "timestamp" not in self:
             return None
         values = columns.without_categories(self["timestamp"])
@@ -708,8 +682,6 @@ class Source:
 
 def _holds_objects(column: pl.Series) -> bool:
     """Whether the cells of a column hold JSON: objects or lists."""
-    import polars as pl
-
     first = column.drop_nulls().head(3)
     return (
         column.dtype == pl.String
@@ -724,15 +696,11 @@ def _empty(column: pl.Series) -> pl.Series:
 
 def _blank_in(columns: Iterable[pl.Series]) -> list[str]:
     """The columns with cells that hold blanks alone."""
-    import polars as pl
-
     return [c.name for c in columns if c.dtype == pl.String and bool(c.str.contains(BLANK).any())]
 
 
 def _without_blanks(table: pl.DataFrame, blank: Sequence[str]) -> pl.DataFrame:
     """Cells of these columns that hold blanks alone are empty."""
-    import polars as pl
-
     return table.with_columns(pl.when(~pl.col(name).str.contains(BLANK)).then(pl.col(name)) for name in blank)
 
 
@@ -743,8 +711,6 @@ def _share_labels(table: pl.DataFrame, names: Sequence[str]) -> bool:
 
 def _stacked(found: Sequence[pl.Series]) -> pl.Series:
     """Columns of names one below the other; text and numbers do not mix."""
-    import polars as pl
-
     kinds = {pl.String() if column.dtype in (pl.Categorical, pl.Enum) else column.dtype for column in found}
     if len(kinds) > 1 and not all(kind.is_numeric() for kind in kinds):
         raise ColumnError(
@@ -763,8 +729,6 @@ def _unpivoted(
     table: pl.DataFrame, parts: Mapping[str, str | None], answer: str, what: str, keep_empty: bool
 ) -> tuple[pl.DataFrame, dict[str, str | None], Counts]:
     """Wide to long: one row per cell (that holds an answer, or any), and the row that each comes from."""
-    import polars as pl
-
     if {"annotator", "label"} <= {columns.normal(name) for name in table.columns}:
         raise ColumnError(
             f"The table has the columns {listing(table.columns, 12)}: with an annotator and a label in each row it is "
@@ -812,8 +776,6 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 def _first_unreadable(values: pl.Series) -> int:
     """The first text that cannot be read as a date in the way of the column (the first at all, where none can)."""
-    import polars as pl
-
     try:
         bad = values.str.to_datetime(time_unit="us", strict=False).is_null() & values.is_not_null()
     except pl.exceptions.PolarsError:

@@ -30,6 +30,7 @@ from crowdwise.data import columns, encoding, files, frames, schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import Lines, row_label, with_numbering
 from crowdwise.data.schema import ANNOTATOR, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
@@ -224,8 +225,6 @@ def _whole(source: Source, part: str) -> Counts:
 
 def _marked(source: Source) -> tuple[Codes, Vocabulary, Counts, Counts]:
     """Codes of labels (-1: none), their names, starts and ends of the rows of a table."""
-    import polars as pl
-
     column = source.flat("label", "a label", LabelError)
     empty = column.is_null()
     if column.dtype == pl.String:

@@ -53,6 +53,7 @@ from crowdwise.data.boundary import as_path, reading
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.frames import make_frame
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import row_label
 from crowdwise.data.schema import ANNOTATOR, COMMON, Col, OnMissing, Opt
 from crowdwise.data.source import DROP, Source
@@ -522,8 +523,6 @@ def tokens(source: Source) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDAr
 
 
 def _positions(source: Source) -> Counts:
-    import polars as pl
-
     column = source.flat("position", "a whole number", ColumnError)
     whole = column.cast(pl.Int64, strict=False)
     odd = whole.is_null() | ((column != whole) if column.dtype.is_float() else False)
@@ -535,15 +534,11 @@ def _positions(source: Source) -> Counts:
 
 
 def token_names(names: npt.NDArray[Any], sequence: npt.NDArray[Any], position: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    import polars as pl
-
     text = pl.Series(map(str, names.tolist()), dtype=pl.String).gather(sequence)
     return encoding.to_vocabulary((text + ":" + pl.Series(position).cast(pl.String)).to_numpy())
 
 
 def token_words(source: Source, token: npt.NDArray[Any], items: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    import polars as pl
-
     given = source.flat("word", "a word").cast(pl.String).to_numpy()
     row = one_each(token, given, len(items), lambda n, two: f"words for token {items[n]!r}: {listing(two)}.")
     return np.asarray(given[row], dtype=object)

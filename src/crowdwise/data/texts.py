@@ -27,6 +27,7 @@ import numpy.typing as npt
 from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, reader
@@ -136,8 +137,6 @@ class Texts(ByItem):
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Texts:
-        import polars as pl
-
         source.require(cls._needed())
         source.complete(cls._needed(), options["on_missing"])
         (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")

@@ -21,16 +21,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdwise.data import schema
 from crowdwise.data.boundary import as_path, reading
 from crowdwise.data.dataset import find_table
 from crowdwise.data.files import TableFile
+from crowdwise.data.heavy import pl
 from crowdwise.errors import InputError, ParameterError, ReadError, listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 PARQUET, TEXT = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
 ROW_BYTES, FILE_BYTES, TEXT_BYTES = 80, 3, 6
@@ -89,8 +87,6 @@ def is_parquet(file: Path) -> bool:
 
 def scan(files: list[Path]) -> tuple[pl.LazyFrame, bool]:
     """All rows of the files, one after the other, and whether they are text. Folders ``name=value`` are columns."""
-    import polars as pl
-
     hive = any("=" in part for file in files for part in file.parts[:-1])
     if all(map(is_parquet, files)):
         casts = pl.ScanCastOptions(integer_cast="upcast")
@@ -114,8 +110,6 @@ def scan(files: list[Path]) -> tuple[pl.LazyFrame, bool]:
 
 def memory_needed(files: list[Path]) -> float:
     """About how many bytes a fit of all votes at once takes, from the footers of Parquet files or the size of text."""
-    import polars as pl
-
     size = sum(file.stat().st_size for file in files)
     if not all(map(is_parquet, files)):
         return TEXT_BYTES * size
@@ -162,8 +156,6 @@ class ConsensusFiles:
 
 def find_consensus(path: str | os.PathLike[str]) -> ConsensusFiles | None:
     """The consensus in a folder or a file (or one that was opened); ``None`` where there is none."""
-    import polars as pl
-
     place = Path(path)
     if place.is_dir() and (place / ITEMS).is_dir() and (place / ABOUT).is_dir():
         with reading(place, "a consensus in files"):
@@ -191,8 +183,6 @@ def find_consensus(path: str | os.PathLike[str]) -> ConsensusFiles | None:
 def scan_items(files: Any) -> pl.LazyFrame:
     """The items of a consensus in CSV files. Names and labels are numbers or truth values only where all of them are
     written as those are: "007" and the "1" of "1" and "x" stay text."""
-    import polars as pl
-
     table = pl.scan_csv(files, glob=False, schema_overrides={"item": pl.String, "label": pl.String})
     chosen: dict[str, pl.Expr] = {}
     for name in ("item", "label"):

@@ -30,6 +30,7 @@ from crowdwise.data.alignment import spread_over
 from crowdwise.data.boundary import caller_within, scored_by_sklearn
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, OnDuplicate, Opt
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, dense, reader
@@ -376,8 +377,6 @@ def _joined(tables: Sequence[Any]) -> dict[str, Any]:
 
 def _options_in(source: Source, item: Codes, items: Any) -> dict[Any, int]:
     """Item -> the number of its options, from a column of numbers or of options separated by ``|``."""
-    import polars as pl
-
     column, names = source["n_options"], np.asarray(getattr(items, "array", items))
     if column.dtype == pl.String and column.str.contains("|", literal=True).any():
         values = column.str.count_matches("|", literal=True).cast(pl.Float64).to_numpy() + 1.0
@@ -424,8 +423,6 @@ def coded_labels(
 
 def _declared(classes: Sequence[Any] | None, names: Vocabulary, column: Any, categories: Sequence[Any] | None) -> Any:
     """The declared classes: the caller's, brought to the type of the labels, or the categories of the column."""
-    import polars as pl
-
     if classes is None:
         return column.dtype.categories.to_list() if isinstance(column.dtype, pl.Enum) else categories
     declared = encoding.to_vocabulary(list(classes))

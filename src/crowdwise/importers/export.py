@@ -24,13 +24,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdwise import registry
 from crowdwise.data import frames
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.dataset import Dataset
 from crowdwise.data.folders import replacing
+from crowdwise.data.heavy import pl
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.table import alike
 from crowdwise.data.votes import Votes
@@ -46,9 +47,6 @@ from crowdwise.importers.export_files import (
     is_dataset,
     parquet_rows,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 KEPT = ("timestamp", "duration")
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -21,18 +21,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from crowdwise.data import plain_files
 from crowdwise.data.boundary import reading, reason
 from crowdwise.data.files import PathLike, TableFile, first_line, separator_in, unescaped
+from crowdwise.data.heavy import pl
 from crowdwise.data.plain_files import limit
 from crowdwise.data.schema import NULLS
 from crowdwise.data.source import EVERYONE
 from crowdwise.errors import InputError, ReadError, SizeError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 CHUNK = 2**20
 HEAD, LARGE_HEAD, MOST_WHOLE = 2**16, 2**21, 2**28
@@ -148,8 +146,6 @@ class ExportFiles(contextlib.ExitStack):
         """A text table, every cell as text."""
         if self.single:
             return self.file.read()[0]
-        import polars as pl
-
         with reading(f"{self.path}/{name}"):
             table = pl.read_csv(self.text(name).encode(), infer_schema=False, null_values=[""])
         return table.rename(unescaped)

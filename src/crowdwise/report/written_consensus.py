@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from datetime import date
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from crowdwise import __version__, registry
 from crowdwise.core.dependence import accuracy_interval
 from crowdwise.data.boundary import reading
+from crowdwise.data.heavy import pl
 from crowdwise.data.vote_files import ConsensusFiles
 from crowdwise.metrics.bootstrap import Estimate
 from crowdwise.report.build import FORMAT, method_facts
@@ -22,9 +23,6 @@ from crowdwise.report.other_answers import SHOWN, measured_facts, measured_tiles
 from crowdwise.report.section_summary import STEPS, SURE, plain_list, sureness_bars
 from crowdwise.trust.annotators import less_accurate
 from crowdwise.trust.wording import IN_DOUBT, INEXACT, counted, figure, joined, named, percent
-
-if TYPE_CHECKING:
-    import polars as pl
 
 MOST_ITEMS, MOST_PEOPLE, NAMED = 20_000, 100_000, 10
 """Items and annotators up to which the page holds the whole table; names in one line."""
@@ -123,8 +121,6 @@ class _Fit:
 
 def _counts(items: pl.LazyFrame) -> dict[str, Any]:
     """The number of items, of those in doubt, and how sure they are."""
-    import polars as pl
-
     p, edges = pl.col("probability"), [-np.inf, *STEPS, np.inf]
     bins = [((p >= a) & (p < b)).sum().alias(f"bin {i}") for i, (a, b) in enumerate(pairwise(edges))]
     asked = [pl.len().alias("total"), p.mean().alias("mean"), (p >= SURE).sum().alias("sure")]
@@ -143,8 +139,6 @@ def _least_sure(items: pl.LazyFrame) -> dict[str, Any]:
 
 
 def _classes(items: pl.LazyFrame) -> dict[str, Any]:
-    import polars as pl
-
     found = items.group_by("label").agg(pl.len().alias("items"), pl.col("probability").mean())
     table = found.sort("items", "label", descending=[True, False]).collect(engine="streaming")
     share = (table["items"] / table["items"].sum()).to_numpy()
