@@ -384,7 +384,7 @@ def lists_in(cells: Iterable[Any]) -> list[list[Any]] | None:
     (None, None)
     """
     out: list[list[Any]] = []
-    some = False
+    any_list = False
     for cell in cells:
         text = cell.strip() if isinstance(cell, str) else ""
         if not text and (cell is None or isinstance(cell, str)):
@@ -393,20 +393,20 @@ def lists_in(cells: Iterable[Any]) -> list[list[Any]] | None:
         if not (text[:1] in "[({" and text[-1:] in "])}" and text):
             return None
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except ValueError:
             try:
-                found = ast.literal_eval(text)
+                value = ast.literal_eval(text)
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 return None
-        if found and not isinstance(found, (list, tuple, set)):
+        if value and not isinstance(value, (list, tuple, set)):
             return None
-        names = sorted(found, key=str) if isinstance(found, set) else list(found)
+        names = sorted(value, key=str) if isinstance(value, set) else list(value)
         if any(not isinstance(name, (str, int)) for name in names):
             return None
-        some = True
+        any_list = True
         out.append(names)
-    return out if some else None
+    return out if any_list else None
 
 
 SIGNS = "%$€£¥"
@@ -449,8 +449,8 @@ def numbers_in(values: Iterable[Any]) -> list[float] | None:
     except (TypeError, ValueError):
         if not all(isinstance(value, str) for value in values):
             return None
-    found = as_numbers(pl.Series(values, dtype=pl.String))
-    return None if found.null_count() else found.to_list()
+    numbers = as_numbers(pl.Series(values, dtype=pl.String))
+    return None if numbers.null_count() else numbers.to_list()
 
 
 def no_annotators(
@@ -468,18 +468,18 @@ def no_annotators(
     if any(table[n].dtype == pl.String for n in plain):
         odd |= fractions  # beside labels that are words
     plain = [n for n in plain if n not in odd]
-    said = {n: {str(v).strip().casefold() for v in table[n].drop_nulls().unique().to_list()} for n in plain}
+    labels = {n: {str(v).strip().casefold() for v in table[n].drop_nulls().unique().to_list()} for n in plain}
     distinct = {n for n in plain if nearly_distinct(table[n])}
-    repeated = [n for n in plain if n not in distinct and said[n]]
+    repeated = [n for n in plain if n not in distinct and labels[n]]
 
     def sharing(left_out: str) -> bool:
         """Whether there are two other columns or more, and each shares a value with another."""
-        found = [said[n] for n in repeated if n != left_out]
-        return len(found) > 1 and all(any(mine & other for other in found if other is not mine) for mine in found)
+        sets = [labels[n] for n in repeated if n != left_out]
+        return len(sets) > 1 and all(any(mine & other for other in sets if other is not mine) for mine in sets)
 
     for name in plain:
-        others = set().union(*(said[n] for n in repeated if n != name))
-        shared = len(said[name] & others) / max(1, len(said[name]))
+        others = set().union(*(labels[n] for n in repeated if n != name))
+        shared = len(labels[name] & others) / max(1, len(labels[name]))
         filled = table.height - table[name].null_count()
         hinted = bool(LAST_WORDS.intersection(words_of(name)[-1:]))
         alone = not one_sided and shared == 0 and filled >= ENOUGH and sharing(name)

@@ -79,10 +79,10 @@ class Dataset:
         """
         out = {}
         for column in self._about:
-            given = [] if self.item_table is None else self.item_table[column].drop_nulls().to_list()
+            values = [] if self.item_table is None else self.item_table[column].drop_nulls().to_list()
             words = columns.normal(column).split(" ")
             plays = words[-1] in columns.ALIASES["label"] + columns.ALIASES["truth"]
-            groups = 2 <= len(set(given)) <= min(MOST_VALUES, len(given) // 2)
+            groups = 2 <= len(set(values)) <= min(MOST_VALUES, len(values) // 2)
             if groups and not plays and words[-1] not in SPLITS and not _is_name(column):
                 out[column] = self._by_item(lambda row, column=column: row[column], [column])
         return out
@@ -126,10 +126,10 @@ class Dataset:
                 f"The data set {self.name} has no features.npz to learn from, and no folder images: add one with "
                 "x_train, or hand over inputs of your own (crowdwise learn --features FILE)."
             )
-        found = from_arrays(self.features, f"features.npz of {self.name}")
-        if found.names is None and self.votes.items.dtype.kind != "i":
-            found = replace(found, names=self._listed(found.x.shape[0]))
-        return found.rows_of(self.votes.items)
+        inputs = from_arrays(self.features, f"features.npz of {self.name}")
+        if inputs.names is None and self.votes.items.dtype.kind != "i":
+            inputs = replace(inputs, names=self._listed(inputs.x.shape[0]))
+        return inputs.rows_of(self.votes.items)
 
     def own_inputs(self) -> Any:
         """What a learner can be fitted with, by the names of the items: features, else images, else texts of all items
@@ -201,9 +201,9 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
         raise ReadError(f"{folder} is a file: use read_votes for a single file." if folder.exists() else missing)
     labels = find_table(folder, "votes")
     if labels is None:
-        found = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
+        names = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
         raise ReadError(
-            f"{folder} has no table of votes: expected labels.csv (or .parquet, .jsonl, ...) and found {found}."
+            f"{folder} has no table of votes: expected labels.csv (or .parquet, .jsonl, ...) and found {names}."
         )
     return dataset_of(folder, labels, **options)
 

@@ -52,9 +52,9 @@ class TextNames:
     @cached_property
     def array(self) -> Vocabulary:
         """The names as a frozen array of Python strings."""
-        found = self.column.to_numpy(writable=True)
-        found.setflags(write=False)
-        return found
+        names = self.column.to_numpy(writable=True)
+        names.setflags(write=False)
+        return names
 
 
 def to_vocabulary(values: Any) -> Vocabulary:
@@ -166,11 +166,11 @@ def locate(values: Vocabulary, vocabulary: Vocabulary) -> Codes:
     """The code of each value in a vocabulary, -1 where it is not there. Where one side is text and the other integers
     (a mapping with keys ``0, 1`` against names ``'0', '1'``) they are compared as text."""
     position: dict[Any, int] = {v: i for i, v in enumerate(vocabulary.tolist())}
-    found = np.array([position.get(v, -1) for v in values.tolist()], dtype=np.int32)
-    if len(found) and (found < 0).any() and (values.dtype == object) != (vocabulary.dtype == object):
+    codes = np.array([position.get(v, -1) for v in values.tolist()], dtype=np.int32)
+    if len(codes) and (codes < 0).any() and (values.dtype == object) != (vocabulary.dtype == object):
         position = {str(v): i for i, v in enumerate(vocabulary.tolist())}
-        found = np.array([position.get(str(v), -1) for v in values.tolist()], dtype=np.int32)
-    return found
+        codes = np.array([position.get(str(v), -1) for v in values.tolist()], dtype=np.int32)
+    return codes
 
 
 def recode(codes: Codes, new_of_old: npt.NDArray[Any]) -> Codes:

@@ -61,8 +61,8 @@ def categories(frame: Any, name: str | None) -> list[Any] | None:
     """The categories that a pandas column declares, used or not; ``None`` for any other column."""
     if kind_of(frame) != "pandas" or not hasattr(frame, "dtypes"):
         return None
-    found = getattr(frame.dtypes.get(name), "categories", None)
-    return None if found is None else list(found.tolist())
+    declared = getattr(frame.dtypes.get(name), "categories", None)
+    return None if declared is None else list(declared.tolist())
 
 
 def to_polars(frame: Any) -> pl.DataFrame:

@@ -185,12 +185,14 @@ def _cells(
     rows = in_one_row(_with_headings([list(row) for row in begin.to_polars().rows()] if places else [], merged, left))
     above = checked_skip(skip_rows) if skip_rows is not None else header_at(rows) if rows else 0
     header = {"header_row": above} if above else {}
-    table = _nulled(book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None, **header).to_polars(), null_values)
+    text = pl.col(pl.String)  # null for blanks and for the words that stand for an empty cell
+    text = pl.when(~text.str.strip_chars().is_in([*null_values, ""])).then(text)
+    table = book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None, **header).to_polars().with_columns(text)
     at = above or next((n for n, row in enumerate(rows) if any(cell is not None for cell in row)), 0)
     named = dict(zip(table.columns, rows[at] if at < len(rows) else [], strict=False))
     new = {c: text for c, text in named.items() if c.startswith(UNNAMED) and text and text not in table.columns}
     table = table.rename(new)
-    kept = table.select(_filled_rows()).to_series() if table.width else None
+    kept = table.select(~pl.all_horizontal(pl.all().is_null())).to_series() if table.width else None
     values = _filled_down(table, merged, at + 1, left)
     empty = [c for c in table.columns if c.startswith(UNNAMED) and table[c].null_count() == table.height]
     wide = sum(cell.top > at and cell.right > cell.left for cell in merged)
@@ -232,17 +234,6 @@ def _filled_down(table: pl.DataFrame, merged: Sequence[Merged], first: int, left
             source.setdefault(at, np.arange(table.height))[top : bottom + 1] = top
             end[at] = bottom
     return [table.to_series(at)[rows] for at, rows in source.items()]
-
-
-def _nulled(table: pl.DataFrame, null_values: Sequence[str]) -> pl.DataFrame:
-    """The table with null for blanks and for the words that stand for an empty cell, blanks around them or not."""
-    text = pl.col(pl.String)
-    return table.with_columns(pl.when(~text.str.strip_chars().is_in([*null_values, ""])).then(text))
-
-
-def _filled_rows() -> pl.Expr:
-    """Whether a row has any cell that is not null; the others are not part of the table."""
-    return ~pl.all_horizontal(pl.all().is_null())
 
 
 def _whole(column: pl.Series) -> bool:

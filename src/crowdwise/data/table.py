@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from dataclasses import Field, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -149,17 +149,6 @@ def blocks(indptr: Counts, chosen: Counts) -> tuple[Counts, Counts]:
     count = np.diff(indptr)[chosen]
     new = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
     return new, np.arange(new[-1]) + np.repeat(indptr[:-1][chosen] - new[:-1], count)
-
-
-def checked_mask(mask: npt.ArrayLike, S: int, what: str) -> Mask:
-    """A mask over S rows."""
-    found = np.asarray(mask)
-    if found.dtype != bool or found.shape != (S,):
-        raise InputError(
-            f"Expected a mask with one true or false for each of the {S} {what}, "
-            f"and found an array of {found.dtype} of shape {found.shape}."
-        )
-    return found
 
 
 def spread(counts: npt.NDArray[Any]) -> dict[str, float]:
@@ -514,7 +503,13 @@ class Table(Readable, ABC):
 
     def select(self, rows: npt.ArrayLike) -> Self:
         """Some of the rows, by a mask. Items and annotators keep their codes, even without any."""
-        return self._kept(checked_mask(rows, self.n_answers, self._rows))
+        mask, S = np.asarray(rows), self.n_answers
+        if mask.dtype != bool or mask.shape != (S,):
+            raise InputError(
+                f"Expected a mask with one true or false for each of the {S} {self._rows}, "
+                f"and found an array of {mask.dtype} of shape {mask.shape}."
+            )
+        return self._kept(mask)
 
     def only(self, annotators: Sequence[Any]) -> Self:
         """The rows of some annotators, by name. Items keep their codes, even those left without any."""
@@ -559,10 +554,9 @@ class Table(Readable, ABC):
         answer = cls._truths[-1]
         known = [Col(name) for name in (*cls._keys, *cls._truths)]
         given, _ = schema.sort_out(named, known, (), f"{cls.__name__}.read_truth")
-        if named.get(answer) is not None:
-            given |= {cls._truths[0]: named[answer], answer: None}
         parts = columns.resolve(table.columns, given)
-        value = next((part for part in cls._truths if parts[part] is not None), answer)
+        there = [answer] if named.get(answer) is not None else [part for part in cls._truths if parts[part] is not None]
+        value = there[0] if there else answer
         needed = (*cls._keys, value)
         free = columns.left_over(table.columns, {part: parts[part] for part in needed})
         if table.width == len(needed):  # the columns that are left, in this order, whatever they are called
@@ -653,6 +647,19 @@ class Table(Readable, ABC):
                 values = values[self.item] if column.per == "item" else values
                 out[column.name] = named(values, getattr(self, column.of)) if column.of else values
         return out
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CodedTable(Table, ABC):
+    """What tables hold beside their answers: the codes of annotators, the names behind the codes, weights and times."""
+
+    annotator: Codes
+    items: Vocabulary
+    annotators: Vocabulary
+    weight: npt.NDArray[np.float64] | None = None
+    timestamp: npt.NDArray[Any] | None = None
+    truth: npt.NDArray[Any] | None = None
+    kind: str = "polars"
 
 
 class ByItem(Table):

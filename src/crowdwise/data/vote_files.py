@@ -71,13 +71,13 @@ def files_of(source: Any) -> list[Path]:
         return [file for one in source for file in files_of(one)]
     path = Path(source)
     if path.is_dir():
-        found = sorted(_below(path))
+        files = sorted(_below(path))
     else:
-        found = [path] if path.is_file() else sorted(Path(p) for p in glob.glob(str(source), recursive=True))
-        found = [file for one in found for file in (sorted(_below(one)) if one.is_dir() else [one])]
-    if not found:
+        files = [path] if path.is_file() else sorted(Path(p) for p in glob.glob(str(source), recursive=True))
+        files = [file for one in files for file in (sorted(_below(one)) if one.is_dir() else [one])]
+    if not files:
         raise ReadError(f"{source}: no such file, and no Parquet or CSV file matches it.")
-    return found
+    return files
 
 
 def is_parquet(file: Path) -> bool:
@@ -131,12 +131,12 @@ def bytes_in(memory: str | float) -> float:
         unit = text[len(number) :].strip().upper().replace("I", "")
         unit = unit if unit.endswith("B") or not unit else f"{unit}B"
     try:
-        found = float(number) * UNITS[unit]
+        size = float(number) * UNITS[unit]
     except (KeyError, TypeError, ValueError):
-        found = 0.0
-    if not 0.0 < found < float("inf"):
+        size = 0.0
+    if not 0.0 < size < float("inf"):
         raise ParameterError(f"memory={memory!r}: expected a number of bytes, or an amount such as '4GB'.")
-    return found
+    return size
 
 
 ITEMS, ANNOTATORS, ABOUT = "items", "annotators", "about"
@@ -160,9 +160,12 @@ def find_consensus(path: str | os.PathLike[str]) -> ConsensusFiles | None:
     if place.is_dir() and (place / ITEMS).is_dir() and (place / ABOUT).is_dir():
         with reading(place, "a consensus in files"):
             about = [file for file in sorted((place / ABOUT).iterdir()) if not file.name.startswith((".", "_"))]
-            found = json.loads(about[0].read_text(encoding="utf-8"))
+            about_it = json.loads(about[0].read_text(encoding="utf-8"))
             people = pl.read_parquet(_parquet(place / ANNOTATORS)) if (place / ANNOTATORS).is_dir() else None
-        return ConsensusFiles(place, _checked(place, pl.scan_parquet(_parquet(place / ITEMS))), people, found)
+        items = pl.scan_parquet(_parquet(place / ITEMS))
+        if missing := NEEDED - set(items.collect_schema().names()):
+            raise ReadError(f"{place}: the items of a consensus have no column {', '.join(sorted(missing))}.")
+        return ConsensusFiles(place, items, people, about_it)
     if not (place.is_file() or several(path)):
         return None
     files = files_of(path)
@@ -198,13 +201,6 @@ def _parquet(folder: Path) -> list[Path]:
     return sorted(
         file for file in folder.iterdir() if file.suffix == ".parquet" and not file.name.startswith((".", "_"))
     )
-
-
-def _checked(place: Path, frame: pl.LazyFrame) -> pl.LazyFrame:
-    missing = NEEDED - set(frame.collect_schema().names())
-    if missing:
-        raise ReadError(f"{place}: the items of a consensus have no column {', '.join(sorted(missing))}.")
-    return frame
 
 
 def write_about(folder: Path, annotators: pl.DataFrame, about: dict[str, Any]) -> None:
