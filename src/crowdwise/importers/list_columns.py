@@ -53,8 +53,8 @@ def read_huggingface(files: ExportFiles, into: Collector) -> None:
     for number, row in enumerate(files.objects(name)):
         key = number if item is None else row.get(item)
         into.about_item(key, **{n: row.get(n) for n in plain if n not in (item, true)})
-        said = _parallel(row, who, lists) if who is not None else _objects(row, str(nested))
-        for question, annotator, label in said:
+        answers = _parallel(row, who, lists) if who is not None else _objects(row, str(nested))
+        for question, annotator, label in answers:
             _add(question, key, annotator, label, into)
         if true is not None and row.get(true) is not None and len(into.questions) == 1:
             (only,) = into.questions
@@ -85,11 +85,11 @@ def _parallel(row: Mapping[str, Any], who: str, lists: Sequence[str]) -> Iterato
 
 
 def _objects(row: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any, Any]]:
-    for made in row.get(name) or []:
-        if isinstance(made, Mapping):
-            who = columns.find(list(made), "annotator")
-            said = columns.find([n for n in made if n != who], "label")
-            yield name, made.get(who) if who else None, made.get(said) if said else None
+    for entry in row.get(name) or []:
+        if isinstance(entry, Mapping):
+            who = columns.find(list(entry), "annotator")
+            label = columns.find([n for n in entry if n != who], "label")
+            yield name, entry.get(who) if who else None, entry.get(label) if label else None
 
 
 def _add(question: str, item: Any, annotator: Any, label: Any, into: Collector) -> None:
@@ -117,7 +117,7 @@ def _annotators(row: Mapping[str, Any]) -> str | None:
 def _nested(row: Mapping[str, Any]) -> str | None:
     """The column of lists of objects that have an annotator and a label."""
     for name, value in row.items():
-        if isinstance(value, list) and value and all(isinstance(made, dict) for made in value):
+        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             who = columns.find(list(value[0]), "annotator")
             if who is not None and columns.find([n for n in value[0] if n != who], "label") is not None:
                 return name

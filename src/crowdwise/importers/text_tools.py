@@ -12,7 +12,7 @@ from typing import Any
 
 from crowdwise.data.source import EVERYONE
 from crowdwise.importers import collect, export_files
-from crowdwise.importers.collect import Collector, Span
+from crowdwise.importers.collect import Collector, Span, as_object, objects_in
 from crowdwise.importers.export_files import ExportFiles, Peek
 
 
@@ -34,15 +34,18 @@ def read_prodigy(files: ExportFiles, into: Collector) -> None:
 
 def _prodigy_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
     answer = row.get("answer")
-    meta = row.get("meta")
-    own = meta.get("id") if isinstance(meta, dict) else None
+    own = as_object(row.get("meta")).get("id")
     item = own if isinstance(own, (str, int)) else row.get("_input_hash")
     when = {"time": row.get("_timestamp")}
     into.about_item(item, text=row.get("text"), image=row.get("image"), html=row.get("html"))
     if answer == "ignore":
         into.leave_out("ignored")
     elif isinstance(row.get("options"), list) and "accept" in row:
-        _read_choice(row, answer, item, who, when, into)
+        chosen = row.get("accept")
+        if answer == "reject":
+            into.leave_out("rejected")
+        else:
+            into.choices("choice", item, who, chosen if isinstance(chosen, list) else [chosen], **when)
     elif isinstance(row.get("label"), str) and "spans" not in row:
         task = item if own is None else own
         about = f"{task}: {row['label']}" if own is not None else row.get("_task_hash")
@@ -54,38 +57,29 @@ def _prodigy_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
         _read_spans(row, item, who, when, into)
     elif "image" in row and "spans" in row:
         into.looks(item, who, **when)
-        for shape in row["spans"] or []:
-            corners = shape.get("points") if isinstance(shape, dict) else None
+        for shape in objects_in(row["spans"]):
+            corners = shape.get("points")
             if isinstance(corners, list) and shape.get("type") == "polygon":
                 size = (row.get("height"), row.get("width"))
                 into.polygon("masks", item, who, shape.get("label"), corners, *size, **when)
-            elif isinstance(shape, dict):
+            else:
                 ends = (shape.get(part) for part in ("x", "y", "width", "height"))
                 into.rectangle("boxes", item, who, shape.get("label"), *ends, **when)
     else:
         into.leave_out("of another interface")
 
 
-def _read_choice(row: dict[str, Any], answer: Any, item: Any, who: Any, when: dict[str, Any], into: Collector) -> None:
-    """One or several options; of the ``compare`` interfaces, which of two texts."""
-    if answer == "reject":
-        into.leave_out("rejected")
-        return
-    chosen = row.get("accept")
-    into.choices("choice", item, who, chosen if isinstance(chosen, list) else [chosen], **when)
-
-
 def _read_spans(row: dict[str, Any], item: Any, who: Any, when: dict[str, Any], into: Collector) -> None:
-    spans = [s for s in row.get("spans") or [] if isinstance(s, dict) and {"start", "end", "label"} <= set(s)]
-    tokens = [t for t in row.get("tokens") or [] if isinstance(t, dict) and {"start", "end"} <= set(t)]
+    spans = [s for s in objects_in(row.get("spans")) if {"start", "end", "label"} <= set(s)]
+    tokens = [t for t in objects_in(row.get("tokens")) if {"start", "end"} <= set(t)]
     places = [(t["start"], t["end"]) for t in tokens] or None
-    found = [(s["start"], s["end"], s["label"]) for s in spans]
-    into.spans("spans", item, who, row["text"], found, **when, tokens=places)
+    places_of = [(s["start"], s["end"], s["label"]) for s in spans]
+    into.spans("spans", item, who, row["text"], places_of, **when, tokens=places)
 
 
 def _session(row: dict[str, Any]) -> str:
-    found = row.get("_annotator_id") or row.get("_session_id")
-    return EVERYONE if found is None else str(found)
+    session = row.get("_annotator_id") or row.get("_session_id")
+    return EVERYONE if session is None else str(session)
 
 
 def _names(sessions: Iterable[str]) -> dict[str, str]:
@@ -137,23 +131,19 @@ def read_doccano(files: ExportFiles, into: Collector) -> None:
 def _doccano_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
     item, text = row["id"], row.get("text")
     into.about_item(item, text=text, filename=row.get("filename"))
-    found = row["entities"] if "entities" in row else row["label"]
-    if isinstance(text, str) and ("entities" in row or _doccano_spans(found)):
-        spans = [_span(span) for span in found or []]
+    labels = row["entities"] if "entities" in row else row["label"]
+    spans = [_span(span) for span in (labels if isinstance(labels, list) else ())]
+    if isinstance(text, str) and ("entities" in row or (spans and None not in spans)):
         into.spans("entities" if "entities" in row else "label", item, who, text, [s for s in spans if s is not None])
-    elif isinstance(found, list):
-        if found and isinstance(found[0], (dict, list)):
+    elif isinstance(labels, list):
+        if labels and isinstance(labels[0], (dict, list)):
             into.other("label", "boxes and polygons")
-        elif found:
-            into.choices("label", item, who, found)
+        elif labels:
+            into.choices("label", item, who, labels)
         else:
             into.leave_out("without an answer")
-    elif found is not None:
-        into.choices("label", item, who, [found])
-
-
-def _doccano_spans(found: Any) -> bool:
-    return isinstance(found, list) and bool(found) and all(_span(span) is not None for span in found)
+    elif labels is not None:
+        into.choices("label", item, who, [labels])
 
 
 def _span(span: Any) -> tuple[int, int, str] | None:
@@ -213,17 +203,16 @@ def _flat(record: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 def _nested(record: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Any]]:
-    for question, found in record["responses"].items():
-        for response in found if isinstance(found, list) else []:
-            if isinstance(response, dict):
-                yield question, response.get("user_id"), response.get("value"), response.get("status")
+    for question, responses in record["responses"].items():
+        for response in objects_in(responses):
+            yield question, response.get("user_id"), response.get("value"), response.get("status")
 
 
 def _suggestions(record: Mapping[str, Any], nested: bool) -> Iterator[tuple[str, Any, Any]]:
     if nested:
-        for question, found in (record.get("suggestions") or {}).items():
-            if isinstance(found, dict):
-                yield question, found.get("agent"), found.get("value")
+        for question, suggestion in (record.get("suggestions") or {}).items():
+            if isinstance(suggestion, dict):
+                yield question, suggestion.get("agent"), suggestion.get("value")
         return
     for key, value in record.items():
         if key.endswith(SUGGESTION) and value is not None:
@@ -257,8 +246,8 @@ OTHERS = {"R": "relations", "E": "events", "A": "attributes", "M": "attributes",
 
 def recognises_brat(peek: Peek) -> bool:
     """Files that end in ``.ann``, each beside its text."""
-    found = peek.ending(".ann")
-    return bool(found) and all(f"{name[:-4]}.txt" in peek.names for name in found[:20])
+    names = peek.ending(".ann")
+    return bool(names) and all(f"{name[:-4]}.txt" in peek.names for name in names[:20])
 
 
 def read_brat(files: ExportFiles, into: Collector) -> None:
