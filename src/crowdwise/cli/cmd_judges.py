@@ -61,9 +61,8 @@ def judges(
     check_apart([path], [out, panels, html])
     given = {"left": left, "right": right, "outcome": outcome, "question": group, "outcomes": outcomes,
              "keep": judge_column}  # fmt: skip
-    named = [f"{name}={value}" for name, value in given.items() if value is not None]
     asked = "comparisons" if left or right or outcome else None
-    table = opt.opened(path, opt.Reading(annotator=annotator, column=named, answers=asked)).answers.table
+    table = opt.opened(path, cmd_rank.columns_named(given, annotator, answers=asked)).answers.table
     if not isinstance(table, (Comparisons, Votes)):
         raise InputError(
             f"crowdwise judges is about comparisons and votes, and {path} holds {table.answer_type}. Of scores make a "
