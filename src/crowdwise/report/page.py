@@ -98,14 +98,18 @@ def page(report: dict[str, Any]) -> str:
     parts = engine.get_template("parts.html").module
     engine.globals |= {name: macro for name, macro in vars(parts).items() if not name.startswith("_")}
     script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
-    asked = (report.get("proof") or {}).get("sheet") or []  # the items to label by hand, a CSV file in a link
     return engine.get_template("answers.html" if "tables" in report else "votes.html").render(
         r=report, rows=report.get("annotators", [])[:MOST_ROWS], files=_files(report), labels=_labels(report),
-        sheet=quote(_csv(["item", "label", DRAWN], ([name, "", len(asked)] for name in asked))),
-        trace=objective_line(report["method"]["trace"]),
+        sheet=_sheet(report), trace=objective_line(report["method"]["trace"]),
         diagram=reliability_diagram(report.get("truth")), style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
         script=script, digest=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
     )  # fmt: skip
+
+
+def _sheet(report: dict[str, Any]) -> str:
+    """The items to label by hand as a CSV file in a link."""
+    names = (report.get("proof") or {}).get("sheet") or []
+    return quote(_csv(["item", "label", DRAWN], ([name, "", len(names)] for name in names)))
 
 
 def pct(x: float | None, digits: int = 0) -> str:
