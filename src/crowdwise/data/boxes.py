@@ -305,8 +305,7 @@ class Boxes(CodedTable, ByItem):
 
     def __repr__(self) -> str:
         boxes = int((self.label >= 0).sum())
-        counts = ((len(self), "item"), (self.n_annotators, "annotator"), (len(self.classes), "class"))
-        words = " x ".join(f"{n:,} {word}{('es' if word == 'class' else 's') * (n != 1)}" for n, word in counts)
+        words = self._sizes((len(self.classes), "class"))
         mean = boxes / max(len(self.looked[0]), 1)
         return f"Boxes({boxes:,} box{'es' * (boxes != 1)}: {words}, {mean:.1f} on an item by an annotator)"
 
@@ -337,16 +336,7 @@ class Boxes(CodedTable, ByItem):
         return columns | {"timestamp": [a.time for a, _ in rows], "duration": [a.duration for a, _ in rows]}
 
     def truth_frame(self) -> Any:
-        if self.truth is None:
-            return None
-        known = [(name, objects) for name, objects in zip(self.items.tolist(), self.truth, strict=True)]
-        names = edge_names(self.edges.shape[1])
-        none = (None,) * (1 + len(names))
-        rows = [(name, box) for name, some in known if some is not None for box in (some or (none,))]
-        edges = {name: [box[k + 1] for _, box in rows] for k, name in enumerate(names)}
-        return frames.make_frame({
-            "item": [name for name, _ in rows], **edges, "label": [box[0] for _, box in rows],
-        })  # fmt: skip
+        return self._true_objects(*edge_names(self.edges.shape[1]))
 
     def _counted(self) -> dict[str, Any]:
         used = np.bincount(self.label[self.label >= 0], minlength=len(self.classes))

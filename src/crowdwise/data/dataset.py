@@ -90,10 +90,9 @@ class Dataset:
     @property
     def _about(self) -> list[str]:
         """The columns of the table of items, without that of their names."""
-        key = None if self.item_table is None else columns.find(self.item_table.columns, "item")
-        if self.item_table is None or key is None:
-            return []
-        return [c for c, dtype in self.item_table.schema.items() if c != key and not dtype.is_nested()]
+        table = pl.DataFrame() if self.item_table is None else self.item_table
+        key = columns.find(table.columns, "item")
+        return [c for c, dtype in table.schema.items() if key and c != key and not dtype.is_nested()]
 
     def _is_text(self, column: str) -> bool:
         values = self.item_table[column].drop_nulls() if self.item_table is not None else pl.Series([])
@@ -175,10 +174,9 @@ class Dataset:
 
     def _listed(self, n_rows: int) -> Vocabulary | None:
         """The names of the items in the table of items, where it has one for each of so many rows."""
-        item = None if self.item_table is None else columns.find(self.item_table.columns, "item")
-        if self.item_table is None or item is None or self.item_table.height != n_rows:
-            return None
-        return encoding.to_vocabulary(self.item_table[item].to_list())
+        table = pl.DataFrame() if self.item_table is None else self.item_table
+        item = columns.find(table.columns, "item") if table.height == n_rows else None
+        return None if item is None else encoding.to_vocabulary(table[item].to_list())
 
 
 def _is_name(column: str) -> bool:

@@ -286,15 +286,19 @@ def read_texts(path: PathLike, column: str | None = None, item: str | None = Non
     return Features(str(path), np.array(texts, dtype=object), names, columns=(text,))
 
 
+def _coded(table: pl.DataFrame, key: str, column: str, from_text: bool) -> tuple[pl.DataFrame, Any]:
+    """Codes of items and their texts, where a row has both, and the names behind the codes."""
+    code, names = encoding.encode(table[key])
+    code, names = encoding.integers_in_text(code, names) if from_text else (code, names)
+    pairs = pl.DataFrame({"item": code, "text": table[column].cast(pl.String)})
+    return pairs.filter(pl.col("item") >= 0).drop_nulls(), names
+
+
 def _one_each(table: pl.DataFrame, key: str | None, column: str, from_text: bool, path: str) -> tuple[list[Any], Any]:
     """Texts and the names of their items; an item that has two different texts is an error."""
-    texts = table[column].cast(pl.String)
     if key is None:
-        return texts.to_list(), None
-    code, names = encoding.encode(table[key])
-    if from_text:
-        code, names = encoding.integers_in_text(code, names)
-    pairs = pl.DataFrame({"item": code, "text": texts}).filter(pl.col("item") >= 0).drop_nulls()
+        return table[column].cast(pl.String).to_list(), None
+    pairs, names = _coded(table, key, column, from_text)
     one = pairs.unique(maintain_order=True)
     twice = one.filter(pl.col("item").is_duplicated())
     if twice.height:
@@ -326,10 +330,7 @@ def beside(path: PathLike, items: Any, item: str | None = None) -> dict[Any, str
     text, key = chosen
     if text is None or key is None or table[text].dtype != pl.String:
         return {}
-    code, names = encoding.encode(table[key])
-    if from_text:
-        code, names = encoding.integers_in_text(code, names)
-    pairs = pl.DataFrame({"item": code, "text": table[text]}).filter(pl.col("item") >= 0).drop_nulls()
+    pairs, names = _coded(table, key, text, from_text)
     first = pairs.unique("item", keep="first", maintain_order=True)
     known = set(items.tolist())
     pairs_of = zip(names[first["item"].to_numpy()].tolist(), first["text"].to_list(), strict=True)

@@ -454,10 +454,7 @@ class Masks(CodedTable, ByItem):
     def __repr__(self) -> str:
         marked = sum(int(np.bitwise_count(np.frombuffer(m, dtype=np.uint8)).sum()) for m in self.mask.tolist())
         share = marked / max(int((self.height * self.width)[self.item].sum()), 1)
-        items, people = (
-            f"{n:,} {word}{'s' * (n != 1)}" for n, word in ((len(self), "item"), (self.n_annotators, "annotator"))
-        )
-        return f"Masks({self.n_answers:,} masks: {items} x {people}, {share:.1%} of the pixels marked)"
+        return f"Masks({self.n_answers:,} masks: {self._sizes()}, {share:.1%} of the pixels marked)"
 
     def of_item(self, n: int) -> list[Pixels]:
         """The masks of an item, in the order of annotators."""

@@ -27,6 +27,7 @@ import logging
 import math
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -157,10 +158,7 @@ def _has_answers(names: Sequence[str]) -> bool:
 
 def _say_merged(path: Path, sheets: Sequence[Sheet]) -> None:
     """Which cells were filled because they are merged with the one above, and which merged cells were not."""
-    filled: dict[str, int] = {}
-    for sheet in sheets:
-        for column, count in sheet.filled.items():
-            filled[column] = filled.get(column, 0) + count
+    filled = sum((Counter(sheet.filled) for sheet in sheets), Counter[str]())
     which = ", ".join(f"{count:,} of column {column!r}" for column, count in filled.items() if count)
     if which:
         warn(f"{path.name}: merged cells were filled with the value in the first of them: {which}.")

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import encoding, frames, schema
+from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.heavy import pl
@@ -135,10 +135,8 @@ class Spans(CodedTable, ByItem):
         return cls._built(what[order], who[order], items, annotators, given, answers, label=code)
 
     def __repr__(self) -> str:
-        counts = ((len(self), "item"), (self.n_annotators, "annotator"), (len(self.labels), "label"))
-        items, people, labels = (f"{n:,} {word}{'s' * (n != 1)}" for n, word in counts)
         total = int((self.label >= 0).sum())
-        return f"Spans({total:,} span{'s' * (total != 1)}: {items} x {people} x {labels})"
+        return f"Spans({total:,} span{'s' * (total != 1)}: {self._sizes((len(self.labels), 'label'))})"
 
     def within(self, texts: Mapping[Any, Any]) -> Self:
         """The same spans with the lengths of the texts: a mapping from item to its text, its tokens or its length. A
@@ -166,16 +164,7 @@ class Spans(CodedTable, ByItem):
         return encode_spans(truth, self.items)
 
     def truth_frame(self) -> Any:
-        if self.truth is None:
-            return None
-        rows = [
-            (name, *span)
-            for name, spans in zip(self.items.tolist(), self.truth.tolist(), strict=True)
-            for span in ((spans or [(None, None, None)]) if spans is not None else [])
-        ]
-        return frames.make_frame({
-            part: [row[n] for row in rows] for n, part in enumerate(("item", "label", "start", "end"))
-        })  # fmt: skip
+        return self._true_objects("start", "end")
 
     def _columns(self) -> dict[str, Any]:
         out = super()._columns()

@@ -28,6 +28,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -234,14 +235,6 @@ def nearly(name: Any) -> str:
     return str(folded(str(name))).lstrip("0")
 
 
-def counted(names: Iterable[Any]) -> dict[Any, int]:
-    """How often each name occurs."""
-    out: dict[Any, int] = {}
-    for name in names:
-        out[name] = out.get(name, 0) + 1
-    return out
-
-
 def counted_codes(code: Codes, names: Vocabulary) -> dict[Any, int]:
     """How often each name occurs among codes."""
     return dict(zip(names.tolist(), np.bincount(code[code >= 0], minlength=len(names)).tolist(), strict=True))
@@ -268,7 +261,7 @@ def in_codes(
 
 def in_sets(sets: list[list[Any]], normalise: bool, declared: Iterable[Any] | None) -> list[list[Any]]:
     """The same for sets of labels."""
-    counts = counted(label for some in sets for label in some)
+    counts = Counter(label for labels in sets for label in labels)
     if not normalise:
         point_out(counts)
         return sets

@@ -457,6 +457,11 @@ class Table(Readable, ABC):
         """The weight of every row, ones where none were given."""
         return np.ones(self.n_answers) if self.weight is None else self.weight
 
+    def _sizes(self, *more: tuple[int, str]) -> str:
+        """How many items, annotators and others there are, for a short description."""
+        counts = ((len(self), "item"), (self.n_annotators, "annotator"), *more)
+        return " x ".join(f"{n:,} {word}{('es' if word == 'class' else 's') * (n != 1)}" for n, word in counts)
+
     def describe(self) -> dict[str, Any]:
         """Counts that show the shape of the data, as a plain dict (``crowdwise describe`` draws it)."""
         per_annotator = np.bincount(self.annotator, minlength=self.n_annotators)
@@ -688,6 +693,14 @@ class ByItem(Table):
         return cls._arranged(
             item, annotator, items, annotators, lambda o: {"items": items, **answers(o)}, beside, [*said.values()]
         )
+
+    def _true_objects(self, *names: str) -> Any:
+        """A row for each true object (its label, and what else it has), and one for an item that has none."""
+        truth, none = getattr(self, "truth", None), (None,) * (1 + len(names))
+        known = [] if truth is None else zip(self.items.tolist(), truth, strict=True)
+        rows = [(item, *one) for item, objects in known if objects is not None for one in (objects or (none,))]
+        columns = {name: [row[n] for row in rows] for n, name in enumerate(("item", "label", *names))}
+        return None if truth is None else frames.make_frame(columns)
 
     def _of_items(self, items: Counts) -> Self:
         indptr, take = blocks(self.indptr, items)

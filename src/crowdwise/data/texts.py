@@ -161,10 +161,7 @@ class Texts(CodedTable, ByItem):
     def __repr__(self) -> str:
         words = np.array([len(text.split()) for text in self.texts])
         mean = words[self.text].mean() if self.n_answers else 0.0
-        items, people = (
-            f"{n:,} {word}{'s' * (n != 1)}" for n, word in ((len(self), "item"), (self.n_annotators, "annotator"))
-        )
-        return f"Texts({self.n_answers:,} texts: {items} x {people}, {mean:.1f} words on average)"
+        return f"Texts({self.n_answers:,} texts: {self._sizes()}, {mean:.1f} words on average)"
 
     def of_item(self, n: int) -> list[str]:
         """The texts on an item, in the order of annotators."""

@@ -27,10 +27,9 @@ from crowdwise.data import plain_files
 from crowdwise.data.boundary import reading, reason
 from crowdwise.data.files import PathLike, TableFile, first_line, separator_in, unescaped
 from crowdwise.data.heavy import pl
-from crowdwise.data.plain_files import limit
 from crowdwise.data.schema import NULLS
 from crowdwise.data.source import EVERYONE
-from crowdwise.errors import InputError, ReadError, SizeError
+from crowdwise.errors import InputError, ReadError
 
 CHUNK = 2**20
 HEAD, LARGE_HEAD, MOST_WHOLE = 2**16, 2**21, 2**28
@@ -109,16 +108,10 @@ class ExportFiles(contextlib.ExitStack):
         yield io.StringIO(_decoded(content), newline="")
 
     def _bytes(self, name: str) -> bytes:
-        most = limit()
         if self._archive is None:
             return (self.path / name).read_bytes()
-        if self._archive.getinfo(name).file_size > most:
-            raise SizeError(f"{self.path}: {name} unpacks to more than {most / 2**30:,.1f} GB, the most that is read.")
         with self._archive.open(name) as source:
-            content = source.read(int(most) + 1)
-        if len(content) > most:
-            raise SizeError(f"{self.path}: {name} unpacks to more than {most / 2**30:,.1f} GB, the most that is read.")
-        return content
+            return plain_files.read_within_limit(source, self.path / name)
 
     def text(self, name: str, most: int = -1) -> str:
         """The text of a file, or its first characters."""
