@@ -33,9 +33,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.data import columns, frames, plain_files
 from crowdwise.data.boundary import as_path, foreign, reading, reason
@@ -44,8 +45,6 @@ from crowdwise.data.plain_files import check_cells
 from crowdwise.data.schema import NULLS
 from crowdwise.errors import ColumnError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
 BLOCK = 2**18
 FEW_VALUES = 500
 FEW_CELLS = 2**20

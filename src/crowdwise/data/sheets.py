@@ -31,11 +31,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, in_one_row, normal
 from crowdwise.data.encoding import Counts
@@ -43,8 +44,6 @@ from crowdwise.data.heavy import pl
 from crowdwise.data.plain_files import check_archive, check_cells, checked_skip
 from crowdwise.errors import Option, ReadError, Remedy, listing, suggestion, warn
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 """The last four are the wide forms, which spreadsheets in some languages take for the others."""
 
