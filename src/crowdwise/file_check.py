@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.data.label_proposals import LabelProposal, propose
 from crowdwise.data.source import ONE_ANNOTATOR, UNUSED, collected_roles
-from crowdwise.data.spellings import NO_ANSWER, counted_codes, folded
+from crowdwise.data.spellings import NO_ANSWER, LabelProposal, counted_codes, folded, propose
 from crowdwise.errors import CrowdwiseError, DuplicateError, InputWarning, Option, Remedy, UserFacingError, listing
 from crowdwise.reading import Opened, was_read
 from crowdwise.registry import VOTES

@@ -30,6 +30,7 @@ from crowdwise.data import encoding, vote_files
 from crowdwise.data.boundary import foreign, guarded, reading
 from crowdwise.data.folders import check_shapes, check_target, read_saved, replacing, write_whole
 from crowdwise.data.frames import make_frame
+from crowdwise.data.heavy import pl
 from crowdwise.data.packing import ROWS, pack, scratch_folder
 from crowdwise.data.vote_files import ITEMS, ConsensusFiles, bytes_in, files_of
 from crowdwise.data.votes import Votes
@@ -38,8 +39,6 @@ from crowdwise.reading import Opened, check_labels, tell_doubt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import polars as pl
 
     from crowdwise.core.loop import Callback, Progress
 
@@ -66,8 +65,6 @@ def read_written(folder: str | os.PathLike[str]) -> ConsensusInParts:
     Its files are compared with the manifest, those of the items by their size alone: items are read when they are
     asked for, part by part.
     """
-    import polars as pl
-
     saved = read_saved(folder, KIND, by_size=f"{ITEMS}/")
     facts = saved.json(f"{vote_files.ABOUT}/{vote_files.ABOUT_FILE}")
     if facts.pop("format", None) != FORMAT:
@@ -80,8 +77,6 @@ def read_written(folder: str | os.PathLike[str]) -> ConsensusInParts:
 
 def read_spark(files: ConsensusFiles) -> ConsensusInParts:
     """The consensus that Spark has written, which has no manifest: its items are counted instead."""
-    import polars as pl
-
     with reading(files.path, "a consensus of Spark's"):
         people = pl.DataFrame() if files.annotator_table is None else files.annotator_table
         counted = dict(files.item_table.group_by("label").len().collect(engine="streaming").iter_rows())
@@ -314,8 +309,6 @@ def _rows(memory: str | float | None, rows: int | None) -> int:
 
 def _publish(folder: Path, written: ConsensusInParts, kept: Path | None) -> None:
     """The parts as one file, and as a folder with annotators and the rest beside them, as far as they are asked for."""
-    import polars as pl
-
     files = sorted(folder.glob("*.parquet"))
     if written.out is not None and written.out != kept:
         write_whole(getattr(pl.scan_parquet(files), ENDINGS[written.out.suffix.lower()]), written.out)

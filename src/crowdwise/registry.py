@@ -235,7 +235,7 @@ _IMPORTERS = (
     Importer("coco", "image_tools", "COCO with annotators"),
     Importer("lidc", "image_tools", "LIDC"),
     Importer("labelme", "image_tools", "LabelMe"),
-    Importer("huggingface", "list_columns", "Hugging Face datasets"),
+    Importer("huggingface", "text_tools", "Hugging Face datasets"),
 )  # fmt: skip
 IMPORTERS: dict[str, Importer] = {entry.key: entry for entry in _IMPORTERS}
 """Annotation tools whose exports are read, in the order in which they are tried."""

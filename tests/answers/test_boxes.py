@@ -471,3 +471,9 @@ def test_a_box_that_one_of_five_careful_annotators_drew_is_no_hard_object(ease):
         right, drawn = right + good, drawn + mine
         assert good > 0.98 * true
     assert right > 0.99 * drawn
+
+
+def test_true_boxes_have_a_column_of_classes_by_any_name(tmp_path):
+    (tmp_path / "truth.csv").write_text("item,species,x1,y1,x2,y2\na,cat,0,0,1,1\nb,,,,,\n")
+    truth = cw.Boxes.read_truth(tmp_path / "truth.csv", label="species")
+    assert truth == {"a": [("cat", 0.0, 0.0, 1.0, 1.0)], "b": []}

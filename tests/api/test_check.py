@@ -15,7 +15,7 @@ import pytest
 
 import crowdwise as cw
 from command_line import run
-from crowdwise.data import columns, label_proposals, plain_files
+from crowdwise.data import columns, plain_files, spellings
 from crowdwise.data.sheets import write_xlsx
 from crowdwise.errors import ColumnError, DuplicateError, InputError, InputWarning, LabelError, ParameterError
 
@@ -440,9 +440,9 @@ def test_a_map_of_labels() -> None:
 def test_a_map_that_cannot_be_used(text: str, error: str, tmp_path: Path) -> None:
     (tmp_path / "map.csv").write_text(text)
     with pytest.raises(InputError, match=error):
-        label_proposals.as_label_map(tmp_path / "map.csv")
+        spellings.as_label_map(tmp_path / "map.csv")
     with pytest.raises(ParameterError, match="expected a mapping of labels, or a file"):
-        label_proposals.as_label_map(5)
+        spellings.as_label_map(5)
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ def test_edits_are_the_fewest(a: str, b: str) -> None:
                 *(word[:i] + c + word[i:] for c in letters), *(word[:i] + c + word[i + 1 :] for c in letters),
             ) if len(new) <= max(len(a), len(b))
         }  # fmt: skip
-    assert label_proposals.edits(a, b) == label_proposals.edits(b, a) == steps
+    assert spellings.edits(a, b) == spellings.edits(b, a) == steps
 
 
 def test_declared_classes_are_no_misspellings() -> None:

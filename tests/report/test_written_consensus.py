@@ -13,7 +13,7 @@ from command_line import run
 from crowdwise.core.numerics import share_interval
 from crowdwise.data.vote_files import find_consensus
 from crowdwise.errors import ReadError
-from crowdwise.report.written_consensus import written_report
+from crowdwise.report.build import written_report
 
 
 @pytest.fixture(scope="module")

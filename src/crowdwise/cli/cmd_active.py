@@ -1,9 +1,8 @@
-"""``crowdwise active`` (replays of strategies, plans of a budget) and ``gold`` (what to label by hand)."""
+"""``crowdwise active``: replays of strategies, plans of a budget."""
 
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,8 @@ from crowdwise import registry
 from crowdwise.cli import options as opt
 from crowdwise.cli.cmd_campaign import read_annotators
 from crowdwise.cli.options import option
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, emit_table, say, write_table
+from crowdwise.cli.outputs import emit, say
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ExtraError, InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def plan(
     model = partial(registry.create, method, **params)
     check_choices(choices, data.votes.n_annotators, budget)
     promised = promise_accuracy(fit, model, sorted(set(choices)), n_seeds=min(seeds, 3))
-    made = Plan.of(budget, promised)
+    bought = Plan.of(budget, promised)
     if learner is not None:
         crowd = FittedCrowd.of(data.votes, fit.confusion, fit.prior)
         inputs = known_inputs(data, features, path, fit.posterior.argmax(axis=1))
@@ -155,13 +155,13 @@ def plan(
                 learner=partial(new_learner, learner, epochs), inputs=inputs, n_jobs=jobs,
                 progress=partial(progress, path.name),
             )  # fmt: skip
-        made = made.with_tests(learned)
+        bought = bought.with_tests(learned)
     measures: list[Measure] = ["accuracy", "right"] if learner is None else ["accuracy", "right", "test"]
     facts: dict[str, Any] = {
         "data": path.name, "method": method, "learner": learner, "budget": budget, "seeds": seeds,
-        "votes_per_item": made.choices, "items": [made.items(c) for c in made.choices],
-        "best": {m: made.best(m) for m in measures},
-        **{m: [dict(zip(("mean", "low", "high"), row, strict=True)) for row in made.summary(m)] for m in measures},
+        "votes_per_item": bought.choices, "items": [bought.items(c) for c in bought.choices],
+        "best": {m: bought.best(m) for m in measures},
+        **{m: [dict(zip(("mean", "low", "high"), row, strict=True)) for row in bought.summary(m)] for m in measures},
         "present": vars(present(fit)),
         "proof": {
             "max_error": max_error, "confidence": confidence,
@@ -172,7 +172,7 @@ def plan(
         needed, most = votes_for(fit, target)
         facts["target"] = {"accuracy": target, "votes_per_item": needed, "at_most": most, "gold": gold_for(fit, target)}
     with replacing(out, "plan") as folder:
-        write_plan(folder, path.name, made, measures, facts)
+        write_plan(folder, path.name, bought, measures, facts)
     if as_json:
         emit(json.dumps(facts))
     else:
@@ -184,11 +184,11 @@ def prices_of(votes: Votes, path: Path | None) -> Any:
     """The price of a vote of each annotator: 1 where no table is given."""
     if path is None:
         return 1.0
-    given = {str(name): price for name, price in read_annotators(path, 1.0).items()}
-    missing = [name for name in votes.annotators.tolist() if str(name) not in given]
+    price_of = {str(name): price for name, price in read_annotators(path, 1.0).items()}
+    missing = [name for name in votes.annotators.tolist() if str(name) not in price_of]
     if missing:
         raise InputError(f"{path} has no price for {missing[0]!r} ({len(missing)} annotators have none).")
-    return [given[str(name)] for name in votes.annotators.tolist()]
+    return [price_of[str(name)] for name in votes.annotators.tolist()]
 
 
 def known_inputs(data: Dataset, features: Path | None, path: Path, labels: Any) -> LearningInputs:
@@ -215,7 +215,6 @@ def write_replay(
     folder: Path, name: str, curves: dict[str, list[Curve]], whole: float, facts: dict[str, Any], priced: bool
 ) -> None:
     import numpy as np
-    import polars as pl
 
     from crowdwise.active.curve_drawing import Line, draw, page
     from crowdwise.active.replays import bands
@@ -245,13 +244,11 @@ def write_replay(
     write_figures(folder, [svg], html, facts)
 
 
-def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], facts: dict[str, Any]) -> None:
-    import polars as pl
-
+def write_plan(folder: Path, name: str, plan: Plan, measures: list[Measure], facts: dict[str, Any]) -> None:
     from crowdwise.active.curve_drawing import Line, draw, page
 
     rows = [
-        vars(row) if "test" in measures else {k: v for k, v in vars(row).items() if k != "test"} for row in made.rows
+        vars(row) if "test" in measures else {k: v for k, v in vars(row).items() if k != "test"} for row in plan.rows
     ]
     pl.DataFrame(rows).write_csv(folder / "table.csv")
     words = {"accuracy": "labels that are right", "right": "right labels", "test": "test accuracy of the learner"}
@@ -259,17 +256,17 @@ def write_plan(folder: Path, name: str, made: Plan, measures: list[Measure], fac
     def figure(some: list[Measure], title: str, y_label: str, percent: bool) -> str:
         lines = []
         for m in some:
-            mean, low, high = (list(column) for column in zip(*made.summary(m), strict=True))
-            lines.append(Line(words[m], [float(c) for c in made.choices], mean, low, high))
+            mean, low, high = (list(column) for column in zip(*plan.summary(m), strict=True))
+            lines.append(Line(words[m], [float(c) for c in plan.choices], mean, low, high))
         return draw(lines, title=title, x_label="votes per item", y_label=y_label, y_percent=percent)
 
-    title = f"{name}: {made.budget:,} votes, on many items or often on few"
+    title = f"{name}: {plan.budget:,} votes, on many items or often on few"
     shares: list[Measure] = [m for m in measures if m != "right"]
     figures = [figure(shares, title, "share", True), figure(["right"], f"{name}: right labels", "labels", False)]
     table = [
-        (c, made.items(c), *(f"{s[0]:,.0f}" if m == "right" else f"{100 * s[0]:.1f} %" for m, s in row))
+        (c, plan.items(c), *(f"{s[0]:,.0f}" if m == "right" else f"{100 * s[0]:.1f} %" for m, s in row))
         for c, row in zip(
-            made.choices, zip(*([(m, s) for s in made.summary(m)] for m in measures), strict=True), strict=True
+            plan.choices, zip(*([(m, s) for s in plan.summary(m)] for m in measures), strict=True), strict=True
         )
     ]
     text = (
@@ -294,55 +291,3 @@ def write_figures(folder: Path, figures: list[str], html: str, facts: dict[str, 
                 say(f"Note: no PNG was written. {error}")
     (folder / "curves.html").write_text(html, encoding="utf-8")
     (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-
-
-AskOption = Annotated[int, typer.Option("--ask", min=1, help="How many items.")]
-GoldOutOption = Annotated[
-    Path | None, option("--out", "-o", help="Write the items here: .csv, .xlsx, .jsonl or .parquet.")
-]
-
-
-@opt.reads
-def gold(
-    path: opt.PathArgument, ask: AskOption = 50, method: opt.MethodOption = None, known: opt.GoldOption = None,
-    set_: opt.SetOption = None, reading: opt.Reading = opt.DEFAULT_READING, seed: opt.SeedOption = None,
-    out: GoldOutOption = None, as_json: opt.JsonOption = False,
-) -> None:  # fmt: skip
-    """Choose the items whose known answer would help most.
-
-    Label them, and hand the answers to `crowdwise aggregate` as --gold: these items are then right, and the
-    probabilities of all others are calibrated by them. Items are drawn at random, doubtful ones more often. Without
-    --out they go to standard output as CSV; those that have gold labels already (--gold) are left out.
-
-    Examples:
-
-    `crowdwise gold labels.csv --ask 50 --out to_label.csv`
-
-    `crowdwise gold labels.csv --ask 20 --gold known.csv --json`
-    """
-    from crowdwise.errors import ParameterError
-    from crowdwise.trust.item_review import ask_for_gold
-    from crowdwise.trust.wording import counted
-
-    check_outputs(out)
-    check_apart([path, known], [out])
-    fitted = opt.fitted(opt.opened(path, reading, method), opt.assignments(set_, seed), gold=known)
-    if fitted.answer_type != registry.VOTES:
-        raise ParameterError(f"gold: expected votes, and {path} has {fitted.answer_type}.")
-    given: dict[str, Any] = {} if seed is None else {"random_state": seed}
-    found = ask_for_gold(fitted.result, ask, **given)
-    table = found.to_frame(kind="polars")
-    if out is not None:
-        write_table(table, out)
-    if as_json:
-        emit(json.dumps({"items": table.to_dicts(), "expected_wrong": found.expected_wrong}))
-    elif out is None:
-        emit_table(table)
-    if not as_json:
-        where = f" Written to {out}." if out is not None else ""
-        asked, wrong = len(found.items), round(found.expected_wrong)
-        say(
-            f"{asked:,} of {counted(len(fitted.result.items), 'item')}. Of {counted(asked, 'label')}, about "
-            f"{wrong:,} {'is' if wrong == 1 else 'are'} expected to be wrong.{where}"
-        )
-    sys.stdout.flush()

@@ -14,6 +14,7 @@ from crowdwise.cli.cmd_report import write_page, write_report_of
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_results, write_table
 from crowdwise.data.folders import check_target
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ParameterError, listing
 
 GraphOption = Annotated[
@@ -120,22 +121,22 @@ def aggregate(
     opened = opt.opened(path, reading, method)
     inputs = opt.chosen_inputs(opened, features, text, no_inputs, embed)
     with api.on_gpu(engine == "cuda"):
-        found = opt.fitted(
+        fitted = opt.fitted(
             opened, opt.assignments(set_, seed), gold=gold, truth=truth, graph=graph, inputs=inputs,
             max_seconds=max_seconds,
         )  # fmt: skip
-    paths = write_results(items_of(found.result, probabilities), found.result, out, None, save, as_json)
+    paths = write_results(items_of(fitted.result, probabilities), fitted.result, out, None, save, as_json)
     if annotators is not None:
-        write_table(annotators_of(found), annotators)
+        write_table(annotators_of(fitted), annotators)
         paths.append(annotators)
-    found = opt.with_names(found, names)
+    fitted = opt.with_names(fitted, names)
     if report is not None:
-        write_page(found, path, report)
+        write_page(fitted, path, report)
         paths.append(report)
     if as_json:
-        emit(json.dumps(show_aggregate.facts(found)))
+        emit(json.dumps(show_aggregate.facts(fitted)))
     else:
-        show_aggregate.show_fitted(found, paths, verbose=verbose)
+        show_aggregate.show_fitted(fitted, paths, verbose=verbose)
 
 
 def _every_question(
@@ -148,9 +149,9 @@ def _every_question(
     from crowdwise.cli import show_aggregate
     from crowdwise.file_check import checked
 
-    given = [name for name, value in beside.items() if value is not None]
-    if given:
-        raise ParameterError(f"{', '.join(given)}: not with --question all, which writes labels and annotators.")
+    useless = [name for name, value in beside.items() if value is not None]
+    if useless:
+        raise ParameterError(f"{', '.join(useless)}: not with --question all, which writes labels and annotators.")
     if out is None or out.suffix:
         raise ParameterError("--question all: name the folder for the labels of all questions, --out FOLDER.")
     opened = opt.opened(path, replace(reading, question=None), method)
@@ -163,10 +164,10 @@ def _every_question(
     out.mkdir(parents=True, exist_ok=True)
     for question, name in names.items():
         say(f"Question {question!r}")
-        found = opt.fitted(opened.with_option("question", question), params, inputs=None)
+        fitted = opt.fitted(opened.with_option("question", question), params, inputs=None)
         paths = [out / f"{name}.csv", out / f"{name}-annotators.csv"]
-        write_results(items_of(found.result, probabilities), found.result, paths[0], paths[1], None, False)
-        show_aggregate.show_fitted(found, paths, verbose=False)
+        write_results(items_of(fitted.result, probabilities), fitted.result, paths[0], paths[1], None, False)
+        show_aggregate.show_fitted(fitted, paths, verbose=False)
 
 
 def _streams(path: Path, memory: str | None) -> bool:
@@ -199,56 +200,54 @@ def _stream(
 
     out, save, annotators, report = outputs
     reader = reading.options()
-    given = [name for name, value in others.items() if value is not None]
-    given += [f"--{name.replace('_', '-')}" for name in reader if name not in READING]
-    if given:
-        raise ParameterError(f"{', '.join(given)}: not with votes that are read part by part (--engine stream).")
+    useless = [name for name, value in others.items() if value is not None]
+    useless += [f"--{name.replace('_', '-')}" for name in reader if name not in READING]
+    if useless:
+        raise ParameterError(f"{', '.join(useless)}: not with votes that are read part by part (--engine stream).")
     with show.progress(method or registry.DEFAULT) as progress:
-        found = api.aggregate(
+        consensus = api.aggregate(
             path, method, answer_type=reading.answers, gold=gold, out=out, save=save, engine="stream",
             progress=progress, **options, **reader,
         )  # fmt: skip
     written = [place for place in (out, save) if place is not None]
     if annotators is not None:
-        write_table(found.annotator_table, annotators)
+        write_table(consensus.annotator_table, annotators)
         written.append(annotators)
     if report is not None:
-        write_report_of(found, path.name, report)
+        write_report_of(consensus, path.name, report)
         written.append(report)
     if as_json:
         facts = {
-            "method": found.method, "items": found.n_items, "votes": found.n_votes,
-            "annotators": len(found.annotators), "classes": found.classes.tolist(),
-            "iterations": found.iterations, "converged": found.converged, "rho": found.dependence.rho,
-            "out": str(found.out),
+            "method": consensus.method, "items": consensus.n_items, "votes": consensus.n_votes,
+            "annotators": len(consensus.annotators), "classes": consensus.classes.tolist(),
+            "iterations": consensus.iterations, "converged": consensus.converged, "rho": consensus.dependence.rho,
+            "out": str(consensus.out),
         }  # fmt: skip
-        emit(json.dumps(facts | show_aggregate.figures(found.measured)))
+        emit(json.dumps(facts | show_aggregate.figures(consensus.measured)))
         return
-    show_aggregate.show_written(found, written, verbose=verbose)
+    show_aggregate.show_written(consensus, written, verbose=verbose)
 
 
 JUDGED = 100_000
 """Of more votes than this no verdict on annotators is added to their table: that would take long."""
 
 
-def annotators_of(found: Any) -> Any:
+def annotators_of(fitted: Any) -> Any:
     """The table of annotators; of votes with the verdict on each, and the reason."""
-    table = found.result.to_frame("annotators", kind="polars")
-    if found.answer_type != registry.VOTES:
+    table = fitted.result.to_frame("annotators", kind="polars")
+    if fitted.answer_type != registry.VOTES:
         return table
-    if found.table.n_votes > JUDGED:
+    if fitted.table.n_votes > JUDGED:
         say(f"Note: no verdicts on annotators, from {JUDGED:,} votes on: crowdwise diagnose, or --report, has them.")
         return table
-    import polars as pl
-
     from crowdwise.report.findings import diagnose
 
-    diagnosis = diagnose(found.table, found.result, gold=found.gold)
+    diagnosis = diagnose(fitted.table, fitted.result, gold=fitted.gold)
     reasons: dict[Any, list[str]] = {}
     for finding in diagnosis.findings:
         for name in finding.annotators:
             reasons.setdefault(name, []).append(diagnosis.kinds[finding.kind].title)
-    names = found.result.annotators.tolist()
+    names = fitted.result.annotators.tolist()
     return table.with_columns(
         pl.Series("verdict", [diagnosis.verdicts[name].value for name in names]),
         pl.Series("reason", ["; ".join(dict.fromkeys(reasons.get(name, []))) for name in names]),

@@ -91,16 +91,16 @@ def alternative_test(
     check_apart([path], [out, annotators])
     if not candidate:
         raise ParameterError("Name the model with --candidate, such as --candidate gpt or --candidate 'llm:*'.")
-    found = test(load(path, reading).table, candidate, epsilon)
-    tables = {name: found.to_frame(name, kind="polars").fill_nan(None) for name in found.TABLES}
+    tested = test(load(path, reading).table, candidate, epsilon)
+    tables = {name: tested.to_frame(name, kind="polars").fill_nan(None) for name in tested.TABLES}
     for name, target in (("candidates", out), ("annotators", annotators)):
         if target is not None:
             write_table(tables[name], target)
     if as_json:
-        facts = {"epsilon": epsilon, "level": found.level, "min_items": found.min_items}
+        facts = {"epsilon": epsilon, "level": tested.level, "min_items": tested.min_items}
         emit(json.dumps(facts | {name: table.to_dicts() for name, table in tables.items()}))
         return
     shown = ("candidate", "passes", "winning_rate", "advantage", "advantage_low", "advantage_high", "least_epsilon")
     console(stderr=False).print(frame_table("", tables["candidates"].select(shown), 100))
-    for sentence in found.sentences():
+    for sentence in tested.sentences():
         say(f"{sentence}.")

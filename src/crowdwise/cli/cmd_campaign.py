@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from crowdwise import registry
 from crowdwise.cli.options import FixedSeedOption, JsonOption, SetOption, StreamMethodOption, assignments, option
 from crowdwise.cli.outputs import check_outputs, emit, emit_table, piped, say, write_table
 from crowdwise.client import Client, RemoteCampaign
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ColumnError, InputError, LabelError, ParameterError, ReadError, listing
 from crowdwise.trust.wording import counted
 
@@ -50,8 +50,8 @@ def opened(folder: Path) -> Any:
     """The campaign in a folder, or of that name on a server."""
     address = server.get()
     if address is not None:
-        found = Client(address).campaign(str(folder))
-        return Remote(found.client, found.id, found.name)
+        remote = Client(address).campaign(str(folder))
+        return Remote(remote.client, remote.id, remote.name)
     from crowdwise.store.campaign import Campaign
 
     return Campaign.open(folder)
@@ -92,12 +92,12 @@ def read_annotators(path: Path, price: float) -> dict[Any, float]:
     table, names, costs = read_names(path, "annotator", "price", "cost")
     out: dict[Any, float] = {}
     for row, name in enumerate(names):
-        given = None if costs is None else table[costs][row]
+        own = None if costs is None else table[costs][row]
         try:
-            out[name] = price if given is None else float(given)
+            out[name] = price if own is None else float(own)
         except ValueError:
             where = place_in(path, table, row)
-            raise InputError(f"{path}: {where} has the price {given!r}: expected a number.") from None
+            raise InputError(f"{path}: {where} has the price {own!r}: expected a number.") from None
     return out
 
 
@@ -129,24 +129,10 @@ class Remote(RemoteCampaign):
         return SimpleNamespace(to_frame=lambda table, kind, **more: self.consensus_frame(table, **more))
 
     def votes(self) -> Any:
-        import polars as pl
-
         names = {"item": "item", "annotator": "annotator", "label": "label", "timestamp": "time"}
         rows = list(super().votes())
         table = pl.DataFrame({name: [row[part] for row in rows] for name, part in names.items()})
         return SimpleNamespace(to_frame=lambda kind: table)
-
-
-def create_remote(
-    address: str, name: str, classes: list[Any], items: Iterable[Any], gold: Mapping[Any, Any],
-    groups: Mapping[Any, Any], annotators: Mapping[Any, float] | Iterable[Any], **settings: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """Make a campaign on a server; its status."""
-    with Client(address) as client:
-        made = client.create_campaign(name, classes=classes, **settings)
-        made.add_items(items, gold, groups)
-        made.add_annotators(annotators)
-        return made.status()
 
 
 ITEMS_HELP = "Items, by name."
@@ -239,11 +225,14 @@ def init(
     if server.get() is not None:
         if gap is not None:
             raise ParameterError("gap: groups of items are not balanced by the server; use a campaign folder for that.")
-        facts = create_remote(
-            str(server.get()), str(folder), kinds, names, gold, groups, people, method=method, params=assignments(set_),
-            strategy=strategy, gold_rate=gold_rate, price=price, unknown=unknown, patience=patience, seed=seed,
-            **rule.get_params(),
-        )  # fmt: skip
+        with Client(str(server.get())) as client:
+            remote = client.create_campaign(
+                str(folder), classes=kinds, method=method, params=assignments(set_), strategy=strategy,
+                gold_rate=gold_rate, price=price, unknown=unknown, patience=patience, seed=seed, **rule.get_params(),
+            )  # fmt: skip
+            remote.add_items(names, gold, groups)
+            remote.add_annotators(people)
+            facts = remote.status()
         line = f"a campaign with {facts['items']:,} items and {facts['annotators']:,} annotators, {facts['campaign']}"
         report(facts, as_json, f"{folder}: {line}")
         return
@@ -251,8 +240,8 @@ def init(
         folder, registry.create(method, **assignments(set_)), classes=kinds, items=names, annotators=people,
         price=price, rule=rule, gold=gold, groups=groups, gap=gap, strategy=chosen, unknown=unknown, patience=patience,
         random_state=seed,
-    ) as made:  # fmt: skip
-        status = made.status()
+    ) as live:  # fmt: skip
+        status = live.status()
     report(
         status, as_json, f"{folder}: a campaign with {status['items']:,} items and {status['annotators']:,} annotators"
     )
@@ -273,8 +262,8 @@ def add(folder: FolderArgument, votes: VotesArgument, as_json: JsonOption = Fals
     from crowdwise.data.files import read_table
 
     table, _ = read_table(votes)
-    with opened(folder) as made:
-        receipt = made.add(table)
+    with opened(folder) as live:
+        receipt = live.add(table)
     facts = {"added": receipt.added, "repeated": receipt.repeated}
     report(facts, as_json, f"{receipt.added:,} votes added, {receipt.repeated:,} were there already")
 
@@ -295,13 +284,11 @@ def next_(
 
     Examples: `crowdwise campaign next birds -n 100 --out questions.csv`, `crowdwise campaign next birds -a ann -n 1`
     """
-    import polars as pl
-
     check_outputs(out)
-    with opened(folder) as made:
-        asked = made.propose(n) if annotator is None else made.next_for(annotator, n)
-        facts = made.status()
-        why = made.why_none(annotator) if not asked else None
+    with opened(folder) as live:
+        asked = live.propose(n) if annotator is None else live.next_for(annotator, n)
+        facts = live.status()
+        why = live.why_none(annotator) if not asked else None
     columns = {name: [getattr(q, name) for q in asked] for name in ("item", "annotator", "price", "value")}
     if out is not None:
         write_table(pl.DataFrame(columns), out)
@@ -319,8 +306,8 @@ def status(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """Say how far it is: votes, money, the estimated accuracy of the labels, and whether to stop."""
     from crowdwise.cli import show
 
-    with opened(folder) as made:
-        facts = made.status()
+    with opened(folder) as live:
+        facts = live.status()
     if as_json:
         emit(json.dumps(facts))
     else:
@@ -346,14 +333,14 @@ def export(
         check_outputs(salvage, endings=(".csv",))
         save_rest(folder, salvage)
         return
-    with opened(folder) as made:
-        consensus = made.consensus()
+    with opened(folder) as live:
+        consensus = live.consensus()
         if out is not None:
             write_table(consensus.to_frame("items", kind="polars", probabilities=True), out)
         if annotators is not None:
             write_table(consensus.to_frame("annotators", kind="polars"), annotators)
         if votes is not None:
-            write_table(made.votes().to_frame("polars"), votes)
+            write_table(live.votes().to_frame("polars"), votes)
     written = [str(p) for p in (out, annotators, votes) if p is not None]
     if written:
         say(f"Written: {', '.join(written)}.")
@@ -363,8 +350,6 @@ def export(
 
 def save_rest(folder: Path, out: Path) -> None:
     """What can be read of a damaged journal."""
-    import polars as pl
-
     from crowdwise.store.journal import salvage
 
     journal = folder / "campaign.db"
@@ -403,16 +388,16 @@ def set_(
     Example: `crowdwise campaign set birds --budget 800 --target 0.97`
     """
     texts = {"budget": budget, "target": target, "probability": probability, "gap": gap, "max_votes": max_votes}
-    given: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for name, text in {**texts, "max_error": max_error}.items():
-        given |= limit(name, text)
+        changes |= limit(name, text)
     plain = {"min_votes": min_votes, "price": price, "patience": patience, "confidence": confidence}
-    given |= {name: value for name, value in plain.items() if value is not None}
-    if not given:
+    changes |= {name: value for name, value in plain.items() if value is not None}
+    if not changes:
         raise ParameterError("Nothing to set: give --budget, --target, --probability or another option.")
-    with opened(folder) as made:
-        changed = made.change(**given)
-        facts = made.status()
+    with opened(folder) as live:
+        changed = live.change(**changes)
+        facts = live.status()
     parts = [f"{name.replace('_', ' ')} {word(old)} -> {word(new)}" for name, (old, new) in changed.items()]
     line = "; ".join(parts) if parts else "Nothing was different"
     out = {"changed": {name: list(pair) for name, pair in changed.items()}, "state": facts["state"]}
@@ -430,8 +415,8 @@ def add_items(folder: FolderArgument, items: ItemsFile, as_json: JsonOption = Fa
     Example: `crowdwise campaign add-items birds more.csv`
     """
     names, gold, groups = read_items(items)
-    with opened(folder) as made:
-        new = made.add_items(names, gold, groups)
+    with opened(folder) as live:
+        new = live.add_items(names, gold, groups)
     report(
         {"new": new, "known": len(names) - new},
         as_json,
@@ -451,8 +436,8 @@ def close_items(
     names = [*(items or []), *([] if table is None else read_items(table)[0])]
     if not names:
         raise InputError("Name the items, or give a table of them: --from FILE.")
-    with opened(folder) as made:
-        made.close_items(names, not reopen)
+    with opened(folder) as live:
+        live.close_items(names, not reopen)
     done = "reopened" if reopen else "closed"
     report({done: len(names)}, as_json, f"{counted(len(names), 'item')} {done}")
 
@@ -463,9 +448,9 @@ def add_annotators(folder: FolderArgument, annotators: PeopleFile, as_json: Json
 
     Example: `crowdwise campaign add-annotators birds people.csv`
     """
-    with opened(folder) as made:
-        people = read_annotators(annotators, made.settings.price)
-        new = made.add_annotators(people)
+    with opened(folder) as live:
+        people = read_annotators(annotators, live.settings.price)
+        new = live.add_annotators(people)
     known = len(people) - new
     report({"new": new, "known": known}, as_json, f"{counted(new, 'annotator')} added, {known:,} were there")
 
@@ -485,15 +470,15 @@ def set_annotator(
 
     Example: `crowdwise campaign set-annotator birds ann --away`
     """
-    given: dict[str, Any] = {"available": available, "max_votes": max_votes, "price": price}
-    given = {name: value for name, value in given.items() if value is not None}
-    if not given:
+    changes: dict[str, Any] = {"available": available, "max_votes": max_votes, "price": price}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if not changes:
         raise ParameterError("Nothing to set: give --available, --away, --max-votes or --price.")
-    with opened(folder) as made:
-        made.set_annotator(annotator, **given)
-    said = {"available": "available" if available else "away", "max_votes": f"{max_votes} votes at most"}
-    words = [said.get(name, f"price {value:g}") for name, value in given.items()]
-    report({"annotator": annotator, **given}, as_json, f"{annotator}: {', '.join(words)}")
+    with opened(folder) as live:
+        live.set_annotator(annotator, **changes)
+    words_for = {"available": "available" if available else "away", "max_votes": f"{max_votes} votes at most"}
+    words = [words_for.get(name, f"price {value:g}") for name, value in changes.items()]
+    report({"annotator": annotator, **changes}, as_json, f"{annotator}: {', '.join(words)}")
 
 
 WhoOption = Annotated[str | None, option("--annotator", "-a", help="The annotator whose questions these are.")]
@@ -507,8 +492,8 @@ def release(
 
     Example: `crowdwise campaign release birds --annotator ann`
     """
-    with opened(folder) as made:
-        n = made.release(annotator, items or None)
+    with opened(folder) as live:
+        n = live.release(annotator, items or None)
     report({"released": n}, as_json, f"{counted(n, 'question')} released")
 
 
@@ -524,8 +509,8 @@ def skip(
 
     Example: `crowdwise campaign skip birds ann photo7`
     """
-    with opened(folder) as made:
-        made.skip(annotator, items, not undo)
+    with opened(folder) as live:
+        live.skip(annotator, items, not undo)
     done = "asked again" if undo else "skipped"
     report(
         {"annotator": annotator, "items": items, "skipped": not undo}, as_json, f"{counted(len(items), 'item')} {done}"
@@ -549,16 +534,14 @@ def prove(
 
     Examples: `crowdwise campaign prove birds --ask 100 -o sheet.csv`, `crowdwise campaign prove birds --gold sheet.csv`
     """
-    import polars as pl
-
     from crowdwise.data.votes import read_truth
 
     if (ask is None) == (gold is None):
         raise ParameterError("Give --ask 100 to draw items at random, or --gold FILE with their labels.")
     check_outputs(out)
-    with opened(folder) as made:
+    with opened(folder) as live:
         if ask is not None:
-            sheet = pl.DataFrame({"item": (items := made.draw_for_gold(ask)), "label": [""] * len(items)})
+            sheet = pl.DataFrame({"item": (items := live.draw_for_gold(ask)), "label": [""] * len(items)})
             if out is not None:
                 write_table(sheet, out)
             elif as_json:
@@ -570,23 +553,23 @@ def prove(
             )
             return
         assert gold is not None
-        found = made.prove(read_truth(gold))
+        proof = live.prove(read_truth(gold))
     line = "The gold labels are kept. Say how many labels may be wrong: campaign set --max-error 0.05"
-    if found is not None:
-        line = found["proven"] or (found["missing"] and f"Not yet compared: {found['missing']}") or "Not proven yet"
-    report(found or {}, as_json, line[:1].upper() + line[1:])
+    if proof is not None:
+        line = proof["proven"] or (proof["missing"] and f"Not yet compared: {proof['missing']}") or "Not proven yet"
+    report(proof or {}, as_json, line[:1].upper() + line[1:])
 
 
 @campaign.command("history")
 def history(folder: FolderArgument, as_json: JsonOption = False) -> None:
     """List what was changed since the campaign was made."""
-    with opened(folder) as made:
-        found = made.history()
+    with opened(folder) as live:
+        changes = live.history()
     if as_json:
-        emit(json.dumps(found))
+        emit(json.dumps(changes))
         return
-    for change in found:
+    for change in changes:
         when = datetime.fromtimestamp(change["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
         emit(f"{when}  {change['what']}: {json.dumps(change['detail'], ensure_ascii=False)}")
-    if not found:
+    if not changes:
         say("Nothing was changed.")

@@ -11,6 +11,7 @@ import typer
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import DEFAULT_READING, JsonOption, PathArgument, Reading, load, option, reads
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
+from crowdwise.data.heavy import pl
 
 if TYPE_CHECKING:
     from crowdwise.errors import Option
@@ -45,14 +46,17 @@ def check(
 
     check_outputs(write_map)
     check_apart([path], [write_map])
-    found = checked(Opened(path, reading.answers, None, reading.options()))
+    file_check = checked(Opened(path, reading.answers, None, reading.options()))
     if write_map is not None:
-        _write_map(found, write_map)
+        rows = [(str(p.found), str(p.proposed), p.votes, p.why) for p in file_check.proposals]
+        names = {"from": pl.String, "to": pl.String, "votes": pl.Int64, "why": pl.String}
+        write_table(pl.DataFrame(rows, schema=names, orient="row"), write_map)
+        say(f"written: {write_map}")
     if as_json:
-        emit(json.dumps(found.to_dict(_spell) | {"command": _command(found, reading)}, ensure_ascii=False))
+        emit(json.dumps(file_check.to_dict(_spell) | {"command": _command(file_check, reading)}, ensure_ascii=False))
     else:
-        _show(found, reading)
-    if found.error is not None:
+        _show(file_check, reading)
+    if file_check.error is not None:
         raise typer.Exit(1)
 
 
@@ -60,47 +64,38 @@ def _spell(named: Option) -> str | None:
     return opt.flag(named, FLAGS)
 
 
-def _command(found: FileCheck, reading: opt.Reading) -> str:
+def _command(file_check: FileCheck, reading: opt.Reading) -> str:
     """The command that reads the file as it should be; nothing where nothing fixes it."""
     from dataclasses import replace
 
     given = {name: value for name, value in reading.options().items() if name != "classes"}
     given |= {"answer_type": reading.answers} if reading.answers else {}
-    return replace(found, options={**given, **found.options}).command(opt.FLAGS) if found.options else ""
+    return replace(file_check, options={**given, **file_check.options}).command(opt.FLAGS) if file_check.options else ""
 
 
-def _write_map(found: FileCheck, target: Path) -> None:
-    import polars as pl
-
-    rows = [(str(p.found), str(p.proposed), p.votes, p.why) for p in found.proposals]
-    names = {"from": pl.String, "to": pl.String, "votes": pl.Int64, "why": pl.String}
-    write_table(pl.DataFrame(rows, schema=names, orient="row"), target)
-    say(f"written: {target}")
-
-
-def _show(found: FileCheck, reading: opt.Reading) -> None:
+def _show(file_check: FileCheck, reading: opt.Reading) -> None:
     from crowdwise.cli import show
     from crowdwise.file_check import facts_in_words, fix_of
 
     screen = show.console(stderr=False)
-    for line in facts_in_words(found.facts):
+    for line in facts_in_words(file_check.facts):
         screen.print(line, soft_wrap=True, markup=False)
-    for said in found.findings:
-        text = " ".join(filter(None, (said.message, fix_of(said, _spell))))
+    for finding in file_check.findings:
+        text = " ".join(filter(None, (finding.message, fix_of(finding, _spell))))
         screen.print(f"- {text}", soft_wrap=True, markup=False)
-    if found.proposals:
+    if file_check.proposals:
         table = show.new_table("found", "votes", "proposed", "why", title="Labels that look like others")
-        for p in found.proposals:
+        for p in file_check.proposals:
             table.add_row(repr(p.found), f"{p.votes:,}", repr(p.proposed), p.why)
         screen.print(table)
-    if not found.findings and not found.proposals:
+    if not file_check.findings and not file_check.proposals:
         screen.print("Nothing looks wrong.")
-    if found.error is not None:
+    if file_check.error is not None:
         screen.print("The answers could not be read: fix the last of these first.")
-    if found.options.get("label_map"):
-        file = found.facts.get("file", "FILE")
+    if file_check.options.get("label_map"):
+        file = file_check.facts.get("file", "FILE")
         screen.print(f"Look through the labels first: crowdwise check {file} --write-map labels.csv", soft_wrap=True)
-    command = _command(found, reading)
+    command = _command(file_check, reading)
     if command:
         screen.print(f"To fix it: {command}", soft_wrap=True, markup=False)
 

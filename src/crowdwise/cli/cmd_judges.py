@@ -17,6 +17,7 @@ from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
 from crowdwise.cli.show import console, written
 from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.heavy import pl
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
 
@@ -60,9 +61,8 @@ def judges(
     check_apart([path], [out, panels, html])
     given = {"left": left, "right": right, "outcome": outcome, "question": group, "outcomes": outcomes,
              "keep": judge_column}  # fmt: skip
-    named = [f"{name}={value}" for name, value in given.items() if value is not None]
     asked = "comparisons" if left or right or outcome else None
-    table = opt.opened(path, opt.Reading(annotator=annotator, column=named, answers=asked)).answers.table
+    table = opt.opened(path, cmd_rank.columns_named(given, annotator, answers=asked)).answers.table
     if not isinstance(table, (Comparisons, Votes)):
         raise InputError(
             f"crowdwise judges is about comparisons and votes, and {path} holds {table.answer_type}. Of scores make a "
@@ -123,8 +123,6 @@ def prices(cost: str | None, table: Any) -> dict[Any, float]:
 
 def alternative_tests(table: Any, judges: list[Any], people: list[Any] | None) -> tuple[list[str], Any]:
     """The alternative annotator test in sentences and as columns of the table, or why there is none."""
-    import polars as pl
-
     from crowdwise.trust.alternative_test import alternative_test
 
     try:

@@ -67,15 +67,15 @@ def learn(
     opened = opt.opened(path, reading, method, votes_alone=True)
     inputs = features or True if text is None else texts_of(opened, text, features)
     display = partial(show.epochs, verbose=verbose) if first else lambda _: nullcontext()
-    found = api.fit(opened, params=params, gold=gold, truth=truth, inputs=inputs, display=display)
+    fitted = api.fit(opened, params=params, gold=gold, truth=truth, inputs=inputs, display=display)
     if not first:
         return
     if out is not None:
-        found.model.save(out)
+        fitted.model.save(out)
     if as_json:
-        emit(json.dumps(show_aggregate.learned(found)))
+        emit(json.dumps(show_aggregate.learned(fitted)))
     else:
-        show_aggregate.show_learned(found, out)
+        show_aggregate.show_learned(fitted, out)
 
 
 FolderArgument = Annotated[Path, typer.Argument(help="What `crowdwise learn --out` has saved.", show_default=False)]
@@ -125,16 +125,16 @@ def predict(
     texts = hasattr(learner, "text_features_")
     if text is not None and not texts:
         raise ParameterError(f"{folder} was not learned from texts: leave --text out.")
-    found = read_texts(features, text or learner.text_column_) if texts else read_features(features)
+    inputs = read_texts(features, text or learner.text_column_) if texts else read_features(features)
     votes, tested = None, None
     if votes_file is None:
-        names, X, truth = found.unseen()
+        names, X, truth = inputs.unseen()
     else:
         votes = opt.load_votes(
             votes_file, opt.Reading(answers=registry.VOTES, on_duplicate=on_duplicate, on_missing=on_missing)
         ).votes
-        names, X, truth = votes.items, found.rows_of(votes.items), None
-    X = Rows(X, names, found.columns)
+        names, X, truth = votes.items, inputs.rows_of(votes.items), None
+    X = Rows(X, names, inputs.columns)
     q = learner.predict_proba(X, votes)
     if truth is not None:
         try:

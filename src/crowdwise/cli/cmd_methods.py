@@ -153,13 +153,13 @@ def compare(
     known = None if truth is None else votes.encode_truth(votes.read_truth(truth))
     more = {} if max_votes is None else {"max_votes": max_votes}
     with show.steps(len(keys) * (how_many(votes, repeats, **more) + 1)) as progress:
-        found = api.compare(
+        comparison = api.compare(
             votes, keys, truth=known, repeats=repeats, share=share, replicates=replicates, random_state=seed,
             progress=progress, **more,
         )  # fmt: skip
     if out is not None:
-        write_table(found.to_frame("methods", kind="polars"), out)
+        write_table(comparison.to_frame("methods", kind="polars"), out)
     if as_json:
-        emit(json.dumps(found.to_dict()))
+        emit(json.dumps(comparison.to_dict()))
     else:
-        show.show_comparison(found)
+        show.show_comparison(comparison)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from crowdwise.answers.comparisons_leaderboard import Scale
+from crowdwise.answers.comparisons_leaderboard import Scale, draw_heat_map
 from crowdwise.cli import options as opt
+from crowdwise.cli import show_aggregate
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, piped, say, write_results, write_table
 from crowdwise.data.comparisons import Comparisons, OnSelf
 from crowdwise.data.folders import check_target
+from crowdwise.data.heavy import pl
 from crowdwise.errors import InputError, ParameterError, ReadError, listing, suggestion
 
 if TYPE_CHECKING:
@@ -139,8 +141,6 @@ def rank(
 
     `crowdwise rank scores.csv --versus gpt-4 claude --plot board.svg`
     """
-    from crowdwise.cli import show_aggregate
-
     check_outputs(out, annotators, win_rates)
     check_outputs(plot, endings=(".svg", ".png"))
     check_apart([path], [out, annotators, plot, win_rates])
@@ -151,12 +151,11 @@ def rank(
     given["on_self"] = None if on_self == "error" else on_self
     keep = [*(opt.words_in(control) or []), *([by] if by else []), *([judge_column] if judge_column else [])]
     given["keep"] = ",".join(keep) or None
-    named = [f"{name}={value}" for name, value in given.items() if value is not None]
-    reading = opt.Reading(annotator=annotator, column=named, on_missing=on_missing)
+    reading = columns_named(given, annotator, on_missing=on_missing)
     params = opt.assignments(set_, seed)
     params |= {"control": control} if control else {}
     params |= {"control_by_judge": True} if control_by_judge else {}
-    opened = open_answers(path, method, reading, bool(named))
+    opened = open_answers(path, method, reading)
     if opened is None:
         wrong = {"--control": control, "--judges": judges, "--people": people, "--next": next_ or None, "--own": own,
                  "--scale": None if scale == "score" else scale, "--win-rates": win_rates, "--set": set_,
@@ -202,10 +201,7 @@ def rank_scores(
     out: Path | None, annotators: Path | None, plot: Path | None, save: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """A leaderboard from scores, or from pass and fail."""
-    import polars as pl
-
     from crowdwise.api import score_board
-    from crowdwise.cli import show_aggregate
     from crowdwise.data.files import TableFile
 
     if how["gold"] is not None:
@@ -233,7 +229,13 @@ def rank_scores(
     show_aggregate.show_more(facts, parts)
 
 
-def open_answers(path: Path, method: str | None, reading: opt.Reading, named: bool) -> Opened | None:
+def columns_named(columns: dict[str, Any], annotator: str | None, **more: Any) -> opt.Reading:
+    """How a file is read whose columns are named, those of them that are."""
+    named = [f"{name}={value}" for name, value in columns.items() if value is not None]
+    return opt.Reading(annotator=annotator, column=named, **more)
+
+
+def open_answers(path: Path, method: str | None, reading: opt.Reading) -> Opened | None:
     """A file of comparisons; of rankings where the method is for these, or it has no columns of comparisons; nothing
     where it has columns of scores instead."""
     from crowdwise.answers.scores_board import has_scores
@@ -245,7 +247,7 @@ def open_answers(path: Path, method: str | None, reading: opt.Reading, named: bo
         with suppress(ReadError):
             if has_scores(TableFile.of(path).read()[0].columns):
                 return None
-    if method is not None or named or opened.has_columns:
+    if method is not None or reading.column or opened.has_columns:
         return opened
     rankings = opened.as_type("rankings")
     return rankings if rankings.has_columns else opened
@@ -326,7 +328,6 @@ def write_board(
 ) -> tuple[dict[Any, float] | None, Any, list[Path]]:  # fmt: skip
     """Write the leaderboard on a scale, with an item at its fixed value, and boards of categories; what was fixed, the
     table, and what was written."""
-    from crowdwise.answers.comparisons_leaderboard import draw_heat_map
     from crowdwise.data.figures import Figure
 
     fixed = anchored(ranking, anchor)
@@ -373,8 +374,6 @@ def stacked(parts: dict[str, Any]) -> Any:
 
 def with_category(rows: list[dict[str, Any]]) -> Any:
     """Rows of boards as a table; those of all together are the category ``all``."""
-    import polars as pl
-
     return pl.DataFrame([{"category": "all"} | row for row in rows], infer_schema_length=None)
 
 

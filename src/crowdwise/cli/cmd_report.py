@@ -62,9 +62,8 @@ def report(
     `crowdwise report consensus --out report.html` (what `aggregate --out consensus` wrote, without its votes)
     """
     from crowdwise.data.vote_files import find_consensus
-    from crowdwise.report.build import choose_attributes
+    from crowdwise.report.build import choose_attributes, written_report
     from crowdwise.report.page import check_extra
-    from crowdwise.report.written_consensus import written_report
 
     target = out if out is not None or as_json else Path("report.html")
     check_outputs(target, endings=(".html", ".json"))
@@ -78,22 +77,22 @@ def report(
         else None
     )
     if files is not None:
-        given = {"--method": method, "--truth": truth, "--gold": gold, "--attribute": attribute, "--set": set_}
-        useless = [name for name, value in given.items() if value]
+        unused = {"--method": method, "--truth": truth, "--gold": gold, "--attribute": attribute, "--set": set_}
+        useless = [name for name, value in unused.items() if value]
         if useless:
             raise ParameterError(f"{', '.join(useless)}: {path} is a consensus without its votes. Leave it out.")
         _write(written_report(files, title), target, as_json)
         return
     inputs = opt.chosen_inputs(opened, None, None, no_inputs)
     params = opt.assignments(set_, seed)
-    found = opt.fitted(opened, params, gold=gold, truth=truth, inputs=inputs, max_seconds=max_seconds)
-    found = opt.with_names(found, names)
-    data = found.answers.dataset
+    fitted = opt.fitted(opened, params, gold=gold, truth=truth, inputs=inputs, max_seconds=max_seconds)
+    fitted = opt.with_names(fitted, names)
+    data = fitted.answers.dataset
     if attribute and data is None:
-        raise ParameterError(f"--attribute does not apply to {found.answer_type}: leave it out.")
+        raise ParameterError(f"--attribute does not apply to {fitted.answer_type}: leave it out.")
     attributes = None if data is None else choose_attributes(data.attributes, attribute)
     more = {"candidates": candidate, "epsilon": epsilon} if candidate else {}
-    _write(reported(found, path, title=title, level=level, attributes=attributes, **more), target, as_json)
+    _write(reported(fitted, path, title=title, level=level, attributes=attributes, **more), target, as_json)
 
 
 def _write(facts: dict[str, Any], target: Path | None, as_json: bool) -> None:
@@ -129,45 +128,45 @@ def diagnose(
     from crowdwise.report.findings import diagnose as find
 
     opened = opt.opened(path, reading, method)
-    found = opt.with_names(opt.fitted(opened, opt.assignments(set_, seed), gold=gold, truth=truth), names)
+    fitted = opt.with_names(opt.fitted(opened, opt.assignments(set_, seed), gold=gold, truth=truth), names)
     with show.steps(len(STEPS)) as progress:
-        diagnosis = find(found.table, found.result, gold=found.gold, level=level, progress=progress)
+        diagnosis = find(fitted.table, fitted.result, gold=fitted.gold, level=level, progress=progress)
     if as_json:
-        emit(json.dumps(show_report.diagnosed(diagnosis, found.measured), ensure_ascii=False))
+        emit(json.dumps(show_report.diagnosed(diagnosis, fitted.measured), ensure_ascii=False))
     else:
-        show_report.show_diagnosis(diagnosis, found.measured)
+        show_report.show_diagnosis(diagnosis, fitted.measured)
 
 
-def reported(found: Fitted, path: Path, *, title: str | None = None, **options: Any) -> dict[str, Any]:
+def reported(fitted: Fitted, path: Path, *, title: str | None = None, **options: Any) -> dict[str, Any]:
     """The dict of a report, with a progress bar."""
     from crowdwise.cli import show
     from crowdwise.data.dataset import named_images, texts_beside
     from crowdwise.file_check import mailed
     from crowdwise.report.findings import STEPS
 
-    mails = mailed(found.result.annotators)
+    mails = mailed(fitted.result.annotators)
     if mails is not None:
         opt.note(mails, "--pseudonymise")
-    if found.answers.dataset is None and path.is_dir():  # of votes the dataset has them
-        options |= {"images": named_images(path / "images", found.table.items), "texts": texts_beside(path)}
-    title = path.name if title is None and found.answers.dataset is None else title
+    if fitted.answers.dataset is None and path.is_dir():  # of votes the dataset has them
+        options |= {"images": named_images(path / "images", fitted.table.items), "texts": texts_beside(path)}
+    title = path.name if title is None and fitted.answers.dataset is None else title
     with show.steps(len(STEPS) + 1) as progress:
-        return found.report(title=title, progress=progress, all_items=True, **options)
+        return fitted.report(title=title, progress=progress, all_items=True, **options)
 
 
-def write_page(found: Fitted, path: Path, out: Path) -> None:
+def write_page(fitted: Fitted, path: Path, out: Path) -> None:
     """The page of ``aggregate --report``, whole or not at all."""
     from crowdwise.report.page import page
 
-    write_text(page(reported(found, path)), out)
+    write_text(page(reported(fitted, path)), out)
 
 
-def write_report_of(found: ConsensusInParts, title: str, out: Path) -> None:
+def write_report_of(consensus: ConsensusInParts, title: str, out: Path) -> None:
     """The page of ``aggregate --report`` on what a stream has written."""
     from crowdwise.data.vote_files import ConsensusFiles
+    from crowdwise.report.build import written_report
     from crowdwise.report.page import page
-    from crowdwise.report.written_consensus import written_report
 
-    assert found.out is not None
-    files = ConsensusFiles(found.out, found.item_table, found.annotator_table, found.about())
+    assert consensus.out is not None
+    files = ConsensusFiles(consensus.out, consensus.item_table, consensus.annotator_table, consensus.about())
     write_text(page(written_report(files, title)), out)

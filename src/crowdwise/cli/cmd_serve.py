@@ -46,12 +46,7 @@ def start(
         from crowdwise.server.running import serve as run
     except ImportError as error:
         raise ExtraError("The server needs more packages: pip install 'crowdwise[serve]'.") from error
-    given = {
-        "data": data, "database": database, "host": host, "port": port, "workers": workers,
-        "tls_certificate": tls_certificate, "tls_key": tls_key, "base_url": base_url, "media": media,
-        "log_format": log_format,
-    }  # fmt: skip
-    context.obj = load_configuration(given, config)
+    context.obj = load_configuration({name: x for name, x in context.params.items() if name != "config"}, config)
     if context.invoked_subcommand is None:
         run(context.obj, say)
 
@@ -60,9 +55,9 @@ def store_of(context: typer.Context) -> Any:
     """The store that the settings name, brought up to date."""
     from crowdwise.store.database import Database
 
-    found = Database(context.obj.url)
-    found.migrate()
-    return found
+    store = Database(context.obj.url)
+    store.migrate()
+    return store
 
 
 FileArgument = Annotated[Path, typer.Argument(help="The file of the backup, .zip.", show_default=False)]

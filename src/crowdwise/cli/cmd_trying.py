@@ -16,6 +16,7 @@ from crowdwise.cli import show
 from crowdwise.cli.options import FixedSeedOption, JsonOption, assignments, option, words_in
 from crowdwise.cli.outputs import TABLES, check_outputs, emit, say, write_table
 from crowdwise.data.folders import write_text
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ExtraError, ParameterError, suggestion
 
 if TYPE_CHECKING:
@@ -153,8 +154,6 @@ def simulate(
 
     `crowdwise simulate dirichlet --out large --set n_items=20000000 --set votes_per_item=5 --items-per-file 1000000`
     """
-    from crowdwise.cli import show
-
     scenarios = registry.scenarios()
     if scenario is None:
         show.show_scenarios(scenarios)
@@ -188,7 +187,6 @@ def _write_large(
     scenario: str, out: Path, params: dict[str, Any], seed: int, items_per_file: int, as_json: bool
 ) -> None:
     """A crowd in files, with a bar."""
-    from crowdwise.cli import show
     from crowdwise.core.progress_bar import drawn_bar
     from crowdwise.simulate import write_large
 
@@ -251,10 +249,7 @@ def bench(
 
     `crowdwise bench --sets digits --methods majority,auto,two-stage`
     """
-    import polars as pl
-
     from crowdwise.bench import runs
-    from crowdwise.cli import show
 
     check_outputs(out, endings=(*TABLES, ".json"))
     keys = [

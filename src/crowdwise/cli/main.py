@@ -58,13 +58,13 @@ def written() -> str:
     return f"Written before that: {', '.join(map(str, dict.fromkeys(folders.done)))}."
 
 
-def for_cli(said: Any, options: set[str]) -> str:
+def for_cli(message: Any, options: set[str]) -> str:
     """An error or a warning in the words of a command with such options."""
-    if not isinstance(said, UserFacingError):
-        return str(said)
+    if not isinstance(message, UserFacingError):
+        return str(message)
     from crowdwise.cli.options import flag
 
-    return said.for_cli(lambda option: flag(option, options))
+    return message.for_cli(lambda option: flag(option, options))
 
 
 class Commands(TyperGroup):
@@ -150,8 +150,8 @@ COMMANDS = {
     "aggregate": ("aggregate", LABELS, "Turn votes into one label per item, with probabilities."),
     "report": ("report", LABELS, "Write one page on how reliable annotators and labels are, and what to review."),
     "diagnose": ("report", LABELS, "Say in sentences what is wrong with some answers: the report's short form."),
-    "certify": ("certify", LABELS, "Release the labels that random gold labels prove: at most 5 % of them are wrong."),
-    "estimate": ("estimate", LABELS, "Estimate shares, means and differences of all items from a few gold labels."),
+    "certify": ("gold", LABELS, "Release the labels that random gold labels prove: at most 5 % of them are wrong."),
+    "estimate": ("gold", LABELS, "Estimate shares, means and differences of all items from a few gold labels."),
     "describe": ("check", LABELS, "Show the shape of a file of answers: counts, annotators and how they spread."),
     "agreement": ("agreement", LABELS, "Measure how much annotators agree beyond chance, with intervals."),
     "alternative-test": ("agreement", LABELS, "Test whether a model may replace the annotators."),
@@ -162,12 +162,12 @@ COMMANDS = {
     "learn": ("learn", CLASSIFIERS, "Learn a classifier from inputs and votes."),
     "predict": ("learn", CLASSIFIERS, "Label items with a learned classifier, from inputs or from inputs and votes."),
     "campaign": ("campaign", COLLECTING, "Ask the right annotator about the right item, until labels are good enough."),
-    "gold": ("active", COLLECTING, "Choose the items whose known answer would help most."),
+    "gold": ("gold", COLLECTING, "Choose the items whose known answer would help most."),
     "active": ("active", COLLECTING, "What a strategy would have given, and how to spend a budget."),
     "serve": ("serve", COLLECTING, "Serve campaigns: an API, a page to label on and a page to watch."),
     "import": ("tools", TOOLS, "Read an export of an annotation tool: a folder of tables for each question."),
     "export": ("tools", TOOLS, "Write consensus labels in the form that an annotation tool imports."),
-    "label-studio": ("label_studio", TOOLS, "Work with a Label Studio server: pull annotations, push consensus."),
+    "label-studio": ("tools", TOOLS, "Work with a Label Studio server: pull annotations, push consensus."),
     "demo": ("trying", TRYING, "See it work: handwritten digits, labelled by a crowd of weak classifiers."),
     "simulate": ("trying", TRYING, "Make a crowd with known truth and known annotators."),
     "bench": ("trying", TRYING, "Measure methods on data sets whose truth is known: accuracy, log loss, seconds."),
@@ -188,7 +188,7 @@ def listed() -> None:
 
 def make_app(names: Container[str] = COMMANDS) -> typer.Typer:
     """The app with these commands; the others are only listed."""
-    made = typer.Typer(
+    app = typer.Typer(
         name="crowdwise",
         cls=Commands,
         help=(
@@ -201,14 +201,14 @@ def make_app(names: Container[str] = COMMANDS) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback(invoke_without_command=True)(root)
+    app.callback(invoke_without_command=True)(root)
     for name, (_, group, line) in COMMANDS.items():
         command = find_command(name) if name in names else listed
         if isinstance(command, typer.Typer):
-            made.add_typer(command, name=name, rich_help_panel=group)
+            app.add_typer(command, name=name, rich_help_panel=group)
         else:
-            made.command(name, help=line if command is listed else None, rich_help_panel=group)(command)
-    return made
+            app.command(name, help=line if command is listed else None, rich_help_panel=group)(command)
+    return app
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ import typer
 from crowdwise import registry
 from crowdwise.cli.outputs import piped, say
 from crowdwise.data.boundary import as_path
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import Form, OnDuplicate, OnMissing
 from crowdwise.errors import (
     CrowdwiseError,
@@ -30,7 +31,6 @@ from crowdwise.errors import (
 if TYPE_CHECKING:
     from crowdwise.api import Fitted
     from crowdwise.data.dataset import Dataset
-    from crowdwise.data.guess import Guess
     from crowdwise.reading import Answers, Opened
 
 FEATURES = (
@@ -393,15 +393,16 @@ def opened(
     votes_alone = votes_alone or bool(also)
     from crowdwise.reading import Opened
 
-    found = Opened(path, reading.answers, None if votes_alone else method, reading.options())
-    if found.export is not None:
-        tool = registry.IMPORTERS[found.export.tool].title
-        say(f"Note: {path.name} is an export of {tool}. {' '.join(found.export.lines())}")
-    if votes_alone and found.answer_type not in (registry.VOTES, also):
-        raise other_answers(path, found.answer_type, "" if found.guess is None else f", since {found.guess.reason}")
-    note_guess(found.guess)
-    found.method = method or found.method
-    return found
+    source = Opened(path, reading.answers, None if votes_alone else method, reading.options())
+    if source.export is not None:
+        tool = registry.IMPORTERS[source.export.tool].title
+        say(f"Note: {path.name} is an export of {tool}. {' '.join(source.export.lines())}")
+    if votes_alone and source.answer_type not in (registry.VOTES, also):
+        raise other_answers(path, source.answer_type, "" if source.guess is None else f", since {source.guess.reason}")
+    if source.guess is not None and source.guess.kind != registry.VOTES:  # say what a file was taken for
+        say(f"Note: read as {source.guess.kind}, since {source.guess.reason}. If that is wrong, say --answers votes.")
+    source.method = method or source.method
+    return source
 
 
 def fitted(source: Opened, params: dict[str, Any], **more: Any) -> Fitted:
@@ -409,20 +410,22 @@ def fitted(source: Opened, params: dict[str, Any], **more: Any) -> Fitted:
     from crowdwise import api
     from crowdwise.cli import show
     from crowdwise.data.source import collected_roles
+    from crowdwise.file_check import ordered
 
     with collected_roles() as columns:
         found = api.fit(source, params=params, display=show.progress, announce=say, **more)
     note_columns(columns.roles)
-    note_order(found, source.asked)
+    votes = source.asked is None and found.answer_type == registry.VOTES
+    hint = ordered(found.table) if votes else None  # classes are numbers in a row, and nothing was said of their order
+    if hint is not None:
+        note(hint, "--answers")
     return found
 
 
-def with_names(found: Fitted, names: Path | None) -> Fitted:
+def with_names(fit: Fitted, names: Path | None) -> Fitted:
     """The fit with the names of classes and items that a table has."""
     if names is None:
-        return found
-    import polars as pl
-
+        return fit
     from crowdwise.data.columns import find
     from crowdwise.data.files import TableFile
 
@@ -435,16 +438,7 @@ def with_names(found: Fitted, names: Path | None) -> Fitted:
             f"{names}: a table of names has the columns class (or item) and name; this has {listing(table.columns)}."
         )
     pairs = {part: table.select(code, name).drop_nulls().rows() for part, code in codes.items() if code is not None}
-    return found.named({part: {code.strip(): said.strip() for code, said in rows} for part, rows in pairs.items()})
-
-
-def note_order(found: Fitted, asked: str | None) -> None:
-    """A hint, where classes are numbers in a row and nothing was said about their order."""
-    from crowdwise.file_check import ordered
-
-    hint = ordered(found.table) if asked is None and found.answer_type == registry.VOTES else None
-    if hint is not None:
-        note(hint, "--answers")
+    return fit.named({part: {code.strip(): name_of.strip() for code, name_of in rows} for part, rows in pairs.items()})
 
 
 def note(hint: UserFacingError, *options: str) -> None:
@@ -464,8 +458,6 @@ def note_columns(roles: Mapping[str, str]) -> None:
 def drawn_gold(table: Any, gold: Path) -> dict[Any, Any]:
     """Item -> truth, from a sheet of items that were drawn; a row that is gone or has no label is an error. Names that
     were made text for spreadsheets are those of the items again."""
-    import polars as pl
-
     from crowdwise.data.files import TableFile
     from crowdwise.data.sheets import DRAWN, safe_cell
 
@@ -484,8 +476,8 @@ def drawn_gold(table: Any, gold: Path) -> dict[Any, Any]:
             "rows of a draw, each once."
         )
     items = set(table.items.tolist())
-    made = {safe_cell(name): name for name in items if safe_cell(name) not in items}
-    return {made.get(name, name): label for name, label in known.items()}
+    spelled = {safe_cell(name): name for name in items if safe_cell(name) not in items}
+    return {spelled.get(name, name): label for name, label in known.items()}
 
 
 def chosen_inputs(
@@ -511,21 +503,15 @@ def load(path: Path, reading: Reading = DEFAULT_READING) -> Answers:
 
 def load_votes(path: Path, reading: Reading = DEFAULT_READING) -> Dataset:
     """Votes, and what lies beside them, for a command that knows votes alone."""
-    found = opened(path, reading, votes_alone=True).answers
-    if found.dataset is None:
-        raise other_answers(path, found.answer_type)
-    return found.dataset
+    answers = opened(path, reading, votes_alone=True).answers
+    if answers.dataset is None:
+        raise other_answers(path, answers.answer_type)
+    return answers.dataset
 
 
-def other_answers(path: Path, found: str, why: str = "") -> InputError:
+def other_answers(path: Path, kind: str, why: str = "") -> InputError:
     """The error about answers that a command does not know."""
     return InputError(
-        f"{path} holds {found}{why}, and this command is for votes alone. For {found} there are crowdwise "
+        f"{path} holds {kind}{why}, and this command is for votes alone. For {kind} there are crowdwise "
         "aggregate, report, describe and agreement; if these are votes, say --answers votes."
     )
-
-
-def note_guess(guess: Guess | None) -> None:
-    """Say what a file was taken for, where that is not plain."""
-    if guess is not None and guess.kind != registry.VOTES:
-        say(f"Note: read as {guess.kind}, since {guess.reason}. If that is wrong, say --answers votes.")

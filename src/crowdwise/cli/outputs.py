@@ -165,8 +165,8 @@ def as_typed(message: str) -> str:
     >>> as_typed("/tmp/crowdwise-a1_b2/standard-input.csv.gz is empty")
     'Standard input is empty'
     """
-    said = re.sub(rf"\S*{FOLDER}\w+[/\\]{NAME}(\.\w+)*", "standard input", message)
-    return said if said == message else said[:1].upper() + said[1:]
+    typed = re.sub(rf"\S*{FOLDER}\w+[/\\]{NAME}(\.\w+)*", "standard input", message)
+    return typed if typed == message else typed[:1].upper() + typed[1:]
 
 
 def ending_of(head: bytes) -> str:

@@ -20,7 +20,7 @@ from rich.text import Text
 from crowdwise.core.progress_bar import stated, step_bar
 from crowdwise.data.table import histogram
 from crowdwise.registry import ANSWER_TYPES, DEFAULT_LEARNER, Entry, Plugin
-from crowdwise.trust.wording import counted
+from crowdwise.trust.wording import counted, figure
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -126,8 +126,6 @@ def frame_table(title: str, frame: Any, limit: int = 8) -> Table:
 
 
 def _shown(value: Any) -> str:
-    from crowdwise.trust.wording import figure
-
     if not isinstance(value, float):
         return str(value)
     if value and not SMALL <= abs(value) < LARGE:
@@ -436,75 +434,73 @@ MEANINGS = {
 }
 
 
-def show_comparison(found: Comparison, what: str = "votes") -> None:
+def show_comparison(comparison: Comparison, what: str = "votes") -> None:
     """The table of methods, the agreement between them, and the checks of the best."""
     screen = console(stderr=False)
-    splits = f"{found.repeats} split{'s' if found.repeats != 1 else ''}"
-    screen.print(
-        strong(
-            f"{len(found.methods)} methods",
-            f" predict held-out {what}: {splits}, {found.n_held_out:,.0f} of {found.n_votes:,} {what} held out in each",
-        ),
-        soft_wrap=True,
-    )
+    splits = f"{comparison.repeats} split{'s' if comparison.repeats != 1 else ''}"
+    held_out = f"{comparison.n_held_out:,.0f} of {comparison.n_votes:,} {what} held out in each"
+    first = strong(f"{len(comparison.methods)} methods", f" predict held-out {what}: {splits}, {held_out}")
+    screen.print(first, soft_wrap=True)
     screen.print()
-    screen.print(method_table(found, screen.width))
-    screen.print(verdict(found, what), soft_wrap=True)
-    screen.print(certainty(found), soft_wrap=True)
-    if len(found.methods) > 1:
+    screen.print(method_table(comparison, screen.width))
+    screen.print(verdict(comparison, what), soft_wrap=True)
+    screen.print(certainty(comparison), soft_wrap=True)
+    if len(comparison.methods) > 1:
         screen.print()
-        screen.print(agreement_table(found, screen.width, "Items labelled" if what == "votes" else "Pairs ordered"))
-    if found.checks and found.checks[0]:
+        screen.print(
+            agreement_table(comparison, screen.width, "Items labelled" if what == "votes" else "Pairs ordered")
+        )
+    if comparison.checks and comparison.checks[0]:
         screen.print()
-        screen.print(check_table(found.methods[0], found.checks[0]))
-    for name, why in found.problems.items():
+        screen.print(check_table(comparison.methods[0], comparison.checks[0]))
+    for name, why in comparison.problems.items():
         screen.print(f"{name} was left out: {why}")
 
 
-def verdict(found: Comparison, what: str = "votes") -> str:
+def verdict(comparison: Comparison, what: str = "votes") -> str:
     """The best, and the methods within noise of it, in a sentence."""
-    best, *others = found.close
+    best, *others = comparison.close
     if not others:
         return f"{best} predicts {what} best, beyond noise."
     return f"{best} predicts {what} best; within noise, so do {', '.join(others)}."
 
 
-def certainty(found: Comparison) -> str:
+def certainty(comparison: Comparison) -> str:
     """How far the scores may be off, and what they are of."""
-    words = f"Scores are within {found.error.max():.2g} (95%, over items)."
-    if found.n_items < found.of_items:
-        words += f" Compared on {found.n_items:,} of {found.of_items:,} items, drawn at random."
+    words = f"Scores are within {comparison.error.max():.2g} (95%, over items)."
+    if comparison.n_items < comparison.of_items:
+        words += f" Compared on {comparison.n_items:,} of {comparison.of_items:,} items, drawn at random."
     return words
 
 
-def method_table(found: Comparison, width: int) -> Table:
+def method_table(comparison: Comparison, width: int) -> Table:
     """A row for each method, with the interval of how far it is behind the best drawn to scale; on a narrow screen
     without calibration and seconds."""
-    reach = float(np.nanmax(found.high[np.isfinite(found.high)], initial=0.0))
+    reach = float(np.nanmax(comparison.high[np.isfinite(comparison.high)], initial=0.0))
     more = [">calibration", ">seconds"] if width >= WIDE else []
     names = ["|method", ">score", ">behind", *more]
-    names += [] if found.accuracy is None else [">accuracy"]
+    names += [] if comparison.accuracy is None else [">accuracy"]
     table = new_table(*names, f"95%, 0 to {reach:.3f}")
-    for j, name in enumerate(found.methods):
-        row = [name, f"{found.score[j]:.4f}", f"{found.behind[j]:.4f}"]
-        row += [f"{found.calibration[j]:.3f}", f"{found.seconds[j]:.2f}"] if more else []
-        if found.accuracy is not None:
-            row.append(f"{found.accuracy[j]:.4f}")
-        ends = found.low[j], found.behind[j], found.high[j]
+    for j, name in enumerate(comparison.methods):
+        row = [name, f"{comparison.score[j]:.4f}", f"{comparison.behind[j]:.4f}"]
+        row += [f"{comparison.calibration[j]:.3f}", f"{comparison.seconds[j]:.2f}"] if more else []
+        if comparison.accuracy is not None:
+            row.append(f"{comparison.accuracy[j]:.4f}")
+        ends = comparison.low[j], comparison.behind[j], comparison.high[j]
         drawn = whisker_cell(*ends, WHISKER_WIDTH, 0.0, reach) if j and reach > 0.0 else "●"
         table.add_row(*row, drawn, style="bold" if j == 0 else None)
     return table
 
 
-def agreement_table(found: Comparison, width: int, what: str = "Items labelled") -> Table:
+def agreement_table(comparison: Comparison, width: int, what: str = "Items labelled") -> Table:
     """Items labelled alike, in percent; as many methods as the terminal is wide enough for."""
-    longest = max(map(len, found.methods))
-    shown = max(2, min(len(found.methods), (width - longest - 2) // 9))
-    table = new_table("", *(f">{name[:8]}" for name in found.methods[:shown]), title=f"{what} alike, %")
-    for j, name in enumerate(found.methods[:shown]):
-        table.add_row(name, *(f"{100 * x:.1f}" for x in found.agreement[j, :shown]))
-    if shown < len(found.methods):
-        table.add_row(f"... {len(found.methods) - shown} more")
+    longest = max(map(len, comparison.methods))
+    shown = max(2, min(len(comparison.methods), (width - longest - 2) // 9))
+    table = new_table("", *(f">{name[:8]}" for name in comparison.methods[:shown]), title=f"{what} alike, %")
+    for j, name in enumerate(comparison.methods[:shown]):
+        table.add_row(name, *(f"{100 * x:.1f}" for x in comparison.agreement[j, :shown]))
+    if shown < len(comparison.methods):
+        table.add_row(f"... {len(comparison.methods) - shown} more")
     return table
 
 

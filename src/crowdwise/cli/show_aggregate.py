@@ -53,17 +53,17 @@ BRIEF = {
 """How a note begins -> what is said of it without ``--verbose``."""
 
 
-def facts(found: Fitted) -> dict[str, Any]:
+def facts(fitted: Fitted) -> dict[str, Any]:
     """The JSON object of ``--json``: what was fitted to what, and the figures against the truth."""
-    result, votes = found.result, isinstance(found.table, Votes)
+    result, votes = fitted.result, isinstance(fitted.table, Votes)
     out: dict[str, Any] = {
-        "method": result.method, "answer_type": found.answer_type, "items": len(result.items),
+        "method": result.method, "answer_type": fitted.answer_type, "items": len(result.items),
         "annotators": len(result.annotators), **({"classes": len(result.classes)} if votes else {}),
         "votes" if votes else "answers": result.n_answers, "iterations": result.iterations,
         "converged": result.converged, "objective": result.objective, "seconds": round(result.seconds, 4),
         "notes": result.notes,
     }  # fmt: skip
-    return out | figures(found.measured)
+    return out | figures(fitted.measured)
 
 
 def figures(measured: dict[str, Any]) -> dict[str, Any]:
@@ -75,32 +75,32 @@ def figures(measured: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def show_written(found: ConsensusInParts, paths: list[Any], *, verbose: bool = False) -> None:
+def show_written(consensus: ConsensusInParts, paths: list[Any], *, verbose: bool = False) -> None:
     """A summary of a consensus that was written part by part, for people, to standard error."""
-    alone = not found.dependence.pairs and found.dependence.source != "gold"
-    _show_labels(found, [ALONE] if alone else expected_line(found), found.measured, verbose)
+    alone = not consensus.dependence.pairs and consensus.dependence.source != "gold"
+    _show_labels(consensus, [ALONE] if alone else expected_line(consensus), consensus.measured, verbose)
     written(console(), paths)
 
 
 def show_fitted(
-    found: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None, anchor: Any = None,
+    fitted: Fitted, paths: list[Any], *, scale: Scale = "score", judges: Any = None, anchor: Any = None,
     verbose: bool = False,
 ) -> None:  # fmt: skip
     """A summary for people, to standard error. Of leaderboards: on a ``scale``, with a table of ``judges``."""
-    result = found.result
-    if isinstance(found.table, Votes):
-        screen = _show_labels(result, how_right(result, found.table), found.measured, verbose, *tied(result))
+    result = fitted.result
+    if isinstance(fitted.table, Votes):
+        screen = _show_labels(result, how_right(result, fitted.table), fitted.measured, verbose, *tied(result))
         if verbose:
             screen.print()
             screen.print(strong("Least certain items"))
             for line in least_certain(result):
                 screen.print(f"  {line}")
     else:
-        screen = _begun(fitted_line(found))
+        screen = _begun(fitted_line(fitted))
         if verbose:
             screen.print(passes(result))
         _say(screen, *result.notes)
-        measures(screen, found.measured)
+        measures(screen, fitted.measured)
         show_tables(screen, _answer_tables(result, scale, judges, anchor))
     if not paths and sys.stdout.isatty():
         console().print("\nNo file was written: --out consensus.csv writes the result.", soft_wrap=True)
@@ -120,7 +120,9 @@ def _show_labels(
     result: Consensus | ConsensusInParts, right: list[str], measured: dict[str, Any], verbose: bool, *lines: str
 ) -> Console:
     """Labels by votes in a few lines; ``verbose``: with tables, and how they were computed."""
-    screen = _begun(labels_line(result))
+    crowd = f"{counted(len(result.annotators), 'annotator')}, {counted(len(result.classes), 'class')}"
+    votes = counted(result.n_votes, "vote")
+    screen = _begun(strong(counted(result.n_items, "label"), f" from {votes} by {crowd} ({result.method})"))
     _say(screen, *right)
     measures(screen, measured)
     _say(screen, *brief_notes(result), *lines)
@@ -151,13 +153,6 @@ def _say(screen: Console, *lines: str) -> None:
 def passes(result: Any) -> str:
     """How long a fit took."""
     return f"{counted(result.iterations, 'pass')}, {result.seconds:.2f} s"
-
-
-def labels_line(result: VoteResult) -> Any:
-    """How many labels there are, from what."""
-    crowd = f"{counted(len(result.annotators), 'annotator')}, {counted(len(result.classes), 'class')}"
-    votes = counted(result.n_votes, "vote")
-    return strong(counted(result.n_items, "label"), f" from {votes} by {crowd} ({result.method})")
 
 
 def how_right(result: Consensus, votes: Votes) -> list[str]:
@@ -206,9 +201,9 @@ def weakest(names: Any, votes: Ints, accuracy: Floats) -> str:
     return f"Annotators to look at: {listed}; the median is {middle}. More: --verbose, or crowdwise diagnose."
 
 
-def fitted_line(found: Fitted) -> Any:
+def fitted_line(fitted: Fitted) -> Any:
     """What was fitted to how much."""
-    result, votes = found.result, isinstance(found.table, Votes)
+    result, votes = fitted.result, isinstance(fitted.table, Votes)
     sizes = f"{counted(len(result.items), 'item')}, {counted(len(result.annotators), 'annotator')}"
     classes = f"{counted(len(result.classes), 'class')}, " if votes else ""
     return strong(result.method, f": {sizes}, {classes}{counted(result.n_answers, 'vote' if votes else 'answer')}")
@@ -246,10 +241,10 @@ def class_table(classes: Any, count: Ints, limit: int = 12) -> Table:
     return table
 
 
-def annotator_table(names: Any, votes: Ints, found: tuple[Floats, ...], limit: int = 6) -> Table:
+def annotator_table(names: Any, votes: Ints, estimates: tuple[Floats, ...], limit: int = 6) -> Table:
     """The best and the worst annotators, by the end of their interval that would have to be wrong. Those with too few
     votes to be judged, as in reports, have a question mark."""
-    accuracy, low, high = found
+    accuracy, low, high = estimates
     order = np.argsort(-np.nan_to_num(low, nan=-1.0), kind="stable")
     if len(order) > 2 * limit:
         worst = np.argsort(np.nan_to_num(high, nan=2.0), kind="stable")[:limit][::-1]
@@ -377,7 +372,9 @@ def judge_table(judges: Any) -> Table:
     cells |= {">agreement": plain("agreement", ".0%"), ">kappa": plain("kappa", ".2f"), ">alpha": plain("alpha", ".2f")}
     cells |= {">first": plain("first_rate", ".0%"), ">flips": plain("flip_rate", ".0%")}
     for head, name in ((">position", "position"), (">length", "verbosity"), (">own", "self_preference")):
-        cells[head] = [_marked(row, name) if name in row else "" for row in rows]
+        found = [(row.get(name, np.nan), row.get(f"{name}_low", 0.0), row.get(f"{name}_high", 0.0)) for row in rows]
+        marked = ["*" if low > 0.0 or high < 0.0 else " " for _, low, high in found]  # its interval excludes 0
+        cells[head] = ["" if x != x else f"{x:+.2f}{mark}" for (x, _, _), mark in zip(found, marked, strict=True)]
     cells |= {">calibration": plain("calibration", ".2f")}
     replaces = [row.get("may_replace_people") for row in rows]
     cells["may replace"] = ["" if x is None else "yes" if x else "no" for x in replaces]
@@ -398,12 +395,6 @@ def panel_lines(panels: Any) -> list[str]:
         for words, row in (("Cheapest panel near the best", best), ("Best panel", rows[0]))
     ]  # fmt: skip
     return lines[:1] if best is rows[0] else lines
-
-
-def _marked(row: dict[str, Any], name: str) -> str:
-    """A bias, marked where its interval excludes 0."""
-    sure = row[f"{name}_low"] > 0.0 or row[f"{name}_high"] < 0.0
-    return "" if row[name] != row[name] else f"{row[name]:+.2f}{'*' if sure else ' '}"
 
 
 RATE_MEANINGS = {
@@ -454,8 +445,8 @@ def show_description(table: Any) -> None:
         screen.print(strong(table.answer_type, f": {sizes}"))
         plain = {k: v for k, v in d.items() if not isinstance(v, (dict, list)) and k not in ("items", "annotators")}
         for name, value in plain.items():
-            said = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-            screen.print(f"{name.replace('_', ' ')}: " + (f"{said:,}" if isinstance(said, int) else str(said)))
+            words = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+            screen.print(f"{name.replace('_', ' ')}: " + (f"{words:,}" if isinstance(words, int) else str(words)))
         screen.print()
         screen.print(spread_table(d))
         return
@@ -503,13 +494,13 @@ def spread_table(described: dict[str, Any]) -> Table:
     return table
 
 
-def learned(found: Fitted) -> dict[str, Any]:
+def learned(fitted: Fitted) -> dict[str, Any]:
     """The JSON object of ``crowdwise learn --json``."""
-    result, history = found.result, found.model.history_
+    result, history = fitted.result, fitted.model.history_
     held = [step.held_out for step in history if step.held_out is not None]
     out: dict[str, Any] = {
         "method": result.method, "items": len(result.items), "annotators": len(result.annotators),
-        "classes": len(result.classes), "votes": result.n_answers, "seed": found.model.seed_,
+        "classes": len(result.classes), "votes": result.n_answers, "seed": fitted.model.seed_,
         "seconds": round(result.seconds, 4),
         "history": {
             "epochs": len(history), "loss_first": history[0].loss, "loss_last": history[-1].loss,
@@ -518,7 +509,7 @@ def learned(found: Fitted) -> dict[str, Any]:
             "held_out_best_epoch": history[int(np.argmax(held))].epoch if held else None,
         },
     }  # fmt: skip
-    return out | figures(found.measured) | _test(found.tested)
+    return out | figures(fitted.measured) | _test(fitted.tested)
 
 
 def _test(tested: tuple[float, int] | None) -> dict[str, Any]:
@@ -540,16 +531,16 @@ def predicted(learner: Any, votes: Votes | None, items: int, tested: tuple[float
     return out | _test(tested)
 
 
-def show_learned(found: Fitted, out: Any) -> None:
+def show_learned(fitted: Fitted, out: Any) -> None:
     screen = console()
-    result, history = found.result, learned(found)["history"]
+    result, history = fitted.result, learned(fitted)["history"]
     screen.print()
-    screen.print(fitted_line(found))
+    screen.print(fitted_line(fitted))
     held = "" if history["held_out_last"] is None else f", held-out votes {history['held_out_last']:.4f}"
     screen.print(f"{history['epochs']} epochs, loss {history['loss_last']:.4f}{held}, {result.seconds:.2f} s")
-    measures(screen, found.measured, of=" of the consensus")
-    if found.tested is not None:
-        screen.print(f"accuracy on {found.tested[1]:,} items without votes:", strong(f"{found.tested[0]:.4f}"))
+    measures(screen, fitted.measured, of=" of the consensus")
+    if fitted.tested is not None:
+        screen.print(f"accuracy on {fitted.tested[1]:,} items without votes:", strong(f"{fitted.tested[0]:.4f}"))
     screen.print()
     for table in consensus_tables(result):
         screen.print(table)

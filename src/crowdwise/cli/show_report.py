@@ -18,49 +18,49 @@ if TYPE_CHECKING:
 COLOURS = {"drop": "red", "look": "yellow", "unclear": "dim"}
 
 
-def show_diagnosis(found: Diagnosis, measured: dict[str, Any] | None = None, screen: Console | None = None) -> None:
+def show_diagnosis(diagnosis: Diagnosis, measured: dict[str, Any] | None = None, screen: Console | None = None) -> None:
     """The findings in sentences, by kind, with what to do about each; to standard output, plain when piped."""
     from rich.text import Text
 
-    screen, result, votes = screen or console(stderr=False), found.result, found.seen is not None
+    screen, result, votes = screen or console(stderr=False), diagnosis.result, diagnosis.seen is not None
     answers = counted(result.n_answers, "vote" if votes else "answer")
     sizes = f"{counted(len(result.annotators), 'annotator')} on {counted(len(result.items), 'item')}"
     sizes += f", {counted(len(result.classes), 'class')}; labels" if votes else ";"
-    screen.print(Text(_headline(found), style="bold"))
+    screen.print(Text(_headline(diagnosis), style="bold"))
     screen.print(Text(f"{answers} by {sizes} by {result.method}"))
     if votes:
         gold = None if measured else result.gold_by_votes
         known = accuracy(*gold) if gold is not None else measured["accuracy"] if measured else None
-        for line in how_sure(found, None if known is None else vars(known), by_votes=gold is not None):
+        for line in how_sure(diagnosis, None if known is None else vars(known), by_votes=gold is not None):
             _print(screen, line, indent=0)
     else:
         measures(screen, measured or {})
-    for kind, words in found.kinds.items():
-        some = found.of_kind(kind)
-        if not some:
+    for kind, words in diagnosis.kinds.items():
+        findings = diagnosis.of_kind(kind)
+        if not findings:
             continue
         screen.print()
         colour = COLOURS.get(words.verdict or "", "cyan")
         screen.print(Text(words.title, style=f"bold {colour}" if colour != "dim" else "bold"))
-        for line in folded(some):
+        for line in folded(findings):
             _print(screen, line)
         if words.advice:
             _print(screen, words.advice, "dim")
-    if not found.findings:
+    if not diagnosis.findings:
         screen.print()
         screen.print(Text("Nothing was found: no annotator stands out, and nothing is in doubt."))
-    if found.seen is not None and found.seen.notes:
+    if diagnosis.seen is not None and diagnosis.seen.notes:
         screen.print()
-        for step, note in found.seen.notes.items():
+        for step, note in diagnosis.seen.notes.items():
             _print(screen, f"{step.capitalize()}: {note}", "dim", indent=0)
 
 
-def _headline(found: Diagnosis) -> str:
+def _headline(diagnosis: Diagnosis) -> str:
     """One sentence on what was found."""
-    if found.seen is not None:
-        return headline(found)
-    rules = registry.ANSWER_TYPES[found.result.answer_type].rules
-    return str(rules.headline(found.result))
+    if diagnosis.seen is not None:
+        return headline(diagnosis)
+    rules = registry.ANSWER_TYPES[diagnosis.result.answer_type].rules
+    return str(rules.headline(diagnosis.result))
 
 
 def _print(screen: Console, sentence: str, style: str = "", indent: int = 2) -> None:
@@ -74,14 +74,16 @@ def _print(screen: Console, sentence: str, style: str = "", indent: int = 2) -> 
         screen.print(Text(" " * indent + sentence), soft_wrap=True)
 
 
-def diagnosed(found: Diagnosis, measured: dict[str, Any] | None = None) -> dict[str, Any]:
+def diagnosed(diagnosis: Diagnosis, measured: dict[str, Any] | None = None) -> dict[str, Any]:
     """The JSON object of ``crowdwise diagnose --json``."""
+    result = diagnosis.result
     out: dict[str, Any] = {
-        "headline": _headline(found), "answer_type": found.result.answer_type, "method": found.result.method,
-        "findings": [to_dict(finding, found.kinds[finding.kind]) for finding in found.findings],
-        "verdicts": {str(name): verdict for name, verdict in found.verdicts.items()},
-        "expected": number(found.expected), "expected_interval": [number(end) for end in found.expected_interval],
+        "headline": _headline(diagnosis), "answer_type": result.answer_type, "method": result.method,
+        "findings": [to_dict(finding, diagnosis.kinds[finding.kind]) for finding in diagnosis.findings],
+        "verdicts": {str(name): verdict for name, verdict in diagnosis.verdicts.items()},
+        "expected": number(diagnosis.expected),
+        "expected_interval": [number(end) for end in diagnosis.expected_interval],
     }  # fmt: skip
-    if found.seen is not None:
-        out |= {"level": found.seen.level, "notes": dict(found.seen.notes)}
+    if diagnosis.seen is not None:
+        out |= {"level": diagnosis.seen.level, "notes": dict(diagnosis.seen.notes)}
     return out | figures(measured or {})

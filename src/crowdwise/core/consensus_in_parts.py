@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,11 @@ from crowdwise.core.vote_parts import Posterior, VotePart, VoteParts, resolve, u
 from crowdwise.core.vote_sums import agreement_counts, per_annotator
 from crowdwise.data.folders import replacing, write_arrays
 from crowdwise.data.frames import make_frame
+from crowdwise.data.heavy import pl
 from crowdwise.data.truth import encode_classes
 from crowdwise.data.vote_files import ITEMS, PART, scan_items, write_about
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 KIND = "consensus in parts"
 FORMAT = 2
@@ -180,8 +178,6 @@ class ConsensusInParts(VoteResult):
     @property
     def item_table(self) -> pl.LazyFrame:
         """One row per item: item, label, probability, entropy (bits), votes."""
-        import polars as pl
-
         if self.out is None:
             assert self.parts is not None and self.decision is not None
             make = partial(labelled, self.decision)

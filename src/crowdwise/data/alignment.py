@@ -109,12 +109,12 @@ class Rows:
     def names(self) -> list[RowNames]:
         """All that may be names of rows."""
         if self.items is not None:
-            given = encoding.to_vocabulary(list(self.items))
-            if len(given) != len(self):
-                raise InputError(f"items= has {len(given)} names, and X has {len(self)} rows: give each row one name.")
-            return [RowNames("items=", given)]
-        found = index_names(self.x) if is_pandas(self.x) else []
-        return [*found, *self._columns()] if self.is_table else found
+            names = encoding.to_vocabulary(list(self.items))
+            if len(names) != len(self):
+                raise InputError(f"items= has {len(names)} names, and X has {len(self)} rows: give each row one name.")
+            return [RowNames("items=", names)]
+        indexed = index_names(self.x) if is_pandas(self.x) else []
+        return [*indexed, *self._columns()] if self.is_table else indexed
 
     def _columns(self) -> Iterable[RowNames]:
         twice = [name for name in self.x.columns if list(self.x.columns).count(name) > 1]
@@ -133,8 +133,8 @@ class Rows:
         of their own, and stand in the order in which the answers were given."""
         if not named:
             return self._in_order(items, what)
-        found = [(names, encoding.locate(items, names.values)) for names in self.names]
-        good = [(names, at) for names, at in found if names.distinct and (at >= 0).all()]
+        located = [(names, encoding.locate(items, names.values)) for names in self.names]
+        good = [(names, at) for names, at in located if names.distinct and (at >= 0).all()]
         for names, at in good[1:]:
             if (at != good[0][1]).any():
                 raise InputError(
@@ -142,7 +142,7 @@ class Rows:
                     "Drop one of them."
                 )
         if not good:
-            for names, at in found:
+            for names, at in located:
                 self._check_covered(names, at, items, what)
             return self._by_position(items, what)
         x, features = self.numbers([names.column for names, _ in good], items)
@@ -245,9 +245,9 @@ def index_names(frame: Any) -> list[RowNames]:
     return [RowNames("the index", values, sure=not rising)]
 
 
-def named_rows(found: Any) -> RowNames | None:
+def named_rows(rows: Any) -> RowNames | None:
     """The names that answers or truths in a pandas table or Series carry in their index, if any."""
-    names = index_names(found) if is_pandas(found) else []
+    names = index_names(rows) if is_pandas(rows) else []
     return names[0] if names else None
 
 
@@ -289,12 +289,12 @@ def pair(X: Rows, y: Any, what: str = "truth") -> RowsWithTruth:
                 remedy=GIVE_NAMES,
             )
     else:
-        found, values = named_rows(y), y
-        same = is_pandas(X.x) and X.items is None and found is not None and X.x.index.equals(y.index)
-        if found is None or not X.names or same:
-            text = found is not None and found.values.dtype == object and not X.names
+        theirs_named, values = named_rows(y), y
+        same = is_pandas(X.x) and X.items is None and theirs_named is not None and X.x.index.equals(y.index)
+        if theirs_named is None or not X.names or same:
+            text = theirs_named is not None and theirs_named.values.dtype == object and not X.names
             return RowsWithTruth(None, None, y, note=BY_POSITION.format(what) if text else "")
-        theirs = found
+        theirs = theirs_named
         if not theirs.distinct:
             raise InputError(f"The index of the {what} names some rows more than once: give each one value.")
     places = [encoding.locate(names.values, theirs.values) for names in X.names]
@@ -407,14 +407,14 @@ def with_index(frame: Any, given: Mapping[str, str | None]) -> Any:
             f"The rows of this table are annotators ({frame.index.name}) and its columns items ({frame.columns.name}): "
             "turn it round, table.T."
         )
-    index, found = frame.index, [str(name) for name in frame.columns]
+    index, names = frame.index, [str(name) for name in frame.columns]
     for at, name in reversed(list(enumerate(index.names))):
         if parts.get(name):
             frame = frame.reset_index(drop=True) if index.nlevels == 1 else frame
             frame.insert(0, name, index.get_level_values(at))
     others = [p for p in given if p not in ("item", "truth", "weight", "timestamp")]
-    wide = "item" in given and all(given[p] is None and columns.find(found, p) is None for p in others)
-    if wide and not any(parts.values()) and columns.find(found, "item") is None and given["item"] is None:
+    wide = "item" in given and all(given[p] is None and columns.find(names, p) is None for p in others)
+    if wide and not any(parts.values()) and columns.find(names, "item") is None and given["item"] is None:
         frame = frame if is_plain(index) or index.nlevels > 1 else frame.reset_index(drop=True)
         if not is_plain(index) and index.nlevels == 1:
             frame.insert(0, "item", index)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crowdwise.data import encoding
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
-from crowdwise.data.places import Rows, row_label, with_numbering
+from crowdwise.data.places import Rows, row_label
 from crowdwise.errors import DuplicateError, InputError, LabelError, Option, ParameterError, Remedy, either, listing
 
 MAX_WEIGHT = 1e12
@@ -75,7 +75,7 @@ def checked_beside(
                 f"Expected one {name} for each of the {S} {what} and found an array of shape {array.shape}."
             )
     if w is not None:
-        check_weights(w, lambda at: f"in {row_label(at, rows)[0]}", f"the {what}")
+        check_weights(w, lambda at: f"in {row_label(at, rows, counted='')}", f"the {what}")
     return w, when
 
 
@@ -84,11 +84,11 @@ def check_weights(weight: npt.NDArray[np.float64], where: Callable[[int], str], 
     bad = np.flatnonzero(~((weight >= 1 / MAX_WEIGHT) & (weight <= MAX_WEIGHT)))
     if len(bad) == 0:
         return
-    found = weight[bad[0]]
+    odd = weight[bad[0]]
     rule, advice = "Weights must be positive numbers", f"Leave out {what} that should not count."
-    if 0 < found < np.inf:
+    if 0 < odd < np.inf:
         rule, advice = f"Weights must lie between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}", "Divide them all by the same."
-    raise InputError(f"{rule}: found {found} {where(int(bad[0]))}. {advice}")
+    raise InputError(f"{rule}: found {odd} {where(int(bad[0]))}. {advice}")
 
 
 @dataclass(frozen=True)
@@ -112,19 +112,21 @@ class Repeats:
             expected = either([repr(choice) for choice in self.allowed])
             raise ParameterError(f"on_duplicate={self.on_duplicate!r}: expected {expected}.")
 
-    def resolved(self, order: npt.NDArray[Any], same: Mask, said: Callable[[int], tuple[str, str]]) -> npt.NDArray[Any]:
+    def resolved(
+        self, order: npt.NDArray[Any], same: Mask, named: Callable[[int], tuple[str, str]]
+    ) -> npt.NDArray[Any]:
         """The order of rows with repeats left out, or an error; ``same[t]``: row t + 1 of the order repeats row t.
         ``said`` gives the annotator of a row, and what it is about."""
         if self.on_duplicate == "error":
             pair = order[(at := int(np.flatnonzero(same)[0])) : at + 2]
-            (who, about), count = said(int(pair[0])), int(same.sum())
-            where, counted = row_label(pair.tolist(), self.rows, " and ")
+            (who, about), count = named(int(pair[0])), int(same.sum())
+            where = row_label(pair.tolist(), self.rows, " and ", " (rows counted from 0)")
             choices = [Option("on_duplicate", "first", "last")]
             choices += [Option("on_duplicate", "all")] if "all" in self.allowed else []
             counts = self._identical(order, same)
             error = DuplicateError(
                 f"{count:,} duplicated {self.what if count > 1 else self.what[:-1]}: annotator {who} {self.act} "
-                f"{about} in {with_numbering(where, f'rows {counted}' if counted else '')}."
+                f"{about} in {where}."
                 f"{_alike(*counts) if counts else ''}",
                 remedy=Remedy("Keep one with {}" + ", or count every row with {}" * (len(choices) - 1) + ".", *choices),
             )
@@ -161,8 +163,8 @@ def arrange(
 
     An order of ``None`` is the order they have.
     """
-    order, indptr, who, found = _sorted(item, annotator, len(items))
-    if found == 0 or repeats.on_duplicate == "all":
+    order, indptr, who, repeated = _sorted(item, annotator, len(items))
+    if repeated == 0 or repeats.on_duplicate == "all":
         return order, indptr, who
     place = np.arange(len(item)) if order is None else order
     place = repeats.resolved(

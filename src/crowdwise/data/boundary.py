@@ -83,7 +83,9 @@ def guarded(function: Function) -> Function:
         try:
             return function(*args, **kwargs)
         except BaseException as error:
-            if not foreign(error) or any(theirs for _, _, _, theirs in _frames(error)) or _not_called(error):
+            trace = error.__traceback__
+            unfit = isinstance(error, TypeError) and trace is not None and trace.tb_next is None  # arguments: none ran
+            if not foreign(error) or any(theirs for _, _, _, theirs in _frames(error)) or unfit:
                 raise
             raise _ours(error, _subject(args)) from error
 
@@ -110,19 +112,13 @@ def scored_by_sklearn() -> bool:
     while frame is not None:
         known = frame.f_locals
         if str(frame.f_globals.get("__name__", "")).startswith("sklearn.model_selection"):
-            given = known.get("scorer") or known.get("scorers") or known.get("scoring")
-            given = getattr(given, "_scorers", given)
-            for one in given.values() if isinstance(given, dict) else [given]:
+            scorers = known.get("scorer") or known.get("scorers") or known.get("scoring")
+            scorers = getattr(scorers, "_scorers", scorers)
+            for one in scorers.values() if isinstance(scorers, dict) else [scorers]:
                 if str(getattr(getattr(one, "_score_func", None), "__module__", "")).startswith("sklearn.metrics"):
                     return True
         frame = frame.f_back
     return False
-
-
-def _not_called(error: BaseException) -> bool:
-    """Whether the arguments did not fit the function, so that none of it ran: the caller's mistake, as everywhere."""
-    trace = error.__traceback__
-    return isinstance(error, TypeError) and trace is not None and trace.tb_next is None
 
 
 def foreign(error: BaseException) -> bool:
@@ -159,8 +155,8 @@ def blame(error: BaseException) -> str:
     for file, line, ours, _ in _frames(error):
         if ours:
             place = f" ({Path(file).name}, line {line})"
-    said = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}{': ' if said else ''}{said[:300]}{place}"
+    words = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}{': ' if words else ''}{words[:300]}{place}"
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int, bool, bool]]:

@@ -22,7 +22,7 @@ field                     shape          meaning
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
@@ -35,7 +35,7 @@ from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.frames import native
 from crowdwise.data.schema import ANNOTATOR, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, reader
+from crowdwise.data.table import ByItem, CodedTable, reader
 from crowdwise.data.truth import aligned
 from crowdwise.errors import InputError, listing, warn
 
@@ -62,7 +62,7 @@ def iou(one: Floats, two: Floats) -> Floats:
     D = one.shape[1] // 2
     sides = np.minimum(one[:, None, D:], two[None, :, D:]) - np.maximum(one[:, None, :D], two[None, :, :D])
     shared = np.clip(sides, 0.0, None).prod(axis=2)
-    area = [(some[:, D:] - some[:, :D]).prod(axis=1) for some in (one, two)]
+    area = [(boxes[:, D:] - boxes[:, :D]).prod(axis=1) for boxes in (one, two)]
     return np.asarray(shared / (area[0][:, None] + area[1][None] - shared))
 
 
@@ -189,7 +189,7 @@ def _out_of_range(edges: Floats, D: int) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Boxes(ByItem):
+class Boxes(CodedTable, ByItem):
     """A frozen, validated table of boxes. Make one with a ``from_...`` method or :func:`crowdwise.read_boxes`.
 
     >>> Boxes.from_records([("i", "ann", "cat", 10, 10, 30, 20), ("i", "bob", None, None, None, None, None)])
@@ -221,23 +221,16 @@ class Boxes(ByItem):
     _truth_in: ClassVar[Any] = staticmethod(_boxes_in)
 
     indptr: Counts
-    annotator: Codes
     label: Codes
     x1: Floats
     x2: Floats
-    items: Vocabulary
-    annotators: Vocabulary
     classes: Vocabulary
     y1: Floats | None = None
     y2: Floats | None = None
     z1: Floats | None = None
     z2: Floats | None = None
     score: Floats | None = None
-    weight: npt.NDArray[np.float64] | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: npt.NDArray[Any] | None = None
     point_size: float = 0.0
-    kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Boxes:
@@ -280,8 +273,8 @@ class Boxes(ByItem):
         if sides.shape not in ((2, len(code)), (4, len(code)), (6, len(code))):
             raise InputError(f"edges must hold x1, y1, x2 and y2 of {len(code)} boxes: found the shape {sides.shape}.")
         drawn = code >= 0
-        some = sides[:, drawn]
-        if not np.isfinite(some).all() or (some[D:] <= some[:D]).any() or _out_of_range(some, D).any():
+        boxes = sides[:, drawn]
+        if not np.isfinite(boxes).all() or (boxes[D:] <= boxes[:D]).any() or _out_of_range(boxes, D).any():
             raise InputError(f"The edges of a box must be finite, up to {LARGEST:g} in size, with x1 < x2 and y1 < y2.")
         # Boxes of an annotator on an item are in the order of their content, and each is there once.
         n, m = np.asarray(item), np.asarray(annotator)
@@ -304,16 +297,15 @@ class Boxes(ByItem):
         sides[:, code < 0] = np.nan
 
         def answers(rows: npt.NDArray[Any] | None) -> dict[str, Any]:
-            made = {"label": code, "score": sure} | dict(zip(edge_names(2 * D), sides, strict=True))
-            own = {k: None if v is None else in_order(v, rows) for k, v in made.items()}
+            columns = {"label": code, "score": sure} | dict(zip(edge_names(2 * D), sides, strict=True))
+            own = {k: None if v is None else in_order(v, rows) for k, v in columns.items()}
             return own | {"classes": names, "point_size": point_size}
 
         return cls._built(n[order], m[order], items, annotators, known, answers, label=code)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         boxes = int((self.label >= 0).sum())
-        counts = ((len(self), "item"), (self.n_annotators, "annotator"), (len(self.classes), "class"))
-        words = " x ".join(f"{n:,} {word}{('es' if word == 'class' else 's') * (n != 1)}" for n, word in counts)
+        words = self._sizes((len(self.classes), "class"))
         mean = boxes / max(len(self.looked[0]), 1)
         return f"Boxes({boxes:,} box{'es' * (boxes != 1)}: {words}, {mean:.1f} on an item by an annotator)"
 
@@ -338,22 +330,13 @@ class Boxes(ByItem):
         """Of answers that each hold all boxes of an annotator on an item, as (label, x1, y1, x2, y2)."""
         parts = max((len(box) - 1 for a in answers for box in a.said), default=4)
         rows = [(a, box) for a in answers for box in (a.said or [(None,) * (parts + 1)])]
-        found = {name: [getattr(a, name) for a, _ in rows] for name in ("item", "annotator")}
+        columns = {name: [getattr(a, name) for a, _ in rows] for name in ("item", "annotator")}
         names = ("x", "y") if parts == 2 else edge_names(parts)
-        found |= {name: [box[k] for _, box in rows] for k, name in enumerate(("label", *names))}
-        return found | {"timestamp": [a.time for a, _ in rows], "duration": [a.duration for a, _ in rows]}
+        columns |= {name: [box[k] for _, box in rows] for k, name in enumerate(("label", *names))}
+        return columns | {"timestamp": [a.time for a, _ in rows], "duration": [a.duration for a, _ in rows]}
 
     def truth_frame(self) -> Any:
-        if self.truth is None:
-            return None
-        known = [(name, objects) for name, objects in zip(self.items.tolist(), self.truth, strict=True)]
-        names = edge_names(self.edges.shape[1])
-        none = (None,) * (1 + len(names))
-        rows = [(name, box) for name, some in known if some is not None for box in (some or (none,))]
-        edges = {name: [box[k + 1] for _, box in rows] for k, name in enumerate(names)}
-        return frames.make_frame({
-            "item": [name for name, _ in rows], **edges, "label": [box[0] for _, box in rows],
-        })  # fmt: skip
+        return self._true_objects(*edge_names(self.edges.shape[1]))
 
     def _counted(self) -> dict[str, Any]:
         used = np.bincount(self.label[self.label >= 0], minlength=len(self.classes))
@@ -374,18 +357,10 @@ def encode_boxes(truth: Any, items: Vocabulary, count: int = 4, size: float = 0.
         source = Source(truth, dict.fromkeys(("item", *Boxes._truths)), "truths")
         source.complete(("item",), "error")
         truth = _boxes_in(source, "x1", *source.coded("item"))
-    if isinstance(truth, Mapping):
-        rows, known = aligned(truth, items, "boxes", "")
-        given: Iterable[Any] = [(n, known[row]) for n, row in enumerate(rows.tolist()) if row >= 0]
-    elif isinstance(truth, (list, tuple, np.ndarray)) and len(truth) == len(items):
-        given = enumerate(truth)
-    else:
-        raise InputError(
-            f"Expected the true boxes as a mapping from item to a list of (label, x1, y1, x2, y2), or one such list "
-            f"for each of {len(items)} items (None: unknown), and found {type(truth).__name__}."
-        )
-    for n, objects in given:
-        out[n] = None if objects is None else tuple(_object(one, items[n : n + 1], count, size) for one in objects)
+    each = "a list of (label, x1, y1, x2, y2)"
+    rows, known = aligned(truth, items, "boxes", f"a mapping from item to {each}, or an array of them", each)
+    for n in np.flatnonzero(rows >= 0).tolist():
+        out[n] = tuple(_object(one, items[n : n + 1], count, size) for one in known[rows[n]])
     return out
 
 

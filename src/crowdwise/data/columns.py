@@ -15,14 +15,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ColumnError, Option, Remedy, listing, suggestion
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def bare(text: str) -> str:
@@ -350,8 +348,6 @@ def nearly_distinct(column: pl.Series, enough: int = FEW) -> bool:
 
 def is_row_id(column: pl.Series) -> bool:
     """Whether a column is called an id, and each of at least ``ENOUGH`` rows has one of its own."""
-    import polars as pl
-
     simple = column.dtype == pl.String or column.dtype.is_integer()
     filled = column.drop_nulls()
     return named_like_an_id(column.name) and simple and len(filled) >= ENOUGH and filled.n_unique() == len(filled)
@@ -388,7 +384,7 @@ def lists_in(cells: Iterable[Any]) -> list[list[Any]] | None:
     (None, None)
     """
     out: list[list[Any]] = []
-    some = False
+    any_list = False
     for cell in cells:
         text = cell.strip() if isinstance(cell, str) else ""
         if not text and (cell is None or isinstance(cell, str)):
@@ -397,20 +393,20 @@ def lists_in(cells: Iterable[Any]) -> list[list[Any]] | None:
         if not (text[:1] in "[({" and text[-1:] in "])}" and text):
             return None
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except ValueError:
             try:
-                found = ast.literal_eval(text)
+                value = ast.literal_eval(text)
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 return None
-        if found and not isinstance(found, (list, tuple, set)):
+        if value and not isinstance(value, (list, tuple, set)):
             return None
-        names = sorted(found, key=str) if isinstance(found, set) else list(found)
+        names = sorted(value, key=str) if isinstance(value, set) else list(value)
         if any(not isinstance(name, (str, int)) for name in names):
             return None
-        some = True
+        any_list = True
         out.append(names)
-    return out if some else None
+    return out if any_list else None
 
 
 SIGNS = "%$€£¥"
@@ -419,16 +415,12 @@ SIGNS = "%$€£¥"
 
 def without_categories(column: pl.Series) -> pl.Series:
     """A categorical column as text; any other as it is."""
-    import polars as pl
-
     return column.cast(pl.String) if column.dtype in (pl.Categorical, pl.Enum) else column
 
 
 def as_numbers(column: pl.Series) -> pl.Series:
     """A column as numbers, null where it holds none. Text may have the same sign in every cell (``7%``), and a decimal
     comma (``1,5``), where no number has a point and one shows that the comma is none of thousands (``1,500``)."""
-    import polars as pl
-
     column = without_categories(column)
     values = column.cast(pl.Float64, strict=False)
     if column.dtype != pl.String or values.null_count() == column.null_count():
@@ -451,16 +443,14 @@ THOUSANDS = r"^[+-]?[1-9]\d{{0,2}}[{}]\d{{3}}$"
 
 def numbers_in(values: Iterable[Any]) -> list[float] | None:
     """Values as numbers, text as in :func:`as_numbers`; ``None`` where one is none."""
-    import polars as pl
-
     values = list(values)
     try:
         return [float(value) for value in values]
     except (TypeError, ValueError):
         if not all(isinstance(value, str) for value in values):
             return None
-    found = as_numbers(pl.Series(values, dtype=pl.String))
-    return None if found.null_count() else found.to_list()
+    numbers = as_numbers(pl.Series(values, dtype=pl.String))
+    return None if numbers.null_count() else numbers.to_list()
 
 
 def no_annotators(
@@ -468,8 +458,6 @@ def no_annotators(
 ) -> list[str]:
     """Those of some columns of a wide table that hold no answers of an annotator; ``numbers``: answers are numbers;
     ``one_sided``: an annotator may have a label of their own."""
-    import polars as pl
-
     plain = [n for n in names if not (table[n].dtype.is_temporal() or table[n].dtype.is_nested())]
     odd = {n for n in names if n not in plain and table[n].null_count() < table.height}
     odd |= {n for n in plain if names_no_annotator(n)} | _beside_answers(plain)
@@ -480,18 +468,18 @@ def no_annotators(
     if any(table[n].dtype == pl.String for n in plain):
         odd |= fractions  # beside labels that are words
     plain = [n for n in plain if n not in odd]
-    said = {n: {str(v).strip().casefold() for v in table[n].drop_nulls().unique().to_list()} for n in plain}
+    labels = {n: {str(v).strip().casefold() for v in table[n].drop_nulls().unique().to_list()} for n in plain}
     distinct = {n for n in plain if nearly_distinct(table[n])}
-    repeated = [n for n in plain if n not in distinct and said[n]]
+    repeated = [n for n in plain if n not in distinct and labels[n]]
 
     def sharing(left_out: str) -> bool:
         """Whether there are two other columns or more, and each shares a value with another."""
-        found = [said[n] for n in repeated if n != left_out]
-        return len(found) > 1 and all(any(mine & other for other in found if other is not mine) for mine in found)
+        sets = [labels[n] for n in repeated if n != left_out]
+        return len(sets) > 1 and all(any(mine & other for other in sets if other is not mine) for mine in sets)
 
     for name in plain:
-        others = set().union(*(said[n] for n in repeated if n != name))
-        shared = len(said[name] & others) / max(1, len(said[name]))
+        others = set().union(*(labels[n] for n in repeated if n != name))
+        shared = len(labels[name] & others) / max(1, len(labels[name]))
         filled = table.height - table[name].null_count()
         hinted = bool(LAST_WORDS.intersection(words_of(name)[-1:]))
         alone = not one_sided and shared == 0 and filled >= ENOUGH and sharing(name)
@@ -564,8 +552,6 @@ def shared_out(table: pl.DataFrame, names: Sequence[str]) -> float | None:
 def _with_majority(table: pl.DataFrame, names: Sequence[str]) -> dict[str, tuple[float, int]]:
     """How often each column has the label of the majority of the others (two votes or more, no tie), and on how many
     items; none where there are too many cells to look at."""
-    import polars as pl
-
     names = [n for n in names if not table[n].dtype.is_nested()]  # lists are not labels, which their reader says
     text = [table[n].cast(pl.String, strict=False) for n in names]
     labels = pl.concat(text).drop_nulls().unique().sort() if text else pl.Series([], dtype=pl.String)

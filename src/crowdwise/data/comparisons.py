@@ -36,10 +36,11 @@ from crowdwise.data import assemble, encoding, schema
 from crowdwise.data.assemble import Repeats
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.frames import make_frame
-from crowdwise.data.places import Rows, row_label, with_numbering
+from crowdwise.data.heavy import pl
+from crowdwise.data.places import Rows, row_label
 from crowdwise.data.schema import CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table, alike, reader, renumbered
+from crowdwise.data.table import CodedTable, alike, reader, renumbered
 from crowdwise.data.truth import numbers_in
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing, warn
@@ -67,7 +68,7 @@ FILLING = re.compile(r"\b(is|the|a bit|better|preferred|prefer|wins?|than|by|bit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparisons(Table):
+class Comparisons(CodedTable):
     """A frozen, validated table of comparisons. Make one with a ``from_...`` method or
     :func:`crowdwise.read_comparisons`.
 
@@ -121,15 +122,9 @@ class Comparisons(Table):
 
     left: Codes
     right: Codes
-    annotator: Codes
     outcome: Codes
-    items: Vocabulary
-    annotators: Vocabulary
     question: Codes | None = None
     questions: Vocabulary | None = None
-    weight: npt.NDArray[np.float64] | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: Codes | None = None
     left_length: npt.NDArray[np.float64] | None = None
     right_length: npt.NDArray[np.float64] | None = None
     left_probability: npt.NDArray[np.float64] | None = None
@@ -137,27 +132,26 @@ class Comparisons(Table):
     extra_names: tuple[str, ...] = ()
     placed: bool = True
     """Whether ``left`` is the item that was shown first."""
-    kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Comparisons:
         both = "chosen" in source and "rejected" in source
         if both and (source.given["chosen"] is not None or any(part not in source for part in cls._needed())):
-            first, second, said = "chosen", "rejected", list[str]()
+            first, second, answers = "chosen", "rejected", list[str]()
         else:
             soft = "outcome" not in source and ("left_probability" in source or all(log in source for log in SOFT[2:]))
             source.require(cls._needed()[: 2 if soft else 3], also="; nor both of chosen and rejected")
             first, second = "left", "right"
-            said = [part for part in SOFT if part in source] if soft else ["outcome"]
+            answers = [part for part in SOFT if part in source] if soft else ["outcome"]
         also = [part for part in ("annotator", "question") if part in source]
         _keep_anonymous(source)
-        source.complete([first, second, *said, *also], options["on_missing"])
+        source.complete([first, second, *answers, *also], options["on_missing"])
         meaning = _meanings(options["outcomes"])
         code, items = source.coded(first, second)
         a, b = np.split(code, 2)
         m, annotators = source.coded_or("annotator")
         q, questions = source.coded("question") if "question" in source else (None, None)
-        y, graded = _outcome(source, "outcome", a, b, items, meaning) if "outcome" in said else (None, None)
+        y, graded = _outcome(source, "outcome", a, b, items, meaning) if "outcome" in answers else (None, None)
         truth = _outcome(source, "truth", a, b, items, meaning)[0] if "truth" in source else None
         long: dict[str, Any] = {
             part: source.numbers(part, "a length, 0 or more", empty=True) for part in LENGTHS if part in source
@@ -205,10 +199,10 @@ class Comparisons(Table):
         encoding.check_distinct(names, "items")
         encoding.check_distinct(who, "annotators")
         about = encoding.to_vocabulary([] if questions is None else questions)
-        given: dict[str, tuple[Any, Vocabulary]] = {"left": (left, names), "right": (right, names)}
-        given |= {"annotator": (annotator, who), "outcome": (outcome, cls.outcomes)}
-        given |= {} if question is None else {"question": (question, about)}
-        code = {name: assemble.checked_codes(values, known, name) for name, (values, known) in given.items()}
+        coded: dict[str, tuple[Any, Vocabulary]] = {"left": (left, names), "right": (right, names)}
+        coded |= {"annotator": (annotator, who), "outcome": (outcome, cls.outcomes)}
+        coded |= {} if question is None else {"question": (question, about)}
+        code = {name: assemble.checked_codes(values, known, name) for name, (values, known) in coded.items()}
         S = assemble.equally_long(cls._rows, **code)
         fields, repeats = cls._beside(beside, S)
         truth = beside.get("truth")
@@ -254,9 +248,9 @@ class Comparisons(Table):
         names (``named=False``) items are numbers."""
         N = self.n_items
         unit, at = np.unique(self.asked, return_inverse=True)
-        said = np.where(self.outcome == TIE, TIE, self.outcome ^ (self.left > self.right))
+        verdicts = np.where(self.outcome == TIE, TIE, self.outcome ^ (self.left > self.right))
         cell, of = np.unique(at * np.int64(self.n_annotators) + self.annotator, return_inverse=True)
-        count = np.stack([np.bincount(of, said == k, len(cell)) for k in range(3)], axis=1)
+        count = np.stack([np.bincount(of, verdicts == k, len(cell)) for k in range(3)], axis=1)
         verdict = np.where((count == count.max(axis=1, keepdims=True)).sum(axis=1) == 1, count.argmax(axis=1), TIE)
         names: Any = np.arange(len(unit))
         if named:
@@ -289,12 +283,12 @@ class Comparisons(Table):
 
     @classmethod
     def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
-        found = super().answer_columns(answers)
+        columns = super().answer_columns(answers)
         left, right, outcome, *p = (list(part) for part in zip(*(a.said for a in answers), strict=True))
         both = alike([*left, *right])
-        found |= {"left": both[: len(left)], "right": both[len(left) :], "outcome": outcome}
-        found |= {"left_probability": [np.nan if v is None else v for v in p[0]]} if p and any(p[0]) else {}
-        return found | {"question": found.pop("item")}
+        columns |= {"left": both[: len(left)], "right": both[len(left) :], "outcome": outcome}
+        columns |= {"left_probability": [np.nan if v is None else v for v in p[0]]} if p and any(p[0]) else {}
+        return columns | {"question": columns.pop("item")}
 
     def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
         return {}  # the truth of an item is a score, which no tool knows
@@ -351,35 +345,35 @@ def _outcome(
 ) -> tuple[Codes, npt.NDArray[np.float64] | None]:
     """0, 1, 2 (-1 where empty): by the caller's words, by the name of the better item, or by the usual words; and how
     probable left is, where verdicts are graded."""
-    import polars as pl
-
     column = source[part]
     if column.dtype.is_float() and not bool((column.drop_nulls() == column.drop_nulls().round()).all()):
         column = column.cast(pl.String)
     code, words = encoding.encode(column)
-    said = [_bare(str(word).strip().lower()) for word in words.tolist()]
-    known = [TIE if word.startswith(TIES) else SIDES.get(WORDS.sub("", word), -1) for word in said]
+    bare = [_bare(str(word).strip().lower()) for word in words.tolist()]
+    known = [TIE if word.startswith(TIES) else SIDES.get(WORDS.sub("", word), -1) for word in bare]
     by_word = encoding.recode(code, np.array(known, dtype=np.int32))
     if outcomes is not None:
         side = {str(word).strip(): _side(meaning) for word, meaning in outcomes.items()}
-        found = encoding.recode(code, np.array([side.get(str(v).strip(), -1) for v in words.tolist()], dtype=np.int32))
+        outcome = encoding.recode(
+            code, np.array([side.get(str(v).strip(), -1) for v in words.tolist()], dtype=np.int32)
+        )
         between = _between(words.tolist(), side)
         share = np.full(len(code), np.nan) if between is None else np.append(between, np.nan)[code]
-        if (graded := (found < 0) & np.isfinite(share)).any() and not ((found < 0) & (code >= 0) & ~graded).any():
-            return np.where(graded, _nearest(share), found).astype(np.int32), _between_ends(graded, share)
+        if (graded := (outcome < 0) & np.isfinite(share)).any() and not ((outcome < 0) & (code >= 0) & ~graded).any():
+            return np.where(graded, _nearest(share), outcome).astype(np.int32), _between_ends(graded, share)
     else:
         name = encoding.recode(code, encoding.locate(words, items))
         by_name = np.where(name == a, 0, np.where(name == b, 1, -1)).astype(np.int32)
         named = ((by_name >= 0) | (by_word == TIE) | (code < 0)).all() and (by_name >= 0).any()
-        found = np.where((by_name < 0) & (by_word == TIE), TIE, by_name).astype(np.int32) if named else by_word
-        numbers = np.array([{"1": LEFT, "2": RIGHT}.get(word, side) for word, side in zip(said, known, strict=True)])
+        outcome = np.where((by_name < 0) & (by_word == TIE), TIE, by_name).astype(np.int32) if named else by_word
+        numbers = np.array([{"1": LEFT, "2": RIGHT}.get(word, side) for word, side in zip(bare, known, strict=True)])
         by_side = encoding.recode(code, numbers.astype(np.int32))
         other = (by_name >= 0) & (by_side != by_name)
         if named and other.any() and (by_side[code >= 0] >= 0).all():
             word = listing(words[code[np.flatnonzero(other)[:1]]])
             warn(f"Outcomes such as {word} are taken for names of items, not sides: say outcomes if they are sides.")
-    bad = np.flatnonzero((found < 0) & (code >= 0))
-    if len(bad) and outcomes is None and (grades := _grades(said)) is not None:
+    bad = np.flatnonzero((outcome < 0) & (code >= 0))
+    if len(bad) and outcomes is None and (grades := _grades(bare)) is not None:
         share = np.append(grades, np.nan)[code]
         return _nearest(share), _between_ends(code >= 0, share)
     if len(bad) and outcomes is not None:
@@ -388,7 +382,7 @@ def _outcome(
         bad = bad[np.argsort(by_name[bad] >= 0, kind="stable")]  # first those that name no item either
         words_for = "the name of one of the two items, or left, right or tie (also a, b, model_a, model_b, draw, equal)"
         raise source.odd(part, int(bad[0]), words_for, remedy=_meaning(words.tolist()))
-    return found, None
+    return outcome, None
 
 
 def _bare(word: str) -> str:
@@ -414,8 +408,8 @@ def _nearest(share: npt.NDArray[np.float64]) -> Codes:
 
 def _between_ends(rows: Mask, share: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
     """How probable left is where a verdict is neither plain nor a tie; ``None`` where none is so."""
-    found = np.where(rows & (share != 0.5) & (share > 0.0) & (share < 1.0), share, np.nan)
-    return found if np.isfinite(found).any() else None
+    graded = np.where(rows & (share != 0.5) & (share > 0.0) & (share < 1.0), share, np.nan)
+    return graded if np.isfinite(graded).any() else None
 
 
 def number_of(word: Any) -> float:
@@ -435,14 +429,14 @@ def _between(words: Sequence[Any], side: Mapping[str, int]) -> npt.NDArray[np.fl
     return np.where((share >= 0.0) & (share <= 1.0), share, np.nan)
 
 
-def _grades(said: Sequence[str]) -> npt.NDArray[np.float64] | None:
+def _grades(words_of: Sequence[str]) -> npt.NDArray[np.float64] | None:
     """How probable left is, by words with grades (slightly, much, ``a>>b``): the grades that are used lie at equal
     distances between a tie and a certain verdict. ``None`` where a word has no side."""
     signs, grade = [], []
-    for word in said:
+    for word in words_of:
         plain = re.sub(r"\s*[\[\]]\s*", "", word)
-        if found := re.fullmatch(r"a\s*(=|[<>]{1,2})\s*b|b\s*(=|[<>]{1,2})\s*a", plain):
-            mark = found.group(1) or found.group(2)
+        if match := re.fullmatch(r"a\s*(=|[<>]{1,2})\s*b|b\s*(=|[<>]{1,2})\s*a", plain):
+            mark = match.group(1) or match.group(2)
             towards = 0 if mark == "=" else (1 if mark[0] == ">" else -1) * (1 if plain[0] == "a" else -1)
             signs.append(towards)
             grade.append(2 if len(mark) == 1 else 3)
@@ -526,11 +520,11 @@ def _checked_numbers(given: npt.ArrayLike | None, S: int, name: str) -> npt.NDAr
     """A length or a probability for each row."""
     if given is None:
         return None
-    found, most = np.asarray(given, dtype=np.float64), 1.0 if name in SOFT else np.finfo(float).max
-    if found.shape != (S,) or (found < 0.0).any() or (found > most).any():
+    numbers, most = np.asarray(given, dtype=np.float64), 1.0 if name in SOFT else np.finfo(float).max
+    if numbers.shape != (S,) or (numbers < 0.0).any() or (numbers > most).any():
         range_ = "from 0 to 1" if name in SOFT else "of 0 or more"
         raise InputError(f"{name} must hold, for each of the {S} comparisons, a number {range_}, or NaN.")
-    return found
+    return numbers
 
 
 def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows: Rows) -> Mask:
@@ -542,7 +536,7 @@ def _distinct_pairs(a: Codes, b: Codes, items: Vocabulary, on_self: OnSelf, rows
         at = int(np.flatnonzero(same)[0])
         raise InputError(
             f"{int(same.sum()):,} {'rows compare' if same.sum() > 1 else 'row compares'} an item with itself: "
-            f"{listing(items[a[at : at + 1]])} in {with_numbering(*row_label(at, rows))}. Such a row "
+            f"{listing(items[a[at : at + 1]])} in {row_label(at, rows)}. Such a row "
             "says nothing about items.",
             remedy=Remedy("Leave it out with {}.", Option("on_self", "drop")),
         )

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
@@ -16,11 +16,9 @@ from crowdwise.data.boundary import as_path, guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.features import IMAGES, class_codes, from_arrays, read_arrays
 from crowdwise.data.files import FORMATS, PathLike, read_table
+from crowdwise.data.heavy import pl
 from crowdwise.data.votes import Votes, read_truth, read_votes
 from crowdwise.errors import InputError, ReadError, listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 TABLES = {
     "votes": ("labels", "votes", "answers"), "truth": ("truth", "gold"), "annotators": ("annotators", "workers"),
@@ -81,10 +79,10 @@ class Dataset:
         """
         out = {}
         for column in self._about:
-            given = [] if self.item_table is None else self.item_table[column].drop_nulls().to_list()
+            values = [] if self.item_table is None else self.item_table[column].drop_nulls().to_list()
             words = columns.normal(column).split(" ")
             plays = words[-1] in columns.ALIASES["label"] + columns.ALIASES["truth"]
-            groups = 2 <= len(set(given)) <= min(MOST_VALUES, len(given) // 2)
+            groups = 2 <= len(set(values)) <= min(MOST_VALUES, len(values) // 2)
             if groups and not plays and words[-1] not in SPLITS and not _is_name(column):
                 out[column] = self._by_item(lambda row, column=column: row[column], [column])
         return out
@@ -92,14 +90,11 @@ class Dataset:
     @property
     def _about(self) -> list[str]:
         """The columns of the table of items, without that of their names."""
-        key = None if self.item_table is None else columns.find(self.item_table.columns, "item")
-        if self.item_table is None or key is None:
-            return []
-        return [c for c, dtype in self.item_table.schema.items() if c != key and not dtype.is_nested()]
+        table = pl.DataFrame() if self.item_table is None else self.item_table
+        key = columns.find(table.columns, "item")
+        return [c for c, dtype in table.schema.items() if key and c != key and not dtype.is_nested()]
 
     def _is_text(self, column: str) -> bool:
-        import polars as pl
-
         values = self.item_table[column].drop_nulls() if self.item_table is not None else pl.Series([])
         own = values.dtype == pl.String and len(values) > 0 and 2 * values.n_unique() > len(values)
         return own and not _is_name(column)
@@ -130,10 +125,10 @@ class Dataset:
                 f"The data set {self.name} has no features.npz to learn from, and no folder images: add one with "
                 "x_train, or hand over inputs of your own (crowdwise learn --features FILE)."
             )
-        found = from_arrays(self.features, f"features.npz of {self.name}")
-        if found.names is None and self.votes.items.dtype.kind != "i":
-            found = replace(found, names=self._listed(found.x.shape[0]))
-        return found.rows_of(self.votes.items)
+        inputs = from_arrays(self.features, f"features.npz of {self.name}")
+        if inputs.names is None and self.votes.items.dtype.kind != "i":
+            inputs = replace(inputs, names=self._listed(inputs.x.shape[0]))
+        return inputs.rows_of(self.votes.items)
 
     def own_inputs(self) -> Any:
         """What a learner can be fitted with, by the names of the items: features, else images, else texts of all items
@@ -179,10 +174,9 @@ class Dataset:
 
     def _listed(self, n_rows: int) -> Vocabulary | None:
         """The names of the items in the table of items, where it has one for each of so many rows."""
-        item = None if self.item_table is None else columns.find(self.item_table.columns, "item")
-        if self.item_table is None or item is None or self.item_table.height != n_rows:
-            return None
-        return encoding.to_vocabulary(self.item_table[item].to_list())
+        table = pl.DataFrame() if self.item_table is None else self.item_table
+        item = columns.find(table.columns, "item") if table.height == n_rows else None
+        return None if item is None else encoding.to_vocabulary(table[item].to_list())
 
 
 def _is_name(column: str) -> bool:
@@ -205,9 +199,9 @@ def read_dataset(path: PathLike, **options: Any) -> Dataset:
         raise ReadError(f"{folder} is a file: use read_votes for a single file." if folder.exists() else missing)
     labels = find_table(folder, "votes")
     if labels is None:
-        found = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
+        names = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
         raise ReadError(
-            f"{folder} has no table of votes: expected labels.csv (or .parquet, .jsonl, ...) and found {found}."
+            f"{folder} has no table of votes: expected labels.csv (or .parquet, .jsonl, ...) and found {names}."
         )
     return dataset_of(folder, labels, **options)
 

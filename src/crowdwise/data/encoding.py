@@ -10,15 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.data.heavy import pl
 from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Codes = npt.NDArray[np.int32]
 Vocabulary = npt.NDArray[Any]
@@ -54,9 +52,9 @@ class TextNames:
     @cached_property
     def array(self) -> Vocabulary:
         """The names as a frozen array of Python strings."""
-        found = self.column.to_numpy(writable=True)
-        found.setflags(write=False)
-        return found
+        names = self.column.to_numpy(writable=True)
+        names.setflags(write=False)
+        return names
 
 
 def to_vocabulary(values: Any) -> Vocabulary:
@@ -95,8 +93,6 @@ def encode(column: pl.Series) -> tuple[Codes, Vocabulary]:
 
 def encode_lazily(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
     """The same; of a large column of text, the vocabulary is :class:`TextNames`."""
-    import polars as pl
-
     dtype = column.dtype
     if dtype == pl.Categorical or dtype == pl.Enum:
         column, dtype = column.cast(pl.String), pl.String()
@@ -170,11 +166,11 @@ def locate(values: Vocabulary, vocabulary: Vocabulary) -> Codes:
     """The code of each value in a vocabulary, -1 where it is not there. Where one side is text and the other integers
     (a mapping with keys ``0, 1`` against names ``'0', '1'``) they are compared as text."""
     position: dict[Any, int] = {v: i for i, v in enumerate(vocabulary.tolist())}
-    found = np.array([position.get(v, -1) for v in values.tolist()], dtype=np.int32)
-    if len(found) and (found < 0).any() and (values.dtype == object) != (vocabulary.dtype == object):
+    codes = np.array([position.get(v, -1) for v in values.tolist()], dtype=np.int32)
+    if len(codes) and (codes < 0).any() and (values.dtype == object) != (vocabulary.dtype == object):
         position = {str(v): i for i, v in enumerate(vocabulary.tolist())}
-        found = np.array([position.get(str(v), -1) for v in values.tolist()], dtype=np.int32)
-    return found
+        codes = np.array([position.get(str(v), -1) for v in values.tolist()], dtype=np.int32)
+    return codes
 
 
 def recode(codes: Codes, new_of_old: npt.NDArray[Any]) -> Codes:
@@ -210,8 +206,6 @@ def check_distinct(vocabulary: Vocabulary, what: str) -> None:
 
 def _whole(column: pl.Series) -> pl.Series:
     """Floats that are whole numbers (integers that once shared a column with missing values)."""
-    import polars as pl
-
     column = column.fill_nan(None)
     rest = column.drop_nulls()
     if len(rest) and not bool((rest == rest.round()).all()):
@@ -231,8 +225,6 @@ def _whole(column: pl.Series) -> pl.Series:
 
 
 def _encode_booleans(column: pl.Series) -> tuple[Codes, Vocabulary]:
-    import polars as pl
-
     values = column.cast(pl.Int8).fill_null(-1).to_numpy().astype(np.int32)
     present = np.array([bool((values == 0).any()), bool((values == 1).any())])
     codes = recode(values, np.cumsum(present) - 1)
@@ -275,8 +267,6 @@ def _code_range(values: npt.NDArray[Any], low: int, high: int) -> tuple[Codes, n
 
 
 def _encode_text(column: pl.Series) -> tuple[Codes, Vocabulary | TextNames]:
-    import polars as pl
-
     if len(column) >= NATIVE_ROWS:
         codes, first = _code_text(column)
         names = column.gather(first)

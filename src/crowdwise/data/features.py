@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,10 @@ from crowdwise.data.alignment import is_name
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.encoding import Codes, Vocabulary
 from crowdwise.data.files import FORMATS, PathLike, TableFile, read_table
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import place_in
 from crowdwise.data.truth import DECLARE
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, ReadError, Remedy, listing, suggestion
-
-if TYPE_CHECKING:
-    import polars as pl
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 NAME_ROWS = "Add the names of the rows, in their order: id_train in an .npz file, an item column in a table."
@@ -113,18 +111,18 @@ def find_rows(items: Vocabulary, names: Vocabulary | None, n_rows: int, source: 
 def class_codes(labels: npt.ArrayLike, classes: Vocabulary, legend: Sequence[Any] | None = None) -> Codes:
     """Codes of true classes that are given by name, or as codes of classes that have names. ``legend`` has names for
     classes that are called 0, 1, ... in the votes."""
-    given = encoding.to_vocabulary(np.asarray(labels))
-    codes = encoding.locate(given, classes)
+    names = encoding.to_vocabulary(np.asarray(labels))
+    codes = encoding.locate(names, classes)
     if (codes < 0).any() and legend is not None and classes.dtype.kind == "i":
-        place = encoding.locate(given, encoding.to_vocabulary(legend))
+        place = encoding.locate(names, encoding.to_vocabulary(legend))
         if (place >= 0).all():
             codes = encoding.locate(place.astype(np.int64), classes)
-    if (codes < 0).any() and given.dtype.kind == "i" and classes.dtype == object:
-        inside = (given >= 0) & (given < len(classes))
-        codes = np.where(inside, given, -1).astype(np.int32)
+    if (codes < 0).any() and names.dtype.kind == "i" and classes.dtype == object:
+        inside = (names >= 0) & (names < len(classes))
+        codes = np.where(inside, names, -1).astype(np.int32)
     if (codes < 0).any():
         raise LabelError(
-            f"The true classes to test on name {listing(dict.fromkeys(given[codes < 0].tolist()))}, and the classes "
+            f"The true classes to test on name {listing(dict.fromkeys(names[codes < 0].tolist()))}, and the classes "
             f"are {listing(classes, 10)}.",
             remedy=DECLARE,
         )
@@ -167,10 +165,10 @@ def read_features(path: PathLike) -> Features:
 def read_arrays(file: Path) -> dict[str, Any]:
     """The arrays of an .npz file by name; a sparse matrix is one array, ``x``."""
     with reading(file, "a numpy archive", "Write it with np.savez, without objects."):
-        found = np.load(file, allow_pickle=False)
-        if not isinstance(found, np.lib.npyio.NpzFile):
+        loaded = np.load(file, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
             raise ValueError("it holds a single array")
-        with found as arrays:
+        with loaded as arrays:
             if set(arrays.files) >= SPARSE:
                 from scipy.sparse import load_npz
 
@@ -198,11 +196,11 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
         return None if key not in arrays else encoding.to_vocabulary(arrays[str(key)])
 
     for key in (name, "x_test", ids, test_ids, "y_test"):
-        given = arrays.get(str(key))
+        array = arrays.get(str(key))
         is_list = key not in (name, "x_test")
-        if given is not None and (given.ndim == 0 or (is_list and given.ndim > 1)):
+        if array is not None and (array.ndim == 0 or (is_list and array.ndim > 1)):
             expected = "one name after the other" if is_list else "a row for each item"
-            raise InputError(f"{key} in {source} is an array of shape {given.shape}: expected {expected}.")
+            raise InputError(f"{key} in {source} is an array of shape {array.shape}: expected {expected}.")
     test = "x_test" if "x_test" in arrays and name != "x_test" else None
     return Features(
         source, arrays[name], names(ids), None if test is None else arrays[test], arrays.get("y_test"),
@@ -211,8 +209,6 @@ def from_arrays(arrays: Mapping[str, Any], source: str) -> Features:
 
 
 def _from_table(path: Path) -> Features:
-    import polars as pl
-
     table, _ = read_table(path)
     if table.height == 0:
         raise ReadError(f"{path} names {table.width} columns and has no rows: expected a row of numbers for each item.")
@@ -241,14 +237,9 @@ def _from_table(path: Path) -> Features:
 
 def _holds_names(column: str, values: Any) -> bool:
     """Whether a column without the name of an item holds names: called like one, and no value occurs twice."""
-    whole = values.dtype.is_integer() or bool((values.cast(str).str.contains(r"^-?\d+$") | _is_word(values)).all())
+    words = values.cast(pl.Float64, strict=False).is_null()
+    whole = values.dtype.is_integer() or bool((values.cast(str).str.contains(r"^-?\d+$") | words).all())
     return is_name(column) and whole and values.null_count() == 0 and values.n_unique() == len(values)
-
-
-def _is_word(values: Any) -> Any:
-    import polars as pl
-
-    return values.cast(pl.Float64, strict=False).is_null()
 
 
 NAMES = (
@@ -285,27 +276,29 @@ def read_texts(path: PathLike, column: str | None = None, item: str | None = Non
             near = suggestion(name, table.columns)
             has = listing(table.columns, 12)
             raise ColumnError(f"{path} has no column {name!r} for the {part}: it has {has}.{near}")
-    found = column or text_column(table.columns)
-    if found is None:
+    text = column or text_column(table.columns)
+    if text is None:
         has = listing(table.columns, 12)
         raise ColumnError(f"{path} has no column of texts: it has {has}.", remedy=Remedy("Name it: {}.", TEXT))
-    rest = [name for name in table.columns if name != found]
+    rest = [name for name in table.columns if name != text]
     key = item or columns.find(rest, "item") or next((name for name in rest if is_name(name)), None)
-    texts, names = _one_each(table, key, found, from_text, str(path))
-    return Features(str(path), np.array(texts, dtype=object), names, columns=(found,))
+    texts, names = _one_each(table, key, text, from_text, str(path))
+    return Features(str(path), np.array(texts, dtype=object), names, columns=(text,))
+
+
+def _coded(table: pl.DataFrame, key: str, column: str, from_text: bool) -> tuple[pl.DataFrame, Any]:
+    """Codes of items and their texts, where a row has both, and the names behind the codes."""
+    code, names = encoding.encode(table[key])
+    code, names = encoding.integers_in_text(code, names) if from_text else (code, names)
+    pairs = pl.DataFrame({"item": code, "text": table[column].cast(pl.String)})
+    return pairs.filter(pl.col("item") >= 0).drop_nulls(), names
 
 
 def _one_each(table: pl.DataFrame, key: str | None, column: str, from_text: bool, path: str) -> tuple[list[Any], Any]:
     """Texts and the names of their items; an item that has two different texts is an error."""
-    import polars as pl
-
-    texts = table[column].cast(pl.String)
     if key is None:
-        return texts.to_list(), None
-    code, names = encoding.encode(table[key])
-    if from_text:
-        code, names = encoding.integers_in_text(code, names)
-    pairs = pl.DataFrame({"item": code, "text": texts}).filter(pl.col("item") >= 0).drop_nulls()
+        return table[column].cast(pl.String).to_list(), None
+    pairs, names = _coded(table, key, column, from_text)
     one = pairs.unique(maintain_order=True)
     twice = one.filter(pl.col("item").is_duplicated())
     if twice.height:
@@ -320,8 +313,6 @@ def _one_each(table: pl.DataFrame, key: str | None, column: str, from_text: bool
 
 def beside(path: PathLike, items: Any, item: str | None = None) -> dict[Any, str]:
     """Item -> its text, where the file of the answers has a column of texts: those of an item's first row."""
-    import polars as pl
-
     chosen: list[str | None] = [None, None]
 
     def choose(names: list[str]) -> list[str] | None:
@@ -339,11 +330,8 @@ def beside(path: PathLike, items: Any, item: str | None = None) -> dict[Any, str
     text, key = chosen
     if text is None or key is None or table[text].dtype != pl.String:
         return {}
-    code, names = encoding.encode(table[key])
-    if from_text:
-        code, names = encoding.integers_in_text(code, names)
-    pairs = pl.DataFrame({"item": code, "text": table[text]}).filter(pl.col("item") >= 0).drop_nulls()
+    pairs, names = _coded(table, key, text, from_text)
     first = pairs.unique("item", keep="first", maintain_order=True)
     known = set(items.tolist())
-    found = zip(names[first["item"].to_numpy()].tolist(), first["text"].to_list(), strict=True)
-    return {name: text for name, text in found if name in known}
+    pairs_of = zip(names[first["item"].to_numpy()].tolist(), first["text"].to_list(), strict=True)
+    return {name: text for name, text in pairs_of if name in known}

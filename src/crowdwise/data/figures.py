@@ -155,19 +155,21 @@ def draw_rows(
         else:
             a, b = sorted((axis(0.0), axis(x[n])))
             parts.append(f'<rect class="bar {tone}" x="{a}" y="{y - 6}" width="{b - a:.1f}" height="12"/>')
-        said = escape(labels[n]) if labels else number(x[n], percent, step)
-        parts.append(f'<text class="ink" x="572" y="{y + 4}">{said}</text>')
+        label_of = escape(labels[n]) if labels else number(x[n], percent, step)
+        parts.append(f'<text class="ink" x="572" y="{y + 4}">{label_of}</text>')
     return Figure("".join([*parts, "</svg>"]))
 
 
 def draw_table(title: str, columns: Mapping[str, Any]) -> Figure:
     """The first column of a table that has an interval, the largest first; else how its probabilities are spread."""
     first = next(iter(columns))
-    found = next((name for name in columns if f"{name}_low" in columns and f"{name}_high" in columns), None)
-    if found is not None:
-        values = [np.asarray(columns[name], dtype=np.float64) for name in (found, f"{found}_low", f"{found}_high")]
+    measure = next((name for name in columns if f"{name}_low" in columns and f"{name}_high" in columns), None)
+    if measure is not None:
+        values = [
+            np.asarray(columns[name], dtype=np.float64) for name in (measure, f"{measure}_low", f"{measure}_high")
+        ]
         order = np.argsort(-np.nan_to_num(values[0], nan=-np.inf), kind="stable")
-        title = f"{title}: {found.replace('_', ' ')}, with 95 % intervals"
+        title = f"{title}: {measure.replace('_', ' ')}, with 95 % intervals"
         value, low, high = (part[order] for part in values)
         return draw_rows(title, np.asarray(columns[first])[order].tolist(), value, low, high)
     if "probability" not in columns:

@@ -33,19 +33,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.data import columns, frames, plain_files
 from crowdwise.data.boundary import as_path, foreign, reading, reason
+from crowdwise.data.heavy import pl
 from crowdwise.data.plain_files import check_cells
 from crowdwise.data.schema import NULLS
 from crowdwise.errors import ColumnError, Option, ParameterError, ReadError, Remedy, SizeError, listing, warn
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import polars as pl
 
 BLOCK = 2**18
 FEW_VALUES = 500
@@ -84,9 +82,9 @@ Choose = Callable[[list[str]], list[str] | None]
 """Of the columns of a text file those to read, ``None`` for all. It is not asked where they come at no cost."""
 
 
-def read_table(path: PathLike, choose: Choose | None = None, *, wide: bool = False) -> tuple[pl.DataFrame, bool]:
+def read_table(path: PathLike, choose: Choose | None = None) -> tuple[pl.DataFrame, bool]:
     """The file as a polars table, and whether it was read as text: see :meth:`TableFile.read`."""
-    return TableFile.of(path).read(choose, wide=wide)
+    return TableFile.of(path).read(choose)
 
 
 ABOUT = {
@@ -159,15 +157,15 @@ class TableFile(os.PathLike[str]):
     @cached_property
     def content(self) -> plain_files.Content:
         """The bytes of the table; text is unpacked, and in UTF-8."""
-        name, found = self._inside
+        name, content = self._inside
         if self.kind not in TEXT:
-            return found
-        found = plain_files.unpacked(name, found)
-        encoding = self.encoding or plain_files.wide_encoding(found[: plain_files.HEAD])
+            return content
+        content = plain_files.unpacked(name, content)
+        encoding = self.encoding or plain_files.wide_encoding(content[: plain_files.HEAD])
         if encoding is not None:
             self.guessed = None if self.encoding else encoding
-            found = plain_files.in_utf8(self.name, found, encoding)
-        return self._below_titles(found) if self.kind == "csv" else found
+            content = plain_files.in_utf8(self.name, content, encoding)
+        return self._below_titles(content) if self.kind == "csv" else content
 
     def _below_titles(self, content: plain_files.Content) -> plain_files.Content:
         """A text table without the lines above the names of its columns; those of a large one must be named."""
@@ -256,36 +254,31 @@ class TableFile(os.PathLike[str]):
 
     def _whole(self, n_rows: int | None = None) -> pl.DataFrame:
         """The table in a file that is no CSV, or the first rows of a sheet."""
-        import polars as pl
-
         content, name = self.content, self.name
-        source = io.BytesIO(content) if isinstance(content, bytes) else self.path
         match self.kind:
             case "parquet":
                 from crowdwise.data.parquet_footer import check_parquet
 
                 check_cells(name, check_parquet(content).values, 8)
-                return _with_answers(pl.read_parquet(source, glob=False))
+                return _with_answers(pl.read_parquet(self._source, glob=False))
             case "arrow":
                 from crowdwise.data.parquet_footer import check_arrow
 
                 check_arrow(content)
                 read = pl.read_ipc if content[:6] == b"ARROW1" else pl.read_ipc_stream
                 # A path with [ or * would be a pattern.
-                with io.BytesIO(content) if isinstance(content, bytes) else self.path.open("rb") as file:
+                with plain_files.stream(self.path, content) as file:
                     return _with_answers(read(file))
             case "sheet":
                 from crowdwise.data.sheets import read_sheet
 
-                found = read_sheet(name, bytes(content), self.sheet, self.null_values, n_rows, self.skip_rows)
-                self.found_sheet, self.skipped, self.sheet_rows = found.name, found.above, found.rows
-                return found.table
+                sheet = read_sheet(name, bytes(content), self.sheet, self.null_values, n_rows, self.skip_rows)
+                self.found_sheet, self.skipped, self.sheet_rows = sheet.name, sheet.above, sheet.rows
+                return sheet.table
         return self._json()
 
     def _json(self) -> pl.DataFrame:
         """The table in JSON or JSON lines: what is in the file decides, not its name."""
-        import polars as pl
-
         content = bytes(self.content).removeprefix(BOM)
         one = content.lstrip()[:1] == b"["
         if one or self.kind == "json":
@@ -300,15 +293,14 @@ class TableFile(os.PathLike[str]):
             names = len(pl.scan_ndjson(content, infer_schema_length=None).collect_schema())
         check_cells(self.name, lines * names)
         table = pl.read_ndjson(content, infer_schema_length=None)
-        if not any(_has_objects(dtype) for dtype in table.dtypes):
+        inner = [dtype.inner if isinstance(dtype, pl.List) else dtype for dtype in table.dtypes]
+        if not any(isinstance(dtype, pl.Struct) for dtype in inner):
             return table
         return table_of([json.loads(line) for line in content.splitlines() if line.strip()], self.name.name)
 
     @cached_property
     def _first_rows(self) -> pl.DataFrame:
         """The first rows of a text table, as text."""
-        import polars as pl
-
         content, path = self.content, self.name
         line = first_line(content)
         if b"\0" in line:
@@ -340,8 +332,6 @@ class TableFile(os.PathLike[str]):
         return self.content if isinstance(self.content, bytes) else self.path
 
     def _read_text(self, choose: Choose | None, wide: bool) -> pl.DataFrame:
-        import polars as pl
-
         head = self._first_rows
         names = {unescaped(name): name for name in head.columns}
         self.columns = _as_named(head).columns
@@ -376,8 +366,6 @@ class TableFile(os.PathLike[str]):
     def _read_large(self, head: pl.DataFrame, needed: list[str] | None) -> pl.DataFrame:
         """A large file with the column types its first rows show, the quickest reading first, text where nothing else
         fits."""
-        import polars as pl
-
         columns = needed or head.columns
         integers = {c for c in columns if _plain_integers(head[c])}
         attempts: list[tuple[Any, dict[str, Any]]] = [(pl.Int64, self._options)]
@@ -385,10 +373,10 @@ class TableFile(os.PathLike[str]):
             attempts.insert(0, (pl.Int32, {**self._options, "null_values": None}))
         else:  # few different ones, such as labels, are as quickly read as text
             integers = {c for c in integers if head[c].n_unique() > FEW_VALUES}
-        for whole, given in attempts if integers and not self._odd_integers() else ():
+        for whole, options in attempts if integers and not self._odd_integers() else ():
             schema = {c: whole if c in integers else pl.String for c in head.columns}
             with contextlib.suppress(pl.exceptions.ComputeError):  # something that is no such integer further down
-                return pl.read_csv(self.path, schema_overrides=schema, columns=needed, **given)
+                return pl.read_csv(self.path, schema_overrides=schema, columns=needed, **options)
         return pl.read_csv(self.path, infer_schema=False, columns=needed, **self._options)
 
     def _odd_integers(self) -> bool:
@@ -409,8 +397,6 @@ class TableFile(os.PathLike[str]):
 
 def _with_answers(table: pl.DataFrame) -> pl.DataFrame:
     """A row for each answer, where a column holds lists of objects with an annotator and a label."""
-    import polars as pl
-
     for name, dtype in table.schema.items():
         inner = dtype.inner if isinstance(dtype, pl.List) else None
         fields = [one.name for one in inner.fields] if isinstance(inner, pl.Struct) else []
@@ -419,12 +405,6 @@ def _with_answers(table: pl.DataFrame) -> pl.DataFrame:
             around = {other: f"outer.{other}" for other in table.columns if other in fields and other != name}
             return table.rename(around).explode(name).unnest(name)
     return table
-
-
-def _has_objects(dtype: Any) -> bool:
-    import polars as pl
-
-    return isinstance(dtype, pl.Struct) or (isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct))
 
 
 def _check_there(path: Path) -> None:
@@ -468,11 +448,11 @@ def _odd_line(file: TableFile) -> str:
     """Where the first line that is no JSON object is, in words; nothing where all are."""
     for n, line in enumerate(file.lines(), 1):
         try:
-            found = json.loads(line.removeprefix(BOM)) if line.strip() else {}
+            value = json.loads(line.removeprefix(BOM)) if line.strip() else {}
         except (ValueError, RecursionError) as error:
             return f"line {n} is no JSON ({reason(error)})"
-        if not isinstance(found, dict):
-            return f"line {n} holds {type(found).__name__} and no JSON object"
+        if not isinstance(value, dict):
+            return f"line {n} holds {type(value).__name__} and no JSON object"
     return ""
 
 
@@ -521,8 +501,6 @@ def _check_header(names: list[str], needed: list[str] | None) -> None:
 
 
 def _plain_integers(column: pl.Series) -> bool:
-    import polars as pl
-
     numbers = column.cast(pl.Int64, strict=False)
     return column.null_count() < len(column) and bool((numbers.cast(pl.String).eq_missing(column)).all())
 
@@ -552,8 +530,8 @@ def _not_utf8(file: TableFile) -> str:
             line.decode("utf-8")
         except UnicodeDecodeError as error:
             shown = line[max(error.start - 12, 0) : error.end + 12].strip().decode("latin-1")
-            found = " ".join(f"{byte:02x}" for byte in line[error.start : error.end])
-            return f"line {n} holds the byte {found}, which is no UTF-8 (read as Latin-1: {shown!r})"
+            codes = " ".join(f"{byte:02x}" for byte in line[error.start : error.end])
+            return f"line {n} holds the byte {codes}, which is no UTF-8 (read as Latin-1: {shown!r})"
     return "it is not in UTF-8"
 
 
@@ -613,17 +591,17 @@ def table_of(found: Any, name: str) -> pl.DataFrame:
     return frames.to_polars({key: [row.get(key) for row in flat] for key in keys if key not in lists})
 
 
-def _records(found: Any, name: str) -> list[Mapping[str, Any]]:
+def _records(value: Any, name: str) -> list[Mapping[str, Any]]:
     """The rows of a table, as objects."""
-    if isinstance(found, list) and found and all(isinstance(row, list) for row in found):
-        header, *rows = found
+    if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
+        header, *rows = value
         if all(isinstance(cell, str) for cell in header) and all(len(row) == len(header) for row in rows):
             return [dict(zip(header, row, strict=True)) for row in rows]
-    if isinstance(found, list) and all(isinstance(row, dict) for row in found):
-        return list(found)
-    if isinstance(found, dict) and found:
-        return _in_object(found, name)
-    what = type(found).__name__ if not isinstance(found, list) else "a list of other values"
+    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+        return list(value)
+    if isinstance(value, dict) and value:
+        return _in_object(value, name)
+    what = type(value).__name__ if not isinstance(value, list) else "a list of other values"
     raise ReadError(f"{name} holds {what}: expected a JSON array of objects, one for each row.")
 
 
@@ -671,9 +649,9 @@ def _inner_list(rows: Iterable[Mapping[str, Any]]) -> str:
     if columns.find(_first_of_each(outer), "annotator"):
         return ""
     for part in ("annotator", "label"):
-        found = [key for key, keys in inner.items() if columns.find(_first_of_each(keys), part)]
-        if found:
-            return next((key for key in USUAL if key in found), found[0])
+        keys_of = [key for key, keys in inner.items() if columns.find(_first_of_each(keys), part)]
+        if keys_of:
+            return next((key for key in USUAL if key in keys_of), keys_of[0])
     return ""
 
 
@@ -698,9 +676,9 @@ def _spread(rows: Iterable[Mapping[str, Any]], inner: str) -> list[dict[str, Any
     for row in rows:
         total += 1
         around = {key: value for key, value in row.items() if key != inner}
-        found = row.get(inner) or []
-        empty += not found
-        for answer in found if isinstance(found, list) else []:
+        answers = row.get(inner) or []
+        empty += not answers
+        for answer in answers if isinstance(answers, list) else []:
             own = answer if isinstance(answer, dict) else {inner: answer}
             out.append({**{key if key not in own else f"outer.{key}": value for key, value in around.items()}, **own})
     if empty:

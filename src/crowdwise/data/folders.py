@@ -74,31 +74,31 @@ def replacing(folder: str | os.PathLike[str], kind: str, *, manifest: bool = Tru
     """
     target = Path(os.path.realpath(folder))
     check_target(folder, kind if manifest else None)
-    made: Path | None = None
+    new: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _finish(target)
         inside = target.is_dir() and _stays(target)
         parent = target if inside else target.parent
         clean_temporaries(parent, target.name, lambda left: _discard(left, target))
-        with temporary(parent, target.name, folder=True) as made:
-            yield made
+        with temporary(parent, target.name, folder=True) as new:
+            yield new
             if manifest:
-                seal(made, kind)
+                seal(new, kind)
             if target.is_dir() and not inside:
-                shutil.copymode(target, made)
-            sync_tree(made)
+                shutil.copymode(target, new)
+            sync_tree(new)
             check_target(folder, kind if manifest else None)
-            _publish(made, target, inside)
+            _publish(new, target, inside)
             done.append(Path(folder))
-            made = None
+            new = None
     except OutputError:
         raise
     except OSError as error:
         raise OutputError(f"The {kind} could not be written to {folder}: {error.strerror or error}.") from error
     finally:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)
+        if new is not None:
+            shutil.rmtree(new, ignore_errors=True)
 
 
 def check_target(folder: str | os.PathLike[str] | None, kind: str | None) -> None:
@@ -159,12 +159,12 @@ def _stays(folder: Path) -> bool:
     return mounted or not os.access(folder.parent, os.W_OK)
 
 
-def _publish(made: Path, target: Path, inside: bool) -> None:
+def _publish(new: Path, target: Path, inside: bool) -> None:
     """Let a whole folder take its place."""
     if not inside:
         for _ in range(100):
             try:
-                made.rename(target)  # where there is none, or an empty one
+                new.rename(target)  # where there is none, or an empty one
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EBUSY):
                     raise
@@ -172,15 +172,15 @@ def _publish(made: Path, target: Path, inside: bool) -> None:
                 sync_folder(target.parent)
                 return
             try:
-                if exchange(made, target):
+                if exchange(new, target):
                     sync_folder(target.parent)
-                    _discard(made, target)
+                    _discard(new, target)
                     return
             except FileNotFoundError:  # another process has moved it: there is room now
                 continue
             break
     _finish(target)
-    made.rename(target / NEW)
+    new.rename(target / NEW)
     sync_folder(target)
     _finish(target)
 
@@ -245,17 +245,17 @@ def write_whole(write: Callable[[str], Any], path: str | os.PathLike[str], *, pr
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise OutputError(f"{path} is a folder: name a file in it.")
-    made: Path | None = None
+    new: Path | None = None
     try:
         clean_temporaries(target.parent, target.name, Path.unlink)
-        with temporary(target.parent, target.name, folder=False) as made:
+        with temporary(target.parent, target.name, folder=False) as new:
             if private:
-                made.chmod(0o600)
-            write(str(made))
+                new.chmod(0o600)
+            write(str(new))
             if target.exists() and not private:
-                shutil.copymode(target, made)
-            sync_file(made)
-            os.replace(made, target)
+                shutil.copymode(target, new)
+            sync_file(new)
+            os.replace(new, target)
             done.append(Path(path))
             sync_folder(target.parent)
     except OutputError:
@@ -264,8 +264,8 @@ def write_whole(write: Callable[[str], Any], path: str | os.PathLike[str], *, pr
         before = " The file that was there is as it was." if target.exists() else ""
         raise OutputError(f"{path} could not be written: {error.strerror or error}.{before}") from error
     finally:
-        if made is not None:
-            made.unlink(missing_ok=True)
+        if new is not None:
+            new.unlink(missing_ok=True)
 
 
 def write_text(text: str, path: str | os.PathLike[str]) -> None:
@@ -347,8 +347,9 @@ def _digest(name: str) -> str:
 
 def exchange(one: Path, other: Path) -> bool:
     """Swap two folders in one step, so that both names always show one; whether that is possible here."""
-    swap = getattr(_library(), "renameat2", None)
-    if swap is None:
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, TypeError, AttributeError):  # Windows, or a system without it
         return False
     if swap(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0:
         return True
@@ -356,13 +357,6 @@ def exchange(one: Path, other: Path) -> bool:
     if code in NO_EXCHANGE:
         return False
     raise OSError(code, os.strerror(code), str(other))
-
-
-def _library() -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL(None, use_errno=True)
-    except (OSError, TypeError):  # Windows
-        return None
 
 
 def sync_file(path: Path) -> None:
@@ -422,8 +416,10 @@ class Manifest:
     def parse(cls, content: bytes, where: Path) -> Manifest:
         """The manifest that a file holds."""
         try:
-            given: Any = json.loads(content)
-            manifest = cls(given["kind"], {k: (int(size), str(digest)) for k, (size, digest) in given["files"].items()})
+            parsed: Any = json.loads(content)
+            manifest = cls(
+                parsed["kind"], {k: (int(size), str(digest)) for k, (size, digest) in parsed["files"].items()}
+            )
             whole = manifest.text().encode() == content
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             whole = False
@@ -510,10 +506,10 @@ class SavedFiles:
     def json(self, name: str) -> dict[str, Any]:
         """A JSON object."""
         with self.reading():
-            found = json.loads(self.files[name])
-            if not isinstance(found, dict):
+            value = json.loads(self.files[name])
+            if not isinstance(value, dict):
                 raise ValueError(f"{name} is no JSON object")
-            return found
+            return value
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """The arrays of an ``.npz`` file."""
@@ -601,10 +597,10 @@ def check_shapes(values: Mapping[str, Any], shapes: Mapping[str, str], sizes: di
 def kind_of(folder: str | os.PathLike[str]) -> str | None:
     """What a folder holds, by its manifest; ``None`` where it has none."""
     try:
-        found = whole_manifest(Path(folder))
+        manifest = whole_manifest(Path(folder))
     except OSError as error:
         raise ReadError(f"{folder} cannot be read: {error.strerror or error}.") from error
-    return None if found is None else found.kind
+    return None if manifest is None else manifest.kind
 
 
 def read_saved(folder: str | os.PathLike[str], kind: str, *, by_size: str | None = None) -> SavedFiles:
@@ -654,10 +650,10 @@ def _missing(folder: Path, kind: str) -> ReadError:
 
 def _check_size(folder: Path, name: str, manifest: Manifest, kind: str) -> None:
     try:
-        found = (folder / name).stat().st_size
+        size = (folder / name).stat().st_size
     except FileNotFoundError:
         raise ReadError(f"{folder} does not hold a readable {kind}: {name} is missing.") from None
-    if found != manifest.files[name][0]:
+    if size != manifest.files[name][0]:
         raise ReadError(f"{folder} does not hold a readable {kind}: {name} is damaged, it is not as it was saved.")
 
 

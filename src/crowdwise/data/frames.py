@@ -10,14 +10,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from crowdwise.data.heavy import pl
 from crowdwise.errors import InputError, ParameterError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 KINDS = ("polars", "pandas", "pyarrow", "dict")
 
@@ -38,8 +36,6 @@ def native(table: Any) -> Any:
     if root == "polars" and hasattr(table, "collect"):
         return table.collect()
     if root == "pyarrow" and hasattr(table, "column_names"):
-        import polars as pl
-
         return pl.DataFrame(table)
     return table
 
@@ -65,14 +61,12 @@ def categories(frame: Any, name: str | None) -> list[Any] | None:
     """The categories that a pandas column declares, used or not; ``None`` for any other column."""
     if kind_of(frame) != "pandas" or not hasattr(frame, "dtypes"):
         return None
-    found = getattr(frame.dtypes.get(name), "categories", None)
-    return None if found is None else list(found.tolist())
+    declared = getattr(frame.dtypes.get(name), "categories", None)
+    return None if declared is None else list(declared.tolist())
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
     """A polars frame from pandas, polars, pyarrow, a dict of columns, or whatever narwhals or Arrow streams take."""
-    import polars as pl
-
     if isinstance(frame, pl.DataFrame):
         return frame
     if isinstance(frame, pl.LazyFrame):
@@ -108,8 +102,6 @@ def to_polars(frame: Any) -> pl.DataFrame:
 
 def _from_columns(columns: dict[Any, Any]) -> pl.DataFrame:
     """A polars frame from a dict of columns, checked to be equally long."""
-    import polars as pl
-
     for name, values in columns.items():
         if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
             raise InputError(f"Column {name!r} is {values!r}: expected a list or an array with one value for each row.")
@@ -134,8 +126,6 @@ def make_frame(columns: dict[str, Any], kind: str = "polars") -> Any:
     if kind == "dict":
         return columns
     if kind == "polars":
-        import polars as pl
-
         return pl.DataFrame([_series(name, values) for name, values in columns.items()])
     if kind == "pandas":
         import pandas as pd
@@ -172,7 +162,6 @@ def to_html(title: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
 def _column(column: Any) -> pl.Series:
     """One narwhals column, by the cheapest road that loses nothing."""
     import narwhals as nw
-    import polars as pl
 
     if column.dtype == nw.Categorical or column.dtype == nw.Enum:
         values = _series(column.name, column.to_list())
@@ -192,8 +181,6 @@ def _column(column: Any) -> pl.Series:
 
 def _series(name: str, values: Any) -> pl.Series:
     """A Series from an array or list, with a clear word when one column mixes text and numbers."""
-    import polars as pl
-
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):  # else there can be none
         values = values.tolist()
     if isinstance(values, np.ndarray) and values.dtype != object:

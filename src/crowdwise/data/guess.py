@@ -32,7 +32,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +52,10 @@ from crowdwise.data.columns import (
 )
 from crowdwise.data.files import TableFile
 from crowdwise.data.frames import native, to_polars
+from crowdwise.data.heavy import pl
 from crowdwise.data.spellings import NO_ANSWER, folded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, InputWarning, Option, Remedy, listing, warn
-
-if TYPE_CHECKING:
-    import polars as pl
 
 MANY = 10
 """Up to so many different numbers are taken for classes."""
@@ -103,7 +101,9 @@ def scale_of(votes: Votes) -> NumberScale | None:
     if apart.sum() < PAIRS:
         return NumberScale(words, certain=not whole) if gaps else None
     same = float((first == second)[apart].mean())
-    scaled = gaps or _round(values[votes.label[votes.label != common]]) > ROUND or _closeness(values, votes) < CLOSE
+    rare = values[votes.label[votes.label != common]]
+    round_ = len(np.unique(rare)) > 2 * MANY and float((rare % 5 == 0).mean()) > ROUND  # where multiples of 5 are rare
+    scaled = gaps or round_ or _closeness(values, votes) < CLOSE
     if same >= SAME_RATE or not scaled:
         return None
     return NumberScale(f"{words}, and two annotators rarely give the same ({same:.0%} of the time)", certain=True)
@@ -114,8 +114,8 @@ def numbers_of(names: Iterable[Any]) -> npt.NDArray[np.float64] | None:
     names = list(names)
     if all(isinstance(name, str) and re.match(r"\d{1,3}(,\d{3})*$", name) for name in names):
         names = [name.replace(",", "") for name in names]
-    found = numbers_in(np.nan if isinstance(name, bool) else name for name in names)
-    values = np.array(found if found is not None else [np.nan])
+    numbers = numbers_in(np.nan if isinstance(name, bool) else name for name in names)
+    values = np.array(numbers if numbers is not None else [np.nan])
     return values if np.isfinite(values).all() else None
 
 
@@ -124,11 +124,6 @@ def _paired(votes: Votes) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     label, item = votes.label[:LABELS_LOOKED_AT], votes.item[:LABELS_LOOKED_AT]
     near = np.flatnonzero((np.diff(item) == 0) & (np.diff(votes.annotator[:LABELS_LOOKED_AT]) != 0))
     return label[near], label[near + 1]
-
-
-def _round(values: npt.NDArray[np.float64]) -> float:
-    """The share of multiples of five, where there are numbers enough for them to be rare."""
-    return float((values % 5 == 0).mean()) if len(np.unique(values)) > 2 * MANY else 0.0
 
 
 def _closeness(values: npt.NDArray[np.float64], votes: Votes) -> float:
@@ -280,10 +275,10 @@ def point_out_truth(columns: Sequence[str], rows: Mapping[str, Sequence[Any]], g
     item, label = parts["item"], parts["label"]
     if None in parts.values() or item is None or label is None or not _of_items(rows, item, label):
         return
-    said = _words(rows, label)
+    words = _words(rows, label)
     others = [
         name for name in columns
-        if name not in parts.values() and len(said) > 1 and said & (found := _words(rows, name)) and len(found) <= MANY
+        if name not in parts.values() and len(words) > 1 and words & (own := _words(rows, name)) and len(own) <= MANY
         and not _of_items(rows, item, name)
     ]  # fmt: skip
     if others:
@@ -364,8 +359,8 @@ def _are_offsets(starts: Sequence[Any], ends: Sequence[Any]) -> bool:
 
 
 def _is_bio(rows: Mapping[str, Sequence[Any]], column: str) -> bool:
-    said = {str(v) for v in rows.get(column, ()) if v is not None}
-    return "O" in said and len(said) > 1 and all(BIO.match(word) for word in said)
+    tags = {str(v) for v in rows.get(column, ()) if v is not None}
+    return "O" in tags and len(tags) > 1 and all(BIO.match(word) for word in tags)
 
 
 def _numbers(values: Sequence[Any]) -> list[float]:

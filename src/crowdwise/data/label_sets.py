@@ -29,11 +29,12 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, columns, encoding, frames, label_proposals, schema, spellings
+from crowdwise.data import assemble, columns, encoding, frames, schema, spellings
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, blocks, columns_of, reader, spread
+from crowdwise.data.table import ByItem, CodedTable, blocks, columns_of, reader, spread
 from crowdwise.data.truth import encode_sets
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, ParameterError, Remedy, listing
@@ -46,8 +47,6 @@ Sets = list[list[Any]]
 
 def _sets(source: Source, part: str, delimiter: str | None) -> Sets:
     """The labels of each cell: of lists, or of text with a delimiter."""
-    import polars as pl
-
     cells = source[part]
     if isinstance(cells.dtype, pl.List) and not cells.explode().dtype.is_nested():
         return [[] if cell is None else list(dict.fromkeys(cell)) for cell in cells.to_list()]
@@ -55,10 +54,10 @@ def _sets(source: Source, part: str, delimiter: str | None) -> Sets:
     written = None if delimiter else columns.lists_in(text)
     if written is not None:
         return [list(dict.fromkeys(some)) for some in written]
-    found = delimiter or next((d for d in columns.DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
+    sign = delimiter or next((d for d in columns.DELIMITERS if bool(text.str.contains(d, literal=True).any())), "|")
     out = []
     for cell in text.to_list():
-        words = [] if cell.strip().lower() in EMPTY else [w.strip() for w in cell.split(found)]
+        words = [] if cell.strip().lower() in EMPTY else [w.strip() for w in cell.split(sign)]
         out.append(list(dict.fromkeys(w for w in words if w)))
     return out
 
@@ -72,7 +71,7 @@ def _sets_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelSets(ByItem):
+class LabelSets(CodedTable, ByItem):
     """A frozen, validated table of label sets. Make one with a ``from_...`` method or
     :func:`crowdwise.read_label_sets`.
 
@@ -95,7 +94,7 @@ class LabelSets(ByItem):
         schema.QUESTION,
         schema.on_duplicate("answered about an item, with one row per answer,", "error", "first", "last"),
         schema.on_missing("an item or annotator (an empty cell of labels is the empty set)"), spellings.NORMALISE,
-        label_proposals.LABEL_MAP,
+        spellings.LABEL_MAP,
     )  # fmt: skip
     _forms: ClassVar[str] = (
         "Either one row per answer, with a column of sets (``labels``: lists, or text such as ``cat|dog`` or "
@@ -108,23 +107,14 @@ class LabelSets(ByItem):
     _truth_in: ClassVar[Any] = staticmethod(_sets_in)
 
     indptr: Counts
-    annotator: Codes
     set_indptr: Counts
     chosen: Codes
-    items: Vocabulary
-    annotators: Vocabulary
     labels: Vocabulary
     offered: Mask | None = None
-    weight: npt.NDArray[np.float64] | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: Mask | None = None
     known: Mask | None = None
-    kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> LabelSets:
-        import polars as pl
-
         delimiter = options["delimiter"]
         if delimiter is not None and (not isinstance(delimiter, str) or not delimiter):
             raise ParameterError(f"delimiter={delimiter!r}: expected a text such as '|'.")
@@ -144,7 +134,7 @@ class LabelSets(ByItem):
         else:
             sets = _sets(source, value, delimiter)
         if options["label_map"] is not None:
-            stands = label_proposals.as_label_map(options["label_map"])
+            stands = spellings.as_label_map(options["label_map"])
             sets = [list(dict.fromkeys(stands.get(str(label).strip(), label) for label in some)) for some in sets]
         sets = spellings.in_sets(sets, options["normalise_labels"], options["classes"])
         offered: dict[Any, list[Any]] | None = None
@@ -218,12 +208,12 @@ class LabelSets(ByItem):
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
             starts, take = blocks(ends, np.arange(len(ends) - 1) if order is None else order)
-            said = code[take]
-            said = said[np.lexsort((said, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))]
-            return {"set_indptr": starts, "chosen": said, "labels": names}
+            labels_of = code[take]
+            labels_of = labels_of[np.lexsort((labels_of, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))]
+            return {"set_indptr": starts, "chosen": labels_of, "labels": names}
 
-        made = cls._built(item, annotator, items, annotators, beside, answers, sets=ends[1:])
-        return made if offered is None else made._offering(offered)
+        table = cls._built(item, annotator, items, annotators, beside, answers, sets=ends[1:])
+        return table if offered is None else table._offering(offered)
 
     def _offering(self, lists: Mapping[Any, Iterable[Any]]) -> Self:
         """With the labels on offer; an item that is not named was offered all."""
@@ -271,10 +261,10 @@ class LabelSets(ByItem):
 
     def votes_at(self, at: int) -> Votes:
         """:meth:`votes_of` a label by its code."""
-        said = np.zeros(self.n_answers, dtype=np.int32)
-        said[self.answer[self.chosen == at]] = 1
+        chosen = np.zeros(self.n_answers, dtype=np.int32)
+        chosen[self.answer[self.chosen == at]] = 1
         votes = Votes(
-            self.indptr, self.annotator, said, self.items, self.annotators, np.array([False, True]), self.weight,
+            self.indptr, self.annotator, chosen, self.items, self.annotators, np.array([False, True]), self.weight,
             self.timestamp, None if self.truth is None or self.known is None
             else np.where(self.known, self.truth[:, at], -1).astype(np.int32), self.kind,
         )  # fmt: skip
@@ -284,11 +274,11 @@ class LabelSets(ByItem):
         """The labels by their codes, those with the very same answers (and offers) together; the first ones first."""
         order = np.lexsort((self.answer, self.chosen))
         start = np.searchsorted(self.chosen[order], np.arange(self.n_labels + 1))
-        said = np.asarray(self.answer[order], dtype=np.int64)
+        answers = np.asarray(self.answer[order], dtype=np.int64)
         found: dict[bytes, list[int]] = {}
         for at in range(self.n_labels):
             offered = b"" if self.offered is None else np.packbits(self.offered[:, at]).tobytes()
-            found.setdefault(offered + said[start[at] : start[at + 1]].tobytes(), []).append(at)
+            found.setdefault(offered + answers[start[at] : start[at + 1]].tobytes(), []).append(at)
         return [np.array(labels) for labels in found.values()]
 
     def offering(self, label: int) -> Counts:

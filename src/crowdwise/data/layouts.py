@@ -15,17 +15,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crowdwise.data import columns
 from crowdwise.data.encoding import Counts
+from crowdwise.data.heavy import pl
 from crowdwise.data.spellings import folded
 from crowdwise.errors import listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 NUMBERED = re.compile(r"(.*?)[\s_\-.]*(\d+)")
 ROW_NAMES = frozenset(("", "id", "nr", "no", "nº", "#", "number", "nummer", "key", "unnamed: 0", "__unnamed__0"))
@@ -96,8 +94,6 @@ def _sums_up(above: pl.Series, last: pl.Series) -> bool:
 
 def _from_pairs(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast | None:
     """``Annotator 1``, ``Label 1``, ``Annotator 2``..."""
-    import polars as pl
-
     found: dict[str, dict[str, str]] = {"annotator": {}, "label": {}}
     for name in table.columns:
         match = NUMBERED.fullmatch(name.strip())
@@ -121,8 +117,6 @@ def _from_pairs(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast 
 
 def _from_ticks(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast | None:
     """A column for each class, one of which is marked in every row."""
-    import polars as pl
-
     classes, marked = [], []
     for name in columns.left_over(table.columns, parts):
         if table[name].dtype.is_nested():
@@ -142,8 +136,6 @@ def _from_ticks(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast 
 
 def _from_rows(table: pl.DataFrame, parts: Mapping[str, str | None], who: str) -> Recast | None:
     """An annotator in each row, and a column for each item."""
-    import polars as pl
-
     others = columns.left_over(table.columns, {**parts, "annotator": who})
     odd = columns.no_annotators(table, others)
     labels = {

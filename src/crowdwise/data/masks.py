@@ -33,15 +33,16 @@ import numpy.typing as npt
 from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.boundary import reading
-from crowdwise.data.encoding import Codes, Counts, Vocabulary
+from crowdwise.data.encoding import Counts, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.frames import make_frame
+from crowdwise.data.heavy import pl
 from crowdwise.data.plain_files import limit
 from crowdwise.data.schema import ANNOTATOR, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, columns_of, reader
+from crowdwise.data.table import ByItem, CodedTable, columns_of, reader
 from crowdwise.data.truth import aligned, by_name, written_in
-from crowdwise.errors import CrowdwiseError, ExtraError, InputError, LabelError, ReadError, SizeError, listing
+from crowdwise.errors import CrowdwiseError, ExtraError, LabelError, ReadError, SizeError, listing
 
 Pixels = npt.NDArray[np.bool_]
 NUMBERS = re.compile(r"^[\[\]\d\s,]+$")
@@ -300,16 +301,13 @@ def dice(one: Pixels, two: Pixels) -> float:
 
 def encode_masks(truth: Any, items: Vocabulary, height: Counts, width: Counts) -> npt.NDArray[Any]:
     """N packed masks, ``None`` where unknown, from N masks or a mapping of items to masks."""
-    truth = by_name(truth, plain=False)
-    if not hasattr(truth, "keys"):
-        if not isinstance(truth, (list, tuple, np.ndarray)) or len(truth) != len(items):
-            raise InputError(f"As an array, truth must hold a mask or None for each of {len(items)} items.")
-        truth = dict(zip(items.tolist(), truth, strict=True))
-    known = {name: mask for name, mask in dict(truth).items() if not isinstance(mask, str) or mask.strip()}
-    rows, masks = aligned(known, items, "masks", "")
+    expected = "a mapping from item to its mask, or an array of them"
+    rows, masks = aligned(by_name(truth, plain=False), items, "masks", expected, "a mask")
     out = np.full(len(items), None, dtype=object)
     for n in np.flatnonzero(rows >= 0).tolist():
-        out[n] = pack(mask_of(masks[rows[n]], int(height[n]), int(width[n]), f"The true mask of {listing(items[[n]])}"))
+        mask, where = masks[rows[n]], f"The true mask of {listing(items[[n]])}"
+        blank = isinstance(mask, str) and not mask.strip()
+        out[n] = None if blank else pack(mask_of(mask, int(height[n]), int(width[n]), where))
     return out
 
 
@@ -342,7 +340,7 @@ def _beside_table(mask: Any, folder: Path) -> Any:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Masks(ByItem):
+class Masks(CodedTable, ByItem):
     """A frozen, validated table of masks. Make one with a ``from_...`` method or :func:`crowdwise.read_masks`.
 
     With a column ``category`` every item and category is an item of its own: ``image [category]``.
@@ -366,16 +364,9 @@ class Masks(ByItem):
     _by_item: ClassVar[tuple[str, ...]] = ("truth", "height", "width")
 
     indptr: Counts
-    annotator: Codes
     mask: npt.NDArray[Any]
     height: Counts
     width: Counts
-    items: Vocabulary
-    annotators: Vocabulary
-    weight: npt.NDArray[np.float64] | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: npt.NDArray[Any] | None = None
-    kind: str = "polars"
 
     @classmethod
     def from_records(cls, records: Iterable[Any], **options: Any) -> Self:
@@ -386,8 +377,6 @@ class Masks(ByItem):
 
     @classmethod
     def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
-        import polars as pl
-
         source = super()._opened(path, given, values)
         if "mask" in source and source["mask"].dtype == pl.String:
             folder = Path(path).parent
@@ -465,10 +454,7 @@ class Masks(ByItem):
     def __repr__(self) -> str:
         marked = sum(int(np.bitwise_count(np.frombuffer(m, dtype=np.uint8)).sum()) for m in self.mask.tolist())
         share = marked / max(int((self.height * self.width)[self.item].sum()), 1)
-        items, people = (
-            f"{n:,} {word}{'s' * (n != 1)}" for n, word in ((len(self), "item"), (self.n_annotators, "annotator"))
-        )
-        return f"Masks({self.n_answers:,} masks: {items} x {people}, {share:.1%} of the pixels marked)"
+        return f"Masks({self.n_answers:,} masks: {self._sizes()}, {share:.1%} of the pixels marked)"
 
     def of_item(self, n: int) -> list[Pixels]:
         """The masks of an item, in the order of annotators."""

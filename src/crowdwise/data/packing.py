@@ -31,13 +31,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import columns, encoding, folders
 from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import BLANK
 from crowdwise.data.soft_votes import NOT_BOTH, class_columns, soft_frame, words
 from crowdwise.data.source import Source
@@ -56,9 +57,6 @@ from crowdwise.errors import (
     listing,
     warn,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 BLOCK_ROWS = 2_000_000
 """How many votes go into a block, on average."""
@@ -199,8 +197,6 @@ class Packed:
         arrays = {file.stem: np.load(file, mmap_mode="r") for file in here.glob("*.npy")}
         items = arrays.pop("items", None) if names else None
         if names and items is None:
-            import polars as pl
-
             items = pl.read_parquet(here / "items.parquet")["item"].to_numpy().astype(object)
         arrays.pop("items", None)
         items = np.arange(self.sizes[i]) if items is None else items
@@ -243,8 +239,6 @@ def pack(
     Where no ``truth`` is given, a column of true classes is taken for it, as in memory.
     ``progress`` gets the stage (``names``, ``rows``, ``parts``) and the share of it that is done.
     """
-    import polars as pl
-
     say = progress or (lambda stage, share: None)
     say("names", 0.0)
     frame, from_text = scan(files_of(source))
@@ -322,8 +316,6 @@ def pack(
 
 def _soft(frame: pl.LazyFrame, annotators: Vocabulary, classes: Vocabulary) -> pl.LazyFrame:
     """Rows with probabilities as rows with weights, and what lies beside them."""
-    import polars as pl
-
     p = pl.col("p").cast(pl.Float64, strict=False)
     answers = frame.select("item", pl.col("annotator_code").alias("annotator"),
                            pl.col("label_code").cast(pl.Int32).alias("label"), p.fill_nan(None), "row")  # fmt: skip
@@ -346,8 +338,6 @@ def _watched(frame: pl.LazyFrame, rows: int, progress: Callable[[float], None]) 
 
 def _complete(frame: pl.LazyFrame, on_missing: str) -> tuple[pl.LazyFrame, int]:
     """The frame without rows that have an empty cell (an error, unless they are to be dropped), and its length."""
-    import polars as pl
-
     lost = frame.select(pl.len(), *(_empty(frame, part).sum().alias(part) for part in PARTS[:3])).collect(
         engine="streaming"
     )
@@ -374,16 +364,12 @@ def _names(
     frame: pl.LazyFrame, part: str, from_text: bool, **options: Any
 ) -> tuple[pl.Series, Codes, Vocabulary]:  # fmt: skip
     """The distinct values of a column, the code of each, and the names behind the codes."""
-    import polars as pl
-
     raw = frame.select(pl.col(part).unique(maintain_order=True)).collect(engine="streaming")[part]
     return raw, *names_of(raw, part, from_text=from_text, **options)
 
 
 def _true_classes(frame: pl.LazyFrame, from_text: bool, classes: Vocabulary) -> tuple[pl.Series, Codes]:
     """The values of a column of true classes, and the code of each."""
-    import polars as pl
-
     given = frame.filter(~_empty(frame, "truth")).select(pl.col("truth").alias("label"))
     if given.limit(1).collect(engine="streaming").is_empty():
         return pl.Series(dtype=frame.collect_schema()["truth"]), np.empty(0, dtype=np.int32)
@@ -393,8 +379,6 @@ def _true_classes(frame: pl.LazyFrame, from_text: bool, classes: Vocabulary) -> 
 
 def _empty(frame: pl.LazyFrame, part: str) -> pl.Expr:
     """Where a column has no value."""
-    import polars as pl
-
     cell, dtype = pl.col(part), frame.collect_schema()[part]
     if dtype == pl.String:
         return cell.is_null() | cell.str.contains(BLANK)
@@ -414,8 +398,6 @@ def names_of(
 
 def _whole(frame: pl.LazyFrame) -> bool:
     """Whether all items are integers, written the usual way."""
-    import polars as pl
-
     item = pl.col("item")
     same = (item.cast(pl.Int64, strict=False).cast(pl.String) == item).fill_null(False)
     return bool(frame.select(same.all()).collect(engine="streaming").item())
@@ -447,8 +429,6 @@ def _votes(
 
 def _write(votes: Votes, folder: Path, known: dict[str, Codes]) -> None:
     """The arrays of a part, and the codes of known classes."""
-    import polars as pl
-
     folder.mkdir()
     arrays: dict[str, Any] = {
         "indptr": votes.indptr,

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -29,15 +29,13 @@ import numpy.typing as npt
 from crowdwise.data import assemble, columns, encoding, schema
 from crowdwise.data.comparisons import Comparisons
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
-from crowdwise.data.places import row_label, with_numbering
+from crowdwise.data.heavy import pl
+from crowdwise.data.places import row_label
 from crowdwise.data.schema import COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table, blocks, reader, renumbered, spread
+from crowdwise.data.table import CodedTable, blocks, reader, renumbered, spread
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, LabelError, listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 BETWEEN = (">", "|", ";", ",")
 """What may stand between the items of a ranking that is written as text."""
@@ -45,8 +43,6 @@ BETWEEN = (">", "|", ";", ",")
 
 def _orders(source: Source) -> pl.Series | None:
     """The column with the items of each ranking in order, as lists; ``None`` where it holds the rank of an item."""
-    import polars as pl
-
     if "rank" not in source:
         return None
     column = source["rank"]
@@ -66,7 +62,7 @@ def _orders(source: Source) -> pl.Series | None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rankings(Table):
+class Rankings(CodedTable):
     """A frozen, validated table of rankings. Make one with a ``from_...`` method or :func:`crowdwise.read_rankings`.
 
     >>> import crowdwise as cw
@@ -97,15 +93,8 @@ class Rankings(Table):
 
     indptr: Counts
     item: Codes
-    annotator: Codes
     question: Codes
-    items: Vocabulary
-    annotators: Vocabulary
     questions: Vocabulary
-    weight: npt.NDArray[np.float64] | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: npt.NDArray[np.float64] | None = None
-    kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Rankings:
@@ -126,7 +115,7 @@ class Rankings(Table):
         if len(tied):
             pair = order[tied[0] : tied[0] + 2]
             raise LabelError(
-                f"{with_numbering(*row_label(pair.tolist(), source.places, ' and ')).capitalize()} give "
+                f"{row_label(pair.tolist(), source.places, ' and ').capitalize()} give "
                 f"{listing(items[item[pair]])} the same rank. Plackett-Luce has no ties: break them, or turn the "
                 "rankings into Comparisons with ties."
             )
@@ -219,7 +208,10 @@ class Rankings(Table):
         new, take = blocks(ends, order)
         for name in ("weight", "timestamp"):
             fields[name] = None if fields[name] is None else fields[name][order]
-        made = cls(new, code[take], m[order], q[order], names, who, about, **fields)
+        made = cls(
+            indptr=new, item=code[take], annotator=m[order], question=q[order], items=names, annotators=who,
+            questions=about, **fields,
+        )  # fmt: skip
         truth = beside.get("truth")
         return made if truth is None else made.with_truth(truth)
 

@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data import assemble, schema, spellings
-from crowdwise.data.encoding import Codes, Counts, Vocabulary
-from crowdwise.data.places import row_label, with_numbering
+from crowdwise.data.encoding import Counts
+from crowdwise.data.places import row_label
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, cells_of, dense, reader
+from crowdwise.data.table import ByItem, CodedTable, cells_of, dense, reader
 from crowdwise.data.truth import encode_numbers, numbers_in
 from crowdwise.errors import InputError, Remedy, warn
 
@@ -40,7 +40,7 @@ STATISTICS: dict[str, Any] = {"min": np.min, "mean": np.mean, "median": np.media
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ratings(ByItem):
+class Ratings(CodedTable, ByItem):
     """A frozen, validated table of ratings. Make one with a ``from_...`` method or :func:`crowdwise.read_ratings`.
 
     >>> import crowdwise as cw
@@ -66,14 +66,7 @@ class Ratings(ByItem):
     _truth_in: ClassVar[Any] = staticmethod(numbers_in)
 
     indptr: Counts
-    annotator: Codes
     value: Numbers
-    items: Vocabulary
-    annotators: Vocabulary
-    weight: Numbers | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: Numbers | None = None
-    kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Ratings:
@@ -123,7 +116,7 @@ class Ratings(ByItem):
         number = number.astype(np.float64)
         bad, rows = np.flatnonzero(~(np.abs(number) <= MAX_RATING)), beside.get("rows")
         if len(bad):
-            where = with_numbering(*row_label(int(bad[0]), rows))
+            where = row_label(int(bad[0]), rows)
             raise InputError(
                 f"Ratings must be finite numbers, at most {MAX_RATING:g} in size: found {number[bad[0]]} in "
                 f"{where}. Leave out the ratings that are missing."

@@ -27,23 +27,22 @@ import logging
 import math
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.data.columns import ALIASES, HEADER_ROWS, header_at, in_one_row, normal
 from crowdwise.data.encoding import Counts
+from crowdwise.data.heavy import pl
 from crowdwise.data.plain_files import check_archive, check_cells, checked_skip
 from crowdwise.errors import Option, ReadError, Remedy, listing, suggestion, warn
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import polars as pl
 
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 """The last four are the wide forms, which spreadsheets in some languages take for the others."""
@@ -56,8 +55,6 @@ def safe_cell(value: Any) -> Any:
 
 def safe_table(table: pl.DataFrame) -> pl.DataFrame:
     """A table whose text, and names of columns, no spreadsheet runs."""
-    import polars as pl
-
     text = pl.col(pl.String, pl.Categorical, pl.Enum).cast(pl.String)
     safe = pl.when(text.str.contains(f"^[{re.escape(FORMULA)}]")).then("'" + text).otherwise(text)
     return table.with_columns(safe.name.keep()).rename({name: safe_cell(name) for name in table.columns})
@@ -136,8 +133,6 @@ def read_sheet(
 def _joined(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame | None:
     """Sheets with the same columns as one table: parts of it, or one for each annotator, where no column names them
     and most items stand on all sheets. ``None`` where neither is clear: copies of a sheet have rows in common."""
-    import polars as pl
-
     first = next(iter(tables.values()))
     known = {part: [c for c in first.columns if normal(c) in ALIASES[part]] for part in ("item", "annotator", "label")}
     if not known["item"] or not _has_answers(first.columns):
@@ -162,10 +157,7 @@ def _has_answers(names: Sequence[str]) -> bool:
 
 def _say_merged(path: Path, sheets: Sequence[Sheet]) -> None:
     """Which cells were filled because they are merged with the one above, and which merged cells were not."""
-    filled: dict[str, int] = {}
-    for sheet in sheets:
-        for column, count in sheet.filled.items():
-            filled[column] = filled.get(column, 0) + count
+    filled = sum((Counter(sheet.filled) for sheet in sheets), Counter[str]())
     which = ", ".join(f"{count:,} of column {column!r}" for column, count in filled.items() if count)
     if which:
         warn(f"{path.name}: merged cells were filled with the value in the first of them: {which}.")
@@ -184,20 +176,20 @@ def _cells(
 ) -> Sheet:  # fmt: skip
     """The cells of a sheet below its titles, with whole numbers as integers, merged cells filled down, without empty
     rows and columns."""
-    import polars as pl
-
     begin = book.load_sheet(name, header_row=None, skip_rows=0, dtypes="string", n_rows=HEADER_ROWS)
     places = begin.available_columns()
     left = places[0].absolute_index if places else 0
     rows = in_one_row(_with_headings([list(row) for row in begin.to_polars().rows()] if places else [], merged, left))
     above = checked_skip(skip_rows) if skip_rows is not None else header_at(rows) if rows else 0
     header = {"header_row": above} if above else {}
-    table = _nulled(book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None, **header).to_polars(), null_values)
+    text = pl.col(pl.String)  # null for blanks and for the words that stand for an empty cell
+    text = pl.when(~text.str.strip_chars().is_in([*null_values, ""])).then(text)
+    table = book.load_sheet(name, n_rows=n_rows, schema_sample_rows=None, **header).to_polars().with_columns(text)
     at = above or next((n for n, row in enumerate(rows) if any(cell is not None for cell in row)), 0)
     named = dict(zip(table.columns, rows[at] if at < len(rows) else [], strict=False))
     new = {c: text for c, text in named.items() if c.startswith(UNNAMED) and text and text not in table.columns}
     table = table.rename(new)
-    kept = table.select(_filled_rows()).to_series() if table.width else None
+    kept = table.select(~pl.all_horizontal(pl.all().is_null())).to_series() if table.width else None
     values = _filled_down(table, merged, at + 1, left)
     empty = [c for c in table.columns if c.startswith(UNNAMED) and table[c].null_count() == table.height]
     wide = sum(cell.top > at and cell.right > cell.left for cell in merged)
@@ -239,21 +231,6 @@ def _filled_down(table: pl.DataFrame, merged: Sequence[Merged], first: int, left
             source.setdefault(at, np.arange(table.height))[top : bottom + 1] = top
             end[at] = bottom
     return [table.to_series(at)[rows] for at, rows in source.items()]
-
-
-def _nulled(table: pl.DataFrame, null_values: Sequence[str]) -> pl.DataFrame:
-    """The table with null for blanks and for the words that stand for an empty cell, blanks around them or not."""
-    import polars as pl
-
-    text = pl.col(pl.String)
-    return table.with_columns(pl.when(~text.str.strip_chars().is_in([*null_values, ""])).then(text))
-
-
-def _filled_rows() -> pl.Expr:
-    """Whether a row has any cell that is not null; the others are not part of the table."""
-    import polars as pl
-
-    return ~pl.all_horizontal(pl.all().is_null())
 
 
 def _whole(column: pl.Series) -> bool:

@@ -28,17 +28,18 @@ import numpy.typing as npt
 from crowdwise.data import assemble, columns, encoding, schema
 from crowdwise.data.columns import DIFFERENT, SAME
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
-from crowdwise.data.places import row_label, with_numbering
+from crowdwise.data.heavy import pl
+from crowdwise.data.places import row_label
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import Table, blocks, reader, renumbered, spread
+from crowdwise.data.table import CodedTable, blocks, reader, renumbered, spread
 from crowdwise.data.truth import encode_partition
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, LabelError, Option, Remedy, listing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Similarities(Table):
+class Similarities(CodedTable):
     """A frozen, validated table of same-or-different answers. Make one with a ``from_...`` method or a reader.
 
     >>> answers = Similarities.from_records([("x", "y", "ann", "same"), ("z", "y", "ann", "different")])
@@ -66,15 +67,8 @@ class Similarities(Table):
 
     pairs: npt.NDArray[np.int32]
     indptr: Counts
-    annotator: Codes
     same: Mask
-    items: Vocabulary
-    annotators: Vocabulary
-    weight: npt.NDArray[np.float64] | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: Codes | None = None
     classes: Vocabulary | None = None
-    kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Similarities:
@@ -110,7 +104,7 @@ class Similarities(Table):
             raise InputError(f"same must hold true or false for each answer, and holds {said.dtype} values.")
         loop = np.flatnonzero(a == b)
         if len(loop):
-            where = with_numbering(*row_label(int(loop[0]), rows)).capitalize()
+            where = row_label(int(loop[0]), rows).capitalize()
             raise InputError(
                 f"{where} compares item {listing(items[a[loop[:1]]])} with itself, which says "
                 "nothing about kinds of items. Leave such rows out."
@@ -147,16 +141,14 @@ class Similarities(Table):
     @property
     def votes(self) -> Votes:
         """The answers as votes on pairs, with the classes False and True: for what is known of votes."""
+        truth = None
+        if self.truth is not None:
+            a, b = self.truth[self.pairs].T
+            truth = np.where((a < 0) | (b < 0), -1, a == b).astype(np.int32)
         return Votes(
             self.indptr, self.annotator, self.same.astype(np.int32), np.arange(self.n_pairs), self.annotators,
-            np.array([False, True]), self.weight, self.timestamp, self._pair_truth(), self.kind,
+            np.array([False, True]), self.weight, self.timestamp, truth, self.kind,
         )  # fmt: skip
-
-    def _pair_truth(self) -> Codes | None:
-        if self.truth is None:
-            return None
-        a, b = self.truth[self.pairs].T
-        return np.where((a < 0) | (b < 0), -1, a == b).astype(np.int32)
 
     def __repr__(self) -> str:
         return (
@@ -244,8 +236,6 @@ def _declared(code: Codes, items: Vocabulary, declared: Vocabulary) -> tuple[Cod
 
 def _answers(source: Source) -> Mask:
     """True for the same, False for different, from whatever words stand for them."""
-    import polars as pl
-
     column = source.flat("same", "a word for the same or for different")
     if column.dtype == pl.Boolean:
         return column.to_numpy().astype(bool)

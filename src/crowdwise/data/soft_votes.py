@@ -18,16 +18,14 @@ It is one SQL statement for all engines: :mod:`polars` runs it in memory and ove
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ColumnError, InputError, listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 NOT_BOTH = "Column {!r} holds weights, and probabilities are weights already: leave one of them out."
 
@@ -90,8 +88,6 @@ def statement(look: Callable[[str], pl.DataFrame], K: int, named: Callable[[Any,
 
 def soft_frame(votes: pl.LazyFrame, K: int, named: Callable[[Any, Any, Any], str]) -> pl.LazyFrame:
     """The votes of a polars table with these columns: item, annotator, label, weight, row."""
-    import polars as pl
-
     tables = pl.SQLContext(votes=votes, classes=pl.LazyFrame({"label": range(K)}, {"label": pl.Int32}))
 
     def run(query: str) -> pl.LazyFrame:
@@ -105,8 +101,6 @@ def soft_votes(
     names: tuple[Vocabulary, Vocabulary, Vocabulary],
 ) -> tuple[npt.NDArray[Any], ...]:  # fmt: skip
     """The votes of arrays of codes: items, annotators, labels, weights."""
-    import polars as pl
-
     columns = {"item": item, "annotator": annotator, "label": label.astype(np.int32), "p": p}
     frame = pl.LazyFrame(columns).with_row_index("row")
     found = soft_frame(frame, len(names[2]), lambda *codes: words(*(v[[c]] for v, c in zip(names, codes, strict=True))))

@@ -12,21 +12,20 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import columns, encoding, frames
+from crowdwise.data import columns, encoding, frames, layouts
 from crowdwise.data.alignment import with_index
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
-from crowdwise.data.places import FileRows, Lines, Rows, SheetRows, row_label, with_numbering
+from crowdwise.data.heavy import pl
+from crowdwise.data.places import FileRows, Lines, Rows, row_label
 from crowdwise.data.schema import BLANK, NULLS, Form, OnMissing
+from crowdwise.data.soft_votes import class_columns
 from crowdwise.data.spellings import folded, point_out_names
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, Remedy, either, listing, suggestion, warn
-
-if TYPE_CHECKING:
-    import polars as pl
 
 EVERYONE = "everyone"
 """Who answered, where a table does not name annotators."""
@@ -69,10 +68,10 @@ _roles: ContextVar[ColumnRoles | None] = ContextVar("roles", default=None)
 @contextmanager
 def collected_roles() -> Iterator[ColumnRoles]:
     """The roles of columns in the table that is read inside of the block."""
-    found = ColumnRoles()
-    token = _roles.set(found)
+    collected = ColumnRoles()
+    token = _roles.set(collected)
     try:
-        yield found
+        yield collected
     finally:
         _roles.reset(token)
 
@@ -87,7 +86,7 @@ class Source:
 
     def __init__(
         self, frame: Any, given: Mapping[str, str | None], what: str, *, from_text: bool = False,
-        parts: Mapping[str, str | None] | None = None, lines: Lines | SheetRows | None = None,
+        parts: Mapping[str, str | None] | None = None, lines: Lines | None = None,
     ) -> None:  # fmt: skip
         self.frame, self.given, self.what, self.from_text = with_index(frame, given), given, what, from_text
         self.table = frames.to_polars(self.frame)
@@ -115,8 +114,6 @@ class Source:
     def _drop_headers(self) -> None:
         """Leave out rows that repeat the names of the columns, as files that were joined have them, and the rule below
         them; that is said."""
-        import polars as pl
-
         table = self.table
         if table.width < 2 or any(dtype != pl.String for dtype in table.dtypes):
             return
@@ -132,20 +129,18 @@ class Source:
         for at in table.select(pl.all_horizontal(repeats(pl.all()))).to_series().fill_null(False).arg_true().to_list():
             row = [cell.strip() for cell in table.row(at)]
             if row != names and sorted(row) == sorted(names):
-                where = with_numbering(*row_label(at, self.places))
+                where = row_label(at, self.places)
                 raise ColumnError(
                     f"The columns have another order below {where}: {listing(row)}. Join files by the names of columns."
                 )
             again += [at] if row == names or names[0] not in row else []
         if again:
-            where = ", ".join(filter(None, row_label(again, self.places)))
+            where = row_label(again, self.places, counted=", counted from 0")
             warn(f"Left out {len(again):,} rows that repeat the names of the columns: {where}.")
             self.keep(np.setdiff1d(np.arange(len(self)), again))
 
     def _values(self, name: str, part: str) -> pl.Series:
         """A column; of names and labels in a large table each once, which is quicker to look at."""
-        import polars as pl
-
         column = self.table[name]
         if part not in CODED or column.dtype != pl.String or len(column) < encoding.NATIVE_ROWS:
             return column
@@ -182,9 +177,9 @@ class Source:
 
     def tell_roles(self) -> None:
         """Say what each column was taken for, to :func:`collected_roles`."""
-        found = _roles.get()
-        if found is not None:
-            found.roles, found.questions = dict(self.roles), self.questions
+        collected = _roles.get()
+        if collected is not None:
+            collected.roles, collected.questions = dict(self.roles), self.questions
 
     def keep(self, rows: npt.NDArray[Any]) -> None:
         """Go on with some of the rows, by position."""
@@ -194,8 +189,6 @@ class Source:
 
     def require(self, parts: Sequence[str], also: str = "", wide: bool = False) -> None:
         """An error where a column is missing; ``wide``: the table might be in the wide form."""
-        import polars as pl
-
         missing = [part for part in parts if part not in self]
         if self.from_text and len(missing) == len(parts) > 1:
             below = [c.name for c in self.table if c.dtype == pl.String and bool((c == c.name).any())]
@@ -246,8 +239,6 @@ class Source:
 
     def number_votes(self) -> None:
         """A column of annotators, where it is not known who answered: the first vote on each item, the second..."""
-        import polars as pl
-
         if "annotator" in self:
             raise ColumnError(
                 f"anonymous: column {self.parts['annotator']!r} names the annotators. Leave out anonymous."
@@ -277,7 +268,7 @@ class Source:
             if on_missing == "error":
                 merged = fills and MERGED * int(lost.sum()) >= len(self)
                 number = len({self.row(at) for at in lost.arg_true().to_list()})
-                where = ", ".join(filter(None, row_label(lost.arg_true().to_list(), self.places)))
+                where = row_label(lost.arg_true().to_list(), self.places, counted=", counted from 0")
                 raise LabelError(
                     f"{number:,} {'rows have' if number > 1 else 'row has'} no {part} "
                     f"(column {self.parts[part]!r}): {where}.{self._null_words(part)}",
@@ -305,13 +296,13 @@ class Source:
         words = [word for word in file.null_values if word]
         if column is None or column.dtype.is_nested():
             return ""
-        found = column.filter(column.cast(str).is_in(words)).cast(str).to_list()
-        if not found:
+        nulls = column.filter(column.cast(str).is_in(words)).cast(str).to_list()
+        if not nulls:
             return ""
-        each = dict.fromkeys(found)
+        each = dict.fromkeys(nulls)
         what = "a class" if part == "label" else f"a name of an {part}"
         return (
-            f" {len(found):,} of them {'hold' if len(found) > 1 else 'holds'} {listing(each)}, which "
+            f" {len(nulls):,} of them {'hold' if len(nulls) > 1 else 'holds'} {listing(each)}, which "
             f"{'are' if len(each) > 1 else 'is'} read as an empty cell: if it is {what}, say null_values=() "
             "(--column null_values=)."
         )
@@ -319,10 +310,6 @@ class Source:
     def unpivot_classes(self, answer: str, name: str) -> None:
         """The part ``probability``: a column of this name, or one for each class whose names begin so, which become
         rows with the class as the answer."""
-        import polars as pl
-
-        from crowdwise.data.soft_votes import class_columns
-
         if name in self.table.columns:
             self.parts["probability"] = name
             return
@@ -340,8 +327,6 @@ class Source:
     def pick_question(self, asked: str | None) -> None:
         """Go on with the rows of one question, where a column says which a row answers. Where it is not named and an
         annotator has rows about an item that differ in it alone, that is an error."""
-        import polars as pl
-
         name = columns.question_column(self.table.columns, self.parts)
         if name is None and asked is None:
             return
@@ -420,12 +405,10 @@ class Source:
         parts = {part: self.parts.get(part) for part in ("item", "annotator", "label")}
         if None not in parts.values():
             return False
-        from crowdwise.data import layouts
-
-        found = layouts.recast(self.table, self.parts)
-        if found is not None:
+        long = layouts.recast(self.table, self.parts)
+        if long is not None:
             self._codes.clear()
-            self.table, self.parts, rows, self.roles, words = found
+            self.table, self.parts, rows, self.roles, words = long
             self.rows = rows if self.rows is None else self.rows[rows]
             self.unpivoted = True
             warn(words, remedy=Remedy("If that is wrong, name the columns: {}.", Option("label")))
@@ -442,8 +425,6 @@ class Source:
     def _drop_totals(self, item: str, others: Sequence[str], *, numbers: bool) -> None:
         """Leave out the last rows of a wide table, where they hold totals; what was left out, or may be totals, is
         said."""
-        from crowdwise.data import layouts
-
         count, sure = layouts.totals(self.table, item, others, numbers=numbers)
         if not count:
             return
@@ -537,8 +518,6 @@ class Source:
 
     def silence(self, part: str, abstain: Any) -> None:
         """Empty the cells that hold the label for no answer, in any case and as a number however it is written."""
-        import polars as pl
-
         if str(abstain) in NULLS:  # empty already
             return
         text = self.flat(part, "a label").cast(pl.String).str.strip_chars().str.to_lowercase()
@@ -553,8 +532,6 @@ class Source:
 
     def map_labels(self, parts: Sequence[str], stands: Mapping[str, str]) -> None:
         """Replace labels by what they stand for; labels of the map that there are not are named."""
-        import polars as pl
-
         unused = set(stands)
         for part in (part for part in parts if part in self):
             column, name = self[part], str(self.parts[part])
@@ -601,8 +578,8 @@ class Source:
 
     def odd(self, part: str, at: int, expected: str, error: type[InputError] = LabelError, **more: Any) -> InputError:
         """The error about one cell."""
-        column, (where, counted) = self[part], row_label(at, self.places)
-        how = f", rows {counted}" if counted else ""
+        column, where = self[part], row_label(at, self.places, counted="")
+        how = ", rows counted from 0" if row_label(at, self.places) != where else ""
         own = self.unpivoted and part not in ("item", "truth", "weight", "timestamp", "n_options")
         name = self["annotator"][at] if own else column.name
         return error(f"The {part} in {where} (column {name!r}{how}) is {column[at]!r}: expected {expected}.", **more)
@@ -629,8 +606,6 @@ class Source:
 
     def flat(self, part: str, expected: str, error: type[InputError] = LabelError) -> pl.Series:
         """A column of text, numbers or booleans; anything else (lists, bytes, times) is an error."""
-        import polars as pl
-
         column = self[part]
         simple = (pl.String, pl.Boolean, pl.Null, pl.Categorical, pl.Enum)
         if not (column.dtype.is_numeric() or column.dtype in simple):
@@ -644,8 +619,6 @@ class Source:
         **more: Any,
     ) -> npt.NDArray[np.float64]:  # fmt: skip
         """A column of numbers (NaN where it is ``empty``, if it may be); text that is none is an error."""
-        import polars as pl
-
         column = self.flat(part, expected, error)
         values = columns.as_numbers(column)
         bad = (values.is_null() & column.is_not_null() if empty else values.is_null()).arg_true()
@@ -658,8 +631,6 @@ class Source:
 
     def _say_form(self, column: pl.Series, values: pl.Series) -> None:
         """What was taken for a decimal comma, a sign beside numbers or a decimal point, where it may be another."""
-        import polars as pl
-
         other = values.is_not_null() & column.cast(pl.Float64, strict=False).is_null()
         comma = other & column.str.contains(",", literal=True)
         for at in (comma if bool(comma.any()) else other).arg_true().head(1).to_list():
@@ -683,8 +654,6 @@ class Source:
 
     def _timestamp(self) -> npt.NDArray[Any] | None:
         """Times as datetimes (UTC where they name a zone) or plain numbers."""
-        import polars as pl
-
         if "timestamp" not in self:
             return None
         values = columns.without_categories(self["timestamp"])
@@ -708,14 +677,8 @@ class Source:
 
 def _holds_objects(column: pl.Series) -> bool:
     """Whether the cells of a column hold JSON: objects or lists."""
-    import polars as pl
-
     first = column.drop_nulls().head(3)
-    return (
-        column.dtype == pl.String
-        and len(first) > 0
-        and bool(first.str.contains(r'^\s*(\{"|\[[{"\]]).*[\]}]\s*$').all())
-    )
+    return column.dtype == pl.String and len(first) > 0 and bool(first.str.contains(JSON).all())
 
 
 def _empty(column: pl.Series) -> pl.Series:
@@ -724,47 +687,44 @@ def _empty(column: pl.Series) -> pl.Series:
 
 def _blank_in(columns: Iterable[pl.Series]) -> list[str]:
     """The columns with cells that hold blanks alone."""
-    import polars as pl
-
     return [c.name for c in columns if c.dtype == pl.String and bool(c.str.contains(BLANK).any())]
 
 
 def _without_blanks(table: pl.DataFrame, blank: Sequence[str]) -> pl.DataFrame:
     """Cells of these columns that hold blanks alone are empty."""
-    import polars as pl
-
     return table.with_columns(pl.when(~pl.col(name).str.contains(BLANK)).then(pl.col(name)) for name in blank)
 
 
 def _share_labels(table: pl.DataFrame, names: Sequence[str]) -> bool:
-    found = [{folded(label) for label in table[name].drop_nulls().unique().to_list()} for name in names]
-    return len(set().union(*found)) < sum(map(len, found))
+    labels = [{folded(label) for label in table[name].drop_nulls().unique().to_list()} for name in names]
+    return len(set().union(*labels)) < sum(map(len, labels))
 
 
-def _stacked(found: Sequence[pl.Series]) -> pl.Series:
-    """Columns of names one below the other; text and numbers do not mix."""
-    import polars as pl
+def _wider(columns: Iterable[pl.Series]) -> pl.DataType | None:
+    """The kind of values that holds those of all columns; ``None``, where they mix text and numbers."""
+    kinds = {pl.String() if c.dtype in (pl.Categorical, pl.Enum) else c.dtype for c in columns} - {pl.Null()}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if not all(kind.is_numeric() for kind in kinds):
+        return None
+    return pl.Int128() if all(kind.is_integer() for kind in kinds) else pl.Float64()
 
-    kinds = {pl.String() if column.dtype in (pl.Categorical, pl.Enum) else column.dtype for column in found}
-    if len(kinds) > 1 and not all(kind.is_numeric() for kind in kinds):
+
+def _stacked(names: Sequence[pl.Series]) -> pl.Series:
+    """Columns of names one below the other."""
+    kind = _wider(names)
+    if kind is None:
         raise ColumnError(
-            f"Items are {either([f'{c.dtype} values in column {c.name!r}' for c in found]).replace(' or ', ' and ')}. "
+            f"Items are {either([f'{c.dtype} values in column {c.name!r}' for c in names]).replace(' or ', ' and ')}. "
             "Convert one of them first."
         )
-    if len(kinds) > 1:
-        wider = pl.Int128 if all(kind.is_integer() for kind in kinds) else pl.Float64
-        found = [column.cast(wider) for column in found]
-    elif kinds == {pl.String()}:
-        found = [column.cast(pl.String) for column in found]
-    return pl.concat([column.alias("item") for column in found])
+    return pl.concat([column.cast(kind).alias("item") for column in names])
 
 
 def _unpivoted(
     table: pl.DataFrame, parts: Mapping[str, str | None], answer: str, what: str, keep_empty: bool
 ) -> tuple[pl.DataFrame, dict[str, str | None], Counts]:
     """Wide to long: one row per cell (that holds an answer, or any), and the row that each comes from."""
-    import polars as pl
-
     if {"annotator", "label"} <= {columns.normal(name) for name in table.columns}:
         raise ColumnError(
             f"The table has the columns {listing(table.columns, 12)}: with an annotator and a label in each row it is "
@@ -781,24 +741,20 @@ def _unpivoted(
         parts = {**parts, "item": "item"}
         table = table.with_row_index("item")
     table = _without_blanks(table, _blank_in([table[name] for name in cells]))
-    kinds = {table[c].dtype for c in cells} - {pl.Null()}
-    if len(kinds) > 1:
-        if all(kind.is_numeric() for kind in kinds):
-            wider = pl.Int128 if all(kind.is_integer() for kind in kinds) else pl.Float64
-            table = table.with_columns(pl.col(cells).cast(wider))
-        elif all(kind in (pl.String, pl.Categorical, pl.Enum) for kind in kinds):
-            table = table.with_columns(pl.col(cells).cast(pl.String))
-        else:
+    if len({table[c].dtype for c in cells} - {pl.Null()}) > 1:
+        if (kind := _wider(table[c] for c in cells)) is None:
             raise ColumnError(
                 f"The annotator columns {listing(cells)} hold different kinds of labels. Convert "
                 "them to text, or name the item and truth columns."
             )
+        table = table.with_columns(pl.col(cells).cast(kind))
     row = _free("row", table.columns)
     beside = ("item", "truth", "weight", "timestamp", "n_options")
     keep = [*(name for part in beside if (name := parts.get(part)) is not None), row]
     names = {part: _free(part, [*keep, *cells]) for part in ("annotator", answer)}
-    who, said = names["annotator"], names[answer]
-    long = table.with_row_index(row).unpivot(on=cells, index=keep, variable_name=who, value_name=said)
+    long = table.with_row_index(row).unpivot(
+        on=cells, index=keep, variable_name=names["annotator"], value_name=names[answer]
+    )
     empty = _empty(long[names[answer]])
     long = long if keep_empty else long.filter(~empty)
     if bool(empty.all()):
@@ -812,8 +768,6 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 def _first_unreadable(values: pl.Series) -> int:
     """The first text that cannot be read as a date in the way of the column (the first at all, where none can)."""
-    import polars as pl
-
     try:
         bad = values.str.to_datetime(time_unit="us", strict=False).is_null() & values.is_not_null()
     except pl.exceptions.PolarsError:

@@ -26,16 +26,16 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import columns, encoding, files, frames, schema
+from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
-from crowdwise.data.files import PathLike
-from crowdwise.data.places import Lines, row_label, with_numbering
+from crowdwise.data.heavy import pl
+from crowdwise.data.places import row_label
 from crowdwise.data.schema import ANNOTATOR, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, reader, spread
+from crowdwise.data.table import ByItem, CodedTable, reader, spread
 from crowdwise.data.truth import aligned
-from crowdwise.errors import DuplicateError, InputError, LabelError, ReadError, listing
+from crowdwise.errors import DuplicateError, InputError, LabelError, listing
 
 PLACE = "a whole number from 0 on (empty, with label, start and end, for an annotator who marked nothing)"
 LARGEST = 2**53
@@ -44,8 +44,19 @@ Span = tuple[Any, int, int]
 """Label, start, end."""
 
 
+def _spans_in(source: Source, part: str, item: Codes, items: Vocabulary) -> dict[Any, list[Span]]:
+    """Item -> its spans, from a table with a row for each; a row with an item alone says that it has none."""
+    source.require(("item", "label", "start", "end"))
+    label, labels, start, end = _marked(source)
+    _check_rows((label < 0) & (start < 0) & (end < 0), label, start, end, source.places)
+    out: dict[Any, list[Span]] = {}
+    for n, k, a, b in zip(items[item].tolist(), label.tolist(), start.tolist(), end.tolist(), strict=True):
+        out.setdefault(n, []).extend([(labels[k : k + 1].tolist()[0], a, b)] if k >= 0 else [])
+    return out
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Spans(ByItem):
+class Spans(CodedTable, ByItem):
     """A frozen, validated table of spans. Make one with a ``from_...`` method or :func:`crowdwise.read_spans`.
 
     >>> Spans.from_records([("doc", "ann", "PER", 0, 9), ("doc", "bob", "PER", 4, 9), ("doc", "cem", None, None, None)])
@@ -61,20 +72,15 @@ class Spans(ByItem):
     _rows: ClassVar[str] = "spans"
     _act: ClassVar[str] = "marks"
     _by_item: ClassVar[tuple[str, ...]] = ("truth", "length")
+    _truths: ClassVar[tuple[str, ...]] = ("start", "end", "label")
+    _truth_in: ClassVar[Any] = staticmethod(_spans_in)
 
     indptr: Counts
-    annotator: Codes
     label: Codes
     start: Counts
     end: Counts
-    items: Vocabulary
-    annotators: Vocabulary
     labels: Vocabulary
     length: Counts | None = None
-    weight: npt.NDArray[np.float64] | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: npt.NDArray[Any] | None = None
-    kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Spans:
@@ -112,7 +118,7 @@ class Spans(ByItem):
         both = np.flatnonzero(same & bare[order][:-1] & ~bare[order][1:])
         for found, words in ((twice, "gives the same span"), (both, "has a row without a span beside spans")):
             if len(found):
-                where = with_numbering(*row_label(order[found[0] : found[0] + 2].tolist(), rows))
+                where = row_label(order[found[0] : found[0] + 2].tolist(), rows)
                 name = listing([encoding.to_vocabulary(annotators)[who[order[found[0]]]]])
                 raise DuplicateError(
                     f"Annotator {name} {words} in {where}: expected each span "
@@ -129,10 +135,8 @@ class Spans(ByItem):
         return cls._built(what[order], who[order], items, annotators, given, answers, label=code)
 
     def __repr__(self) -> str:
-        counts = ((len(self), "item"), (self.n_annotators, "annotator"), (len(self.labels), "label"))
-        items, people, labels = (f"{n:,} {word}{'s' * (n != 1)}" for n, word in counts)
         total = int((self.label >= 0).sum())
-        return f"Spans({total:,} span{'s' * (total != 1)}: {items} x {people} x {labels})"
+        return f"Spans({total:,} span{'s' * (total != 1)}: {self._sizes((len(self.labels), 'label'))})"
 
     def within(self, texts: Mapping[Any, Any]) -> Self:
         """The same spans with the lengths of the texts: a mapping from item to its text, its tokens or its length. A
@@ -159,38 +163,8 @@ class Spans(ByItem):
         """N tuples of (label, start, end), ``None`` where unknown: of such an array, or of a mapping of items."""
         return encode_spans(truth, self.items)
 
-    @classmethod
-    def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
-        """Item -> its true spans, from a file with columns item, label, start and end; a row with an item alone says
-        that it has none."""
-        file = files.TableFile.of(path)
-        table, from_text = file.read()
-        given, _ = schema.sort_out(named, [Col(name) for name in ("item", "label", "start", "end")], (), "read_truth")
-        parts = columns.resolve(table.columns, given)
-        source = Source(table, given, "truths", from_text=from_text, parts=parts, lines=Lines.of(file, table))
-        source.require(("item", "label", "start", "end"))
-        if not len(source):
-            raise ReadError(f"{path} names no true span: it has no rows.")
-        source.complete(("item",), "error")
-        item, items = source.coded("item")
-        label, labels, start, end = _marked(source)
-        _check_rows((label < 0) & (start < 0) & (end < 0), label, start, end, source.places)
-        out: dict[Any, list[Span]] = {}
-        for n, k, a, b in zip(items[item].tolist(), label.tolist(), start.tolist(), end.tolist(), strict=True):
-            out.setdefault(n, []).extend([(labels[k : k + 1].tolist()[0], a, b)] if k >= 0 else [])
-        return out
-
     def truth_frame(self) -> Any:
-        if self.truth is None:
-            return None
-        rows = [
-            (name, *span)
-            for name, spans in zip(self.items.tolist(), self.truth.tolist(), strict=True)
-            for span in ((spans or [(None, None, None)]) if spans is not None else [])
-        ]
-        return frames.make_frame({
-            part: [row[n] for row in rows] for n, part in enumerate(("item", "label", "start", "end"))
-        })  # fmt: skip
+        return self._true_objects("start", "end")
 
     def _columns(self) -> dict[str, Any]:
         out = super()._columns()
@@ -224,8 +198,6 @@ def _whole(source: Source, part: str) -> Counts:
 
 def _marked(source: Source) -> tuple[Codes, Vocabulary, Counts, Counts]:
     """Codes of labels (-1: none), their names, starts and ends of the rows of a table."""
-    import polars as pl
-
     column = source.flat("label", "a label", LabelError)
     empty = column.is_null()
     if column.dtype == pl.String:
@@ -248,7 +220,7 @@ def _check_rows(bare: npt.NDArray[Any], label: npt.NDArray[Any], start: Counts, 
     for wrong, error, what, expected in checks:
         bad = np.flatnonzero(wrong & ~bare)
         if len(bad):
-            where, n = with_numbering(*row_label(int(bad[0]), rows)), bad[0]
+            where, n = row_label(int(bad[0]), rows), bad[0]
             raise error(
                 f"The span in {where} {what} (start {start[n]}, end {end[n]}; -1 "
                 f"is empty): expected {expected}. Correct the row, or leave it out."
@@ -257,11 +229,7 @@ def _check_rows(bare: npt.NDArray[Any], label: npt.NDArray[Any], start: Counts, 
 
 def encode_spans(truth: Any, items: Vocabulary) -> npt.NDArray[Any]:
     """N tuples of (label, start, end), sorted by place; ``None`` where unknown."""
-    if isinstance(truth, (np.ndarray, list, tuple)):
-        if len(truth) != len(items):
-            raise InputError(f"As an array, truth must hold the spans (None where unknown) of {len(items)} items.")
-        truth = dict(zip(items.tolist(), truth, strict=True))
-    rows, known = aligned(truth, items, "spans", "a mapping from item to its spans, or an array of them")
+    rows, known = aligned(truth, items, "spans", "a mapping from item to its spans, or an array of them", "the spans")
     out = np.full(len(items), None, dtype=object)
     for n in np.flatnonzero(rows >= 0).tolist():
         spans = known[rows[n]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from dataclasses import Field, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -149,17 +149,6 @@ def blocks(indptr: Counts, chosen: Counts) -> tuple[Counts, Counts]:
     count = np.diff(indptr)[chosen]
     new = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
     return new, np.arange(new[-1]) + np.repeat(indptr[:-1][chosen] - new[:-1], count)
-
-
-def checked_mask(mask: npt.ArrayLike, S: int, what: str) -> Mask:
-    """A mask over S rows."""
-    found = np.asarray(mask)
-    if found.dtype != bool or found.shape != (S,):
-        raise InputError(
-            f"Expected a mask with one true or false for each of the {S} {what}, "
-            f"and found an array of {found.dtype} of shape {found.shape}."
-        )
-    return found
 
 
 def spread(counts: npt.NDArray[Any]) -> dict[str, float]:
@@ -468,6 +457,11 @@ class Table(Readable, ABC):
         """The weight of every row, ones where none were given."""
         return np.ones(self.n_answers) if self.weight is None else self.weight
 
+    def _sizes(self, *more: tuple[int, str]) -> str:
+        """How many items, annotators and others there are, for a short description."""
+        counts = ((len(self), "item"), (self.n_annotators, "annotator"), *more)
+        return " x ".join(f"{n:,} {word}{('es' if word == 'class' else 's') * (n != 1)}" for n, word in counts)
+
     def describe(self) -> dict[str, Any]:
         """Counts that show the shape of the data, as a plain dict (``crowdwise describe`` draws it)."""
         per_annotator = np.bincount(self.annotator, minlength=self.n_annotators)
@@ -514,7 +508,13 @@ class Table(Readable, ABC):
 
     def select(self, rows: npt.ArrayLike) -> Self:
         """Some of the rows, by a mask. Items and annotators keep their codes, even without any."""
-        return self._kept(checked_mask(rows, self.n_answers, self._rows))
+        mask, S = np.asarray(rows), self.n_answers
+        if mask.dtype != bool or mask.shape != (S,):
+            raise InputError(
+                f"Expected a mask with one true or false for each of the {S} {self._rows}, "
+                f"and found an array of {mask.dtype} of shape {mask.shape}."
+            )
+        return self._kept(mask)
 
     def only(self, annotators: Sequence[Any]) -> Self:
         """The rows of some annotators, by name. Items keep their codes, even those left without any."""
@@ -559,10 +559,9 @@ class Table(Readable, ABC):
         answer = cls._truths[-1]
         known = [Col(name) for name in (*cls._keys, *cls._truths)]
         given, _ = schema.sort_out(named, known, (), f"{cls.__name__}.read_truth")
-        if named.get(answer) is not None:
-            given |= {cls._truths[0]: named[answer], answer: None}
         parts = columns.resolve(table.columns, given)
-        value = next((part for part in cls._truths if parts[part] is not None), answer)
+        there = [answer] if named.get(answer) is not None else [part for part in cls._truths if parts[part] is not None]
+        value = there[0] if there else answer
         needed = (*cls._keys, value)
         free = columns.left_over(table.columns, {part: parts[part] for part in needed})
         if table.width == len(needed):  # the columns that are left, in this order, whatever they are called
@@ -655,6 +654,19 @@ class Table(Readable, ABC):
         return out
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CodedTable(Table, ABC):
+    """What tables hold beside their answers: the codes of annotators, the names behind the codes, weights and times."""
+
+    annotator: Codes
+    items: Vocabulary
+    annotators: Vocabulary
+    weight: npt.NDArray[np.float64] | None = None
+    timestamp: npt.NDArray[Any] | None = None
+    truth: npt.NDArray[Any] | None = None
+    kind: str = "polars"
+
+
 class ByItem(Table):
     """Answers on one item each, sorted by it: those on item n are rows ``indptr[n]:indptr[n + 1]``."""
 
@@ -681,6 +693,14 @@ class ByItem(Table):
         return cls._arranged(
             item, annotator, items, annotators, lambda o: {"items": items, **answers(o)}, beside, [*said.values()]
         )
+
+    def _true_objects(self, *names: str) -> Any:
+        """A row for each true object (its label, and what else it has), and one for an item that has none."""
+        truth, none = getattr(self, "truth", None), (None,) * (1 + len(names))
+        known = [] if truth is None else zip(self.items.tolist(), truth, strict=True)
+        rows = [(item, *one) for item, objects in known if objects is not None for one in (objects or (none,))]
+        columns = {name: [row[n] for row in rows] for n, name in enumerate(("item", "label", *names))}
+        return None if truth is None else frames.make_frame(columns)
 
     def _of_items(self, items: Counts) -> Self:
         indptr, take = blocks(self.indptr, items)

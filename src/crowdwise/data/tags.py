@@ -42,7 +42,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,7 @@ from crowdwise.data.boundary import as_path, reading
 from crowdwise.data.encoding import Codes, Counts, Mask, Vocabulary
 from crowdwise.data.files import PathLike
 from crowdwise.data.frames import make_frame
+from crowdwise.data.heavy import pl
 from crowdwise.data.places import row_label
 from crowdwise.data.schema import ANNOTATOR, COMMON, Col, OnMissing, Opt
 from crowdwise.data.source import DROP, Source
@@ -60,9 +61,6 @@ from crowdwise.data.table import Table, blocks, reader, spread
 from crowdwise.data.truth import one_each, one_per_item, truth_by_token
 from crowdwise.data.votes import Votes
 from crowdwise.errors import ColumnError, InputError, LabelError, Option, ParameterError, ReadError, Remedy, listing
-
-if TYPE_CHECKING:
-    pass
 
 SCHEMES = ("auto", "bio", "plain")
 BIO = re.compile(r"O|[BI]-.+", flags=re.S)
@@ -243,8 +241,8 @@ class Tags(Table):
             token, annotator, label, items=items, annotators=annotators, label_names=tags,
             classes=complete if classes is not None else sorted(complete), on_duplicate=repeats, **source.beside(),
         )  # fmt: skip
-        made = cls(votes, starts, names, position, words, scheme)
-        return (made if true is None else made.with_truth(true))._valid(options["on_invalid"])
+        tags_of = cls(votes, starts, names, position, words, scheme)
+        return (tags_of if true is None else tags_of.with_truth(true))._valid(options["on_invalid"])
 
     @classmethod
     def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
@@ -275,9 +273,9 @@ class Tags(Table):
         names = encoding.to_vocabulary(range(G) if sequences is None else sequences)
         encoding.check_distinct(names, "sequences")
         place = np.arange(T) - np.repeat(cuts[:-1], np.diff(cuts)) if position is None else np.array(position)
-        for what, found, size in (("sequences", len(names), G), ("position", len(place), T)):
-            if found != size:
-                raise InputError(f"{what} has {found} entries: expected {size}.")
+        for what, count, size in (("sequences", len(names), G), ("position", len(place), T)):
+            if count != size:
+                raise InputError(f"{what} has {count} entries: expected {size}.")
         text = None if words is None else encoding.to_vocabulary(words).astype(object)
         if text is not None and len(text) != T:
             raise InputError(f"words has {len(text)} entries: expected one for each of the {T} tokens.")
@@ -329,10 +327,10 @@ class Tags(Table):
 
     def spans(self, codes: npt.ArrayLike) -> TagSpans:
         """The spans that one tag (code) for every token spells out."""
-        found = np.asarray(codes)
-        if found.shape != (self.n_tokens,):
-            raise InputError(f"Expected a tag for each of the {self.n_tokens} tokens and found shape {found.shape}.")
-        return find_spans(found, self.starts, self.classes, self.scheme)
+        tags = np.asarray(codes)
+        if tags.shape != (self.n_tokens,):
+            raise InputError(f"Expected a tag for each of the {self.n_tokens} tokens and found shape {tags.shape}.")
+        return find_spans(tags, self.starts, self.classes, self.scheme)
 
     def describe(self) -> dict[str, Any]:
         """Counts that show the shape of the data, as a plain dict."""
@@ -378,7 +376,7 @@ class Tags(Table):
 
     def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
         tags = set(self.classes.tolist())
-        return {sequence: said for sequence, said in gold.items() if tags.issuperset(said)}
+        return {sequence: tags_of for sequence, tags_of in gold.items() if tags.issuperset(tags_of)}
 
     def truth_frame(self) -> Any:
         truth = self.votes.truth
@@ -522,8 +520,6 @@ def tokens(source: Source) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDAr
 
 
 def _positions(source: Source) -> Counts:
-    import polars as pl
-
     column = source.flat("position", "a whole number", ColumnError)
     whole = column.cast(pl.Int64, strict=False)
     odd = whole.is_null() | ((column != whole) if column.dtype.is_float() else False)
@@ -535,18 +531,14 @@ def _positions(source: Source) -> Counts:
 
 
 def token_names(names: npt.NDArray[Any], sequence: npt.NDArray[Any], position: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    import polars as pl
-
     text = pl.Series(map(str, names.tolist()), dtype=pl.String).gather(sequence)
     return encoding.to_vocabulary((text + ":" + pl.Series(position).cast(pl.String)).to_numpy())
 
 
 def token_words(source: Source, token: npt.NDArray[Any], items: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    import polars as pl
-
-    given = source.flat("word", "a word").cast(pl.String).to_numpy()
-    row = one_each(token, given, len(items), lambda n, two: f"words for token {items[n]!r}: {listing(two)}.")
-    return np.asarray(given[row], dtype=object)
+    words = source.flat("word", "a word").cast(pl.String).to_numpy()
+    row = one_each(token, words, len(items), lambda n, two: f"words for token {items[n]!r}: {listing(two)}.")
+    return np.asarray(words[row], dtype=object)
 
 
 def keep_tagged(source: Source, on_missing: OnMissing) -> Counts:
@@ -557,7 +549,7 @@ def keep_tagged(source: Source, on_missing: OnMissing) -> Counts:
         part = "tag" if tag[bad[0]] else "annotator"
         raise LabelError(
             f"{len(bad):,} {'rows have' if len(bad) > 1 else 'row has'} no {part} (column {source.parts[part]!r}): "
-            f"{', '.join(filter(None, row_label(bad.tolist(), source.places)))}.",
+            f"{row_label(bad.tolist(), source.places, counted=', counted from 0')}.",
             remedy=DROP,
         )
     rows = np.flatnonzero(~who & ~tag)

@@ -27,9 +27,10 @@ import numpy.typing as npt
 from crowdwise.data import encoding, schema
 from crowdwise.data.assemble import in_order
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, ITEM, Beside, Col, Opt
 from crowdwise.data.source import Source
-from crowdwise.data.table import ByItem, reader
+from crowdwise.data.table import ByItem, CodedTable, reader
 from crowdwise.data.truth import encode_texts, written_in
 from crowdwise.errors import InputError
 
@@ -96,15 +97,15 @@ class Tokens:
         return word if self.case else word.casefold()
 
     def _cut(self, text: str, pattern: re.Pattern[str]) -> CutText:
-        found = [(match.start(), self._key(match.group())) for match in pattern.finditer(text)]
-        starts, words = [start for start, word in found if word], [word for _, word in found if word]
+        tokens = [(match.start(), self._key(match.group())) for match in pattern.finditer(text)]
+        starts, words = [start for start, word in tokens if word], [word for _, word in tokens if word]
         ends = [*starts[1:], len(text)]
         forms = [text[a:b] for a, b in zip([0, *starts[1:]], ends, strict=False)]
         return CutText(words, [*forms[:-1], f"{forms[-1]} "] if words else [])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Texts(ByItem):
+class Texts(CodedTable, ByItem):
     """A frozen, validated table of texts. Make one with a ``from_...`` method or :func:`crowdwise.read_texts`.
 
     >>> Texts.from_records([("clip", "ann", "A red house."), ("clip", "bob", "a red mouse")])
@@ -124,28 +125,21 @@ class Texts(ByItem):
     _truth_in: ClassVar[Any] = staticmethod(written_in)
 
     indptr: Counts
-    annotator: Codes
     text: Codes
-    items: Vocabulary
-    annotators: Vocabulary
     texts: Vocabulary
-    weight: npt.NDArray[np.float64] | None = None
-    timestamp: npt.NDArray[Any] | None = None
-    truth: npt.NDArray[Any] | None = None
-    kind: str = "polars"
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Texts:
-        import polars as pl
-
         source.require(cls._needed())
         source.complete(cls._needed(), options["on_missing"])
         (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
         column = source.flat("text", "a text").cast(pl.String)
         text, texts = encoding.sort_vocabulary(*encoding.encode(column))
         beside = source.beside(options)
-        made = cls.from_codes(item, annotator, text, items=items, annotators=annotators, texts=texts.tolist(), **beside)
-        return made.with_truth(written_in(source, "truth", item, items)) if "truth" in source else made
+        table = cls.from_codes(
+            item, annotator, text, items=items, annotators=annotators, texts=texts.tolist(), **beside
+        )
+        return table.with_truth(written_in(source, "truth", item, items)) if "truth" in source else table
 
     @classmethod
     def from_codes(
@@ -167,15 +161,12 @@ class Texts(ByItem):
     def __repr__(self) -> str:
         words = np.array([len(text.split()) for text in self.texts])
         mean = words[self.text].mean() if self.n_answers else 0.0
-        items, people = (
-            f"{n:,} {word}{'s' * (n != 1)}" for n, word in ((len(self), "item"), (self.n_annotators, "annotator"))
-        )
-        return f"Texts({self.n_answers:,} texts: {items} x {people}, {mean:.1f} words on average)"
+        return f"Texts({self.n_answers:,} texts: {self._sizes()}, {mean:.1f} words on average)"
 
     def of_item(self, n: int) -> list[str]:
         """The texts on an item, in the order of annotators."""
-        some: list[str] = self.texts[self.text[self.indptr[n] : self.indptr[n + 1]]].tolist()
-        return some
+        texts: list[str] = self.texts[self.text[self.indptr[n] : self.indptr[n + 1]]].tolist()
+        return texts
 
     def encode_truth(self, truth: Any) -> npt.NDArray[Any]:
         """N texts, empty where unknown, from such an array or from a mapping of items to texts."""

@@ -46,8 +46,8 @@ def encode_classes(truth: Any, items: Vocabulary, classes: Vocabulary, what: str
             )
         _check_codes(codes, classes)
         return codes.astype(np.int32)
-    rows, found = aligned(truth, items, what, "an array of class codes or a mapping from item to class")
-    codes = encoding.locate(values := _names(found), classes)
+    rows, names = aligned(truth, items, what, "an array of class codes or a mapping from item to class")
+    codes = encoding.locate(values := _names(names), classes)
     if (codes < 0).any():
         values = encoding.to_vocabulary(_respelled(values.tolist(), classes))
         codes = encoding.locate(values, classes)
@@ -114,11 +114,11 @@ def encode_numbers(truth: Any, items: Vocabulary, what: str = "ratings") -> Numb
                 f"As an array, truth must hold a finite number (NaN where unknown) for each of the {len(items)} items."
             )
         return array.copy()
-    rows, found = aligned(truth, items, what, "an array of numbers or a mapping from item to number")
+    rows, numbers = aligned(truth, items, what, "an array of numbers or a mapping from item to number")
     try:
-        values = np.array([float(value) for value in found], dtype=np.float64)
+        values = np.array([float(value) for value in numbers], dtype=np.float64)
     except (TypeError, ValueError):
-        odd = next(v for v in found if not isinstance(v, (int, float, np.number)))
+        odd = next(v for v in numbers if not isinstance(v, (int, float, np.number)))
         raise InputError(f"The truth holds {odd!r}: expected numbers.") from None
     if not np.isfinite(values).all():
         raise InputError("The truth holds an infinite number: expected finite ones.")
@@ -136,9 +136,9 @@ def encode_texts(truth: Any, items: Vocabulary) -> npt.NDArray[Any]:
             )
         out[:] = list(truth)
         return out
-    rows, found = aligned(truth, items, "texts", "an array of texts or a mapping from item to text")
+    rows, texts = aligned(truth, items, "texts", "an array of texts or a mapping from item to text")
     for n in np.flatnonzero(rows >= 0).tolist():
-        out[n] = str(found[rows[n]])
+        out[n] = str(texts[rows[n]])
     return out
 
 
@@ -152,8 +152,8 @@ def encode_partition(truth: Any, items: Vocabulary) -> tuple[Codes, Vocabulary]:
     """N codes (-1 unknown) and the classes behind them, from a mapping of items to classes or N classes in order."""
     truth = by_name(truth, plain=False)
     if isinstance(truth, Mapping):
-        rows, found = aligned(truth, items, "answers", "")
-        values = _names(found)
+        rows, names = aligned(truth, items, "answers", "")
+        values = _names(names)
     else:
         values, rows = _names(truth), np.arange(len(items), dtype=np.int32)
         if len(values) != len(items):
@@ -230,16 +230,23 @@ def by_name(truth: Any, plain: bool = True) -> Any:
         names, values = truth.index.to_list(), truth.to_list()
     else:
         return truth
-    found: dict[Any, Any] = {}
+    truths: dict[Any, Any] = {}
     for name, value in zip(names, values, strict=True):
-        if not is_missing(value) and not is_missing(name) and found.setdefault(name, value) != value:
-            two = listing([found[name], value])
+        if not is_missing(value) and not is_missing(name) and truths.setdefault(name, value) != value:
+            two = listing([truths[name], value])
             raise LabelError(f"Two rows give different truths for item {name!r}: {two}. Keep one of them.")
-    return found
+    return truths
 
 
-def aligned(truth: Any, items: Vocabulary, what: str, expected: str) -> tuple[Codes, list[Any]]:
-    """Where each item stands among those with a truth (-1: nowhere), and what is true of these."""
+def aligned(truth: Any, items: Vocabulary, what: str, expected: str, each: str = "") -> tuple[Codes, list[Any]]:
+    """Where each item stands among those with a truth (-1: nowhere), and what is true of these. ``each``: what an array
+    holds for every item, where truth may be one."""
+    if each and isinstance(truth, (list, tuple, np.ndarray)):
+        if len(truth) != len(items):
+            raise InputError(
+                f"As an array, truth must hold {each} (None where unknown) for each of {len(items)} items."
+            )
+        truth = dict(zip(items.tolist(), truth, strict=True))
     if not hasattr(truth, "keys"):
         raise InputError(f"truth must be {expected}, and is {type(truth).__name__}.")
     known = {name: value for name, value in dict(truth).items() if not _is_nothing(value)}
@@ -291,12 +298,12 @@ def _point_out_near(names: Vocabulary, items: Vocabulary, rows: Codes, what: str
         )
 
 
-def _names(found: Any) -> Vocabulary:
+def _names(classes: Any) -> Vocabulary:
     """True classes as names; anything else is an error."""
-    odd = next((v for v in found if not isinstance(v, Hashable)), None) if isinstance(found, Iterable) else found
-    if odd is not None or not isinstance(found, Iterable):
+    odd = next((v for v in classes if not isinstance(v, Hashable)), None) if isinstance(classes, Iterable) else classes
+    if odd is not None or not isinstance(classes, Iterable):
         raise InputError(f"The truth holds {odd!r}: expected the name of a class for each item.")
-    return encoding.to_vocabulary(found)
+    return encoding.to_vocabulary(classes)
 
 
 def one_each(

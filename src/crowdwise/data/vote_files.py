@@ -21,16 +21,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdwise.data import schema
 from crowdwise.data.boundary import as_path, reading
 from crowdwise.data.dataset import find_table
 from crowdwise.data.files import TableFile
+from crowdwise.data.heavy import pl
 from crowdwise.errors import InputError, ParameterError, ReadError, listing
-
-if TYPE_CHECKING:
-    import polars as pl
 
 PARQUET, TEXT = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
 ROW_BYTES, FILE_BYTES, TEXT_BYTES = 80, 3, 6
@@ -73,13 +71,13 @@ def files_of(source: Any) -> list[Path]:
         return [file for one in source for file in files_of(one)]
     path = Path(source)
     if path.is_dir():
-        found = sorted(_below(path))
+        files = sorted(_below(path))
     else:
-        found = [path] if path.is_file() else sorted(Path(p) for p in glob.glob(str(source), recursive=True))
-        found = [file for one in found for file in (sorted(_below(one)) if one.is_dir() else [one])]
-    if not found:
+        files = [path] if path.is_file() else sorted(Path(p) for p in glob.glob(str(source), recursive=True))
+        files = [file for one in files for file in (sorted(_below(one)) if one.is_dir() else [one])]
+    if not files:
         raise ReadError(f"{source}: no such file, and no Parquet or CSV file matches it.")
-    return found
+    return files
 
 
 def is_parquet(file: Path) -> bool:
@@ -89,8 +87,6 @@ def is_parquet(file: Path) -> bool:
 
 def scan(files: list[Path]) -> tuple[pl.LazyFrame, bool]:
     """All rows of the files, one after the other, and whether they are text. Folders ``name=value`` are columns."""
-    import polars as pl
-
     hive = any("=" in part for file in files for part in file.parts[:-1])
     if all(map(is_parquet, files)):
         casts = pl.ScanCastOptions(integer_cast="upcast")
@@ -114,8 +110,6 @@ def scan(files: list[Path]) -> tuple[pl.LazyFrame, bool]:
 
 def memory_needed(files: list[Path]) -> float:
     """About how many bytes a fit of all votes at once takes, from the footers of Parquet files or the size of text."""
-    import polars as pl
-
     size = sum(file.stat().st_size for file in files)
     if not all(map(is_parquet, files)):
         return TEXT_BYTES * size
@@ -137,12 +131,12 @@ def bytes_in(memory: str | float) -> float:
         unit = text[len(number) :].strip().upper().replace("I", "")
         unit = unit if unit.endswith("B") or not unit else f"{unit}B"
     try:
-        found = float(number) * UNITS[unit]
+        size = float(number) * UNITS[unit]
     except (KeyError, TypeError, ValueError):
-        found = 0.0
-    if not 0.0 < found < float("inf"):
+        size = 0.0
+    if not 0.0 < size < float("inf"):
         raise ParameterError(f"memory={memory!r}: expected a number of bytes, or an amount such as '4GB'.")
-    return found
+    return size
 
 
 ITEMS, ANNOTATORS, ABOUT = "items", "annotators", "about"
@@ -162,15 +156,16 @@ class ConsensusFiles:
 
 def find_consensus(path: str | os.PathLike[str]) -> ConsensusFiles | None:
     """The consensus in a folder or a file (or one that was opened); ``None`` where there is none."""
-    import polars as pl
-
     place = Path(path)
     if place.is_dir() and (place / ITEMS).is_dir() and (place / ABOUT).is_dir():
         with reading(place, "a consensus in files"):
             about = [file for file in sorted((place / ABOUT).iterdir()) if not file.name.startswith((".", "_"))]
-            found = json.loads(about[0].read_text(encoding="utf-8"))
+            about_it = json.loads(about[0].read_text(encoding="utf-8"))
             people = pl.read_parquet(_parquet(place / ANNOTATORS)) if (place / ANNOTATORS).is_dir() else None
-        return ConsensusFiles(place, _checked(place, pl.scan_parquet(_parquet(place / ITEMS))), people, found)
+        items = pl.scan_parquet(_parquet(place / ITEMS))
+        if missing := NEEDED - set(items.collect_schema().names()):
+            raise ReadError(f"{place}: the items of a consensus have no column {', '.join(sorted(missing))}.")
+        return ConsensusFiles(place, items, people, about_it)
     if not (place.is_file() or several(path)):
         return None
     files = files_of(path)
@@ -191,8 +186,6 @@ def find_consensus(path: str | os.PathLike[str]) -> ConsensusFiles | None:
 def scan_items(files: Any) -> pl.LazyFrame:
     """The items of a consensus in CSV files. Names and labels are numbers or truth values only where all of them are
     written as those are: "007" and the "1" of "1" and "x" stay text."""
-    import polars as pl
-
     table = pl.scan_csv(files, glob=False, schema_overrides={"item": pl.String, "label": pl.String})
     chosen: dict[str, pl.Expr] = {}
     for name in ("item", "label"):
@@ -208,13 +201,6 @@ def _parquet(folder: Path) -> list[Path]:
     return sorted(
         file for file in folder.iterdir() if file.suffix == ".parquet" and not file.name.startswith((".", "_"))
     )
-
-
-def _checked(place: Path, frame: pl.LazyFrame) -> pl.LazyFrame:
-    missing = NEEDED - set(frame.collect_schema().names())
-    if missing:
-        raise ReadError(f"{place}: the items of a consensus have no column {', '.join(sorted(missing))}.")
-    return frame
 
 
 def write_about(folder: Path, annotators: pl.DataFrame, about: dict[str, Any]) -> None:

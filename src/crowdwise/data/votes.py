@@ -25,12 +25,14 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.data import assemble, encoding, frames, label_proposals, schema, spellings
+from crowdwise.data import assemble, encoding, frames, schema, spellings
 from crowdwise.data.alignment import spread_over
 from crowdwise.data.boundary import caller_within, scored_by_sklearn
 from crowdwise.data.encoding import Codes, Counts, Vocabulary
 from crowdwise.data.files import PathLike
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import ANNOTATOR, CHOICES, COMMON, FORM, ITEM, Beside, Col, OnDuplicate, Opt
+from crowdwise.data.soft_votes import NOT_BOTH, soft_votes
 from crowdwise.data.source import Source
 from crowdwise.data.table import ByItem, dense, reader
 from crowdwise.data.truth import classes_in, encode_classes
@@ -75,7 +77,7 @@ class Votes(ByItem):
         schema.declared("classes", "classes", KIND), FORM, schema.ANNOTATOR_COLUMNS, schema.ANONYMOUS, schema.QUESTION,
         schema.ABSTAIN,
         schema.on_duplicate("labelled an item", *CHOICES), schema.on_missing("a label"), spellings.NORMALISE,
-        label_proposals.LABEL_MAP,
+        spellings.LABEL_MAP,
         Opt("probability", None,
             "The column of how probable annotators (judges) find their label, or the beginning of the names of such "
             "columns, one for each class (``probability`` for ``probability_yes`` and ``probability_no``); also of "
@@ -107,8 +109,6 @@ class Votes(ByItem):
         if options["probability"] is not None:
             if abstain is not None:
                 raise ParameterError("probability and abstain do not go together: leave one of them out.")
-            from crowdwise.data.soft_votes import NOT_BOTH
-
             if "weight" in source and source.parts["weight"] != options["probability"]:
                 raise ParameterError(NOT_BOTH.format(source.parts["weight"]))
             source.unpivot_classes("label", options["probability"])
@@ -117,9 +117,9 @@ class Votes(ByItem):
         )
         categories = None if wide else frames.categories(source.frame, source.parts["label"])
         if options["label_map"] is not None:
-            source.map_labels(("label", "truth"), label_proposals.as_label_map(options["label_map"]))
+            source.map_labels(("label", "truth"), spellings.as_label_map(options["label_map"]))
         if source.from_text:
-            label_proposals.check_dates(source["label"])
+            spellings.check_dates(source["label"])
         if abstain is not None:
             source.silence("label", abstain)
         source.complete(cls._needed() if abstain is None else ("item", "annotator"), options["on_missing"])
@@ -134,15 +134,13 @@ class Votes(ByItem):
         label, classes = coded_labels(source, options["classes"], options["normalise_labels"], categories, abstain)
         beside: dict[str, Any] = source.beside(options) | {"truth": truth}
         if "probability" in source:
-            from crowdwise.data.soft_votes import soft_votes
-
             p = source.numbers("probability", "a probability, or its logarithm")
             soft = soft_votes(item, annotator, label, p, (items, annotators, classes))
             item, annotator, label, beside["weight"] = soft
             beside |= {"timestamp": None, "rows": None, "on_duplicate": "all"}
         source.release()
-        made = cls.from_codes(item, annotator, label, items=items, annotators=annotators, classes=classes, **beside)
-        return made if n_options is None else made.with_options(n_options)
+        votes = cls.from_codes(item, annotator, label, items=items, annotators=annotators, classes=classes, **beside)
+        return votes if n_options is None else votes.with_options(n_options)
 
     @classmethod
     def from_dense(
@@ -196,8 +194,8 @@ class Votes(ByItem):
         options = {
             name: n for t in tables if t.n_options is not None for name, n in zip(t.items, t.n_options, strict=True)
         }
-        made = Votes.from_codes(**_joined(tables), on_duplicate=on_duplicate)
-        return made.with_options(options) if options else made
+        votes = Votes.from_codes(**_joined(tables), on_duplicate=on_duplicate)
+        return votes.with_options(options) if options else votes
 
     @property
     def n_votes(self) -> int:
@@ -263,7 +261,7 @@ class Votes(ByItem):
 
     def usable_gold(self, gold: Mapping[Any, Any]) -> dict[Any, Any]:
         classes = set(map(str, self.classes.tolist()))
-        return {item: said[0] for item, said in gold.items() if len(said) == 1 and str(said[0]) in classes}
+        return {item: labels[0] for item, labels in gold.items() if len(labels) == 1 and str(labels[0]) in classes}
 
     def encode_truth(self, truth: Any) -> Codes:
         """N class codes (-1 unknown) from such codes or from a mapping of items to classes. Items the votes do not have
@@ -376,8 +374,6 @@ def _joined(tables: Sequence[Any]) -> dict[str, Any]:
 
 def _options_in(source: Source, item: Codes, items: Any) -> dict[Any, int]:
     """Item -> the number of its options, from a column of numbers or of options separated by ``|``."""
-    import polars as pl
-
     column, names = source["n_options"], np.asarray(getattr(items, "array", items))
     if column.dtype == pl.String and column.str.contains("|", literal=True).any():
         values = column.str.count_matches("|", literal=True).cast(pl.Float64).to_numpy() + 1.0
@@ -411,7 +407,7 @@ def coded_labels(
         label, names = encoding.booleans_in_text(label, names)
     label, names = spellings.in_codes(label, names, normalise, classes)
     if names.dtype == object and len(names) <= max(spellings.MOST_TEXTS, spellings.TEXTS * len(label)):
-        label_proposals.point_out(spellings.counted_codes(label, names), classes)
+        spellings.point_out_proposals(spellings.counted_codes(label, names), classes)
     if source.from_text and normalise:
         label, names = encoding.integers_in_text(label, names)
     declared = _declared(classes, names, source["label"], categories)
@@ -424,8 +420,6 @@ def coded_labels(
 
 def _declared(classes: Sequence[Any] | None, names: Vocabulary, column: Any, categories: Sequence[Any] | None) -> Any:
     """The declared classes: the caller's, brought to the type of the labels, or the categories of the column."""
-    import polars as pl
-
     if classes is None:
         return column.dtype.categories.to_list() if isinstance(column.dtype, pl.Enum) else categories
     declared = encoding.to_vocabulary(list(classes))

@@ -47,10 +47,10 @@ def _parsed(text: str) -> float | None:
     try:
         if named:
             day, zone, year = named.groups()
-            found = datetime.strptime(f"{day} {year}", "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)
-            return found.timestamp() - 3600 * ZONES.get(zone, 0)
-        found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+            time = datetime.strptime(f"{day} {year}", "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)
+            return time.timestamp() - 3600 * ZONES.get(zone, 0)
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         pass
     for form in FORMS:
@@ -68,6 +68,16 @@ def number(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return found if abs(found) < float("inf") else None
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """A JSON object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """The objects of a JSON list; none of anything else."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -111,15 +121,15 @@ def placed(text: str, spans: Sequence[tuple[Any, ...]]) -> tuple[list[Span], lis
         if width is not UNITS[0]:
             pairs = enumerate(zip(text, text[1:] + " ", strict=True))
             at = [*(n for n, pair in pairs for _ in range(width(*pair))), len(text)]
-        found, lost = list[Span](), list[str]()
-        for start, end, label, *said in spans:
-            words = said[0] if said else None
+        places, lost = list[Span](), list[str]()
+        for start, end, label, *more in spans:
+            words = more[0] if more else None
             if at is not None:
                 start, end = (at[place] if 0 <= place < len(at) else place for place in (start, end))
-            found.append((start, end, label))
+            places.append((start, end, label))
             if words and BLANKS.sub("", words) != BLANKS.sub("", text[start:end]):
                 lost.append(words)
-        tried.append((found, lost))
+        tried.append((places, lost))
         if not lost:
             break
     return min(tried, key=lambda one: len(one[1]))
@@ -213,7 +223,8 @@ class ShapesDrawn:
 
 
 class Collector:
-    """What an importer finds. Importers call its methods, in any order."""
+    """What an importer finds. Importers call its methods, in any order. ``when`` holds the ``time`` and ``duration`` of
+    an answer, where they are known."""
 
     def __init__(self, predictions: bool = False) -> None:
         self.predictions = predictions
@@ -251,57 +262,51 @@ class Collector:
         if named(annotator) is not None:
             self.annotators.setdefault(named(annotator), {}).update(_plain(about))
 
-    def choices(
-        self, question: str, item: Any, annotator: Any, labels: Iterable[Any], time: Any = None, duration: Any = None
-    ) -> None:
+    def choices(self, question: str, item: Any, annotator: Any, labels: Iterable[Any], **when: Any) -> None:
         """One class, or any number of them: which it is follows from all answers to the question."""
         chosen = list(dict.fromkeys(plain_label(label) for label in labels if label is not None))
-        self._add(question, CHOICES, item, annotator, chosen, time, duration)
+        self._add(question, CHOICES, item, annotator, chosen, **when)
 
     def several(self, question: str) -> None:
         """Say that any number of classes may be chosen, none included."""
         self._question(question, CHOICES).several = True
 
-    def number(
-        self, question: str, item: Any, annotator: Any, value: Any, time: Any = None, duration: Any = None
-    ) -> None:
+    def number(self, question: str, item: Any, annotator: Any, value: Any, **when: Any) -> None:
         """A number on a scale."""
-        found = number(value)
-        if found is None:
+        x = number(value)
+        if x is None:
             self.leave_out(EMPTY)
         else:
-            self._add(question, NUMBERS, item, annotator, found, time, duration)
+            self._add(question, NUMBERS, item, annotator, x, **when)
 
     def pair(
-        self, question: str, on: Any, annotator: Any, left: Any, right: Any, outcome: str, time: Any = None,
-        duration: Any = None, probability: float | None = None,
+        self, question: str, on: Any, annotator: Any, left: Any, right: Any, outcome: str, *,
+        probability: float | None = None, **when: Any,
     ) -> None:  # fmt: skip
         """Which of two is better: left, right or tie, or how probable left is. ``on``: what they were compared on."""
         first, second = named(left), named(right)
         if first is None or second is None or first == second:
             self.leave_out("without two items to compare")
         else:
-            self._add(question, PAIRS, on, annotator, Pair(first, second, outcome, probability), time, duration)
+            self._add(question, PAIRS, on, annotator, Pair(first, second, outcome, probability), **when)
 
-    def ranking(
-        self, question: str, on: Any, annotator: Any, items: Sequence[Any], time: Any = None, duration: Any = None
-    ) -> None:
+    def ranking(self, question: str, on: Any, annotator: Any, items: Sequence[Any], **when: Any) -> None:
         """Items in order, the best first."""
         if len(items) > 1:
             ranked = list(dict.fromkeys(clean(str(item)) for item in items))
-            self._add(question, RANKINGS, on, annotator, ranked, time, duration)
+            self._add(question, RANKINGS, on, annotator, ranked, **when)
         else:
             self.leave_out(EMPTY)
 
     def spans(
-        self, question: str, item: Any, annotator: Any, text: str, spans: Iterable[Sequence[Any]], time: Any = None,
-        duration: Any = None, tokens: Sequence[tuple[int, int]] | None = None, true: bool = False,
+        self, question: str, item: Any, annotator: Any, text: str, spans: Iterable[Sequence[Any]], *,
+        tokens: Sequence[tuple[int, int]] | None = None, true: bool = False, **when: Any,
     ) -> None:  # fmt: skip
         """Spans of a text (none at all is an answer too): start, end, label, and the words there where the tool writes
         them; tokens where the tool has its own. ``true``: they are the truth as well."""
         text = clean(text)
-        given = [(int(start), int(end), clean(str(label)), *words) for start, end, label, *words in spans]
-        whole, lost = placed(text, given)
+        spans_given = [(int(start), int(end), clean(str(label)), *words) for start, end, label, *words in spans]
+        whole, lost = placed(text, spans_given)
         self.misplaced += [(named(item), words) for words in lost]
         kept = sorted({span for span in whole if 0 <= span[0] < span[1] <= len(text)})
         self.leave_out("spans that are there twice, or lie outside their text", len(whole) - len(kept))
@@ -312,73 +317,63 @@ class Collector:
         if tokens is not None and all(isinstance(place, int) for both in tokens for place in both):
             self.tokens.setdefault(named(item), list(tokens))
         self._question(question, SPANS).overlapping |= overlap(kept)
-        self._add(question, SPANS, item, annotator, tuple(kept), time, duration)
+        self._add(question, SPANS, item, annotator, tuple(kept), **when)
         if true:
             self._question(question, SPANS).gold[named(item)] = tuple(kept)
 
-    def answer(
-        self, kind: str, question: str, item: Any, annotator: Any, said: Any, time: Any = None, duration: Any = None
-    ) -> None:
+    def answer(self, kind: str, question: str, item: Any, annotator: Any, said: Any, **when: Any) -> None:
         """An answer of any type, by its name; the table of the type makes its columns (``answer_columns``)."""
-        self._add(question, kind, item, annotator, said, time, duration)
+        self._add(question, kind, item, annotator, said, **when)
 
     def looks(self, item: Any, annotator: Any, time: Any = None, duration: Any = None) -> None:
         """An annotator looked at an image: what they did not draw is not there, in their eyes."""
         if named(item) is not None and named(annotator) is not None:
             self.looked[named(item), named(annotator)] = (time, duration)
 
-    def shape(
-        self, question: str, item: Any, annotator: Any, label: Any, *places: Any, time: Any = None, duration: Any = None
-    ) -> None:
+    def shape(self, question: str, item: Any, annotator: Any, label: Any, *places: Any, **when: Any) -> None:
         """A box (x1, y1, x2, y2; with two numbers more of volumes: x1, y1, z1, x2, y2, z2) or a point (x, y)."""
-        found = [number(place) for place in places]
-        D = len(found) // 2
-        if None in found or (D > 1 and any(found[D + d] <= found[d] for d in range(D))):  # type: ignore[operator]
+        ends = [number(place) for place in places]
+        D = len(ends) // 2
+        if None in ends or (D > 1 and any(ends[D + d] <= ends[d] for d in range(D))):  # type: ignore[operator]
             self.leave_out("without a box of positive width and height")
             return
-        drawn = self._drawn(question, BOXES, item, annotator, time, duration)
+        drawn = self._drawn(question, BOXES, item, annotator, **when)
         if drawn is not None:
-            drawn.shapes.append((clean(str(label)), *found))
+            drawn.shapes.append((clean(str(label)), *ends))
 
     def rectangle(
         self, question: str, item: Any, annotator: Any, label: Any, left: Any, top: Any, width: Any, height: Any,
-        *, time: Any = None, duration: Any = None,
+        **when: Any,
     ) -> None:  # fmt: skip
         """A box by its corner, width and height."""
         x, y, w, h = (number(value) for value in (left, top, width, height))
         far = (None, None) if x is None or y is None or w is None or h is None else (x + w, y + h)
-        self.shape(question, item, annotator, label, x, y, *far, time=time, duration=duration)
+        self.shape(question, item, annotator, label, x, y, *far, **when)
 
     def polygon(
-        self, question: str, item: Any, annotator: Any, label: Any, points: Any, height: Any, width: Any,
-        *, time: Any = None, duration: Any = None,
-    ) -> None:  # fmt: skip
+        self, question: str, item: Any, annotator: Any, label: Any, points: Any, height: Any, width: Any, **when: Any
+    ) -> None:
         """The mask inside of a polygon of (x, y), or of numbers in turn."""
         flat = [number(v) for p in points for v in (p if isinstance(p, (list, tuple)) else (p,))]
         h, w = number(height), number(width)
         if not h or not w or h * w > MOST_PIXELS or None in flat or len(flat) < 6 or len(flat) % 2:
             self.leave_out("polygons without three corners, or on images of unknown size")
             return
-        self.mask(question, item, annotator, label, polygon_mask(flat, int(h), int(w)), time, duration)  # type: ignore[arg-type]
+        self.mask(question, item, annotator, label, polygon_mask(flat, int(h), int(w)), **when)  # type: ignore[arg-type]
 
-    def event(
-        self, question: str, item: Any, annotator: Any, label: Any, start: Any, end: Any, time: Any = None,
-        duration: Any = None,
-    ) -> None:  # fmt: skip
+    def event(self, question: str, item: Any, annotator: Any, label: Any, start: Any, end: Any, **when: Any) -> None:
         """A stretch of time: a box with two edges."""
         first, last = number(start), number(end)
         if first is None or last is None or last <= first:
             self.leave_out("events that end before they start")
             return
-        drawn = self._drawn(question, EVENTS, item, annotator, time, duration)
+        drawn = self._drawn(question, EVENTS, item, annotator, **when)
         if drawn is not None:
             drawn.shapes.append((clean(str(label)), first, last))
 
-    def mask(
-        self, question: str, item: Any, annotator: Any, label: Any, mask: Any, time: Any = None, duration: Any = None
-    ) -> None:
+    def mask(self, question: str, item: Any, annotator: Any, label: Any, mask: Any, **when: Any) -> None:
         """A part of a mask; those of one class are put together."""
-        drawn = self._drawn(question, MASKS, item, annotator, time, duration)
+        drawn = self._drawn(question, MASKS, item, annotator, **when)
         if drawn is None:
             return
         (h, w), name = mask.shape, clean(str(label))
@@ -396,16 +391,18 @@ class Collector:
             if drawn is not None:
                 q.gold[named(item)] = drawn.masks if q.kind == MASKS else drawn.shapes
 
-    def _drawn(self, question: str, kind: str, item: Any, who: Any, time: Any, duration: Any) -> ShapesDrawn | None:
+    def _drawn(
+        self, question: str, kind: str, item: Any, who: Any, time: Any = None, duration: Any = None
+    ) -> ShapesDrawn | None:
         item, who = named(item), named(who)
         if item is None or who is None:
             self.leave_out("without an item or an annotator")
             return None
         self.looked.setdefault((item, who), (time, duration))
-        found = self._question(question, kind).drawn
-        drawn = found.setdefault((item, who), ShapesDrawn(time=time, duration=duration))
+        by_pair = self._question(question, kind).drawn
+        drawn = by_pair.setdefault((item, who), ShapesDrawn(time=time, duration=duration))
         if (seconds(time) or 0.0) > (seconds(drawn.time) or 0.0):  # a later annotation of the same image
-            drawn = found[item, who] = ShapesDrawn(time=time, duration=duration)
+            drawn = by_pair[item, who] = ShapesDrawn(time=time, duration=duration)
         return drawn if drawn.time == time else None
 
     def gather(self) -> None:
@@ -418,8 +415,8 @@ class Collector:
             )
         for question in self.questions.values():
             for (item, who), drawn in question.drawn.items():
-                said = drawn.masks if question.kind == MASKS else drawn.shapes
-                question.answers.append(Answer(item, who, said, seconds(drawn.time), number(drawn.duration)))
+                answer = drawn.masks if question.kind == MASKS else drawn.shapes
+                question.answers.append(Answer(item, who, answer, seconds(drawn.time), number(drawn.duration)))
             for (item, who), (time, duration) in self.looked.items() if question.drawn else ():
                 if (item, who) not in question.drawn:
                     nothing: Any = {} if question.kind == MASKS else []
@@ -432,8 +429,8 @@ class Collector:
     def gold(self, question: str, item: Any, labels: Any, kind: str = CHOICES) -> None:
         """What is true of an item."""
         if kind == SPANS:
-            found = self._question(question, SPANS)
-            found.gold[named(item)], found.overlapping = tuple(labels), found.overlapping or overlap(labels)
+            asked = self._question(question, SPANS)
+            asked.gold[named(item)], asked.overlapping = tuple(labels), asked.overlapping or overlap(labels)
             return
         if kind == CHOICES:
             labels = [plain_label(label) for label in labels if label is not None]
@@ -442,12 +439,14 @@ class Collector:
 
     def _question(self, name: str, kind: str) -> ExportQuestion:
         name = clean(name)
-        found = self.questions.setdefault(name, ExportQuestion(kind))
-        if found.kind == kind:
-            return found
+        question = self.questions.setdefault(name, ExportQuestion(kind))
+        if question.kind == kind:
+            return question
         return self.questions.setdefault(f"{name} ({kind})", ExportQuestion(kind))
 
-    def _add(self, question: str, kind: str, item: Any, annotator: Any, said: Any, time: Any, duration: Any) -> None:
+    def _add(
+        self, question: str, kind: str, item: Any, annotator: Any, said: Any, time: Any = None, duration: Any = None
+    ) -> None:
         item, annotator = named(item), named(annotator)
         if item is None or annotator is None:
             self.leave_out("without an item or an annotator")
@@ -469,8 +468,8 @@ def plain_label(label: Any) -> Any:
     """A label as text, a whole number or a truth value."""
     if isinstance(label, bool):
         return label
-    found = named(label)
-    return clean(str(label)) if found is None else found
+    name = named(label)
+    return clean(str(label)) if name is None else name
 
 
 def clean(text: str) -> str:
@@ -506,11 +505,11 @@ def once(answers: Sequence[Answer]) -> list[Answer]:
     return list(last.values())
 
 
-def columns_of_spans(found: Collector, answers: Sequence[Answer]) -> dict[str, list[Any]]:
+def columns_of_spans(collected: Collector, answers: Sequence[Answer]) -> dict[str, list[Any]]:
     """One row per span, with the length of the text; one without label and offsets where nothing was marked."""
     names = ("item", "annotator", "label", "start", "end", "length", "timestamp", "duration")
     rows = [
-        (a.item, a.annotator, label, start, end, len(found.texts[a.item]), a.time, a.duration)
+        (a.item, a.annotator, label, start, end, len(collected.texts[a.item]), a.time, a.duration)
         for a in answers
         for start, end, label in (a.said or ((None, None, None),))
     ]
@@ -518,24 +517,26 @@ def columns_of_spans(found: Collector, answers: Sequence[Answer]) -> dict[str, l
 
 
 def tokens_by_item(
-    found: Collector, question: ExportQuestion, answers: Sequence[Answer]
+    collected: Collector, question: ExportQuestion, answers: Sequence[Answer]
 ) -> dict[Any, list[tuple[int, int]]]:
     """Item -> its tokens, cut wherever a span of the question, or a true one, begins or ends."""
-    every: dict[Any, list[Span]] = {item: list(spans) for item, spans in question.gold.items() if item in found.texts}
+    every: dict[Any, list[Span]] = {
+        item: list(spans) for item, spans in question.gold.items() if item in collected.texts
+    }
     for answer in answers:
         every.setdefault(answer.item, []).extend(answer.said)
-    return {item: tokens_of(found.texts[item], spans, found.tokens.get(item)) for item, spans in every.items()}
+    return {item: tokens_of(collected.texts[item], spans, collected.tokens.get(item)) for item, spans in every.items()}
 
 
 def columns_of_tags(
-    found: Collector, every: Mapping[Any, Sequence[tuple[int, int]]], answers: Sequence[Answer]
+    collected: Collector, every: Mapping[Any, Sequence[tuple[int, int]]], answers: Sequence[Answer]
 ) -> dict[str, list[Any]]:
     """One row per token and annotator."""
     out: dict[str, list[Any]] = {
         name: [] for name in ("sequence", "position", "word", "annotator", "tag", "timestamp", "duration")
     }
     for answer in answers:
-        text, tokens = found.texts[answer.item], every[answer.item]
+        text, tokens = collected.texts[answer.item], every[answer.item]
         for position, (place, tag) in enumerate(zip(tokens, bio(tokens, answer.said), strict=True)):
             row = (answer.item, position, text[slice(*place)], answer.annotator, tag, answer.time, answer.duration)
             for column, value in zip(out.values(), row, strict=True):

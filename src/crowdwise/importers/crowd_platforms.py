@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from crowdwise.data.columns import nearly_distinct
-from crowdwise.importers.collect import TURNED, Collector, number, seconds, upright
+from crowdwise.importers.collect import TURNED, Collector, as_object, number, objects_in, seconds, upright
 from crowdwise.importers.export_files import ExportFiles, Peek
 
 TASK_ANSWERS = "Answer.taskAnswers"
@@ -50,12 +50,12 @@ def read_mturk(files: ExportFiles, into: Collector) -> None:
 
 def _answers(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Questions and answers of an assignment; boxes that are ticked or not become what is ticked."""
-    given = {name.removeprefix("Answer."): value for name, value in row.items() if name.startswith("Answer.")}
-    forms = given.pop(TASK_ANSWERS.removeprefix("Answer."), None)
+    cells = {name.removeprefix("Answer."): value for name, value in row.items() if name.startswith("Answer.")}
+    forms = cells.pop(TASK_ANSWERS.removeprefix("Answer."), None)
     if forms:
-        given |= _form(forms)
+        cells |= _form(forms)
     ticked: dict[str, list[str]] = {}
-    for name, value in given.items():
+    for name, value in cells.items():
         question, dot, option = name.rpartition(".")
         if dot and option != "label" and str(value).lower() in ("true", "false", "none"):
             chosen = ticked.setdefault(question, [])
@@ -68,10 +68,10 @@ def _answers(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _form(text: str) -> dict[str, Any]:
     """The fields of a crowd-form: a JSON list of one object."""
     try:
-        found = json.loads(text)
+        form = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    fields = found[0] if isinstance(found, list) and found else found
+    fields = form[0] if isinstance(form, list) and form else form
     out: dict[str, Any] = {}
     for name, value in fields.items() if isinstance(fields, dict) else ():
         if isinstance(value, dict) and "label" in value:
@@ -116,7 +116,9 @@ def read_toloka(files: ExportFiles, into: Collector) -> None:
         if who is None and not any(row.values()):
             continue  # an empty line between suites
         into.about_item(item, **{name.partition(":")[2]: row[name] for name in inputs if name != "INPUT:id"})
-        _read_gold(row, questions, item, into)
+        for name in questions:
+            if row.get(f"GOLDEN:{name}") is not None:
+                into.gold(name, item, [row[f"GOLDEN:{name}"]])
         status = str(row.get("ASSIGNMENT:status") or "APPROVED").upper()
         if status not in KEPT:
             into.leave_out(f"{status.lower()} assignments")
@@ -129,12 +131,6 @@ def read_toloka(files: ExportFiles, into: Collector) -> None:
                 into.leave_out("without an answer")
             else:
                 into.choices(name, item, who, [value], time=end, duration=took)
-
-
-def _read_gold(row: dict[str, Any], questions: list[str], item: Any, into: Collector) -> None:
-    for name in questions:
-        if row.get(f"GOLDEN:{name}") is not None:
-            into.gold(name, item, [row[f"GOLDEN:{name}"]])
 
 
 GOLD = "_gold"
@@ -208,36 +204,34 @@ def read_sagemaker(files: ExportFiles, into: Collector) -> None:
     for name in responses:
         item = PurePath(name).parent.name
         for row in files.objects(name):
-            for answer in row.get("answers") or []:
-                if isinstance(answer, dict):
-                    when = {"time": answer.get("submissionTime"), "duration": answer.get("timeSpentInSeconds")}
-                    _read_content(answer.get("answerContent"), item, answer.get("workerId"), when, into)
+            for answer in objects_in(row.get("answers")):
+                when = {"time": answer.get("submissionTime"), "duration": answer.get("timeSpentInSeconds")}
+                _read_content(answer.get("answerContent"), item, answer.get("workerId"), when, into)
 
 
 def _read_request(row: Mapping[str, Any], into: Collector, *, answers: bool) -> None:
     item, about = row.get("datasetObjectId"), row.get("dataObject")
     if isinstance(about, dict):
         into.about_item(item, source=about.get("content") or about.get("s3Uri"))
-    for made in row.get("annotations") or []:
-        data = made.get("annotationData") if isinstance(made, dict) else None
+    for annotation in objects_in(row.get("annotations")):
+        data = annotation.get("annotationData")
         if answers and isinstance(data, dict):
             try:
                 content = json.loads(str(data.get("content")))
             except (ValueError, RecursionError):
                 into.leave_out("of another form")
                 continue
-            _read_content(content, item, made.get("workerId"), {}, into)
+            _read_content(content, item, annotation.get("workerId"), {}, into)
 
 
 def _read_content(content: Any, item: Any, who: Any, when: Mapping[str, Any], into: Collector) -> None:
     for question, chosen in _questions(content):
-        boxes = content[question].get("boundingBoxes") if isinstance(content[question], dict) else None
+        boxes = as_object(content[question]).get("boundingBoxes")
         if isinstance(boxes, list):
             into.looks(item, who, **when)
-            for box in boxes:
-                ends = [box.get(part) for part in ("left", "top", "width", "height")] if isinstance(box, dict) else []
-                if ends:
-                    into.rectangle(question, item, who, box.get("label"), *ends, **when)
+            for box in objects_in(boxes):
+                ends = (box.get(part) for part in ("left", "top", "width", "height"))
+                into.rectangle(question, item, who, box.get("label"), *ends, **when)
         elif chosen is None:
             into.other(question, "answers of another form (boxes, masks, texts)")
         else:
@@ -276,11 +270,8 @@ def read_scale(files: ExportFiles, into: Collector) -> None:
     are left alone.
     """
     into.note("Scale exports one consolidated answer per task, without annotators: reliability cannot be measured.")
-    for task in files.whole(files.names[0]).get("docs") or []:
-        if not isinstance(task, dict):
-            continue
-        meta = task.get("metadata")
-        own = meta.get("id") if isinstance(meta, dict) else None
+    for task in objects_in(files.whole(files.names[0]).get("docs")):
+        own = as_object(task.get("metadata")).get("id")
         item = own if isinstance(own, (str, int)) else task.get("task_id")
         if task.get("status") != "completed":
             into.leave_out("not completed")
@@ -293,17 +284,16 @@ def _read_response(response: Any, item: Any, when: Any, into: Collector) -> None
         into.leave_out("without an answer")
         return
     if "category" in response:
-        found = response["category"]
-        into.choices("category", item, WHO, found if isinstance(found, list) else [found], when)
-    taxonomies = response.get("taxonomies")
-    for name, value in taxonomies.items() if isinstance(taxonomies, dict) else ():
-        into.choices(str(name), item, WHO, value if isinstance(value, list) else [value], when)
-    for made in response.get("annotations") or []:
-        if isinstance(made, dict) and made.get("type") == "box":
-            ends = (made.get(part) for part in ("left", "top", "width", "height"))
-            into.rectangle("boxes", item, WHO, made.get("label"), *ends, time=when)
-        elif isinstance(made, dict):
-            into.other("annotations", f"geometries of type {made.get('type')}")
+        category = response["category"]
+        into.choices("category", item, WHO, category if isinstance(category, list) else [category], time=when)
+    for name, value in as_object(response.get("taxonomies")).items():
+        into.choices(str(name), item, WHO, value if isinstance(value, list) else [value], time=when)
+    for annotation in objects_in(response.get("annotations")):
+        if annotation.get("type") == "box":
+            ends = (annotation.get(part) for part in ("left", "top", "width", "height"))
+            into.rectangle("boxes", item, WHO, annotation.get("label"), *ends, time=when)
+        else:
+            into.other("annotations", f"geometries of type {annotation.get('type')}")
 
 
 def read_zooniverse(files: ExportFiles, into: Collector) -> None:
@@ -324,30 +314,28 @@ def read_zooniverse(files: ExportFiles, into: Collector) -> None:
     several = len({row["workflow_id"] for row in table}) > 1
     frames: dict[Any, int] = {}
     for row in table:
-        for made in _parsed(row["annotations"], []):
-            for mark in _marks(made.get("value") if isinstance(made, dict) else None):
+        for annotation in objects_in(_parsed(row["annotations"], [])):
+            for mark in _marks(annotation.get("value")):
                 at = mark.get("frame")
                 frames[row["subject_ids"]] = max(frames.get(row["subject_ids"], 0), at if isinstance(at, int) else 0)
     asked: list[tuple[str, Any, Any, dict[str, Any], bool]] = []
     for row in table:
         meta, item = _parsed(row.get("metadata"), {}), row["subject_ids"]
-        state = meta.get("subject_selection_state")
-        if isinstance(state, dict) and state.get("already_seen"):
+        if as_object(meta.get("subject_selection_state")).get("already_seen"):
             into.leave_out("seen before by the same volunteer")
             continue
         start, end = seconds(meta.get("started_at")), seconds(meta.get("finished_at"))
         when = {"time": row["created_at"], "duration": None if start is None or end is None else end - start}
-        for made in _parsed(row["annotations"], []):
-            if isinstance(made, dict):
-                task = str(made.get("task"))
-                name = f"{row.get('workflow_name') or row['workflow_id']}: {task}" if several else task
-                marks = _marks(made.get("value"))
-                if marks or made.get("value") in (None, "", []):
-                    asked.append((name, item, row["user_name"], when, bool(marks)))
-                if marks:
-                    _read_marks(name, marks, item, frames[item], row["user_name"], when, into)
-                elif made.get("value") not in (None, "", []):
-                    _read_value(name, made["value"], item, row["user_name"], when, into)
+        for annotation in objects_in(_parsed(row["annotations"], [])):
+            task = str(annotation.get("task"))
+            name = f"{row.get('workflow_name') or row['workflow_id']}: {task}" if several else task
+            marks = _marks(annotation.get("value"))
+            if marks or annotation.get("value") in (None, "", []):
+                asked.append((name, item, row["user_name"], when, bool(marks)))
+            if marks:
+                _read_marks(name, marks, item, frames[item], row["user_name"], when, into)
+            elif annotation.get("value") not in (None, "", []):
+                _read_value(name, annotation["value"], item, row["user_name"], when, into)
     for name, item, who, when, drew in asked:
         if any(f"{name} {kind}" in into.questions for kind in ("boxes", "points")):
             last = frames.get(item, 0)
@@ -359,8 +347,8 @@ def read_zooniverse(files: ExportFiles, into: Collector) -> None:
 
 def _marks(value: Any) -> list[dict[str, Any]]:
     """The marks of a drawing task; none of other answers."""
-    found = value if isinstance(value, list) else []
-    return found if all(isinstance(v, dict) and "choice" not in v for v in found) else []
+    marks = value if isinstance(value, list) else []
+    return marks if all(isinstance(v, dict) and "choice" not in v for v in marks) else []
 
 
 def _frame(item: Any, frame: Any, last: int) -> Any:
@@ -402,10 +390,10 @@ def _read_value(name: str, value: Any, item: Any, who: Any, when: dict[str, Any]
 def _parsed(text: Any, otherwise: Any) -> Any:
     """JSON in a cell, where it is of the kind that is expected."""
     try:
-        found = json.loads(str(text))
+        parsed = json.loads(str(text))
     except (ValueError, RecursionError):
         return otherwise
-    return found if isinstance(found, type(otherwise)) else otherwise
+    return parsed if isinstance(parsed, type(otherwise)) else otherwise
 
 
 QUALTRICS_NEEDED = {"StartDate", "EndDate", "ResponseId", "Finished", "RecordedDate"}
@@ -425,12 +413,8 @@ def recognises_qualtrics(peek: Peek) -> bool:
     """The columns that every survey has; in a folder, of one of its files."""
     if peek.files.single:
         return set(peek.columns) >= QUALTRICS_NEEDED and "ImportId" in peek.head
-    return any(_header(peek.files, name) >= QUALTRICS_NEEDED for name in peek.ending(".csv")[:20])
-
-
-def _header(files: ExportFiles, name: str) -> set[str]:
-    line = files.text(name, 4096).partition("\n")[0]
-    return {cell.strip().strip('"') for cell in line.split(",")}
+    lines = (peek.files.text(name, 4096).partition("\n")[0] for name in peek.ending(".csv")[:20])
+    return any({cell.strip().strip('"') for cell in line.split(",")} >= QUALTRICS_NEEDED for line in lines)
 
 
 def read_qualtrics(files: ExportFiles, into: Collector) -> None:
@@ -475,7 +459,8 @@ def _read_survey(table: Any, gone: set[Any], into: Collector) -> None:
         into.about_item(item, text=words.get(column) if headers else None)
         for row in rows.iter_rows(named=True):
             if _kept(row) and row.get(PID) not in gone and row[column] is not None:
-                into.choices(question, item, row.get(PID) or row["ResponseId"], [row[column]], row["RecordedDate"])
+                who = row.get(PID) or row["ResponseId"]
+                into.choices(question, item, who, [row[column]], time=row["RecordedDate"])
     every = list(rows.iter_rows(named=True))
     into.leave_out("unfinished responses and previews", sum(not _kept(row) for row in every))
     into.leave_out("responses of participants who were rejected", sum(row.get(PID) in gone for row in every))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from crowdwise.data.source import EVERYONE
-from crowdwise.importers.collect import Collector
+from crowdwise.importers.collect import Collector, as_object, objects_in
 from crowdwise.importers.export_files import ExportFiles, Peek
 
 BASELINE = "baseline"
@@ -64,23 +64,15 @@ def _kind(first: dict[str, Any]) -> str:
         return "deepeval"
     if HARNESS <= keys:
         return "harness"
-    if isinstance(_dict(first.get("info", first)).get("assessments"), list):
+    if isinstance(as_object(first.get("info", first)).get("assessments"), list):
         return "mlflow"
     if isinstance(first.get("data"), list) and any(_metric(name) for name in _list(first.get("columns"))):
         return "mlflow-table"
     return "langfuse" if {"traceId", "name", "value", "source"} <= keys else ""
 
 
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _alpaca(row: dict[str, Any], into: Collector) -> None:
@@ -98,33 +90,34 @@ def _hard(row: dict[str, Any], into: Collector) -> None:
     other = row.get("baseline") or BASELINE
     if other == BASELINE:
         into.note("The log does not name the model that all were compared with: it is called baseline.")
-    for game, found in enumerate(row["games"][:2]):
-        side = GAMES.get(str(_dict(found).get("score")).strip("[] "))
+    for game, verdict in enumerate(row["games"][:2]):
+        side = GAMES.get(str(as_object(verdict).get("score")).strip("[] "))
         if side is None:
             into.leave_out("games without a verdict")
             continue
         left, right = (other, row["model"]) if game == 0 else (row["model"], other)  # the second game is swapped
-        into.pair("score", row.get("uid", row.get("question_id")), row["judge"], left, right, side, row.get("tstamp"))
+        on = row.get("uid", row.get("question_id"))
+        into.pair("score", on, row["judge"], left, right, side, time=row.get("tstamp"))
 
 
 def _inspect(log: dict[str, Any], into: Collector) -> None:
     model = log["eval"].get("model", "model")
-    for sample in _dicts(log["samples"]):
+    for sample in objects_in(log["samples"]):
         item = f"{model} | {sample.get('id')}"
         if isinstance(sample.get("epoch"), int) and sample["epoch"] > 1:
             item += f", epoch {sample['epoch']}"
         into.about_item(item, model=model, sample=str(sample.get("id")))
-        for scorer, score in _dict(sample.get("scores")).items():
-            _verdict(item, scorer, _dict(score).get("value"), into)
+        for scorer, score in as_object(sample.get("scores")).items():
+            _verdict(item, scorer, as_object(score).get("value"), into)
 
 
 def _promptfoo(log: dict[str, Any], into: Collector) -> None:
-    for row in _dicts(log["results"]["results"]):
+    for row in objects_in(log["results"]["results"]):
         provider = row.get("provider")
         model = (provider.get("label") or provider.get("id")) if isinstance(provider, dict) else provider
         item = f"{model} | {row.get('testIdx', row.get('id'))}"
         into.about_item(item, model=str(model))
-        parts = _dicts(_dict(row.get("gradingResult")).get("componentResults"))
+        parts = objects_in(as_object(row.get("gradingResult")).get("componentResults"))
         for who, passed in _assertions(parts) if parts else [("all assertions", row.get("success"))]:
             _verdict(item, who, passed, into)
 
@@ -132,17 +125,17 @@ def _promptfoo(log: dict[str, Any], into: Collector) -> None:
 def _assertions(parts: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     seen: dict[str, int] = {}
     for part in parts:
-        found = _dict(part.get("assertion"))
-        who = str(found.get("metric") or found.get("type") or "assertion")
+        assertion = as_object(part.get("assertion"))
+        who = str(assertion.get("metric") or assertion.get("type") or "assertion")
         seen[who] = seen.get(who, 0) + 1
         yield who if seen[who] == 1 else f"{who} {seen[who]}", part.get("pass")
 
 
 def _deepeval(log: dict[str, Any], into: Collector) -> None:
-    for n, case in enumerate(_dicts(log["testCases"])):
+    for n, case in enumerate(objects_in(log["testCases"])):
         item = case.get("name") or f"case {n}"
         into.about_item(item, input=case.get("input"))
-        for metric in _dicts(case.get("metricsData")):
+        for metric in objects_in(case.get("metricsData")):
             by = metric.get("evaluationModel")
             _verdict(item, f"{metric.get('name')}, {by}" if by else metric.get("name"), metric.get("success"), into)
 
@@ -163,24 +156,24 @@ def _langfuse(row: dict[str, Any], into: Collector) -> None:
 
 def _metric(name: Any) -> str | None:
     """``correctness/v1/score``, ``correctness/value`` -> correctness."""
-    found = re.fullmatch(r"(.+?)(/v\d+)?/(score|value)", name) if isinstance(name, str) else None
-    return found.group(1) if found else None
+    match = re.fullmatch(r"(.+?)(/v\d+)?/(score|value)", name) if isinstance(name, str) else None
+    return match.group(1) if match else None
 
 
 def _mlflow(row: dict[str, Any], into: Collector) -> None:
     """A trace: what judges, people and code said about it."""
-    info = _dict(row.get("info", row))
+    info = as_object(row.get("info", row))
     item = info.get("trace_id") or info.get("request_id") or row.get("trace_id")
-    for said in _dicts(info.get("assessments")):
-        feedback, source = said.get("feedback"), _dict(said.get("source"))
+    for assessment in objects_in(info.get("assessments")):
+        feedback, source = assessment.get("feedback"), as_object(assessment.get("source"))
         if not isinstance(feedback, dict):
             into.leave_out("expectations, which are not verdicts")
             continue
         who = source.get("source_id") or str(source.get("source_type", "judge")).lower()
         value = feedback.get("value")
         value = {"yes": "pass", "no": "fail"}.get(value, value) if isinstance(value, str) else value
-        name = said.get("assessment_name") or said.get("name") or "verdict"
-        _verdict(item, who, value, into, str(name), said.get("create_time"))
+        name = assessment.get("assessment_name") or assessment.get("name") or "verdict"
+        _verdict(item, who, value, into, str(name), assessment.get("create_time"))
 
 
 def _mlflow_table(log: dict[str, Any], into: Collector) -> None:
@@ -200,9 +193,9 @@ def _verdict(item: Any, who: Any, value: Any, into: Collector, question: str = "
     if value is None:
         into.leave_out("without a verdict")
     elif isinstance(value, (bool, str)):
-        into.choices(question, item, who, [WORDS.get(value, value)], time)
+        into.choices(question, item, who, [WORDS.get(value, value)], time=time)
     elif isinstance(value, (int, float)):
-        into.number(question, item, who, value, time)
+        into.number(question, item, who, value, time=time)
     else:
         into.leave_out("verdicts of several parts")
 
@@ -238,12 +231,9 @@ def read_arena(files: ExportFiles, into: Collector) -> None:
         if not side:
             into.leave_out("without a winner")
             continue
+        question, turn = row.get("question_id", row.get("id")), row.get("turn")
+        on = f"{question}, turn {turn}" if isinstance(turn, int) and turn > 1 else question
         into.pair(
-            "winner", _on(row), row.get("judge") or row.get("evaluation_session_id") or EVERYONE, row.get("model_a"),
-            row.get("model_b"), side, row.get("tstamp", row.get("timestamp")),
+            "winner", on, row.get("judge") or row.get("evaluation_session_id") or EVERYONE, row.get("model_a"),
+            row.get("model_b"), side, time=row.get("tstamp", row.get("timestamp")),
         )  # fmt: skip
-
-
-def _on(row: dict[str, Any]) -> Any:
-    question, turn = row.get("question_id", row.get("id")), row.get("turn")
-    return f"{question}, turn {turn}" if isinstance(turn, int) and turn > 1 else question

@@ -24,13 +24,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdwise import registry
 from crowdwise.data import frames
 from crowdwise.data.boundary import guarded, reading
 from crowdwise.data.dataset import Dataset
 from crowdwise.data.folders import replacing
+from crowdwise.data.heavy import pl
 from crowdwise.data.ratings import Ratings
 from crowdwise.data.table import alike
 from crowdwise.data.votes import Votes
@@ -41,14 +42,10 @@ from crowdwise.importers.export_files import (
     ExportFiles,
     LoadedDataset,
     LoadedObjects,
-    LoadedPeek,
     Peek,
     is_dataset,
     parquet_rows,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 KEPT = ("timestamp", "duration")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -130,14 +127,14 @@ class Export:
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Dataset folders that every command reads: one for each question, or this one where there is one question."""
-        made = []
+        folders = []
         with replacing(folder, "imported export", manifest=False) as target:
             for (name, table), own in zip(self.tables.items(), _file_names(self.tables), strict=True):
                 place = target if len(self.tables) == 1 else target / own
                 place.mkdir(exist_ok=len(self.tables) == 1)
                 self._save(name, table, place)
-                made.append(Path(folder) / place.relative_to(target))
-        return made
+                folders.append(Path(folder) / place.relative_to(target))
+        return folders
 
     def _save(self, name: str, table: Any, folder: Path) -> None:
         answers = self.answers[name]
@@ -167,26 +164,26 @@ def _file_names(names: Iterable[str]) -> list[str]:
     return list(out.values())
 
 
-def build(found: Collector, tool: str, path: Path) -> Export:
+def build(collected: Collector, tool: str, path: Path) -> Export:
     """The tables of what an importer found."""
     tables, answers = {}, {}
-    found.gather()
-    left_out = Counter(found.left_out)
-    for name, question in found.questions.items():
-        made = _made(found, question, left_out)
-        if made is not None:
-            tables[name], answers[name] = made
-    if not tables and not found.alone:
+    collected.gather()
+    left_out = Counter(collected.left_out)
+    for name, question in collected.questions.items():
+        with_frame = _made(collected, question, left_out)
+        if with_frame is not None:
+            tables[name], answers[name] = with_frame
+    if not tables and not collected.alone:
         why = f" ({', '.join(f'{n:,} {w}' for w, n in left_out.items())})" if left_out else ""
         raise InputError(f"{path} is an export of {tool} without any answers{why}.")
-    alone = {name: ", ".join(f"{n:,} {what}" for what, n in kinds.items()) for name, kinds in found.alone.items()}
+    alone = {name: ", ".join(f"{n:,} {what}" for what, n in kinds.items()) for name, kinds in collected.alone.items()}
     return Export(
-        tool, path, tables, answers, _about(found.items, "item"), _about(found.annotators, "annotator"),
-        {why: n for why, n in left_out.items() if n}, alone, tuple(found.notes),
+        tool, path, tables, answers, _about(collected.items, "item"), _about(collected.annotators, "annotator"),
+        {why: n for why, n in left_out.items() if n}, alone, tuple(collected.notes),
     )  # fmt: skip
 
 
-def _made(found: Collector, question: ExportQuestion, left_out: Counter[str]) -> tuple[Any, Any] | None:
+def _made(collected: Collector, question: ExportQuestion, left_out: Counter[str]) -> tuple[Any, Any] | None:
     """The table of a question and its answers as a frame; ``None`` where there are none."""
     answers = collect.once(question.answers)
     left_out[collect.LAST] += len(question.answers) - len(answers)
@@ -203,29 +200,24 @@ def _made(found: Collector, question: ExportQuestion, left_out: Counter[str]) ->
     table = registry.ANSWER_TYPES[collect.BOXES if kind == collect.EVENTS else kind].load()
     tagged = kind == collect.SPANS
     if kind == collect.OFFSETS:
-        columns = collect.columns_of_spans(found, answers)
+        columns = collect.columns_of_spans(collected, answers)
     elif tagged:
-        tokens = collect.tokens_by_item(found, question, answers)
-        columns = collect.columns_of_tags(found, tokens, answers)
+        tokens = collect.tokens_by_item(collected, question, answers)
+        columns = collect.columns_of_tags(collected, tokens, answers)
     else:
         columns = table.answer_columns(answers)
         if kind == collect.EVENTS:  # two numbers of a box are a stretch here, not a point
             columns = {{"x": "x1", "y": "x2"}.get(name, name): values for name, values in columns.items()}
-    frame = _frame({name: alike(values) for name, values in columns.items()})
-    made, gold = table.from_frame(_for_table(frame), **OPTIONS.get(kind, {})), question.gold
+    unknown = [name for name in KEPT if name in columns and None in columns[name]]  # times, not of every answer
+    frame = frames.to_polars({name: alike(values) for name, values in columns.items() if name not in unknown})
+    answered, gold = table.from_frame(_for_table(frame), **OPTIONS.get(kind, {})), question.gold
     if tagged:
         gold = {n: bio(tokens[n], spans) for n, spans in gold.items() if n in tokens}
     elif kind == collect.OFFSETS:
         gold = {n: [(label, start, end) for start, end, label in spans] for n, spans in gold.items()}
-    names = set(map(str, made.items.tolist()))
-    known = {item: said for item, said in made.usable_gold(gold).items() if str(item) in names}
-    return made.with_truth(known) if known else made, frame
-
-
-def _frame(columns: dict[str, list[Any]]) -> Any:
-    """A frame without the times that are not known of every answer."""
-    unknown = [name for name in KEPT if name in columns and None in columns[name]]
-    return frames.to_polars({name: values for name, values in columns.items() if name not in unknown})
+    names = set(map(str, answered.items.tolist()))
+    known = {item: truth for item, truth in answered.usable_gold(gold).items() if str(item) in names}
+    return answered.with_truth(known) if known else answered, frame
 
 
 def _for_table(frame: Any) -> Any:
@@ -265,13 +257,13 @@ def read_export(path: Any, tool: str = "auto", *, predictions: bool = False, que
     with _opened(path) as files:
         file = files.path
         if tool == "auto":
-            found = _recognised(files)
-            if found is None and isinstance(files, LoadedDataset):
-                found = "huggingface"
-            if found is None:
+            recognised = _recognised(files)
+            if recognised is None and isinstance(files, LoadedDataset):
+                recognised = "huggingface"
+            if recognised is None:
                 known = ", ".join(entry.title for entry in registry.IMPORTERS.values())
                 raise ReadError(f"{file} was not recognised as an export of an annotation tool ({known}).")
-            tool = found
+            tool = recognised
         if tool not in registry.IMPORTERS:
             near = suggestion(tool, list(registry.IMPORTERS))
             raise ParameterError(f"Unknown tool {tool!r}: there are {', '.join(registry.IMPORTERS)}.{near}")
@@ -309,7 +301,7 @@ def recognise(path: str | os.PathLike[str]) -> str | None:
 
 
 def _recognised(files: ExportFiles) -> str | None:
-    peek = LoadedPeek(files) if isinstance(files, LoadedObjects) else Peek(files)
+    peek = Peek(files)
     return next((key for key, entry in registry.IMPORTERS.items() if recognises(entry, peek)), None)
 
 

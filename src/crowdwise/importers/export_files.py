@@ -21,18 +21,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from crowdwise.data import plain_files
 from crowdwise.data.boundary import reading, reason
 from crowdwise.data.files import PathLike, TableFile, first_line, separator_in, unescaped
-from crowdwise.data.plain_files import limit
+from crowdwise.data.heavy import pl
 from crowdwise.data.schema import NULLS
 from crowdwise.data.source import EVERYONE
-from crowdwise.errors import InputError, ReadError, SizeError
-
-if TYPE_CHECKING:
-    import polars as pl
+from crowdwise.errors import InputError, ReadError
 
 CHUNK = 2**20
 HEAD, LARGE_HEAD, MOST_WHOLE = 2**16, 2**21, 2**28
@@ -53,10 +50,10 @@ class ExportFiles(contextlib.ExitStack):
             raise ReadError(f"There is no file {path}.")
         with reading(path):
             if path.is_dir():
-                found = (p for p in path.rglob("*") if p.is_file())
-                self.names = sorted(p.relative_to(path).as_posix() for p in islice(found, MOST_FILES))
+                below = (p for p in path.rglob("*") if p.is_file())
+                self.names = sorted(p.relative_to(path).as_posix() for p in islice(below, MOST_FILES))
             elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(
-                file := self.enter_context(plain_files.stream(self.file.raw))
+                file := self.enter_context(plain_files.stream(path, self.file.raw))
             ):
                 self._archive = self.enter_context(zipfile.ZipFile(file))
                 self.names = sorted(info.filename for info in self._archive.infolist() if not info.is_dir())
@@ -72,14 +69,14 @@ class ExportFiles(contextlib.ExitStack):
     @cached_property
     def content(self) -> plain_files.Content:
         """The bytes of a plain file, unpacked and in UTF-8."""
-        found = plain_files.unpacked(self.path, self.file.raw)
-        encoding = plain_files.wide_encoding(found[: plain_files.HEAD]) or (
-            plain_files.LATIN if plain_files.looks_latin(found) else None
+        content = plain_files.unpacked(self.path, self.file.raw)
+        encoding = plain_files.wide_encoding(content[: plain_files.HEAD]) or (
+            plain_files.LATIN if plain_files.looks_latin(content) else None
         )
         if encoding is None:
-            return found
+            return content
         plain_files.say_encoding(self.path, encoding)
-        return plain_files.in_utf8(self.path, found, encoding)
+        return plain_files.in_utf8(self.path, content, encoding)
 
     def head(self, size: int) -> str:
         """The first characters of a plain file, without a look at the rest; nothing of other files."""
@@ -97,7 +94,7 @@ class ExportFiles(contextlib.ExitStack):
 
     def open_text(self) -> IO[str]:
         """The text of a plain file. A large one is not held whole."""
-        return io.TextIOWrapper(plain_files.stream(self.content), encoding="utf-8-sig", errors="replace", newline="")
+        return io.TextIOWrapper(plain_files.stream(self.path, self.content), "utf-8-sig", errors="replace", newline="")
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[str]]:
@@ -111,16 +108,10 @@ class ExportFiles(contextlib.ExitStack):
         yield io.StringIO(_decoded(content), newline="")
 
     def _bytes(self, name: str) -> bytes:
-        most = limit()
         if self._archive is None:
             return (self.path / name).read_bytes()
-        if self._archive.getinfo(name).file_size > most:
-            raise SizeError(f"{self.path}: {name} unpacks to more than {most / 2**30:,.1f} GB, the most that is read.")
         with self._archive.open(name) as source:
-            content = source.read(int(most) + 1)
-        if len(content) > most:
-            raise SizeError(f"{self.path}: {name} unpacks to more than {most / 2**30:,.1f} GB, the most that is read.")
-        return content
+            return plain_files.read_within_limit(source, self.path / name)
 
     def text(self, name: str, most: int = -1) -> str:
         """The text of a file, or its first characters."""
@@ -148,8 +139,6 @@ class ExportFiles(contextlib.ExitStack):
         """A text table, every cell as text."""
         if self.single:
             return self.file.read()[0]
-        import polars as pl
-
         with reading(f"{self.path}/{name}"):
             table = pl.read_csv(self.text(name).encode(), infer_schema=False, null_values=[""])
         return table.rename(unescaped)
@@ -227,7 +216,7 @@ def json_objects(file: IO[str], name: str) -> Iterator[dict[str, Any]]:
             at += 1
         if at < len(buffer):
             try:
-                found, at = decoder.raw_decode(buffer, at)
+                value, at = decoder.raw_decode(buffer, at)
             except RecursionError:
                 raise ReadError(f"{name} is nested too deeply to be read as JSON.") from None
             except json.JSONDecodeError as error:
@@ -235,10 +224,10 @@ def json_objects(file: IO[str], name: str) -> Iterator[dict[str, Any]]:
                     why = f"it breaks off or is wrong after {count:,} objects ({reason(error)})"
                     raise ReadError(f"{name} is truncated JSON: {why}.") from error
             else:
-                if not isinstance(found, dict) or closed:
+                if not isinstance(value, dict) or closed:
                     raise ReadError(f"{name} holds something else than JSON objects after {count:,} of them.")
                 count, size = count + 1, CHUNK
-                yield found
+                yield value
                 continue
         elif done:
             if array and not closed:
@@ -269,7 +258,9 @@ class Peek:
 
     @cached_property
     def first(self) -> dict[str, Any]:
-        """The first object of JSON, empty where there is none."""
+        """The first object of JSON, or of loaded data, empty where there is none."""
+        if isinstance(self.files, LoadedObjects):
+            return next(self.files.objects(self.names[0]), {})
         if self.head.lstrip()[:1] not in ("{", "["):
             return {}
         return _first_object(self.head) or _first_object(self.files.head(LARGE_HEAD))
@@ -304,10 +295,10 @@ class Peek:
         if self.files.path.stat().st_size > MOST_WHOLE:
             return {}
         try:
-            found = json.loads(self.files.head(MOST_WHOLE))
+            whole = json.loads(self.files.head(MOST_WHOLE))
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return whole if isinstance(whole, dict) else {}
 
     def ending(self, *endings: str) -> list[str]:
         """The files whose names end like that."""
@@ -363,9 +354,9 @@ def parquet_rows(path: PathLike, most: int | None = None) -> LoadedObjects:
     heavy = [name for name in frame.columns if "conversation" in name]
     light = frame.drop(heavy)
     rows = [row | dict.fromkeys(heavy) for row in light.iter_rows(named=True)]
-    found = LoadedObjects(rows)
-    found.path = Path(path)
-    return found
+    objects = LoadedObjects(rows)
+    objects.path = Path(path)
+    return objects
 
 
 class LoadedDataset(LoadedObjects):
@@ -393,21 +384,6 @@ class LoadedDataset(LoadedObjects):
         return self.dataset.to_polars()
 
 
-class LoadedPeek(Peek):
-    """What can be seen of loaded data at a glance."""
-
-    def __init__(self, files: LoadedObjects) -> None:
-        super().__init__(files)
-        self.__dict__.update(head="", columns=[], first=next(files.objects(self.names[0]), {}))
-
-    def first_in(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.first
-        return found
-
-    def whole(self, *words: str) -> dict[str, Any]:
-        return {}
-
-
 def _written(feature: Any) -> Callable[[Any], Any] | None:
     """What turns the codes of a feature into the names of classes; ``None`` where it has none."""
     if hasattr(feature, "int2str") and getattr(feature, "names", None):
@@ -415,17 +391,17 @@ def _written(feature: Any) -> Callable[[Any], Any] | None:
         return lambda code: names[code] if isinstance(code, int) and 0 <= code < len(names) else None
     inner = feature[0] if isinstance(feature, list) and len(feature) == 1 else getattr(feature, "feature", None)
     if isinstance(inner, Mapping):
-        of = {name: made for name, one in inner.items() if (made := _written(one)) is not None}
+        of = {name: inside for name, one in inner.items() if (inside := _written(one)) is not None}
         return _each(lambda row: _replaced(row, of)) if of else None
     if isinstance(feature, Mapping):
-        of = {name: made for name, one in feature.items() if (made := _written(one)) is not None}
+        of = {name: inside for name, one in feature.items() if (inside := _written(one)) is not None}
         return (lambda row: _replaced(row, of)) if of else None
-    made = None if inner is None else _written(inner)
-    return None if made is None else _each(made)
+    inside = None if inner is None else _written(inner)
+    return None if inside is None else _each(inside)
 
 
-def _each(made: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda values: [made(value) for value in values] if isinstance(values, list) else values
+def _each(write: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda values: [write(value) for value in values] if isinstance(values, list) else values
 
 
 def _replaced(row: Any, of: Mapping[str, Callable[[Any], Any]]) -> Any:

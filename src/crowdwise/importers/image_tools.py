@@ -15,7 +15,7 @@ import numpy as np
 
 from crowdwise.data.masks import ellipse_mask, image_mask, mask_of
 from crowdwise.errors import CrowdwiseError, LabelError, ReadError
-from crowdwise.importers.collect import MOST_PIXELS, TURNED, Collector, named, number, upright
+from crowdwise.importers.collect import MOST_PIXELS, TURNED, Collector, as_object, named, number, objects_in, upright
 from crowdwise.importers.export_files import ExportFiles, Peek, people, root_of
 
 
@@ -38,30 +38,30 @@ def read_labelbox(files: ExportFiles, into: Collector) -> None:
     =============  ==============================================================================================
     """
     for row in files.objects(files.names[0]):
-        data = _object(row.get("data_row"))
+        data = as_object(row.get("data_row"))
         item = data.get("global_key") or data.get("id")
         into.about_item(item, row_data=data.get("row_data"), external_id=data.get("external_id"))
-        for project in _object(row.get("projects")).values():
-            for label in _list(_object(project).get("labels")):
+        for project in as_object(row.get("projects")).values():
+            for label in objects_in(as_object(project).get("labels")):
                 _read_label(label, item, into)
 
 
 def _read_label(label: dict[str, Any], item: Any, into: Collector) -> None:
-    details = _object(label.get("label_details"))
+    details = as_object(label.get("label_details"))
     if details.get("is_outdated") or label.get("skipped") or details.get("skipped"):
         into.leave_out("skipped")
         return
-    found = _object(label.get("annotations"))
+    annotations = as_object(label.get("annotations"))
     gold = str(label.get("label_kind")).lower() == "benchmark" or details.get("benchmark_label") is True
     who = details.get("created_by")
     if who is None and not gold:
         into.note("Labels do not say who made them: export with label_details.")
-    took = _object(label.get("performance_details")).get("seconds_to_create")
+    took = as_object(label.get("performance_details")).get("seconds_to_create")
+    when = {"time": details.get("created_at"), "duration": took}
     if not gold:
-        into.looks(item, who, details.get("created_at"), took)
-    for thing in _list(found.get("objects")):
-        box, point, name = _object(thing.get("bounding_box")), _object(thing.get("point")), thing.get("name")
-        when = {"time": details.get("created_at"), "duration": took}
+        into.looks(item, who, **when)
+    for thing in objects_in(annotations.get("objects")):
+        box, point, name = as_object(thing.get("bounding_box")), as_object(thing.get("point")), thing.get("name")
         if gold:
             into.leave_out("shapes of benchmarks")
         elif box:
@@ -71,12 +71,12 @@ def _read_label(label: dict[str, Any], item: Any, into: Collector) -> None:
             into.shape("points", item, who, name, point.get("x"), point.get("y"), **when)
         else:
             into.other("objects", "polygons and other objects")
-    for answer in _list(found.get("classifications")):
+    for answer in objects_in(annotations.get("classifications")):
         name, chosen = str(answer.get("name") or answer.get("value")), _chosen(answer)
         if chosen is None:
-            content = _object(answer.get("text_answer")).get("content")
+            content = as_object(answer.get("text_answer")).get("content")
             if isinstance(content, str) and content.strip() and not gold:
-                into.answer("texts", name, item, who, content, details.get("created_at"), took)
+                into.answer("texts", name, item, who, content, **when)
             else:
                 into.other(name, "texts")
         elif gold:
@@ -85,25 +85,17 @@ def _read_label(label: dict[str, Any], item: Any, into: Collector) -> None:
         elif not chosen:
             into.leave_out("without an answer")
         else:
-            into.choices(name, item, who, chosen, details.get("created_at"), took)
+            into.choices(name, item, who, chosen, **when)
 
 
 def _chosen(answer: dict[str, Any]) -> list[Any] | None:
     """The names that were chosen; ``None`` of a text."""
     if "radio_answer" in answer:
-        name = _object(answer["radio_answer"]).get("name")
+        name = as_object(answer["radio_answer"]).get("name")
         return [] if name is None else [name]
     if "checklist_answers" in answer:
-        return [option.get("name") for option in _list(answer["checklist_answers"])]
+        return [option.get("name") for option in objects_in(answer["checklist_answers"])]
     return None
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 OTHERS = {"polyline": "lines", "cuboid": "cuboids", "skeleton": "skeletons"}
@@ -238,18 +230,15 @@ def _read_item(row: dict[str, Any], into: Collector) -> None:
     into.about_item(item, url=meta.get("url"), status=meta.get("status"))
     if not row["instances"] and meta.get("status") not in (None, "NotStarted"):
         into.looks(item, meta.get("annotatorEmail"))
-    said: dict[Any, tuple[list[Any], Any]] = {}
-    for instance in row["instances"]:
-        if not isinstance(instance, dict):
-            continue
+    tags: dict[Any, tuple[list[Any], Any]] = {}
+    for instance in objects_in(row["instances"]):
         if str(instance.get("creationType")).lower() in ("preannotation", "prediction") and not into.predictions:
             into.leave_out("pre-annotations")
             continue
-        by = instance.get("createdBy")
-        who = by.get("email") if isinstance(by, dict) else None
+        who = as_object(instance.get("createdBy")).get("email")
         who = who if isinstance(who, str) else meta.get("annotatorEmail")
         if instance.get("type") == "tag":
-            labels, _ = said.setdefault(str(who) if who is not None else None, ([], instance.get("createdAt")))
+            labels, _ = tags.setdefault(str(who) if who is not None else None, ([], instance.get("createdAt")))
             labels.append(instance.get("className"))
         elif instance.get("type") == "bbox" and isinstance(instance.get("points"), dict):
             ends = (instance["points"].get(end) for end in ("x1", "y1", "x2", "y2"))
@@ -261,8 +250,8 @@ def _read_item(row: dict[str, Any], into: Collector) -> None:
             into.shape("points", item, who, instance.get("className"), instance.get("x"), instance.get("y"))
         else:
             into.other("instances", f"instances of type {instance.get('type')}")
-    for who, (labels, when) in said.items():
-        into.choices("tag", item, who, labels, when)
+    for who, (labels, when) in tags.items():
+        into.choices("tag", item, who, labels, time=when)
 
 
 NOTHING = "no finding"
@@ -278,20 +267,20 @@ def read_vindr(files: ExportFiles, into: Collector) -> None:
                    ``boxes``: where they are
     =============  ==============================================================================================
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    findings: dict[tuple[str, str], list[str]] = {}
     for row in files.rows(files.names[0]):
         item, who, name = row["image_id"], row["rad_id"], row["class_name"]
         if item is None or who is None or name is None:
             into.leave_out("without an item or an annotator")
             continue
-        labels = found.setdefault((item, who), [])
+        labels = findings.setdefault((item, who), [])
         if name.strip().lower() != NOTHING:
             labels.append(name)
             into.shape("boxes", item, who, name, *(row[end] for end in ("x_min", "y_min", "x_max", "y_max")))
         else:
             into.looks(item, who)
-    empty = any(not labels for labels in found.values())
-    for (item, who), labels in found.items():
+    empty = any(not labels for labels in findings.values())
+    for (item, who), labels in findings.items():
         if empty or len(set(labels)) > 1:
             into.several("findings")
         into.choices("findings", item, who, labels)
@@ -305,12 +294,17 @@ def recognises_coco(peek: Peek) -> bool:
     whole = peek.whole("images", "annotations", "categories")
     if not {"images", "annotations", "categories"} <= set(whole):
         return False
-    made = whole["annotations"]
-    return isinstance(made, list) and bool(made) and isinstance(made[0], dict) and bool(_who(made[0]))
+    annotations = whole["annotations"]
+    return (
+        isinstance(annotations, list)
+        and bool(annotations)
+        and isinstance(annotations[0], dict)
+        and bool(_who(annotations[0]))
+    )
 
 
-def _who(made: dict[str, Any]) -> str | None:
-    return next((key for key in ANNOTATORS if key in made), None)
+def _who(annotation: dict[str, Any]) -> str | None:
+    return next((key for key in ANNOTATORS if key in annotation), None)
 
 
 def read_coco(files: ExportFiles, into: Collector) -> None:
@@ -328,27 +322,26 @@ def read_coco(files: ExportFiles, into: Collector) -> None:
     """
     whole = files.whole(files.names[0])
     size: dict[Any, tuple[Any, Any]] = {}
-    for image in whole.get("images") or []:
-        if isinstance(image, dict):
-            into.about_item(image.get("id"), **{key: image.get(key) for key in ("file_name", "width", "height")})
-            size[named(image.get("id"))] = (image.get("height"), image.get("width"))
-    kinds = [kind for kind in whole.get("categories") or [] if isinstance(kind, dict)]
+    for image in objects_in(whole.get("images")):
+        into.about_item(image.get("id"), **{key: image.get(key) for key in ("file_name", "width", "height")})
+        size[named(image.get("id"))] = (image.get("height"), image.get("width"))
+    kinds = objects_in(whole.get("categories"))
     names = {str(kind.get("id")): str(kind.get("name", kind.get("id"))) for kind in kinds}
     parts = {str(kind.get("id")): kind.get("keypoints") or [] for kind in kinds}
-    for made in whole.get("annotations") or []:
-        if not isinstance(made, dict):
-            continue
-        item, who = named(made.get("image_id")), named(made.get(_who(made) or ""))
-        name = names.get(str(made.get("category_id")), str(made.get("category_id")))
-        box, drawn = made.get("bbox"), made.get("segmentation")
-        pointed = bool(made.get("keypoints"))
+    for annotation in objects_in(whole.get("annotations")):
+        item, who = named(annotation.get("image_id")), named(annotation.get(_who(annotation) or ""))
+        name = names.get(str(annotation.get("category_id")), str(annotation.get("category_id")))
+        box, drawn = annotation.get("bbox"), annotation.get("segmentation")
+        pointed = bool(annotation.get("keypoints"))
         if (
             isinstance(box, list) and len(box) == 4 and (any(box[2:]) or not pointed)
         ):  # a point alone has a box of no size
             into.rectangle("boxes", item, who, name, *box)
         elif not drawn and not pointed:
             into.leave_out("without a box of positive width and height")
-        _read_keypoints(made.get("keypoints"), item, who, name, parts.get(str(made.get("category_id")), []), into)
+        _read_keypoints(
+            annotation.get("keypoints"), item, who, name, parts.get(str(annotation.get("category_id")), []), into
+        )
         if isinstance(drawn, dict):
             try:
                 into.mask("masks", item, who, name, mask_of(drawn, None, None, "A mask"))
@@ -359,12 +352,12 @@ def read_coco(files: ExportFiles, into: Collector) -> None:
                 into.polygon("masks", item, who, name, polygon, *size.get(item, (None, None)))
 
 
-def _read_keypoints(found: Any, item: Any, who: Any, name: str, parts: Any, into: Collector) -> None:
+def _read_keypoints(keypoints: Any, item: Any, who: Any, name: str, parts: Any, into: Collector) -> None:
     """x, y and visibility (0: not there) of each part of an object; an object of one part is a point."""
-    given = found if isinstance(found, list) else []
-    for n, (x, y, seen) in enumerate(zip(given[::3], given[1::3], given[2::3], strict=False)):
+    places = keypoints if isinstance(keypoints, list) else []
+    for n, (x, y, seen) in enumerate(zip(places[::3], places[1::3], places[2::3], strict=False)):
         if seen:
-            several = len(given) > 3
+            several = len(places) > 3
             part = parts[n] if isinstance(parts, list) and n < len(parts) else n + 1
             into.shape("points", item, who, f"{name}: {part}" if several else name, x, y)
 
@@ -463,9 +456,8 @@ def read_labelme(files: ExportFiles, into: Collector) -> None:
         if isinstance(flags, dict) and flags:
             into.several("flags")
             into.choices("flags", item, who, [flag for flag, chosen in flags.items() if chosen])
-        for shape in whole["shapes"] if isinstance(whole["shapes"], list) else ():
-            if isinstance(shape, dict):
-                _read_labelme(shape, item, who, height, width, into)
+        for shape in objects_in(whole["shapes"]):
+            _read_labelme(shape, item, who, height, width, into)
 
 
 def _read_labelme(shape: dict[str, Any], item: str, who: str, height: Any, width: Any, into: Collector) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from crowdwise.data.masks import ellipse_mask, from_brush
 from crowdwise.errors import LabelError
 from crowdwise.importers import collect
-from crowdwise.importers.collect import Collector, upright
+from crowdwise.importers.collect import Collector, as_object, objects_in, upright
 from crowdwise.importers.export_files import ExportFiles, Peek
 
 TASKS = "tasks.jsonl"
@@ -60,8 +60,8 @@ def recognises_label_studio(peek: Peek) -> bool:
         return False
     if not ({"project", "inner_id", "total_annotations", "predictions", "drafts"} & set(first)):
         return False
-    made = first["annotations"]
-    return not made or (isinstance(made[0], dict) and "result" in made[0])
+    annotations = first["annotations"]
+    return not annotations or (isinstance(annotations[0], dict) and "result" in annotations[0])
 
 
 def read_label_studio(files: ExportFiles, into: Collector) -> None:
@@ -74,7 +74,7 @@ def read_label_studio(files: ExportFiles, into: Collector) -> None:
     own: set[Any] = set()
     count = several = 0
     for task in _named(files):  # read twice, so that no more than one task is held
-        number = task["data"].get("id") if isinstance(task["data"], dict) else None
+        number = as_object(task["data"]).get("id")
         own |= {number} if isinstance(number, (str, int)) else set()
         count, several = count + 1, several + (_n_true(task) > 1)
     if several:
@@ -129,8 +129,7 @@ def _named(files: ExportFiles) -> Iterator[dict[str, Any]]:
 
 
 def _annotations(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    made = task.get("annotations") or task.get("completions") or []
-    return [annotation for annotation in made if isinstance(annotation, dict)] if isinstance(made, list) else []
+    return objects_in(task.get("annotations") or task.get("completions"))
 
 
 def _is_true(annotation: Mapping[str, Any]) -> bool:
@@ -143,15 +142,17 @@ def _n_true(task: Mapping[str, Any]) -> int:
 
 def _n_pages(task: Mapping[str, Any], data: Mapping[str, Any]) -> int:
     """How many images a task has whose results say which they are on; 0 of other tasks."""
-    found = [result.get("item_index") for made in _annotations(task) for result in _results(made.get("result"))]
-    last = max((page for page in found if isinstance(page, int)), default=-1)
+    pages = [
+        result.get("item_index") for annotation in _annotations(task) for result in _results(annotation.get("result"))
+    ]
+    last = max((page for page in pages if isinstance(page, int)), default=-1)
     return max(last + 1, *(len(value) for value in data.values() if isinstance(value, list)), 0) if last >= 0 else 0
 
 
-def _results(found: Any) -> list[dict[str, Any]]:
+def _results(results: Any) -> list[dict[str, Any]]:
     """Results that say something, with the classes of shapes that have them in a result of their own. What is said of a
     region alone is ``about``."""
-    whole = [dict(one) for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    whole = [dict(one) for one in objects_in(results)]
     whole = [one for one in whole if isinstance(one.get("value"), dict) or one.get("type") == "relation"]
     regions = {one["id"]: one for one in whole if one.get("id") is not None and _is_region(one)}
     out = []
@@ -177,7 +178,7 @@ def _read_task(
     task: Mapping[str, Any], item: Any, into: Collector, submitted: list[Submitted],
     alike: dict[frozenset[str], frozenset[str]],
 ) -> None:  # fmt: skip
-    data = task["data"] if isinstance(task["data"], dict) else {}
+    data = as_object(task["data"])
     about = {name: value for name, value in data.items() if name != "id"}
     into.about_item(item, **{**about, "task_id": task.get("id")})
     drafts = task.get("drafts")
@@ -190,15 +191,15 @@ def _read_task(
         own = {name: value[page] if isinstance(value, list) else value for name, value in about.items()
                if not isinstance(value, list) or page < len(value)}  # fmt: skip
         into.about_item(_page(item, page), **own)
-    for made in _annotations(task):
-        results = made.get("result")
-        if made.get("was_cancelled") or made.get("skipped"):
+    for annotation in _annotations(task):
+        results = annotation.get("result")
+        if annotation.get("was_cancelled") or annotation.get("skipped"):
             into.leave_out("skipped")
         else:
             results = results if isinstance(results, list) else []
-            who = _person(made.get("completed_by"), into)
-            when = {"time": made.get("created_at"), "duration": made.get("lead_time")}
-            _read_results(results, data, item, who, when, single and _is_true(made), into)
+            who = _person(annotation.get("completed_by"), into)
+            when = {"time": annotation.get("created_at"), "duration": annotation.get("lead_time")}
+            _read_results(results, data, item, who, when, single and _is_true(annotation), into)
             questions = frozenset(str(result.get("from_name")) for result in results if isinstance(result, dict))
             questions = alike.setdefault(questions, questions)
             submitted.append(Submitted(item, pages, who, when["time"], when["duration"], text, questions))
@@ -210,12 +211,12 @@ def _read_task(
         _read_results(guess["result"], data, item, who, {"time": guess.get("created_at")}, False, into)
 
 
-def _person(found: Any, into: Collector) -> Any:
+def _person(by: Any, into: Collector) -> Any:
     """The name of an annotator."""
-    if not isinstance(found, dict):
-        return found
-    name = found.get("email") or found.get("username") or found.get("id")
-    into.about_annotator(name, id=found.get("id"), first_name=found.get("first_name"), last_name=found.get("last_name"))
+    if not isinstance(by, dict):
+        return by
+    name = by.get("email") or by.get("username") or by.get("id")
+    into.about_annotator(name, id=by.get("id"), first_name=by.get("first_name"), last_name=by.get("last_name"))
     return name
 
 
@@ -232,15 +233,15 @@ def _read_results(
             into.other(str(result.get("from_name")), "answers about single regions")
         else:
             by_question.setdefault(str(result.get("from_name")), []).append(result)
-    for question, found in by_question.items():
-        _read_question(question, found, data, item, who, when, true, into)
+    for question, same in by_question.items():
+        _read_question(question, same, data, item, who, when, true, into)
 
 
 def _read_question(
-    question: str, found: list[dict[str, Any]], data: Mapping[str, Any], item: Any, who: Any, when: Mapping[str, Any],
+    question: str, results: list[dict[str, Any]], data: Mapping[str, Any], item: Any, who: Any, when: Mapping[str, Any],
     true: bool, into: Collector,
 ) -> None:  # fmt: skip
-    kind, values = str(found[0].get("type")), [result["value"] for result in found]
+    kind, values = str(results[0].get("type")), [result["value"] for result in results]
     if kind in ("choices", "taxonomy"):
         labels = [" > ".join(map(str, c)) if isinstance(c, list) else c for v in values for c in v.get(kind) or []]
         into.choices(question, item, who, labels, **when)
@@ -259,7 +260,7 @@ def _read_question(
         whole = all(isinstance(v[end], int) for v in values for end in ("start", "end"))
         spoken = any("channel" in v for v in values) or not (whole or any("text" in v for v in values))
         spans = [(v["start"], v["end"], name, v.get("text")) for v in values for name in v.get("labels") or ["span"]]
-        text = _text_of(data, str(found[0].get("to_name")), spans) if whole else None
+        text = _text_of(data, str(results[0].get("to_name")), spans) if whole else None
         if kind == "labels" and spoken:
             _read_events(question, values, item, who, when, true, into)
         elif kind == "labels" and text is not None:
@@ -269,7 +270,7 @@ def _read_question(
     elif kind == "timeserieslabels":
         _read_events(question, values, item, who, when, true, into)
     elif kind == "timelinelabels":  # frames, the first of them 1, both ends in it
-        ranges = [(v, r) for v in values for r in v.get("ranges") or [] if isinstance(r, dict)]
+        ranges = [(v, r) for v in values for r in objects_in(v.get("ranges"))]
         frames = [(collect.number(r.get("start")), r.get("end"), v.get(kind)) for v, r in ranges]
         stretches = [{"start": s and s - 1.0, "end": end, "labels": names} for s, end, names in frames]
         _read_events(question, stretches, item, who, when, true, into)
@@ -282,7 +283,7 @@ def _read_question(
         else:
             into.leave_out(collect.EMPTY)
     elif kind.removesuffix("labels") in SHAPES:
-        for result in found:
+        for result in results:
             page = result.get("item_index")
             place = _page(item, page if isinstance(page, int) else None)
             _read_shape(question, kind, result, place, who, when, into)
@@ -295,13 +296,13 @@ def _read_question(
 def _text_of(data: Mapping[str, Any], to: str, spans: Sequence[tuple[Any, ...]]) -> str | None:
     """The text of spans: the field of that name or ``text``, else the one that has the words of the spans."""
     named = [data[name] for name in (to, "text") if isinstance(data.get(name), str)]
-    said = [words for *_, words in spans if words]
-    if not said:
+    words_of = [words for *_, words in spans if words]
+    if not words_of:
         return named[0] if named else None
     texts = {text: None for text in (*named, *data.values()) if isinstance(text, str)}
     lost = {text: len(collect.placed(text, spans)[1]) for text in texts}
     best = min(texts, key=lost.__getitem__, default=None)
-    return best if best is not None and lost[best] < len(said) else None
+    return best if best is not None and lost[best] < len(words_of) else None
 
 
 def _read_events(
@@ -337,23 +338,23 @@ def _read_shape(
         into.note(collect.TURNED)
         box = upright(box, turn, box[:2])
     for label in value.get(f"{form}labels") or ["object"]:
-        given = (question, item, who, label)
+        about = (question, item, who, label)
         if form == "rectangle":
-            into.shape(*given, *box, **when)
+            into.shape(*about, *box, **when)
         elif form == "keypoint":
-            into.shape(*given, at["x"], at["y"], **when)
+            into.shape(*about, at["x"], at["y"], **when)
         elif form == "polygon":
             points = value.get("points") if isinstance(value.get("points"), list) else []
             ends = [[collect.number(end) for end in point] for point in points if isinstance(point, list)]
             known = all(None not in point for point in ends)
             corners = (np.array(ends) * (width, height) / 100.0).tolist() if known and ends else ends
-            into.polygon(*given, corners, height, width, **when)
+            into.polygon(*about, corners, height, width, **when)
         elif form == "ellipse" and min(at["radiusX"], at["radiusY"]) > 0.0:
             disc = ellipse_mask((at["x"], at["y"]), (at["radiusX"], at["radiusY"]), int(height), int(width), turn)
-            into.mask(*given, disc, **when)
+            into.mask(*about, disc, **when)
         elif form == "brush" and isinstance(value.get("rle"), list):
             try:
-                into.mask(*given, from_brush(value["rle"], int(height), int(width)), **when)
+                into.mask(*about, from_brush(value["rle"], int(height), int(width)), **when)
             except LabelError:
                 into.leave_out("brushes that do not fit their image")
         else:
@@ -370,16 +371,16 @@ def _read_ranker(question: str, ranked: Any, item: Any, who: Any, when: Mapping[
 
 def _compared(data: Mapping[str, Any], item: Any) -> tuple[Any, Any]:
     """The two sides of a comparison: the names of models where the task has them, else the fields that are a pair."""
-    found = []
+    pairs = []
     for name in data:
         match = ONE_OF_TWO.match(name)
         if match is not None:
             other = name[: match.start(2)] + OTHER.get(match.group(2), OTHER.get(match.group(2).lower(), ""))
             if other in data and isinstance(data[name], (str, int)) and isinstance(data[other], (str, int)):
-                found.append((not match.group(1).lower().startswith(("model", "system")), name, other))
-    if not found:
+                pairs.append((not match.group(1).lower().startswith(("model", "system")), name, other))
+    if not pairs:
         return f"{item}: left", f"{item}: right"
-    _, name, other = min(found, key=lambda pair: pair[0])
+    _, name, other = min(pairs, key=lambda pair: pair[0])
     return data[name], data[other]
 
 
@@ -404,16 +405,16 @@ def _cell(value: Any) -> Any:
 def _read_flat(rows: Iterator[dict[str, Any]], into: Collector) -> None:
     """A row per annotation. Which columns are answers is not written: those that differ between annotations of a task,
     or hold results; the others are the task's own data."""
-    found = list(rows)
+    every = list(rows)
     seen: dict[str, dict[Any, Any]] = {}
     answers: set[str] = set()
-    for row in found:
+    for row in every:
         for name in row.keys() - FLAT - {"id"}:
             value = row[name]
             key = json.dumps(value, sort_keys=True, default=str)
             if seen.setdefault(name, {}).setdefault(row.get("id"), key) != key or _is_result(value):
                 answers.add(name)
-    for row in found:
+    for row in every:
         item, who = row.get("id"), row.get("annotator")
         when = {"time": row.get("created_at"), "duration": row.get("lead_time")}
         data = {name: row[name] for name in row.keys() - FLAT - answers - {"id"}}

@@ -6,13 +6,16 @@ Each has ``read_TOOL``, whose docstring says where things are in the export.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
+from crowdwise.data import columns
 from crowdwise.data.source import EVERYONE
+from crowdwise.errors import InputError
 from crowdwise.importers import collect, export_files
-from crowdwise.importers.collect import Collector, Span
+from crowdwise.importers.collect import Collector, Span, as_object, objects_in
 from crowdwise.importers.export_files import ExportFiles, Peek
 
 
@@ -34,15 +37,18 @@ def read_prodigy(files: ExportFiles, into: Collector) -> None:
 
 def _prodigy_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
     answer = row.get("answer")
-    meta = row.get("meta")
-    own = meta.get("id") if isinstance(meta, dict) else None
+    own = as_object(row.get("meta")).get("id")
     item = own if isinstance(own, (str, int)) else row.get("_input_hash")
     when = {"time": row.get("_timestamp")}
     into.about_item(item, text=row.get("text"), image=row.get("image"), html=row.get("html"))
     if answer == "ignore":
         into.leave_out("ignored")
     elif isinstance(row.get("options"), list) and "accept" in row:
-        _read_choice(row, answer, item, who, when, into)
+        chosen = row.get("accept")
+        if answer == "reject":
+            into.leave_out("rejected")
+        else:
+            into.choices("choice", item, who, chosen if isinstance(chosen, list) else [chosen], **when)
     elif isinstance(row.get("label"), str) and "spans" not in row:
         task = item if own is None else own
         about = f"{task}: {row['label']}" if own is not None else row.get("_task_hash")
@@ -54,38 +60,29 @@ def _prodigy_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
         _read_spans(row, item, who, when, into)
     elif "image" in row and "spans" in row:
         into.looks(item, who, **when)
-        for shape in row["spans"] or []:
-            corners = shape.get("points") if isinstance(shape, dict) else None
+        for shape in objects_in(row["spans"]):
+            corners = shape.get("points")
             if isinstance(corners, list) and shape.get("type") == "polygon":
                 size = (row.get("height"), row.get("width"))
                 into.polygon("masks", item, who, shape.get("label"), corners, *size, **when)
-            elif isinstance(shape, dict):
+            else:
                 ends = (shape.get(part) for part in ("x", "y", "width", "height"))
                 into.rectangle("boxes", item, who, shape.get("label"), *ends, **when)
     else:
         into.leave_out("of another interface")
 
 
-def _read_choice(row: dict[str, Any], answer: Any, item: Any, who: Any, when: dict[str, Any], into: Collector) -> None:
-    """One or several options; of the ``compare`` interfaces, which of two texts."""
-    if answer == "reject":
-        into.leave_out("rejected")
-        return
-    chosen = row.get("accept")
-    into.choices("choice", item, who, chosen if isinstance(chosen, list) else [chosen], **when)
-
-
 def _read_spans(row: dict[str, Any], item: Any, who: Any, when: dict[str, Any], into: Collector) -> None:
-    spans = [s for s in row.get("spans") or [] if isinstance(s, dict) and {"start", "end", "label"} <= set(s)]
-    tokens = [t for t in row.get("tokens") or [] if isinstance(t, dict) and {"start", "end"} <= set(t)]
+    spans = [s for s in objects_in(row.get("spans")) if {"start", "end", "label"} <= set(s)]
+    tokens = [t for t in objects_in(row.get("tokens")) if {"start", "end"} <= set(t)]
     places = [(t["start"], t["end"]) for t in tokens] or None
-    found = [(s["start"], s["end"], s["label"]) for s in spans]
-    into.spans("spans", item, who, row["text"], found, **when, tokens=places)
+    places_of = [(s["start"], s["end"], s["label"]) for s in spans]
+    into.spans("spans", item, who, row["text"], places_of, **when, tokens=places)
 
 
 def _session(row: dict[str, Any]) -> str:
-    found = row.get("_annotator_id") or row.get("_session_id")
-    return EVERYONE if found is None else str(found)
+    session = row.get("_annotator_id") or row.get("_session_id")
+    return EVERYONE if session is None else str(session)
 
 
 def _names(sessions: Iterable[str]) -> dict[str, str]:
@@ -137,23 +134,19 @@ def read_doccano(files: ExportFiles, into: Collector) -> None:
 def _doccano_read_row(row: dict[str, Any], who: str, into: Collector) -> None:
     item, text = row["id"], row.get("text")
     into.about_item(item, text=text, filename=row.get("filename"))
-    found = row["entities"] if "entities" in row else row["label"]
-    if isinstance(text, str) and ("entities" in row or _doccano_spans(found)):
-        spans = [_span(span) for span in found or []]
+    labels = row["entities"] if "entities" in row else row["label"]
+    spans = [_span(span) for span in (labels if isinstance(labels, list) else ())]
+    if isinstance(text, str) and ("entities" in row or (spans and None not in spans)):
         into.spans("entities" if "entities" in row else "label", item, who, text, [s for s in spans if s is not None])
-    elif isinstance(found, list):
-        if found and isinstance(found[0], (dict, list)):
+    elif isinstance(labels, list):
+        if labels and isinstance(labels[0], (dict, list)):
             into.other("label", "boxes and polygons")
-        elif found:
-            into.choices("label", item, who, found)
+        elif labels:
+            into.choices("label", item, who, labels)
         else:
             into.leave_out("without an answer")
-    elif found is not None:
-        into.choices("label", item, who, [found])
-
-
-def _doccano_spans(found: Any) -> bool:
-    return isinstance(found, list) and bool(found) and all(_span(span) is not None for span in found)
+    elif labels is not None:
+        into.choices("label", item, who, [labels])
 
 
 def _span(span: Any) -> tuple[int, int, str] | None:
@@ -213,17 +206,16 @@ def _flat(record: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 def _nested(record: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Any]]:
-    for question, found in record["responses"].items():
-        for response in found if isinstance(found, list) else []:
-            if isinstance(response, dict):
-                yield question, response.get("user_id"), response.get("value"), response.get("status")
+    for question, responses in record["responses"].items():
+        for response in objects_in(responses):
+            yield question, response.get("user_id"), response.get("value"), response.get("status")
 
 
 def _suggestions(record: Mapping[str, Any], nested: bool) -> Iterator[tuple[str, Any, Any]]:
     if nested:
-        for question, found in (record.get("suggestions") or {}).items():
-            if isinstance(found, dict):
-                yield question, found.get("agent"), found.get("value")
+        for question, suggestion in (record.get("suggestions") or {}).items():
+            if isinstance(suggestion, dict):
+                yield question, suggestion.get("agent"), suggestion.get("value")
         return
     for key, value in record.items():
         if key.endswith(SUGGESTION) and value is not None:
@@ -257,8 +249,8 @@ OTHERS = {"R": "relations", "E": "events", "A": "attributes", "M": "attributes",
 
 def recognises_brat(peek: Peek) -> bool:
     """Files that end in ``.ann``, each beside its text."""
-    found = peek.ending(".ann")
-    return bool(found) and all(f"{name[:-4]}.txt" in peek.names for name in found[:20])
+    names = peek.ending(".ann")
+    return bool(names) and all(f"{name[:-4]}.txt" in peek.names for name in names[:20])
 
 
 def read_brat(files: ExportFiles, into: Collector) -> None:
@@ -413,3 +405,119 @@ def _webanno_spans(cells: list[str], places: list[Place], question: str, into: C
             else:
                 groups.setdefault((label, group), []).extend((start, end))
     return out + [(min(ends), max(ends), label) for (label, _), ends in groups.items()]
+
+
+LOOK = 200
+"""Rows by which columns are told apart."""
+
+
+def recognises_huggingface(peek: Peek) -> bool:
+    """Rows with a list of annotators beside a list of labels. (Lists of objects are ordinary JSON, read elsewhere.)"""
+    first = peek.first
+    who = _annotators(first)
+    return who is not None and any(name != who and _as_long(first, name, who) for name in first)
+
+
+def read_huggingface(files: ExportFiles, into: Collector) -> None:
+    """Hugging Face datasets and their like: a row for each item, with lists of annotators and of what they said.
+
+    =============  ==============================================================================================
+    item           ``id`` or another column of items; else the number of the row
+    annotator      a column of lists: ``annotators``, ``worker_ids``, ``raters``...
+    question       every column of lists that is as long, in every row; ``ClassLabel`` as names, floats as ratings,
+                   lists in lists as label sets
+                   or one column of lists of objects, each with annotator and label (``annotations``)
+    gold           a column ``gold`` or ``truth``, where there is one question
+    =============  ==============================================================================================
+
+    A loaded ``datasets.Dataset``, or the same rows as JSON lines.
+    """
+    name = files.names[0]
+    head = list(islice(files.objects(name), LOOK))
+    if not head:
+        return
+    who = next((found for row in head if (found := _annotators(row)) is not None), None)
+    nested = next((found for row in head if (found := _objects_column(row)) is not None), None)
+    if who is None and nested is None:
+        _read_long(files, name, list(head[0]), into)
+        return
+    lists = [n for n in head[0] if who and n != who and all(_as_long(r, n, who) for r in head if r.get(who))]
+    plain = [n for n in head[0] if n != who and not any(isinstance(row.get(n), (list, dict)) for row in head)]
+    item = columns.find(plain, "item") or next((n for n in plain if n.lower() in ("id", "uid", "idx")), None)
+    true = columns.find(plain, "truth")
+    for number, row in enumerate(files.objects(name)):
+        key = number if item is None else row.get(item)
+        into.about_item(key, **{n: row.get(n) for n in plain if n not in (item, true)})
+        answers = _parallel(row, who, lists) if who is not None else _in_objects(row, str(nested))
+        for question, annotator, label in answers:
+            _add(question, key, annotator, label, into)
+        if true is not None and row.get(true) is not None and len(into.questions) == 1:
+            (only,) = into.questions
+            kind = into.questions[only].kind
+            into.gold(only, key, row[true] if kind == collect.NUMBERS else [row[true]], kind)
+
+
+def _read_long(files: ExportFiles, name: str, known: list[str], into: Collector) -> None:
+    """Rows with one answer each."""
+    item, who = columns.find(known, "item"), columns.find(known, "annotator")
+    label = columns.find([n for n in known if n not in (item, who)], "label")
+    if item is None or who is None or label is None:
+        raise InputError(
+            f"{files.path} has neither lists of annotators and labels nor columns of item, annotator and label: it has "
+            f"{', '.join(known)}. Lists of labels alone do not say who gave them."
+        )
+    for row in files.objects(name):
+        others = {n: row.get(n) for n in known if n not in (item, who, label)}
+        into.about_item(row.get(item), **others)
+        _add(label, row.get(item), row.get(who), row.get(label), into)
+
+
+def _parallel(row: Mapping[str, Any], who: str, lists: Sequence[str]) -> Iterator[tuple[str, Any, Any]]:
+    people = row.get(who) or []
+    for name in lists:
+        for annotator, label in zip(people, row.get(name) or [], strict=False):
+            yield name, annotator, label
+
+
+def _in_objects(row: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any, Any]]:
+    for entry in row.get(name) or []:
+        if isinstance(entry, Mapping):
+            who = columns.find(list(entry), "annotator")
+            label = columns.find([n for n in entry if n != who], "label")
+            yield name, entry.get(who) if who else None, entry.get(label) if label else None
+
+
+def _add(question: str, item: Any, annotator: Any, label: Any, into: Collector) -> None:
+    if label is None or label == "":
+        into.leave_out(collect.EMPTY)
+    elif isinstance(label, float):
+        into.number(question, item, annotator, label)
+    elif isinstance(label, list):
+        into.several(question)
+        into.choices(question, item, annotator, label)
+    elif isinstance(label, (str, int)):
+        into.choices(question, item, annotator, [label])
+    else:
+        into.other(question, "answers of another kind")
+
+
+def _annotators(row: Mapping[str, Any]) -> str | None:
+    """The column of lists of annotators, by its name in the singular."""
+    lists = [n for n, v in row.items() if isinstance(v, list) and all(isinstance(w, (str, int)) for w in v)]
+    named = {name[:-1] if name.lower().endswith("s") else name: name for name in lists}
+    found = columns.find(list(named), "annotator")
+    return None if found is None else named[found]
+
+
+def _objects_column(row: Mapping[str, Any]) -> str | None:
+    """The column of lists of objects that have an annotator and a label."""
+    for name, value in row.items():
+        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+            who = columns.find(list(value[0]), "annotator")
+            if who is not None and columns.find([n for n in value[0] if n != who], "label") is not None:
+                return name
+    return None
+
+
+def _as_long(row: Mapping[str, Any], name: str, who: str) -> bool:
+    return isinstance(row.get(name), list) and len(row[name]) == len(row.get(who) or [])

@@ -301,10 +301,8 @@ class Diagnosis:
     def __repr__(self) -> str:
         drop, look = (f"{len(self.by_verdict(verdict)):,}" for verdict in (Verdict.DROP, Verdict.LOOK))
         sure = f", {self.expected_words} of the labels expected to be right" if np.isfinite(self.expected) else ""
-        found = counted(len(self.findings), "finding")
-        return (
-            f"Diagnosis({counted(len(self.verdicts), 'annotator')}: {drop} to drop, {look} to look at; {found}{sure})"
-        )
+        people, findings = counted(len(self.verdicts), "annotator"), counted(len(self.findings), "finding")
+        return f"Diagnosis({people}: {drop} to drop, {look} to look at; {findings}{sure})"
 
     @property
     def expected_words(self) -> str:
@@ -408,18 +406,22 @@ def diagnose(
 
 def concluded(seen: Inspection) -> Diagnosis:
     """The findings and verdicts of an inspection."""
-    found = [*_about_annotators(seen), *_about_groups(seen), *_about_pairs(seen), *_about_items(seen)]
-    found += _about_panel(seen)
+    findings = [*_about_annotators(seen), *_about_groups(seen), *_about_pairs(seen), *_about_items(seen)]
+    findings += _about_panel(seen)
     same = {name for members in seen.copies for name in members}  # who count as one, and so have few votes each
-    found = [finding for finding in found if finding.kind is not FindingKind.FEW or finding.annotators[0] not in same]
+    findings = [
+        finding for finding in findings if finding.kind is not FindingKind.FEW or finding.annotators[0] not in same
+    ]
     if seen.captured:  # a captured consensus convicts the innocent: no verdict rests on it
         kept = (FindingKind.CAPTURED, FindingKind.CAMPS, FindingKind.COPIERS)
-        found = [finding for finding in found if finding.kind in kept]
+        findings = [finding for finding in findings if finding.kind in kept]
     elif seen.ring and not seen.with_gold:  # which camp is right only gold shows
-        found = [finding for finding in found if len(finding.annotators) != 1 or finding.annotators[0] not in seen.camp]
+        findings = [
+            finding for finding in findings if len(finding.annotators) != 1 or finding.annotators[0] not in seen.camp
+        ]
     start = Verdict.KEEP if seen.people is not None and not seen.captured else Verdict.UNCLEAR
     value, *ends = UNKNOWN if seen.captured else seen.consensus.expected_accuracy()
-    return _judged(seen.consensus, found, FINDINGS, start, value, (ends[0], ends[1]), seen)
+    return _judged(seen.consensus, findings, FINDINGS, start, value, (ends[0], ends[1]), seen)
 
 
 def _judged(
@@ -471,8 +473,8 @@ def _about_annotators(seen: Inspection) -> list[Finding]:
             swapped = (Flag(FlagKind.CONFUSION, (classes[k], classes[said])) for k, said in pairs)
             flags = (*swapped, *(flag for flag in flags if flag.kind is not FlagKind.RANDOM))
         numbers = {name: float(columns[name][m]) for name in measures if name in columns}
-        found = _kinds(flags, numbers, consistent=bool(pairs))
-        out += [Finding(kind, (names[m],), numbers=numbers, flags=behind) for kind, behind in found]
+        kinds_of = _kinds(flags, numbers, consistent=bool(pairs))
+        out += [Finding(kind, (names[m],), numbers=numbers, flags=behind) for kind, behind in kinds_of]
     unknown = rules_in(seen.votes) & ~(columns["skill_low"] > 0.0) & np.array([not flags for flags in report.flags])
     if unknown.any():
         rules = tuple(report.names[unknown].tolist())
@@ -496,10 +498,10 @@ def swaps(counts: Floats, level: float) -> list[tuple[int, int]]:
     p = binomial_tail(counts, np.broadcast_to(n[:, None], counts.shape), bar[None])
     p[np.arange(K), np.arange(K)] = 1.0
     said = p.argmin(axis=1)
-    found = np.flatnonzero(p[np.arange(K), said] * K * max(K - 1, 1) <= level)
-    if 2.0 * n[found].sum() <= n.sum() or len(set(said[found].tolist())) < 2:
+    swapped = np.flatnonzero(p[np.arange(K), said] * K * max(K - 1, 1) <= level)
+    if 2.0 * n[swapped].sum() <= n.sum() or len(set(said[swapped].tolist())) < 2:
         return []
-    order = found[np.argsort(-n[found], kind="stable")]
+    order = swapped[np.argsort(-n[swapped], kind="stable")]
     return [(int(k), int(said[k])) for k in order]
 
 

@@ -49,87 +49,80 @@ NAMES = ("item", "annotator", "label", "cluster", "sequence", "type", "partner",
 ITEMS_BY = (("probability", 1.0), ("deviation", -1.0))
 ANNOTATORS_BY = (("slope", 1.0), ("reliability", 1.0), ("accuracy", 1.0), ("noise", -1.0), ("agreement", 1.0))
 """Columns by which rows are ordered, the first that is there; 1 for the smallest first."""
-SHARES = {
-    "probability", "agreement", "accuracy", "reliability", "sensitivity", "specificity", "tie_rate", "first_rate",
-    "share", "cohesion",
-}  # fmt: skip
-"""Columns that lie between 0 and 1."""
 SIGNED = {"bias", "position", "location"}
 """Columns in which 0 means no bias."""
 WORDS = {
-    "value": "the estimated true value",
-    "deviation": "its standard deviation",
-    "bias": "how much more than the truth an annotator says, on average",
-    "scale": "how much an annotator's ratings move when the truth moves by one",
-    "precision": "one over the variance of an annotator's noise",
-    "noise": "how far an annotator's ratings scatter around what they mean to say (a standard deviation)",
-    "partner": "the annotator whose errors go together with this one's",
-    "rank": "the place, 1 the best; behind it the places that are possible (95% CI)",
-    "score": "log-odds: an item one point above another is preferred in 73% of the decided answers",
-    "error": "the standard error of the score",
-    "slope": "how much of the differences of scores an annotator sees: 1 as the mean annotator, 0 none, below 0 the "
-    "other way round",
-    "leans": "whether the place of two decides more than the scores explain",
-    "ring": "annotators with the same number agree with each other and not with the rest, and count as one; 0: none",
-    "caveat": "what the intervals leave out",
-    "reliability": "how often an annotator answers as the scores say and not the other way round; under one half they "
-    "reverse the order",
-    "position": "by how much (log-odds) the first of two is preferred whatever it is",
-    "first_rate": "how often the first of two was chosen",
-    "tie_rate": "how often it was a tie",
-    "group": "the group of like-minded annotators",
-    "component": "items of different components were never compared, directly or by way of others",
-    "cluster": "the cluster of an item",
-    "cohesion": "how surely the items of a cluster belong to it, on average",
-    "sensitivity": "how often what is there is said: two of a kind found the same, a label in the set chosen",
-    "specificity": "how often what is not there is not said: two kinds distinguished, any other label left out",
-    "probability": "how sure that is, under the model",
-    "entropy": "how unsure it is, in bits",
-    "size": "how many labels are in the set",
-    "agreement": "how often an annotator said what was found (their own answers had a part in it)",
-    "accuracy": "how often an annotator is right, under the model",
-    "labels_per_answer": "how many labels an annotator chooses at a time",
-    "item": "the name of the item",
-    "annotator": "the name of the annotator",
-    "label": "the label",
-    "labels": "the labels of the set",
-    "type": "the type of the span",
-    "sequence": "the sequence it stands in",
-    "token": "which token of the sequence, counted from 0",
-    "start": "its first token (or character), counted from 0",
-    "end": "the token (or character) after its last one",
-    "items": "how many items",
-    "answers": "how many answers",
-    "votes": "how many answers",
-    "ratings": "how many ratings",
-    "comparisons": "how many comparisons",
-    "rankings": "how many rankings",
-    "wins": "how often it was preferred",
-    "losses": "how often the other was preferred",
-    "ties": "how often neither was preferred",
-    "first": "how often it was ranked first",
-    "last": "how often it was ranked last",
-    "share": "the share of all items",
-}
-"""What a column means."""
-COUNTS = {
-    "items", "answers", "votes", "ratings", "comparisons", "rankings", "wins", "losses", "ties", "first", "last",
+    "value": ("the estimated true value", "on the scale"),
+    "deviation": ("its standard deviation", "on the scale"),
+    "bias": ("how much more than the truth an annotator says, on average", "on the scale"),
+    "scale": ("how much an annotator's ratings move when the truth moves by one", "per step"),
+    "precision": ("one over the variance of an annotator's noise", "1/variance"),
+    "noise": (
+        "how far an annotator's ratings scatter around what they mean to say (a standard "
+        "deviation)", "on the scale",
+    ),
+    "partner": ("the annotator whose errors go together with this one's", ""),
+    "rank": ("the place, 1 the best; behind it the places that are possible (95% CI)", "place"),
+    "score": ("log-odds: an item one point above another is preferred in 73% of the decided answers", "log-odds"),
+    "error": ("the standard error of the score", "log-odds"),
+    "slope": (
+        "how much of the differences of scores an annotator sees: 1 as the mean annotator, 0 none, "
+        "below 0 the other way round", "1 is usual",
+    ),
+    "leans": ("whether the place of two decides more than the scores explain", ""),
+    "ring": (
+        "annotators with the same number agree with each other and not with the rest, and count as one; "
+        "0: none", "",
+    ),
+    "caveat": ("what the intervals leave out", ""),
+    "reliability": (
+        "how often an annotator answers as the scores say and not the other way round; under one "
+        "half they reverse the order", "%",
+    ),
+    "position": ("by how much (log-odds) the first of two is preferred whatever it is", "log-odds"),
+    "first_rate": ("how often the first of two was chosen", "%"),
+    "tie_rate": ("how often it was a tie", "%"),
+    "group": ("the group of like-minded annotators", ""),
+    "component": ("items of different components were never compared, directly or by way of others", ""),
+    "cluster": ("the cluster of an item", ""),
+    "cohesion": ("how surely the items of a cluster belong to it, on average", "%"),
+    "sensitivity": ("how often what is there is said: two of a kind found the same, a label in the set chosen", "%"),
+    "specificity": ("how often what is not there is not said: two kinds distinguished, any other label left out", "%"),
+    "probability": ("how sure that is, under the model", "%"),
+    "entropy": ("how unsure it is, in bits", "bits"),
+    "size": ("how many labels are in the set", "labels"),
+    "agreement": ("how often an annotator said what was found (their own answers had a part in it)", "%"),
+    "accuracy": ("how often an annotator is right, under the model", "%"),
+    "labels_per_answer": ("how many labels an annotator chooses at a time", "per answer"),
+    "item": ("the name of the item", ""),
+    "annotator": ("the name of the annotator", ""),
+    "label": ("the label", ""),
+    "labels": ("the labels of the set", ""),
+    "type": ("the type of the span", ""),
+    "sequence": ("the sequence it stands in", ""),
+    "token": ("which token of the sequence, counted from 0", "place"),
+    "start": ("its first token (or character), counted from 0", "token"),
+    "end": ("the token (or character) after its last one", "token"),
+    "items": ("how many items", "count"),
+    "answers": ("how many answers", "count"),
+    "votes": ("how many answers", "count"),
+    "ratings": ("how many ratings", "count"),
+    "comparisons": ("how many comparisons", "count"),
+    "rankings": ("how many rankings", "count"),
+    "wins": ("how often it was preferred", "count"),
+    "losses": ("how often the other was preferred", "count"),
+    "ties": ("how often neither was preferred", "count"),
+    "first": ("how often it was ranked first", "count"),
+    "last": ("how often it was ranked last", "count"),
+    "share": ("the share of all items", "%"),
 }  # fmt: skip
-"""Columns of counts, weighted or not."""
-PLAIN = {
-    "item", "annotator", "label", "labels", "type", "sequence", "start", "end", "share", "cluster", *COUNTS,
-}  # fmt: skip
+"""What a column means, and what its numbers are: ``%`` of columns that lie between 0 and 1."""
+PLAIN = {"item", "annotator", "label", "labels", "type", "sequence", "start", "end", "share", "cluster"}
+PLAIN |= {name for name, (_, unit) in WORDS.items() if unit == "count"}
 """Columns whose heading says what they are: a tooltip suffices."""
 FACTS = {"placed": "Known which was shown first"}
 """What facts about the answers are called, where it is not their name."""
 HEADINGS = {"tie_rate": "Ties", "first_rate": "First chosen", "labels_per_answer": "Labels", "deviation": "Deviation"}
-UNITS = {
-    "score": "log-odds", "error": "log-odds", "slope": "1 is usual", "position": "log-odds", "entropy": "bits",
-    "rank": "place", "labels_per_answer": "per answer", "scale": "per step", "precision": "1/variance",
-    "value": "on the scale",
-    "token": "place", "start": "token", "end": "token",
-    "deviation": "on the scale", "bias": "on the scale", "noise": "on the scale", "size": "labels",
-}  # fmt: skip
 
 SHOWN = {"items": 60, "annotators": 200, "leaderboard": 200}
 """Rows of a table that a page shows; ``MOST`` of the others."""
@@ -153,13 +146,18 @@ def answer_sections(
         progress("tables")
     kind = answers.answer_type
     measured = measure(kind, answers, result, truth)
-    rules, found = registry.ANSWER_TYPES[kind].rules, diagnose_answers(kind, result)
-    tables = [shown_table(result, name, texts, rules.headings, rules.units) for name in _shown(result)]
+    rules, diagnosis = registry.ANSWER_TYPES[kind].rules, diagnose_answers(kind, result)
+    shown = [name for name in TABLES if name in result.TABLES] + list(rules.tables)
+    tables = [
+        shown_table(name, result.to_frame(name, kind="dict"), texts, rules.headings, rules.units)
+        for name in shown
+        if name != "items" or "leaderboard" not in shown  # which stands for the items
+    ]
     out = {
         "summary": {
             "headline": rules.headline(result), "picture": rules.picture(result, tables),
             "figures": _figures(rules.noun, result, measured),
-            "actions": actions(found), "to_look_at": to_look_at(found),
+            "actions": actions(diagnosis), "to_look_at": to_look_at(diagnosis),
         },
         "data": _facts(answers.describe()),
         "measured": measured_facts(measured),
@@ -170,7 +168,7 @@ def answer_sections(
         for table in ("items", "annotators", "objects"):
             if table in result.TABLES:
                 columns = result.to_frame(table, kind="dict")
-                out[f"{table[:-1]}_table"] = {column: _plain(values) for column, values in columns.items()}
+                out[f"{table[:-1]}_table"] = {column: plain_cells(values) for column, values in columns.items()}
     return out
 
 
@@ -183,27 +181,20 @@ def _drawings(rules: Any, answers: Any, result: Any, about: Mapping[Any, Any]) -
     out = []
     for n in np.argsort(-doubts, kind="stable")[:DRAWN].tolist():
         name = _item(result.items, n)
-        found = rules.drawing(answers, result, n, about.get(name))
-        if found is None:
+        drawing = rules.drawing(answers, result, n, about.get(name))
+        if drawing is None:
             return []
-        out.append({"item": str(name), "loss": float(doubts[n])} | found)
+        out.append({"item": str(name), "loss": float(doubts[n])} | drawing)
     return out
 
 
-def _shown(result: Any) -> list[str]:
-    """The tables of a page, in order; a leaderboard stands for the items."""
-    there = [name for name in TABLES if name in result.TABLES]
-    there += registry.ANSWER_TYPES[result.answer_type].rules.tables
-    return [name for name in there if name != "items" or "leaderboard" not in there]
-
-
 def shown_table(
-    result: Any, name: str, texts: Mapping[Any, str] | None = None, headings: Mapping[str, str] | None = None,
-    units: Mapping[str, str] | None = None,
+    name: str, columns: Mapping[str, Any], texts: Mapping[Any, str] | None = None,
+    headings: Mapping[str, str] | None = None, units: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """One table as the page shows it: columns with their drawings, and the first rows. ``headings`` and ``units``:
     other names of columns, and what their numbers are."""
-    frame = {column: np.asarray(values) for column, values in result.to_frame(name, kind="dict").items()}
+    frame = {column: np.asarray(values) for column, values in columns.items()}
     size = len(next(iter(frame.values())))
     order = _order(name, frame, size)[: SHOWN.get(name, MOST)]
     ends = {end for column in frame for end in _ends(column, frame)}
@@ -223,7 +214,7 @@ def shown_table(
             row[names.index("item")]["text"] = shortened(texts.get(_item(frame["item"], n), ""), LONG)
         rows.append(row)
     explained = [
-        {"name": head["title"], "words": WORDS[head["name"]]}
+        {"name": head["title"], "words": WORDS[head["name"]][0]}
         for head in heads
         if head["name"] in WORDS and head["name"] not in PLAIN
     ]
@@ -259,11 +250,11 @@ def _column(
     head: dict[str, Any] = {"name": name, "title": HEADINGS.get(name) or meant.replace("_", " ").capitalize()}
     if name == "position" and values.dtype.kind in "iu":  # of a tag, not a bias
         meant = "token"
-    said = units.get(name) or unit(name if name in SHARES else meant, values.dtype.kind)
-    head |= {"numeric": numeric, "tip": tip(meant), "unit": said if numeric else ""}
+    words = units.get(name) or unit(name if unit(name) == "%" else meant, values.dtype.kind)
+    head |= {"numeric": numeric, "tip": tip(meant), "unit": words if numeric else ""}
     if not numeric:
         return head | {"noun": "annotator" if name == "partner" else name}
-    head["share"] = said == "%"
+    head["share"] = words == "%"
     if values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
         top = float(np.abs(finite).max(initial=0.0)) or 1.0
@@ -369,28 +360,20 @@ def _figure(value: Any) -> str:
     return figure(float(value)) if isinstance(value, (float, np.floating)) else str(value)
 
 
-def _plain(values: Any) -> list[Any]:
-    listed = plain_list(values)
-    return [str(v) if not isinstance(v, (int, float, bool, type(None))) else v for v in listed]
+def plain_cells(values: Any) -> list[Any]:
+    """Numbers, truth values and texts as JSON holds them."""
+    return [v if isinstance(v, (int, float, bool, type(None))) else str(v) for v in plain_list(values)]
 
 
 def tip(name: str) -> str:
     """The tooltip of a heading."""
     if name.startswith("p("):
         return f"The probability of {name[2:-1]}"
-    said = WORDS.get(name, name.replace("_", " "))
-    return said[:1].upper() + said[1:]
+    words = WORDS[name][0] if name in WORDS else name.replace("_", " ")
+    return words[:1].upper() + words[1:]
 
 
 def unit(name: str, kind: str = "i") -> str:
     """What the numbers of a column are; whole numbers (of the kinds i and u) are counts where nothing else is said."""
-    known = (
-        "%"
-        if name in SHARES
-        else "0 to 1"
-        if name.startswith("p(")
-        else "count"
-        if name in COUNTS or kind in "iu"
-        else ""
-    )
-    return UNITS.get(name) or known
+    usual = "0 to 1" if name.startswith("p(") else "count" if kind in "iu" else ""
+    return WORDS.get(name, ("", ""))[1] or usual

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -107,8 +108,6 @@ def page(report: dict[str, Any]) -> str:
 
 def _sheet(report: dict[str, Any]) -> str:
     """The items to label by hand as a CSV file in a link."""
-    from urllib.parse import quote
-
     names = (report.get("proof") or {}).get("sheet") or []
     return quote(_csv(["item", "label", DRAWN], ([name, "", len(names)] for name in names)))
 
@@ -136,12 +135,12 @@ def ends(interval: tuple[float | None, float | None], digits: int = 3, share: bo
     return f"{low}-{high}" if low[0].isdigit() and high[0].isdigit() else f"{low} to {high}"
 
 
-def ci(found: dict[str, Any], digits: int = 1) -> str:
+def ci(interval: dict[str, Any], digits: int = 1) -> str:
     """The interval of a share: ``95% CI 61.0-66.2%``; of a measured one, why there is none where that is so."""
     form = partial(percent, digits=digits)
-    if found["low"] is None:
-        return interval_words(found, form)
-    return interval_text(found["low"], found["high"], level=found["level"], form=form)
+    if interval["low"] is None:
+        return interval_words(interval, form)
+    return interval_text(interval["low"], interval["high"], level=interval["level"], form=form)
 
 
 def count(x: float | None) -> str:
@@ -244,12 +243,8 @@ def _item_file(table: dict[str, list[Any]], which: str) -> dict[str, Any]:
 
 def _csv_of_rows(rows: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    flat = ([_cell(row.get(name)) for name in names] for row in rows)
-    return _csv(names, flat)
-
-
-def _cell(value: Any) -> Any:
-    return "; ".join(map(str, value)) if isinstance(value, list) else value
+    cells = ([row.get(name) for name in names] for row in rows)
+    return _csv(names, (["; ".join(map(str, v)) if isinstance(v, list) else v for v in row] for row in cells))
 
 
 def _csv(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -71,25 +71,31 @@ SURE, FAIR = 0.9, 0.7
 """From these probabilities on a label counts as sure, and as fairly sure, in pictures."""
 
 
-def summary(found: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
+def summary(diagnosis: Diagnosis, truth: dict[str, Any] | None) -> dict[str, Any]:
     """The summary of the dict; ``truth`` is the measured accuracy, where there is one."""
-    kinds = [str(finding.kind) for finding in found.findings]
+    kinds = [str(finding.kind) for finding in diagnosis.findings]
+    consensus = diagnosis.inspection.consensus
+    q = consensus.corrected_posterior[np.arange(len(consensus.label_codes)), consensus.label_codes]
+    q = q if consensus.gold is None else q[consensus.gold < 0]  # without the labels that were given as gold
     return {
-        "headline": headline(found),
-        "picture": sureness(_of_labels(found), "label"),
-        "majority": majority(found),
-        "to_look_at": to_look_at(found, NAMED),
-        "actions": actions(found),
+        "headline": headline(diagnosis),
+        "picture": sureness(q, "label"),
+        "majority": majority(diagnosis),
+        "to_look_at": to_look_at(diagnosis, NAMED),
+        "actions": actions(diagnosis),
         "also": [
-            line for kind, words in found.kinds.items() if not words.advice for line in folded(found.of_kind(kind))
+            line
+            for kind, words in diagnosis.kinds.items()
+            if not words.advice
+            for line in folded(diagnosis.of_kind(kind))
         ],
-        "sure": how_sure(found, truth and truth["accuracy"], by_votes=bool(truth and truth["by_votes"])),
-        "annotators": {verdict.value: len(found.by_verdict(verdict)) for verdict in Verdict},
+        "sure": how_sure(diagnosis, truth and truth["accuracy"], by_votes=bool(truth and truth["by_votes"])),
+        "annotators": {verdict.value: len(diagnosis.by_verdict(verdict)) for verdict in Verdict},
         "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
-        "expected": number(found.expected, 6),  # the page rounds it once more
-        "expected_interval": [number(end, 6) for end in found.expected_interval],
-        "review": to_review(found),
-        "items": len(found.inspection.votes),
+        "expected": number(diagnosis.expected, 6),  # the page rounds it once more
+        "expected_interval": [number(end, 6) for end in diagnosis.expected_interval],
+        "review": to_review(diagnosis),
+        "items": len(diagnosis.inspection.votes),
     }
 
 
@@ -118,20 +124,13 @@ def sureness_bars(height: Ints, sure: int, total: int, what: str, of: str = "") 
     }  # fmt: skip
 
 
-def _of_labels(found: Diagnosis) -> Floats:
-    """The probability of each label that was not given as gold."""
-    consensus = found.inspection.consensus
-    q = consensus.corrected_posterior[np.arange(len(consensus.label_codes)), consensus.label_codes]
-    return np.asarray(q if consensus.gold is None else q[consensus.gold < 0])
-
-
-def majority(found: Diagnosis) -> dict[str, Any]:
+def majority(diagnosis: Diagnosis) -> dict[str, Any]:
     """On how many items the label is not what most votes say, and on how many it decides a tie; gold is left out.
 
     ``right`` and ``majority_right``: of the labels that differ, and of the majority's there, the expected share that
     is right; ``None`` where no label differs.
     """
-    votes, label = found.inspection.votes, found.inspection.consensus.label_codes
+    votes, label = diagnosis.inspection.votes, diagnosis.inspection.consensus.label_codes
     N, K = len(votes), votes.n_classes
     cell, place = np.unique(votes.item.astype(np.int64) * K + votes.label, return_inverse=True)
     weight = np.bincount(place, weights=votes.weights, minlength=len(cell))
@@ -141,11 +140,11 @@ def majority(found: Diagnosis) -> dict[str, Any]:
     own[item[mine]] = weight[mine]
     most = weight >= top[item] * (1.0 - 1e-9)
     leaders = np.bincount(item[most], minlength=N)
-    gold = found.inspection.consensus.gold
+    gold = diagnosis.inspection.consensus.gold
     voted = (leaders > 0) & (True if gold is None else gold < 0)
     differs = voted & (own < top * (1.0 - 1e-9))
     tied = voted & ~differs & (leaders > 1)
-    total, q = int(voted.sum()), found.inspection.consensus.corrected_posterior
+    total, q = int(voted.sum()), diagnosis.inspection.consensus.corrected_posterior
     at, favourite = outvoted(votes, label, gold)
     right = [float(q[at, k].mean()) if len(at) else float("nan") for k in (label[at], favourite)]
     return {
@@ -154,75 +153,81 @@ def majority(found: Diagnosis) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def to_look_at(found: Diagnosis, most: int | None = None) -> list[dict[str, Any]]:
+def to_look_at(diagnosis: Diagnosis, most: int | None = None) -> list[dict[str, Any]]:
     """The annotators to look at first, with their verdicts, in the order of the findings."""
-    said = dict.fromkeys(name for finding in found.findings for name in finding.annotators)
-    pressing = [(name, v.value) for v in (Verdict.DROP, Verdict.LOOK) for name in said if found.verdicts[name] == v]
+    names = dict.fromkeys(name for finding in diagnosis.findings for name in finding.annotators)
+    pressing = [
+        (name, v.value) for v in (Verdict.DROP, Verdict.LOOK) for name in names if diagnosis.verdicts[name] == v
+    ]
     return [{"annotator": named("annotator", name), "verdict": verdict} for name, verdict in pressing[:most]]
 
 
-def to_review(found: Diagnosis) -> int | None:
+def to_review(diagnosis: Diagnosis) -> int | None:
     """How many items to review; ``None`` where that is not known."""
-    report = found.inspection.items
-    return None if report is None or found.inspection.captured else int(report.columns["suggested"].sum())
+    report = diagnosis.inspection.items
+    return None if report is None or diagnosis.inspection.captured else int(report.columns["suggested"].sum())
 
 
-def headline(found: Diagnosis) -> str:
+def headline(diagnosis: Diagnosis) -> str:
     """One sentence: how many annotators to drop and to look at, how many items to review."""
-    drop, look, total = len(found.by_verdict(Verdict.DROP)), len(found.by_verdict(Verdict.LOOK)), len(found.verdicts)
+    drop, look, total = (
+        len(diagnosis.by_verdict(Verdict.DROP)),
+        len(diagnosis.by_verdict(Verdict.LOOK)),
+        len(diagnosis.verdicts),
+    )
     people = [f"{verb} {n:,}" for verb, n in (("drop", drop), ("look at", look)) if n]
-    if found.inspection.captured:
+    if diagnosis.inspection.captured:
         first = f"{FINDINGS[FindingKind.CAPTURED].title}: resolve that before anything else"
-    elif found.inspection.people is None:
+    elif diagnosis.inspection.people is None:
         first = "The annotators could not be judged"
     elif people:
         first = f"{' and '.join(people)} of {counted(total, 'annotator')}".capitalize()
     else:
         first = "Nothing speaks against any annotator"
-    doubt = to_review(found)
+    doubt = to_review(diagnosis)
     if doubt is None:
         return f"{first}."
     items = f"review {counted(doubt, 'item')}" if doubt else "no label is in doubt"
     return f"{first}{', and' if people or not doubt else ';'} {items}."
 
 
-def how_sure(found: Diagnosis, measured: dict[str, Any] | None, *, by_votes: bool = False) -> list[str]:
+def how_sure(diagnosis: Diagnosis, measured: dict[str, Any] | None, *, by_votes: bool = False) -> list[str]:
     """Sentences on how far to trust the labels; ``by_votes``: the accuracy is that of gold items by their votes."""
-    kinds = {finding.kind for finding in found.findings}
+    kinds = {finding.kind for finding in diagnosis.findings}
     out = []
     if measured is not None:
         ends = interval_words(measured, lambda x: percent(x, 1))
         items = counted(measured["n"], "gold item" if by_votes else "item")
         how = ", each labelled by the votes and what other items teach" if by_votes else " with known truth"
         out.append(f"Measured on {items}{how}, {percent(measured['value'], 1)} of the labels are right ({ends}).")
-    if np.isfinite(found.expected):
+    if np.isfinite(diagnosis.expected):
         weak = [words for kind, words in WEAKENS.items() if kind in kinds]
         less = f" Expect less than that, since {joined(weak)}." if weak else ""
         out.append(
-            f"{found.expected_words} of the labels are expected to be right, as far as crowds are alike: gold labels "
-            f"would measure it.{less}"
+            f"{diagnosis.expected_words} of the labels are expected to be right, as far as crowds are alike: gold "
+            f"labels would measure it.{less}"
         )
     if FindingKind.CAPTURED in kinds:
         out.append("Do not trust these labels: annotators who repeat each other may have decided them.")
     return out
 
 
-def actions(found: Diagnosis) -> list[dict[str, Any]]:
+def actions(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     """What to do first: one entry for each kind of finding that asks for something."""
     return [
         {
             "kind": str(kind),
             "title": words.title,
-            "names": _names(some, found)[:MOST_NAMES],
+            "names": _names(some, diagnosis)[:MOST_NAMES],
             "lines": folded(some),
             "advice": words.advice,
         }
-        for kind, words in found.kinds.items()
-        if (some := found.of_kind(kind)) and words.advice
+        for kind, words in diagnosis.kinds.items()
+        if (some := diagnosis.of_kind(kind)) and words.advice
     ]  # fmt: skip
 
 
-def _names(some: list[Finding], found: Diagnosis) -> list[str]:
+def _names(some: list[Finding], diagnosis: Diagnosis) -> list[str]:
     kind = some[0].kind
     if some[0].line:
         return [named(finding.noun, name) for finding in some for name in finding.names]
@@ -231,5 +236,5 @@ def _names(some: list[Finding], found: Diagnosis) -> list[str]:
     if kind is FindingKind.PAIR:
         return [" / ".join(map(str, finding.names)) for finding in some]
     if kind is FindingKind.ITEMS:
-        return [counted(to_review(found) or 0, "item")]
+        return [counted(to_review(diagnosis) or 0, "item")]
     return [str(name) for finding in some for name in finding.names]

@@ -19,35 +19,22 @@ key              holds
 ``fairness``     by attributes of items and demographics of annotators (null where there are none)
 ===============  ==================================================================================================
 
-The part of the report about fairness: the consensus by attributes of items, votes by demographics of annotators.
-
-Attributes are compared for every class of at most ``MOST_CLASSES`` (with two classes, for the second alone); what a
-data set's tables hold is looked at column by column, ``MOST_ATTRIBUTES`` of each kind.
-
-The part of the report about annotators: a row for each, and confusion matrices of those worth a look.
-
-Rows are ordered by what has to be done: drop, look, unclear, keep; among these the most suspect, then the most votes
-first. A page holds ``MOST_ROWS`` of them, the dict ``MOST_LISTED``. Confusion matrices are the counts of
-the evidence (every vote judged by the others), as shares of a row in percent, for the first rows as
-long as they have ``MOST_CELLS`` cells between them.
-
-The part of the report about annotators who go together, and their layout in the drawing.
+Annotators are ordered by what has to be done: drop, look, unclear, keep; among these the most suspect, then the most
+votes first. Confusion matrices are the counts of the evidence (every vote judged by the others), as shares of a row in
+percent, for the first rows as long as they have ``MOST_CELLS`` cells between them.
 
 Two kinds of groups: those that repeat each other (copiers and colluders, see ``findings``), and those that depend on
 one another without a mistake in common to show for it (``trust.groups``): the same training, the same team, models of
-one family.
+one family. The layout is the same every time: each group is a circle of its own, the members on it in the order of the
+votes' annotators. Links are the pairs that the detectors found; their width goes with the strength.
 
-The layout is the same every time: each group is a circle of its own, the members on it in the order of the votes'
-annotators. Links are the pairs that the detectors found; their width goes with the strength.
+What is proven of the labels by gold labels, or what random gold labels would prove. Labels that were fitted with gold
+vouch for nothing: the method is then fitted again without it, and these labels are certified. Gold that is not a random
+draw by its scores proves nothing, and the section says so.
 
-The part of the report about items: those to look at first, with votes, probabilities, reasons, text and image.
-
-A page shows ``SHOWN`` items in the order of review; the table of all items goes into the download.
-
-Small images of items, as data that stands in the page itself.
-
-An array (H x W grey, or H x W x 3) becomes a PNG here, without any library. A file is made smaller with Pillow where
-that is installed; without, it is taken as it is if it is small enough for a page.
+Small images of items stand in the page itself. An array (H x W grey, or H x W x 3) becomes a PNG here, without any
+library. A file is made smaller with Pillow where that is installed; without, it is taken as it is if it is small enough
+for a page.
 """
 
 from __future__ import annotations
@@ -63,19 +50,19 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise import metrics
+from crowdwise import metrics, registry
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.dependence import more_votes
 from crowdwise.core.intervals import rate_interval
 from crowdwise.core.numerics import Floats, Ints, normalise
 from crowdwise.data.table import histogram
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError
+from crowdwise.errors import CrowdwiseError, InputError
 from crowdwise.report.findings import RANK, Diagnosis, FindingKind, Progress, concluded, inspect
-from crowdwise.report.section_proof import proof
 from crowdwise.report.section_summary import MOST_NAMES, estimate, number, plain_list, shortened, summary
 from crowdwise.trust.agreement_pairs import pairwise_agreement
 from crowdwise.trust.annotator_measures import seconds
+from crowdwise.trust.certificate import certify, draw_for_gold, would_prove
 from crowdwise.trust.demographics import compare_demographics
 from crowdwise.trust.evidence import known_classes
 from crowdwise.trust.fairness import assess_fairness
@@ -95,26 +82,26 @@ MEASURES = (
 )  # fmt: skip
 
 
-def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]:
+def annotator_rows(diagnosis: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]:
     """A dict for each annotator, in the order described above."""
-    seen = found.inspection
+    seen = diagnosis.inspection
     votes, consensus = seen.votes, seen.consensus
-    columns = _columns(found)
+    columns = _columns(diagnosis)
     measured = _measured(votes, truth)
     names = votes.annotators.tolist()
     # A captured consensus convicts the innocent, so its flags are not shown.
     flags = seen.people.flags if seen.people is not None and not seen.captured else ((),) * len(names)
     group = {name: g + 1 for g, members in enumerate(seen.groups) for name in members}
-    rank = np.array([RANK[found.verdicts[name]] for name in names])
+    rank = np.array([RANK[diagnosis.verdicts[name]] for name in names])
     order = np.lexsort((-consensus.votes_per_annotator, -columns["suspicion"], rank))
     kinds: dict[Any, list[str]] = {}
-    for finding in found.findings:
+    for finding in diagnosis.findings:
         for name in finding.annotators:
             kinds.setdefault(name, []).append(str(finding.kind))
     rows = []
     listed = {name: plain_list(values) for name, values in columns.items()}
     for m in order[:MOST_LISTED].tolist():
-        row: dict[str, Any] = {"annotator": str(names[m]), "verdict": found.verdicts[names[m]].value}
+        row: dict[str, Any] = {"annotator": str(names[m]), "verdict": diagnosis.verdicts[names[m]].value}
         row |= {name: values[m] for name, values in listed.items()}
         judged = row["verdict"] != Verdict.UNCLEAR  # a verdict needs enough votes
         row["flags"] = [flag_words(flag) for flag in flags[m] if not (judged and flag.kind is FlagKind.FEW_VOTES)]
@@ -127,10 +114,10 @@ def annotator_rows(found: Diagnosis, truth: Ints | None) -> list[dict[str, Any]]
     return rows
 
 
-def _columns(found: Diagnosis) -> dict[str, Any]:
+def _columns(diagnosis: Diagnosis) -> dict[str, Any]:
     """The measures of all annotators; the consensus' own accuracies where annotators could not be judged by each
     other."""
-    seen = found.inspection
+    seen = diagnosis.inspection
     M = seen.votes.n_annotators
     if seen.people is None:
         accuracy, low, high = seen.consensus.accuracy()
@@ -160,9 +147,9 @@ def _measured(votes: Any, truth: Ints | None) -> tuple[list[Any], list[int]] | N
     return plain_list(share), n.tolist()
 
 
-def confusions(found: Diagnosis, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def confusions(diagnosis: Diagnosis, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The crowd's matrix and those of the first annotators, in whole percent of a row; with the expected counts."""
-    seen = found.inspection
+    seen = diagnosis.inspection
     classes = [str(c) for c in seen.votes.classes.tolist()]
     if seen.evidence is None:
         return {"classes": classes, "crowd": None, "annotators": {}, "shown": 0}
@@ -193,11 +180,11 @@ GAP, CLOSE, LABEL = 40.0, 14.0, 84.0
 """The distance of two neighbours on a circle, the same without names, and the room for a name beside it."""
 
 
-def group_section(found: Diagnosis) -> dict[str, Any]:
+def group_section(diagnosis: Diagnosis) -> dict[str, Any]:
     """Groups with their members, links and sentences, and the layout of the drawing."""
-    seen = found.inspection
+    seen = diagnosis.inspection
     kinds = (FindingKind.CAMPS, FindingKind.COPIERS)
-    words = {finding.annotators: sentence(finding) for kind in kinds for finding in found.of_kind(kind)}
+    words = {finding.annotators: sentence(finding) for kind in kinds for finding in diagnosis.of_kind(kind)}
     groups: list[dict[str, Any]] = []
     for members in seen.groups:
         names, links = [str(name) for name in members], _links(seen, members)
@@ -272,11 +259,11 @@ LONG = 600
 
 
 def review(
-    found: Diagnosis, truth: Any = None, texts: Mapping[Any, str] | None = None,
+    diagnosis: Diagnosis, truth: Any = None, texts: Mapping[Any, str] | None = None,
     images: Mapping[Any, Any] | None = None, shown: int = SHOWN,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """The items to look at first, one dict each."""
-    seen = found.inspection
+    seen = diagnosis.inspection
     report, votes = seen.items, seen.votes
     if report is None:
         order = np.argsort(seen.consensus.corrected_posterior.max(axis=1), kind="stable")[:shown]
@@ -324,9 +311,9 @@ def _votes(votes: Any, n: int, classes: list[str], people: Any) -> list[dict[str
     ]
 
 
-def item_table(found: Diagnosis) -> dict[str, list[Any]]:
+def item_table(diagnosis: Diagnosis) -> dict[str, list[Any]]:
     """All items, in the order of the votes, as columns: what the download holds."""
-    seen = found.inspection
+    seen = diagnosis.inspection
     columns: dict[str, list[Any]] = {"item": [str(name) for name in seen.votes.items.tolist()]}
     columns["label"] = [str(name) for name in seen.consensus.labels.tolist()]
     if seen.items is None:
@@ -340,16 +327,16 @@ def item_table(found: Diagnosis) -> dict[str, list[Any]]:
     doubt = given["suggested"].tolist()
     columns["suggested"] = ["yes" if x else "" for x in doubt]
     columns["rank"] = [r if x else None for r, x in zip(given["rank"].tolist(), doubt, strict=True)]
-    some = np.flatnonzero(given["suggested"])
+    chosen = np.flatnonzero(given["suggested"])
     why = np.full(len(seen.votes), "", dtype=object)
-    why[some] = seen.items.why(some)
+    why[chosen] = seen.items.why(chosen)
     columns["why"] = why.tolist()
     return columns
 
 
-def class_pairs(found: Diagnosis) -> list[dict[str, Any]]:
+def class_pairs(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     """Pairs of classes that are taken for each other beyond chance, the most confused first."""
-    seen = found.inspection
+    seen = diagnosis.inspection
     if seen.items is None:
         return []
     return [
@@ -464,34 +451,35 @@ def vote_sections(
     notes: list[str], all_items: bool, *, texts: Any, images: Any, attributes: Any, demographics: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """The parts of the dict, by name; ``known`` are the classes that may be used, ``truth`` only measures."""
-    found = concluded(inspect(votes, consensus, gold=known, level=level, progress=progress))
-    notes += [f"{step.capitalize()}: {words}" for step, words in found.inspection.notes.items()]
+    diagnosis = concluded(inspect(votes, consensus, gold=known, level=level, progress=progress))
+    notes += [f"{step.capitalize()}: {words}" for step, words in diagnosis.inspection.notes.items()]
     true = votes.truth if truth is None else votes.encode_truth(truth)
     known = known_classes(votes, consensus, known)
     hidden = true if true is None or known is None else np.where(known >= 0, -1, true)
     hidden = None if hidden is None or not (hidden >= 0).any() else hidden
-    rows = annotator_rows(found, hidden)
+    rows = annotator_rows(diagnosis, hidden)
     if len(rows) < votes.n_annotators:
         notes.append(f"Annotators: the {len(rows):,} that matter most are listed, of {votes.n_annotators:,}.")
-    given = bool(attributes) or demographics is not None
-    kinds = found.kinds.items()
-    findings = [to_dict(f, words, MOST_NAMES) for kind, words in kinds for f in found.of_kind(kind)[:MOST_NAMES]]
+    by_group = bool(attributes) or demographics is not None
+    kinds = diagnosis.kinds.items()
+    findings = [to_dict(f, words, MOST_NAMES) for kind, words in kinds for f in diagnosis.of_kind(kind)[:MOST_NAMES]]
     measured = _truth(consensus, hidden)
     out = {
-        "level": level, "summary": summary(found, measured), "findings": findings,
+        "level": level, "summary": summary(diagnosis, measured), "findings": findings,
         "data": _shape(votes, consensus, true), "truth": measured,
-        "proof": proof(votes, consensus, known, hidden), "more": more_labels(found), "annotators": rows,
+        "proof": proof(votes, consensus, known, hidden), "more": more_labels(diagnosis), "annotators": rows,
         "matrix": agreement_matrix(votes),
-        "confusion": confusions(found, rows), "groups": group_section(found),
-        "items": [] if found.inspection.captured else review(found, hidden, texts, images), "pairs": class_pairs(found),
-        "fairness": fairness_section(found, hidden, attributes or {}, demographics) if given else None,
+        "confusion": confusions(diagnosis, rows), "groups": group_section(diagnosis),
+        "items": [] if diagnosis.inspection.captured else review(diagnosis, hidden, texts, images),
+        "pairs": class_pairs(diagnosis),
+        "fairness": fairness_section(diagnosis, hidden, attributes or {}, demographics) if by_group else None,
     }  # fmt: skip
-    return out | ({"item_table": item_table(found)} if all_items else {})
+    return out | ({"item_table": item_table(diagnosis)} if all_items else {})
 
 
-def more_labels(found: Diagnosis) -> dict[str, Any] | None:
+def more_labels(diagnosis: Diagnosis) -> dict[str, Any] | None:
     """What votes on the items to review, or on all, and gold labels would bring: labels expected to be right."""
-    seen = found.inspection
+    seen = diagnosis.inspection
     consensus, n = seen.consensus, seen.consensus.votes_per_item
     if seen.items is None or seen.captured:
         return None
@@ -592,18 +580,18 @@ def _shape(votes: Votes, consensus: Consensus, true: Ints | None) -> dict[str, A
 
 def _truth(consensus: Consensus, truth: Ints | None) -> dict[str, Any] | None:
     by_votes = truth is None
-    found = consensus.gold_by_votes if truth is None else (consensus.posterior, consensus.truth_codes(truth))
-    if found is None:
+    pair = consensus.gold_by_votes if truth is None else (consensus.posterior, consensus.truth_codes(truth))
+    if pair is None:
         return None
     classes = consensus.classes.tolist()
-    table = metrics.reliability(*found, bins=10)
+    table = metrics.reliability(*pair, bins=10)
     low, high = rate_interval(table["items"] * table["accuracy"], table["items"])
     table |= {"low": np.minimum(low, table["accuracy"]), "high": np.maximum(high, table["accuracy"])}
     return {
         "by_votes": by_votes,
-        "accuracy": estimate(metrics.accuracy(*found)),
-        "calibration_error": estimate(metrics.calibration_error(*found)),
-        "per_class": {str(classes[k]): estimate(e) for k, e in metrics.accuracy_per_class(*found).items()},
+        "accuracy": estimate(metrics.accuracy(*pair)),
+        "calibration_error": estimate(metrics.calibration_error(*pair)),
+        "per_class": {str(classes[k]): estimate(e) for k, e in metrics.accuracy_per_class(*pair).items()},
         "reliability": {name: plain_list(values) for name, values in table.items()},
     }
 
@@ -615,28 +603,28 @@ RESAMPLES = 300
 
 
 def fairness_section(
-    found: Diagnosis, truth: Any, attributes: Mapping[str, Mapping[Any, Any]], demographics: Any
+    diagnosis: Diagnosis, truth: Any, attributes: Mapping[str, Mapping[Any, Any]], demographics: Any
 ) -> dict[str, Any]:
     """``items``: rates and gaps by attribute; ``annotators``: which groups label differently; ``notes``."""
     notes: list[str] = []
     out: dict[str, Any] = {"items": [], "annotators": None, "notes": notes}
     for name in list(attributes)[:MOST_ATTRIBUTES]:
         try:
-            out["items"].append(_by_attribute(found, truth, name, attributes[name]))
+            out["items"].append(_by_attribute(diagnosis, truth, name, attributes[name]))
         except InputError as error:
             notes.append(f"{name}: {error}")
     if len(attributes) > MOST_ATTRIBUTES:
         notes.append(f"{len(attributes) - MOST_ATTRIBUTES} further attributes of items were not looked at.")
     if demographics is not None:
         try:
-            out["annotators"] = _by_demographics(found, demographics)
+            out["annotators"] = _by_demographics(diagnosis, demographics)
         except InputError as error:
             notes.append(f"Annotators: {error}")
     return out
 
 
-def _by_attribute(found: Diagnosis, truth: Any, name: str, groups: Mapping[Any, Any]) -> dict[str, Any]:
-    seen = found.inspection
+def _by_attribute(diagnosis: Diagnosis, truth: Any, name: str, groups: Mapping[Any, Any]) -> dict[str, Any]:
+    seen = diagnosis.inspection
     classes = seen.votes.classes.tolist()
     share = np.bincount(seen.consensus.label_codes, minlength=len(classes))
     chosen = (
@@ -658,8 +646,8 @@ def _by_attribute(found: Diagnosis, truth: Any, name: str, groups: Mapping[Any, 
     return {"attribute": name, "classes": results}
 
 
-def _by_demographics(found: Diagnosis, demographics: Any) -> dict[str, Any]:
-    seen = found.inspection
+def _by_demographics(diagnosis: Diagnosis, demographics: Any) -> dict[str, Any]:
+    seen = diagnosis.inspection
     report = compare_demographics(
         seen.votes, seen.consensus, demographics, level=seen.level, permutations=1999, evidence=seen.evidence
     )
@@ -674,3 +662,63 @@ def _by_demographics(found: Diagnosis, demographics: Any) -> dict[str, Any]:
     ]
     overall = {str(name): number(p) for name, p in report.attributes.items()}
     return {"attributes": overall, "rows": rows, "sentences": report.sentences()}
+
+
+ALLOWED, CONFIDENCE = (0.05, 0.1), 0.95
+ASKED = (50, 100, 200)
+"""Numbers of gold labels that are tried out where there are none."""
+SHEET = 100
+"""Items on the sheet."""
+MIN_GOLD, MIN_ITEMS = 10, 20
+MOST_VOTES = 1_000_000
+"""The most votes that are fitted again without gold."""
+
+
+def proof(votes: Votes, consensus: Consensus, gold: Ints | None, truth: Ints | None) -> dict[str, Any] | None:
+    """The section: ``certificates`` where there is gold or truth of some items, else ``would`` and a ``sheet``.
+
+    ``gold`` are classes that the method may have used, ``truth`` those that only measure.
+    """
+    N = len(consensus.items)
+    known = np.full(N, -1) if truth is None else np.where(truth >= 0, truth, -1)
+    known = known if gold is None else np.where(gold >= 0, gold, known)
+    n = int((known >= 0).sum())
+    if N < MIN_ITEMS or len(consensus.classes) < 2 or (n == N > MIN_GOLD and gold is not None):
+        return None
+    if MIN_GOLD <= n < N:
+        return _certified(votes, consensus, known)
+    sheet = draw_for_gold(consensus, min(SHEET, N)).tolist()
+    would: list[dict[str, Any]] = []
+    for g in (n for n in ASKED if n < N):
+        for e in ALLOWED:
+            share, low, high = would_prove(consensus, g, e, CONFIDENCE)
+            would.append({"gold": g, "max_error": e, "share": number(share), "low": number(low), "high": number(high)})
+    shown = {"confidence": CONFIDENCE, "certificates": [], "would": would, "sheet": [str(name) for name in sheet]}
+    return shown if would else None
+
+
+def _certified(votes: Votes, consensus: Consensus, known: Ints) -> dict[str, Any]:
+    out: dict[str, Any] = {"confidence": CONFIDENCE, "certificates": [], "would": [], "sheet": [], "note": None}
+    if consensus.n_gold:
+        if consensus.method not in registry.METHODS or votes.n_votes > MOST_VOTES:
+            out["note"] = "The labels were fitted with the gold labels, so these prove nothing of them."
+            return out
+        consensus = registry.create(consensus.method, **consensus.params).fit(votes).consensus_
+        out["note"] = "These are labels of the same method without gold: what was fitted with it proves nothing."
+    try:
+        certificates = [certify(consensus, known, e, CONFIDENCE) for e in ALLOWED]
+    except CrowdwiseError as error:
+        return out | {"note": str(error)}
+    more = 2 * int(certificates[0].gold.sum())
+    out["certificates"] = [
+        {
+            "max_error": c.max_error, "sentence": c.sentence, "share": number(c.share),
+            "released": int(c.released.sum()), "left": int((~c.released).sum()), "more": more,
+            "with_more": number(c.with_more(more)),
+        }
+        for c in certificates
+    ]  # fmt: skip
+    return out | {
+        "gold": int(certificates[0].gold.sum()), "wrong": int(certificates[0].wrong),
+        "wrong_rate": [number(x) for x in certificates[0].wrong_rate],
+    }  # fmt: skip

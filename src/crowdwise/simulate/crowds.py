@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,10 @@ import numpy.typing as npt
 from crowdwise.core.constraints import Bounds, Check, Count, RandomState, checked, is_count, is_number
 from crowdwise.data.encoding import Codes
 from crowdwise.data.folders import replacing, write_arrays
+from crowdwise.data.heavy import pl
 from crowdwise.data.table import Table
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[Any]

@@ -16,6 +16,7 @@ import numpy as np
 
 from crowdwise.core.constraints import Count, CountFromZero, Positive, RandomState, Share, checked
 from crowdwise.data.folders import replacing
+from crowdwise.data.heavy import pl
 from crowdwise.errors import ParameterError
 from crowdwise.simulate import crowds
 from crowdwise.simulate.answer_crowds import ordinal
@@ -504,8 +505,6 @@ def _write_file(
     folder: Path, i: int, first: int, n_items: int, theta: Array, pi: Array, votes_per_item: Any, rng: Rng
 ) -> int:
     """The votes and the truth of some items; how many votes there are."""
-    import polars as pl
-
     truth = crowds.draw_truth(n_items, pi, rng)
     item, annotator = assign(n_items, len(theta), votes_per_item, random_state=rng)
     label = crowds.answer(theta, annotator, truth[item], rng)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from crowdwise.data import columns, encoding
 from crowdwise.data.assemble import MAX_WEIGHT
 from crowdwise.data.encoding import Codes, Vocabulary
+from crowdwise.data.heavy import pl
 from crowdwise.data.packing import KnownClasses, Repeated, names_of, packed
 from crowdwise.data.soft_votes import NOT_BOTH, class_columns, statement, words
 from crowdwise.data.votes import Votes
@@ -33,9 +34,6 @@ from crowdwise.errors import (
     listing,
     warn,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 PARTS = ("item", "annotator", "label")
 WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -163,8 +161,6 @@ def _expressions(name: str, kind: str, part: str) -> tuple[str, str, str]:
 
 def _counted(frame: Any, used: dict[str, str], on_missing: str) -> tuple[int, pl.Series]:
     """The number of complete rows, and the annotators who have any; an error, or a note, about other rows."""
-    import polars as pl
-
     flags = [f"{kind}_{part}" for part in used for kind in ("no", "bad")]
     sums = dict.fromkeys([*flags, "incomplete"], "sum")
     counted = to_polars(frame.selectExpr("*", "1 as one").groupBy("annotator").agg(sums | {"one": "sum"}))
@@ -271,7 +267,6 @@ def packer(
     """A function that packs the rows of a partition into blocks, one per bucket."""
 
     def pack(batches: Iterator[Any]) -> Iterator[Any]:
-        import polars as pl
         import pyarrow as pa
 
         arrived = list(batches)
@@ -329,8 +324,6 @@ def quoted(column: str) -> str:
 
 def to_polars(frame: Any) -> pl.DataFrame:
     """The rows of a (small) Spark table."""
-    import polars as pl
-
     table = pl.from_arrow(frame.toArrow())
     assert isinstance(table, pl.DataFrame)
     return table
@@ -338,8 +331,6 @@ def to_polars(frame: Any) -> pl.DataFrame:
 
 def from_polars(spark: Any, data: dict[str, Any], kinds: dict[str, str] | None = None) -> Any:
     """A Spark table from columns in memory, in such types."""
-    import polars as pl
-
     table = spark.createDataFrame(pl.DataFrame(data).to_arrow(compat_level=pl.CompatLevel.oldest()))
     casts = {name: f"cast({name} as {kind}) as {name}" for name, kind in (kinds or {}).items()}
     return table.selectExpr(*(casts.get(name, name) for name in data))
