@@ -83,6 +83,8 @@ def alternative_test(
 
     `crowdwise alternative-test scores.csv --answers ratings --candidate gpt --epsilon 0.2`
     """
+    import polars as pl
+
     from crowdwise.cli.show import console, frame_table
     from crowdwise.errors import ParameterError
     from crowdwise.trust.alternative_test import alternative_test as test
@@ -93,6 +95,8 @@ def alternative_test(
         raise ParameterError("Name the model with --candidate, such as --candidate gpt or --candidate 'llm:*'.")
     found = test(load(path, reading).table, candidate, epsilon)
     tables = {name: found.to_frame(name, kind="polars").fill_nan(None) for name in found.TABLES}
+    verdict = pl.when(pl.col("tested") > 0).then("passes").alias("passes")
+    tables["candidates"] = tables["candidates"].with_columns(verdict)
     for name, target in (("candidates", out), ("annotators", annotators)):
         if target is not None:
             write_table(tables[name], target)
