@@ -84,9 +84,7 @@ class TestTables:
         for one in (learner, CCEM.load(learner.save(tmp_path / "kept"))):
             np.testing.assert_allclose(one.predict_proba(X / np.float32(255)), wanted, atol=1e-6)
             for bad in (X.astype(float), X.astype(int), torch.from_numpy(X).float()):
-                with pytest.raises(
-                    InputError, match=r"with whole numbers of 8 bits.*give X as uint8, or divide"
-                ):
+                with pytest.raises(InputError, match=r"with whole numbers of 8 bits.*give X as uint8, or divide"):
                     one.predict_proba(bad)
 
     def test_rows_are_copies(self):

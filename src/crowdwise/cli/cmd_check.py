@@ -10,7 +10,7 @@ import typer
 
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import DEFAULT_READING, JsonOption, PathArgument, Reading, load, option, reads
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
+from crowdwise.cli.outputs import as_typed, check_apart, check_outputs, emit, say, write_table
 
 if TYPE_CHECKING:
     from crowdwise.errors import Option
@@ -46,6 +46,8 @@ def check(
     check_outputs(write_map)
     check_apart([path], [write_map])
     found = checked(Opened(path, reading.answers, None, reading.options()))
+    if "file" in found.facts and as_typed(str(path)) != str(path):
+        found.facts["file"] = "-"
     if write_map is not None:
         _write_map(found, write_map)
     if as_json:
@@ -86,7 +88,7 @@ def _show(found: FileCheck, reading: opt.Reading) -> None:
     for line in facts_in_words(found.facts):
         screen.print(line, soft_wrap=True, markup=False)
     for said in found.findings:
-        text = " ".join(filter(None, (said.message, fix_of(said, _spell))))
+        text = as_typed(" ".join(filter(None, (said.message, fix_of(said, _spell)))))
         screen.print(f"- {text}", soft_wrap=True, markup=False)
     if found.proposals:
         table = show.new_table("found", "votes", "proposed", "why", title="Labels that look like others")
