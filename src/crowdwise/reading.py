@@ -424,7 +424,9 @@ def _exported(
         check_labels(table, None, named=True)
     votes = kind is not None and registry.ANSWER_TYPES[kind].load() is type(table)
     if kind not in (None, table.answer_type) and not votes:
-        raise InputError(f"{name!r} of {export.path} holds {table.answer_type}, not {kind}.")
+        raise InputError(
+            f"{name!r} of {export.path} holds {table.answer_type}, not {kind}: aggregate and report take it."
+        )
     return Answers(kind or table.answer_type, table, export.dataset(name))
 
 

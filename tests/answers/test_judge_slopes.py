@@ -170,6 +170,20 @@ def test_a_judge_who_leans_is_named(leaning_crowd: Any) -> None:
     assert not any("Leaning" in n for n in fit(better_first).notes)  # they are right to choose the first
 
 
+def test_graded_verdicts_lean_by_their_grades(leaning_crowd: Any) -> None:
+    """The first of two is always a, with a probability near .75: every verdict is for the first, as scores expect."""
+    rng, names = np.random.default_rng(0), np.array(["b", "c", "d"])
+    others = rng.integers(0, 3, 240)
+    p = 1 / (1 + np.exp(-(np.array([1.3, 1.0, 0.7])[others] + rng.normal(0, 0.3, 240))))
+    table = cw.Comparisons.from_frame(
+        {"left": ["a"] * 240, "right": names[others], "judge": ["j"] * 240, "probability_a": p, "probability_b": 1 - p}
+    )
+    assert (table.outcome == 0).mean() > 0.95
+    assert not any("Leaning" in n for n in fit(table, "judge-bt").notes)
+    note = fit(leaning_crowd.comparisons, "judge-bt", position=False).notes[-1]
+    assert note.startswith("Leaning") and note.endswith("The scores do not allow for it.")
+
+
 def with_lengths(seed: int, n: int = 1500) -> tuple[Any, dict[str, Any]]:
     """Six models; an answer twice as long has log odds of 0.5 more, one in markdown 0.8."""
     rng, scores = np.random.default_rng(seed), np.linspace(-1.0, 1.0, 6)

@@ -770,3 +770,23 @@ def test_numbers_in_a_row_may_be_ordered(classes: Any, hint: str, tmp_path: Path
     assert any("say answer_type='ordinal'" in str(found) for found in cw.check(path).findings) == bool(hint)
     assert "answer_type" not in cw.check(path).options
     assert "ordinal" not in str(cw.check(path, answer_type="votes"))
+
+
+def test_columns_that_each_answer_a_question_are_named(tmp_path: Path) -> None:
+    rows = [["doc", "annotator", "toxic", "tone", "created_at"]]
+    rows += [[n, a, "ny"[(n + k) % 2], "ab"[(n * k) % 2], f"2026-03-01 10:{n:02d}:00"]
+             for n in range(20) for k, a in enumerate(PEOPLE)]  # fmt: skip
+    path = write(rows, tmp_path / "votes", "csv")
+    with pytest.raises(ColumnError, match=r"'toxic', 'tone' may each answer a question .*label='toxic' or"):
+        cw.read_votes(path)
+    assert cw.check(path).options == {"label": "toxic"}
+    assert "--label toxic or tone" in run("aggregate", path).stderr
+
+
+def test_empty_columns_are_no_annotators_and_files_are_items(tmp_path: Path) -> None:
+    sheet = {"Filename": [f"{n:03d}.jpg" for n in range(N)], **crowd(), "Unnamed: 6": [None] * N}
+    del sheet["item"]
+    rows = [list(sheet), *(list(row) for row in zip(*sheet.values(), strict=True))]
+    found = cw.check(write(rows, tmp_path / "votes", "csv"))
+    roles = {column["column"]: column["role"] for column in found.facts["columns"]}
+    assert roles["Filename"] == "item" and roles["Unnamed: 6"] == "empty" and found.facts["annotators"] == 4

@@ -346,7 +346,7 @@ def test_the_result_comes_in_a_few_lines_and_how_it_was_computed_on_request(tmp_
     lines = shown(crowd.votes, tmp_path)
     assert lines[0] == "400 labels from 2,400 votes by 12 annotators, 2 classes (auto)"
     assert lines[1].endswith("%)") and "% of the labels are expected to be right (95% CI " in lines[1]
-    (people,) = [line for line in lines if line.startswith("Annotators to look at: ")]
+    (people,) = [line for line in lines if line.startswith("Clearly less accurate: ")]
     assert sorted(re.findall(r"(\w+) \(\d+% right\)", people)) == sorted(spammers)
     assert lines[-1] == f"written: {tmp_path / 'o.csv'}" and len(lines) <= 7
     assert not any("err together" in line or "passes" in line for line in lines)

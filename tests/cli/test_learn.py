@@ -421,3 +421,17 @@ def test_predict_measures_against_a_file_of_truth(folder, model, crowd, tmp_path
     facts = json.loads(done.stdout)
     assert facts["items_test"] == 40
     assert facts["accuracy_test"] == pytest.approx(float((learner.predict(x[:40]) == crowd.truth[:40]).mean()))
+
+
+def test_predict_finds_columns_of_a_table_by_their_names(crowd, tmp_path):
+    x, names = crowd.features["x_train"], ["a", "b", "c"]
+    table = pl.DataFrame({"item": crowd.votes.items.astype(str), **{name: x[:, k] for k, name in enumerate(names)}})
+    votes, file, other = tmp_path / "votes.csv", tmp_path / "x.csv", tmp_path / "other.csv"
+    crowd.votes.to_frame("polars").select("item", "annotator", "label").write_csv(votes)
+    table.write_csv(file)
+    table.select("c", "item", "b", "a").write_csv(other)
+    assert run("learn", votes, "--features", file, *FAST, "--out", tmp_path / "m").exit_code == 0
+    for one in (file, other):
+        done = run("predict", tmp_path / "m", "--features", one, "--out", one.with_suffix(".parquet"))
+        assert done.exit_code == 0, done.stderr
+    assert pl.read_parquet(tmp_path / "x.parquet").equals(pl.read_parquet(tmp_path / "other.parquet"))

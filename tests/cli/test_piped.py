@@ -63,3 +63,10 @@ def test_a_fifo(tmp_path: Path):
     writer.join()
     with pytest.raises(ReadError, match="is a pipe or a device"):
         read_votes(tmp_path / "pipe")
+
+
+def test_a_check_of_standard_input_names_no_file_that_is_gone() -> None:
+    rows = "\n".join(f"{n},{who},{said}" for n in range(9) for who, said in (("x", "Yes"), ("y", "yes"), ("z", "no")))
+    done = through(f"item,annotator,label\n{rows}\n".encode(), "check", "-")
+    assert "To fix it: crowdwise aggregate - --normalise-labels" in done.stdout and "standard-input" not in done.stdout
+    assert "- Standard input is empty" in through(b"", "check", "-").stdout

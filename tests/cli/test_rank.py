@@ -356,3 +356,18 @@ def test_methods_for_comparisons_are_compared(judgments: Path) -> None:
     assert "predict held-out comparisons" in result.stdout and "judge-bt" in result.stdout
     result = CliRunner().invoke(app, ["compare", str(judgments), "--truth", str(judgments)])
     assert result.exit_code == 2 and "leave it out" in result.stderr
+
+
+def test_judges_without_enough_common_items_have_no_verdict_and_scores_are_named(tmp_path: Path) -> None:
+    rows = [(f"m{n % 3}", f"m{(n + 1) % 3}", judge, "ab"[n % 2], n) for n in range(40) for judge in ("ann", "bob")]
+    rows += [(f"m{n % 3}", f"m{(n + 1) % 3}", "llm:x", "a", n) for n in range(12)]
+    path = tmp_path / "battles.csv"
+    pl.DataFrame(rows, ["model_a", "model_b", "judge", "winner", "prompt"], orient="row").write_csv(path)
+    facts = json.loads(command_line.run("judges", path, "--people", "ann,bob", "--json").stdout)
+    (row,) = (row for row in facts["judges"] if row["annotator"] == "llm:x")
+    assert row["may_replace_people"] is None and "no annotator has 30 items" in facts["alternative_test"][0]
+    assert "may replace" not in command_line.run("judges", path, "--people", "ann,bob").stderr
+    scores = tmp_path / "scores.csv"
+    scores.write_text("model,prompt,judge,score\nx,1,j,3\ny,1,j,4\n")
+    done = command_line.run("judges", scores)
+    assert done.returncode == 1 and "holds scores. Of scores make a leaderboard: crowdwise rank" in done.stderr

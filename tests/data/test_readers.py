@@ -399,6 +399,7 @@ GARBAGE = bytes(np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8))
         ("garbage.csv", GARBAGE, ReadError, ["garbage.csv", "UTF-8"]),
         ("mac.csv", b"item,annotator,label\r1,a,x\r1,b,y\r", ReadError, ["carriage return alone", "Save it again"]),
         ("zeros.csv", b"\0" * 50, ReadError, ["binary data"]),
+        ("noise.csv", b"\x93a\rb\x07\n\x00\xff\r\x00", ReadError, ["binary data"]),
         ("parquet.csv", PARQUET.getvalue(), ReadError, ["a Parquet file (.parquet)", "ending"]),
         ("gzip.csv", packed(CSV.encode()), ReadError, ["text packed by gzip (.gz)", "ending"]),
         ("page.xls", b"<html><table></table></html>", ReadError, ["it holds a web page", "save it as"]),

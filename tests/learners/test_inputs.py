@@ -76,6 +76,17 @@ class TestTables:
         np.testing.assert_allclose(rows(sp.csr_matrix(X), [0]).numpy(), [[0.0, 0.2, 1.0]], atol=1e-7)
         np.testing.assert_allclose(rows(torch.from_numpy(X), [0]).numpy(), [[0.0, 0.2, 1.0]], atol=1e-7)
 
+    def test_a_learner_of_bytes_refuses_them_as_other_numbers(self, tmp_path):
+        """They would not be divided by 255, and predictions would be wrong without a word."""
+        X = np.random.default_rng(0).integers(0, 256, (40, 4, 4), dtype=np.uint8)
+        learner = CCEM(epochs=1, network="linear", random_state=0).fit(X, Votes.from_dense((X[:, :2, 0] > 127) * 1))
+        wanted = learner.predict_proba(X)
+        for one in (learner, CCEM.load(learner.save(tmp_path / "kept"))):
+            np.testing.assert_allclose(one.predict_proba(X / np.float32(255)), wanted, atol=1e-6)
+            for bad in (X.astype(float), X.astype(int), torch.from_numpy(X).float()):
+                with pytest.raises(InputError, match=r"with whole numbers of 8 bits.*give X as uint8, or divide"):
+                    one.predict_proba(bad)
+
     def test_rows_are_copies(self):
         X = np.ones((3, 2), dtype=np.float32)
         rows(X, [0, 1]).fill_(7.0)

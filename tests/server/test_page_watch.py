@@ -122,3 +122,16 @@ def test_the_buttons(site: Site, watched: tuple[Tab, str]) -> None:
     page.get_by_role("button", name="Pause the campaign").click()
     has_text(page, "#open", "paused")
     assert site.call("GET", f"/campaigns/{campaign}")["state"] == "paused"
+
+
+def test_a_proof_that_is_reached_is_called_proven(site: Site, watched: tuple[Tab, str]) -> None:
+    campaign = site.campaign(30, ["ann", "bob"], name="proof", classes=["a", "b"], max_error=0.3)
+    drawn = site.call("POST", f"/campaigns/{campaign}/proof/draw", 201, json={"n": 12})["items"]
+    items = [row["item"] for row in site.call("GET", f"/campaigns/{campaign}/items")["items"]]
+    site.call("POST", f"/campaigns/{campaign}/proof", json={"gold": [[item, "a"] for item in drawn]})
+    site.votes(campaign, *((item, who, "a") for item in items for who in ("ann", "bob")))
+    tab, _ = watched
+    tab.page.goto(f"{site.client.base_url}/watch/{campaign}")
+    tab.page.get_by_text("target reached", exact=True).wait_for()
+    tile = tab.page.locator("#facts > *", has_text="Proof").inner_text()
+    assert "proven\nat most 30% of the 30 labels are wrong" in tile and "of about" not in tile

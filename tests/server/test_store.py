@@ -378,6 +378,10 @@ def test_the_commands_that_go_with_a_server(tmp_path: Path) -> None:
         tmp_path / "birds", cw.OneCoin(), classes=["wren", "robin"], items=["a"], annotators=["x"]
     ).close()
     data = ("serve", "--data", tmp_path / "data")
+    for words in (("backup", tmp_path / "b.zip"), ("token",), ("export", "x", tmp_path / "x")):  # not of an empty store
+        wrong = run(*data, *words)
+        assert wrong.returncode == 1 and "holds no store of a server. Name its folder before" in wrong.stderr
+    assert not (tmp_path / "data").exists() and not (tmp_path / "b.zip").exists()
     made = run(*data, "import", tmp_path / "birds")
     assert made.returncode == 0, made.stderr
     assert run(*data, "export", made.stdout.strip(), tmp_path / "again").returncode == 0

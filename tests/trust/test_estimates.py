@@ -240,3 +240,16 @@ def test_the_command(panel: Any, tmp_path: Path) -> None:
     done = run(*base[:2], "--gold", tmp_path / "holes.csv")
     assert done.exit_code != 0 and "3 of the 120 rows of" in done.stderr
     assert run(*base, "--by", "nothing").exit_code != 0
+
+
+def test_figures_that_answers_do_not_have_are_refused_in_the_words_of_the_caller(tmp_path) -> None:
+    rows = [(i, a, i % 5 + k / 10) for i in range(12) for k, a in enumerate("xyz")]
+    path = tmp_path / "ratings.csv"
+    path.write_text("item,annotator,rating\n" + "\n".join(",".join(map(str, row)) for row in rows))
+    with pytest.raises(cw.errors.ParameterError, match=r"ratings have no classes\. Take what='mean', 'difference' or"):
+        cw.estimate(cw.read_ratings(path))
+    done = run("estimate", path, "--answers", "ratings")
+    assert done.exit_code == 2 and "Take --of mean, difference or ols." in done.stderr
+    sets = cw.LabelSets.from_records([(i, a, ["p", "q"][: 1 + i % 2]) for i in range(12) for a in "xyz"])
+    with pytest.raises(cw.errors.InputError, match=r"Expected votes or ratings .* not LabelSetConsensus"):
+        cw.estimate(sets)

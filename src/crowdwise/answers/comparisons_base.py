@@ -123,10 +123,13 @@ def leaning(table: Comparisons, scores: Floats) -> dict[str, Any]:
     """Of every annotator: ``decided`` answers, the share for the item shown first (``first``), and the share that the
     scores ``expected``; ``leans`` is true where they differ."""
     M, d = table.n_annotators, table.outcome != TIE
-    m, w = table.annotator[d], table.weights[d]
+    m, w, first_wins = table.annotator[d], table.weights[d], table.outcome[d] == 0.0
+    if table.left_probability is not None:  # a graded verdict counts in part for either side, as in the scores
+        graded = table.left_probability[d]
+        first_wins = np.where(np.isfinite(graded), graded, first_wins)
     p = 1.0 / (1.0 + np.exp(-np.clip(scores[table.left[d]] - scores[table.right[d]], -500, 500)))
     n, first, expected, noise = (
-        np.bincount(m, value, M) for value in (w, w * (table.outcome[d] == 0), w * p, w * w * p * (1.0 - p))
+        np.bincount(m, value, M) for value in (w, w * first_wins, w * p, w * w * p * (1.0 - p))
     )
     size = np.maximum(n, 1e-300)
     leans = n >= MIN_DECIDED
@@ -137,8 +140,10 @@ def leaning(table: Comparisons, scores: Floats) -> dict[str, Any]:
     return {"decided": n, "first": first / size, "expected": expected / size, "leans": leans}
 
 
-def leaning_note(table: Comparisons, lean: dict[str, Any], allowed_for: bool, limit: int = 3) -> list[str]:
-    """A sentence about annotators who lean to one side (``found`` by :func:`leaning`), where there are some."""
+def leaning_note(
+    table: Comparisons, lean: dict[str, Any], allowed_for: bool, sloped: bool, limit: int = 3
+) -> list[str]:
+    """A sentence about annotators who lean to one side (``lean`` by :func:`leaning`), where there are some."""
     who = np.flatnonzero(lean["leans"])
     if len(who) == 0:
         return []
@@ -153,7 +158,8 @@ def leaning_note(table: Comparisons, lean: dict[str, Any], allowed_for: bool, li
             f"decided answers, where the scores expect {fair:.0%}"
         )
     more = f"; and {len(who) - limit} more" if len(who) > limit else ""
-    end = "The scores allow for it." if allowed_for else "The scores do not allow for it: judge-bt does."
+    end = "The scores do not allow for it." if sloped else "The scores do not allow for it: judge-bt does."
+    end = "The scores allow for it." if allowed_for else end
     return [f"Leaning to one side: {'; '.join(parts)}{more}. {end}"]
 
 

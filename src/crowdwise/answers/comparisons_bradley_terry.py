@@ -113,7 +113,7 @@ class PairModel(ScoreModel[Comparisons]):
         notes, counts = list(notes or ()), annotator_counts(table, estimates["scores"])
         if table.placed:
             lean = leaning(table, estimates["scores"])
-            notes += [*leaning_note(table, lean, "position" in estimates), *order_note(table)]
+            notes += [*leaning_note(table, lean, "position" in estimates, "slope" in estimates), *order_note(table)]
             counts |= {"leans": lean["leans"].astype(np.float64)}
         return estimates | self._connected(table.items, matches, part, notes) | {
             "counts": item_counts(table), "annotator_counts": counts, "placed": table.placed,

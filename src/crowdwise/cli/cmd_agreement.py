@@ -11,6 +11,7 @@ import typer
 from crowdwise import registry
 from crowdwise.cli.options import DEFAULT_READING, JsonOption, PathArgument, Reading, load, option, reads
 from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
+from crowdwise.data.heavy import pl
 
 ScaleOption = Annotated[str | None, option("--scale", help="Of votes: nominal (default), ordinal, interval or ratio.")]
 LevelOption = Annotated[float, typer.Option("--level", help="The level of the confidence intervals.")]
@@ -93,6 +94,8 @@ def alternative_test(
         raise ParameterError("Name the model with --candidate, such as --candidate gpt or --candidate 'llm:*'.")
     tested = test(load(path, reading).table, candidate, epsilon)
     tables = {name: tested.to_frame(name, kind="polars").fill_nan(None) for name in tested.TABLES}
+    verdict = pl.when(pl.col("tested") > 0).then("passes").alias("passes")
+    tables["candidates"] = tables["candidates"].with_columns(verdict)
     for name, target in (("candidates", out), ("annotators", annotators)):
         if target is not None:
             write_table(tables[name], target)

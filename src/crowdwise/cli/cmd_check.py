@@ -10,7 +10,7 @@ import typer
 
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import DEFAULT_READING, JsonOption, PathArgument, Reading, load, option, reads
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, say, write_table
+from crowdwise.cli.outputs import as_typed, check_apart, check_outputs, emit, say, write_table
 from crowdwise.data.heavy import pl
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def check(
     check_outputs(write_map)
     check_apart([path], [write_map])
     file_check = checked(Opened(path, reading.answers, None, reading.options()))
+    if "file" in file_check.facts and as_typed(str(path)) != str(path):
+        file_check.facts["file"] = "-"
     if write_map is not None:
         rows = [(str(p.found), str(p.proposed), p.votes, p.why) for p in file_check.proposals]
         names = {"from": pl.String, "to": pl.String, "votes": pl.Int64, "why": pl.String}
@@ -81,7 +83,7 @@ def _show(file_check: FileCheck, reading: opt.Reading) -> None:
     for line in facts_in_words(file_check.facts):
         screen.print(line, soft_wrap=True, markup=False)
     for finding in file_check.findings:
-        text = " ".join(filter(None, (finding.message, fix_of(finding, _spell))))
+        text = as_typed(" ".join(filter(None, (finding.message, fix_of(finding, _spell)))))
         screen.print(f"- {text}", soft_wrap=True, markup=False)
     if file_check.proposals:
         table = show.new_table("found", "votes", "proposed", "why", title="Labels that look like others")

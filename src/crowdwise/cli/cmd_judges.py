@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,16 +12,27 @@ import numpy as np
 import typer
 
 from crowdwise.answers.comparisons_judges import BIASES, judge_panels
+from crowdwise.answers.scores_board import has_scores
 from crowdwise.cli import cmd_rank
 from crowdwise.cli import options as opt
 from crowdwise.cli.options import option
-from crowdwise.cli.outputs import check_apart, check_outputs, emit, write_table
+from crowdwise.cli.outputs import check_apart, check_outputs, emit, piped, write_table
 from crowdwise.cli.show import console, written
 from crowdwise.data.comparisons import Comparisons
+from crowdwise.data.files import TableFile
 from crowdwise.data.heavy import pl
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError, ParameterError
+from crowdwise.errors import ColumnError, InputError, ParameterError, ReadError
 
+PathArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A file of comparisons (two items and the better one on each line, or chosen and rejected), or of votes. "
+        "- is standard input.",
+        show_default=False,
+        callback=piped,
+    ),
+]
 CostOption = Annotated[str | None, option("--cost", help="What a verdict of each judge costs: gpt-4=10,mini=1.")]
 MostOption = Annotated[int, typer.Option("--panel", min=1, help="The largest panel of judges to look at.")]
 OutOption = Annotated[
@@ -39,7 +51,7 @@ MEASURES = {
 
 
 def judges(
-    path: cmd_rank.PathArgument, judges: cmd_rank.JudgesOption = None, people: cmd_rank.PeopleOption = None,
+    path: PathArgument, judges: cmd_rank.JudgesOption = None, people: cmd_rank.PeopleOption = None,
     judge_column: cmd_rank.JudgeColumnOption = None, own: cmd_rank.OwnOption = None, cost: CostOption = None,
     most: MostOption = 3, left: cmd_rank.LeftOption = None, right: cmd_rank.RightOption = None,
     outcome: cmd_rank.OutcomeOption = None, annotator: opt.AnnotatorOption = None,
@@ -62,12 +74,15 @@ def judges(
     given = {"left": left, "right": right, "outcome": outcome, "question": group, "outcomes": outcomes,
              "keep": judge_column}  # fmt: skip
     asked = "comparisons" if left or right or outcome else None
-    table = opt.opened(path, cmd_rank.columns_named(given, annotator, answers=asked)).answers.table
+    try:
+        table = opt.opened(path, cmd_rank.columns_named(given, annotator, answers=asked)).answers.table
+    except ColumnError as error:
+        with suppress(ReadError):
+            if asked is None and has_scores(TableFile.of(path).read()[0].columns):
+                raise _no_scores(path, "scores") from error
+        raise
     if not isinstance(table, (Comparisons, Votes)):
-        raise InputError(
-            f"crowdwise judges is about comparisons and votes, and {path} holds {table.answer_type}. Of scores make a "
-            "leaderboard: crowdwise rank."
-        )
+        raise _no_scores(path, table.answer_type)
     found = cmd_rank.judged(table, judges, people, judge_column, own)
     who = {str(name): name for name in table.annotators.tolist()}
     chosen = [who[name] for name in found["annotator"].to_list() if name in who]
@@ -108,6 +123,13 @@ def judges(
     written(screen, paths)
 
 
+def _no_scores(path: Path, kind: str) -> InputError:
+    return InputError(
+        f"crowdwise judges is about comparisons and votes, and {path} holds {kind}. Of scores make a leaderboard: "
+        "crowdwise rank."
+    )
+
+
 def prices(cost: str | None, table: Any) -> dict[Any, float]:
     """What each judge costs, from ``gpt-4=10,mini=1``."""
     out = {}
@@ -130,9 +152,10 @@ def alternative_tests(table: Any, judges: list[Any], people: list[Any] | None) -
         test = alternative_test(votes, judges, people=people)
     except InputError as error:
         return [str(error)], None
+    passes = pl.Series(test.passes).set(pl.Series(~test.tested.any(axis=1)), None)
     names = pl.Series("annotator", [str(name) for name in test.candidates], dtype=pl.String)
     return list(test.sentences()), pl.DataFrame({"annotator": names, "winning_rate": test.winning_rate,
-                                                 "may_replace_people": test.passes})  # fmt: skip
+                                                 "may_replace_people": passes})  # fmt: skip
 
 
 def page(rows: list[dict[str, Any]], panels: Any, why_not: str, tests: list[str], name: str, people: list[str]) -> str:

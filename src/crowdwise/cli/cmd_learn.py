@@ -134,7 +134,10 @@ def predict(
             votes_file, opt.Reading(answers=registry.VOTES, on_duplicate=on_duplicate, on_missing=on_missing)
         ).votes
         names, X, truth = votes.items, inputs.rows_of(votes.items), None
-    X = Rows(X, names, inputs.columns)
+    fitted, columns = getattr(learner, "feature_names_in_", None), inputs.columns
+    if fitted is not None and columns is not None and sorted(columns) == sorted(fitted):  # a table may have any order
+        X, columns = X[:, [list(columns).index(name) for name in fitted]], tuple(fitted)
+    X = Rows(X, names, columns)
     q = learner.predict_proba(X, votes)
     if truth is not None:
         try:

@@ -137,7 +137,9 @@ def rank(
 
     `crowdwise rank judgments.csv --group prompt_id --without gpt-4 --people ann,bob`
 
-    `crowdwise rank judgments.csv --control length,style --by category --versus gpt-4 claude --anchor gpt-4=1000`
+    `crowdwise rank judgments.csv --control length,style --by category --versus gpt-4 claude`
+
+    `crowdwise rank judgments.csv --scale elo --anchor gpt-4=1000`
 
     `crowdwise rank scores.csv --versus gpt-4 claude --plot board.svg`
     """

@@ -9,7 +9,7 @@ import typer
 
 from crowdwise.cli.options import option
 from crowdwise.cli.outputs import emit, say
-from crowdwise.errors import ExtraError
+from crowdwise.errors import ExtraError, ReadError
 
 serve = typer.Typer(
     help="Serve campaigns: an API, a page to label on and a page to watch.", invoke_without_command=True
@@ -51,10 +51,16 @@ def start(
         run(context.obj, say)
 
 
-def store_of(context: typer.Context) -> Any:
-    """The store that the settings name, brought up to date."""
+def store_of(context: typer.Context, new: bool = False) -> Any:
+    """The store that the settings name, brought up to date; ``new``: it is made where there is none."""
     from crowdwise.store.database import Database
 
+    folder = Path(context.obj.data)
+    if not new and not context.obj.database and not (folder / "server.db").exists():
+        raise ReadError(
+            f"{folder} holds no store of a server. Name its folder before the word {context.info_name}: crowdwise "
+            f"serve --data FOLDER {context.info_name} ..."
+        )
     store = Database(context.obj.url)
     store.migrate()
     return store
@@ -68,9 +74,9 @@ NameOption = Annotated[str | None, option("--name", help="Its name on the server
 
 @serve.command("backup")
 def backup(context: typer.Context, file: FileArgument) -> None:
-    """Write everything in the store to a file, while the server runs or not.
+    """Write everything in the store to a file, while the server runs or not. Say which store before the word backup.
 
-    Example: `crowdwise serve backup monday.zip`
+    Example: `crowdwise serve --data FOLDER backup monday.zip`
     """
     from crowdwise.store.backups import back_up
 
@@ -90,7 +96,7 @@ def restore(context: typer.Context, file: FileArgument) -> None:
     """
     from crowdwise.store.backups import restore as fill
 
-    counts = fill(store_of(context), file)
+    counts = fill(store_of(context, new=True), file)
     say(f"Restored {counts['campaigns']:,} campaigns, {counts['votes']:,} votes.")
 
 
@@ -102,7 +108,7 @@ def import_folder(context: typer.Context, folder: FolderArgument, name: NameOpti
     """
     from crowdwise.store.campaign_folders import import_folder as make
 
-    with store_of(context).writing("import") as conn:
+    with store_of(context, new=True).writing("import") as conn:
         row = make(conn, folder, name)
     emit(row.id)
     say(f"{row.name}: {row.n_answers:,} votes.")
@@ -129,9 +135,9 @@ TokenNameOption = Annotated[str, typer.Option("--name", help="What the token is 
 
 @serve.command("token")
 def token(context: typer.Context, name: TokenNameOption = "command line") -> None:
-    """Make another admin token, where the first was lost. Prints it once.
+    """Make another admin token, where the first was lost. Prints it once. Say which store before the word token.
 
-    Example: `crowdwise serve token`
+    Example: `crowdwise serve --data FOLDER token`
     """
     from crowdwise.server.access_tokens import make_token
 

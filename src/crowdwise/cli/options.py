@@ -360,7 +360,13 @@ def assignments(given: list[str] | None, seed: int | None = None, **more: Any) -
     return out | {name: value for name, value in (more | {"random_state": seed}).items() if value is not None}
 
 
-FLAGS = {"label_map": "--map", "random_state": "--seed", "inputs": "--features", "answer_type": "--answers"}
+FLAGS = {
+    "label_map": "--map",
+    "random_state": "--seed",
+    "inputs": "--features",
+    "answer_type": "--answers",
+    "what": "--of",
+}
 """Options that the command line calls otherwise than Python."""
 
 
@@ -511,6 +517,7 @@ def load_votes(path: Path, reading: Reading = DEFAULT_READING) -> Dataset:
 
 def other_answers(path: Path, kind: str, why: str = "") -> InputError:
     """The error about answers that a command does not know."""
+    kind = "ordinal classes" if kind == "ordinal" else kind
     return InputError(
         f"{path} holds {kind}{why}, and this command is for votes alone. For {kind} there are crowdwise "
         "aggregate, report, describe and agreement; if these are votes, say --answers votes."

@@ -191,14 +191,14 @@ def too_few(votes: Ints, accuracy: Floats) -> Any:
 
 
 def weakest(names: Any, votes: Ints, accuracy: Floats) -> str:
-    """The annotators to look at: those clearly less accurate than the median, by votes enough to judge them."""
+    """The annotators clearly less accurate than the median, by votes enough to judge them. It is no verdict."""
     few = too_few(votes, accuracy)
     at = [m for m in less_accurate(accuracy, votes, MARGIN).tolist() if not few[m]]
     if not at:
         return ""
     listed = joined([f"{named('annotator', names[m])} ({percent(accuracy[m])} right)" for m in at], 5)
     middle = percent(float(np.nanmedian(accuracy)))
-    return f"Annotators to look at: {listed}; the median is {middle}. More: --verbose, or crowdwise diagnose."
+    return f"Clearly less accurate: {listed}; the median is {middle}. More: --verbose, or crowdwise diagnose."
 
 
 def fitted_line(fitted: Fitted) -> Any:

@@ -93,7 +93,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     part: tuple(dict.fromkeys(map(bare, names.split(", "))))
     for part, names in {
         "item":
-            "item, task, unit, example, instance, sample, document, doc, image, object, microtask, question, stimulus, "
+            "item, task, unit, example, instance, sample, document, doc, image, object, microtask, question, file, "
+            "filename, stimulus, "
             "objekt, element, aufgabe, beispiel, dokument, bild, einheit, tâche, exemple, unité, objet, elemento, "
             "tarea, ejemplo, unidad, objeto, documento, imagen, tarefa, exemplo, unidade, imagem, 样本, 条目, "
             "项目, 任务, 题目, 图片, 文档, 编号",

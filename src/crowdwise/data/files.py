@@ -303,7 +303,7 @@ class TableFile(os.PathLike[str]):
         """The first rows of a text table, as text."""
         content, path = self.content, self.name
         line = first_line(content)
-        if b"\0" in line:
+        if b"\0" in line or (b"\r" in line.strip() and b"\0" in bytes(content[:HEAD])):
             raise ReadError(
                 f"{path} holds {_inside(bytes(content[:HEAD])) or 'binary data or another encoding'}: expected "
                 f"{EXPECTED['csv']}. Save it as UTF-8, or give it the ending of what it is."

@@ -33,7 +33,7 @@ NAMED = {"annotator": "annotators"} | dict.fromkeys(("item", "item_a", "left", "
 """Parts whose names may be spelled in two ways -> what they name."""
 CODED = ("item", "annotator", "label")
 """Parts of large tables whose names are looked at once each."""
-ONE_ANNOTATOR, LEFT_OUT, UNUSED = "one annotator", "left out", "not read"
+ONE_ANNOTATOR, LEFT_OUT, UNUSED, EMPTY = "one annotator", "left out", "not read", "empty"
 """Roles of columns that play no part of their own."""
 JSON = r"^\s*(\{\"|\[[{\"\]]).*[\]}]\s*$"
 """A cell that holds an object or a list."""
@@ -202,9 +202,12 @@ class Source:
             free = [name for name in self.table.columns if name not in self.parts.values()]
             free = free if missing != ["annotator"] else [n for n in free if not columns.names_no_annotator(n)]
             likely = self._likely(missing[0], free) if len(missing) == 1 else []
-            free = likely if len(likely) == 1 else free
+            free = likely or free
             one_each = len(free) == len(missing)
             named = [Option(*pair) for pair in zip(missing, free, strict=True)] if one_each else [Option(missing[0])]
+            if len(likely) > 1:
+                named = [Option(missing[0], *likely)]
+                also += f". Columns {listing(likely, 12)} may each answer a question of their own"
             lists = [name for name in free if _holds_objects(self.table[name])]
             if lists:
                 also += f". Column {lists[0]!r} holds JSON in its cells, which is read from JSON lines alone"
@@ -475,6 +478,9 @@ class Source:
             )
         self.roles = {name: str(part) for part, name in self.parts.items() if name is not None and name not in taken}
         self.roles |= dict.fromkeys(taken, ONE_ANNOTATOR) | dict.fromkeys(odd, LEFT_OUT)
+        blank = [name for name in taken if bool(_empty(table[name]).all())] if not (named or keep_empty) else []
+        self.roles |= dict.fromkeys(blank, EMPTY)
+        taken = [name for name in taken if name not in blank]
         self.table, self.parts, self.rows = _unpivoted(table, self.parts, answer, self.what, keep_empty)
         self.unpivoted = True
         self._say_columns(taken, odd, doubts)

@@ -273,7 +273,7 @@ def check_drawn(truth: Any, items: Vocabulary) -> None:
     raise InputError(
         f"{len(lost):,} of the {len(names):,} gold items are not among the {len(items):,} items: {listing(lost)}; "
         f"items are called {listing(items, 3)}. Gold labels that get lost make the others no random draw: use the same "
-        "names (spreadsheets turn some into dates or rounded numbers), or leave out items that are gone."
+        "names (spreadsheets turn some into dates or rounded numbers, 007 into 7), or leave out items that are gone."
     )
 
 

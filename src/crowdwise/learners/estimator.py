@@ -200,6 +200,7 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             "method": self.key,
             "params": {name: plain(value) for name, value in params.items()},
             "shape": list(self.shape_),
+            "bytes": self.bytes_,
             "features": plain(getattr(self, "feature_names_in_", None)),
             "item_column": self.item_column_,
             "text_column": self.text_column_,
@@ -234,6 +235,7 @@ class Estimator(NamedInputs, BaseEstimator, Parameterised, ABC):  # type: ignore
             learner.seed_, learner.history_ = facts["seed"], [Epoch(**epoch) for epoch in facts["history"]]
             for name in cls.saved:
                 setattr(learner, name, facts["learned"][name])
+            learner.bytes_ = facts.get("bytes", False)
             learner._remember(facts["features"], facts["item_column"], facts["text_column"])
             tensors = read_tensors(saved)
             if facts["texts"] is not None:

@@ -101,6 +101,11 @@ class ArrayInputs:
         x = x.permute(0, 3, 1, 2) if self.last else x
         return _finite(x.reshape(len(index), *self.shape), index)
 
+    def largest_beside_bytes(self) -> float:
+        """The largest number that is not divided by 255; 0 where all are."""
+        values = self.array.data if self.sparse else self.array
+        return 0.0 if self.byte or values.dtype == np.bool_ or not values.size else float(np.max(values))
+
     def sparse_rows(self, index: Index) -> SparseRows:
         """Some rows of a sparse matrix, without their zeros."""
         rows = self.array[index]

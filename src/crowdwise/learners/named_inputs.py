@@ -23,7 +23,7 @@ from crowdwise.data.features import Features
 from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.data.truth import by_name
 from crowdwise.errors import AlignmentWarning, InputError, listing, warn
-from crowdwise.learners.inputs import Inputs, as_inputs
+from crowdwise.learners.inputs import ArrayInputs, FolderInputs, Inputs, as_inputs
 from crowdwise.learners.text_features import AnyTextFeatures, checked_texts, fit_texts, is_texts
 
 
@@ -72,6 +72,8 @@ class NamedInputs:
     table: ClassVar[Any]
     """The class of the answers it learns from, such as :class:`crowdwise.Votes`."""
     shape_: tuple[int, ...]
+    bytes_: bool = False
+    """Whether inputs in the fit were whole numbers of 8 bits, which are divided by 255."""
     item_column_: Any
     """The column of X that named its rows in the fit; ``None`` where none did."""
     text_column_: Any
@@ -94,8 +96,11 @@ class NamedInputs:
         self._notes = [match.note] if match.note else []
         if not named and match.names is not None:
             answers = replace(answers, items=match.names.values)
+        self.bytes_ = False
         if not is_texts(match.x):
-            return as_inputs(match.x, answers.items), answers, match.at
+            inputs = as_inputs(match.x, answers.items)
+            self.bytes_ = isinstance(inputs, FolderInputs) or bool(getattr(inputs, "byte", False))
+            return inputs, answers, match.at
         self.text_features_, inputs = fit_texts(match.x, self.embed)
         self._remember(None, self.item_column_, None if match.features is None else match.features[0])
         return inputs, answers, match.at
@@ -206,4 +211,9 @@ class NamedInputs:
                     "features as input."
                 )
             raise InputError(f"An input has the shape {inputs.shape}; the learner was fitted with {self.shape_}.")
+        if self.bytes_ and isinstance(inputs, ArrayInputs) and (most := inputs.largest_beside_bytes()) > 1.0:
+            raise InputError(
+                "The learner was fitted with whole numbers of 8 bits, which are divided by 255, and X holds "
+                f"{inputs.array.dtype} values up to {most:g}: give X as uint8, or divide it by 255."
+            )
         return inputs

@@ -299,5 +299,5 @@ class WebhookMade(Message):
     """Where events are sent; ``kinds`` empty: all."""
 
     model_config = example(url="https://example.org/hook", kinds=["state", "settings"])
-    url: Annotated[Plain, Field(min_length=8, max_length=2000)]
+    url: Annotated[Plain, Field(max_length=2000)]
     kinds: Annotated[list[Plain], Field(max_length=20)] = Field(default_factory=list)

@@ -86,8 +86,8 @@ def completion_code(conn: sa.Connection, campaign: str, who: int, state: str) ->
 
 @router.post("/votes", status_code=201, tags=["votes"])
 async def votes_add(service: ServiceOf, caller: Voter, campaign: str, ballot: VoteMessage | Ballot) -> ReceiptMessage:
-    """Add a vote, or several all or none. What is answered is on the disk. A vote with an ``id`` that is there with the
-    same content is counted as repeated."""
+    """Add a vote, or several (``{"votes": [...]}``) all or none. What is answered is on the disk. A vote with an ``id``
+    that is there with the same content is counted as repeated."""
     messages = ballot.votes if isinstance(ballot, Ballot) else [ballot]
     votes = [await _given(service, caller, campaign, vote) for vote in messages]
     return ReceiptMessage(**await service.together_now(campaign, add_together, votes))

@@ -31,7 +31,7 @@ from crowdwise.core.numerics import Floats, Ints
 from crowdwise.core.prediction_sets import check_random
 from crowdwise.core.result import Estimates
 from crowdwise.data.truth import check_drawn, encode_classes, encode_numbers
-from crowdwise.errors import InputError, ParameterError, listing
+from crowdwise.errors import InputError, Option, ParameterError, Remedy, listing
 from crowdwise.metrics.bootstrap import Estimate
 from crowdwise.metrics.rectified import Rectified, Sample, difference, figure, inverted, linear, logistic, slope_of
 from crowdwise.trust.evidence import Groups, positive_code, read_groups
@@ -213,7 +213,8 @@ class _Target:
     @classmethod
     def of(cls, result: Any, what: str, gold: Any, positive: Any, prediction: Any) -> _Target:
         if not isinstance(result, (Consensus, Estimates)):
-            raise InputError(f"Expected a Consensus or Estimates of ratings, and found {type(result).__name__}.")
+            name = type(result).__name__
+            raise InputError(f"Expected votes or ratings (Consensus, Estimates) to estimate figures of, not {name}.")
         check_drawn(gold, result.items)
         fitted_with = getattr(result, "gold", None)
         if prediction is None and gold is not None and fitted_with is not None and (fitted_with >= 0).any():
@@ -223,7 +224,8 @@ class _Target:
             )
         if isinstance(result, Estimates):
             if what in ("share", "logistic") or positive is not None:
-                raise ParameterError(f"{what}: ratings have no classes. Take what='mean', 'difference' or 'ols'.")
+                numeric = Option("what", "mean", "difference", "ols")
+                raise ParameterError(f"{what}: ratings have no classes.", remedy=Remedy("Take {}.", numeric))
             y = np.full(len(result.items), np.nan) if gold is None else encode_numbers(gold, result.items)
             f = result.values if prediction is None else np.asarray(prediction, dtype=np.float64)
             return cls((None,), f[:, None], y[:, None], False, np.zeros(1, dtype=np.int64))

@@ -120,6 +120,7 @@ function drawStatus() {
   if (!over) put(find("#stop"), () => (stop ? [element("p", { class: "notice warn" }, `${stop.charAt(0).toUpperCase()}${stop.slice(1)}${/[.!?]$/.test(stop) ? "" : "."}`)] : []), stop);
   const target = s.target === null ? t("no target") : t("target {n}", { n: percent(s.target, 1) });
   const accuracy = s.accuracy_known ? `95% CI ${percent(s.accuracy_low, 1)}-${percent(s.accuracy_high, 1)}, ${target}` : type === "votes" ? t("too few votes to say; {target}", { target }) : "";
+  const proven = s.sentences.proven && s.state === "target-reached"; // a look at another max_error may have proven less
   const pace = seen.throughput;
   const tiles = [
     type === "votes" ? tile(t("Accuracy"), s.accuracy_known ? percent(s.accuracy, 1) : t("not known"), accuracy) : agreementTile(),
@@ -128,7 +129,7 @@ function drawStatus() {
     tile(t("Votes"), amount(s.votes), count(s.annotators, "by {n} annotator", "by {n} annotators")),
     tile(t("Pace"), pace ? t("{n} / hour", { n: amount(pace.hour) }) : "–", pace ? t("{n} in the last minute", { n: amount(pace.minute) }) : ""),
     tile(t("Queue"), amount(s.asked), t("questions with annotators now")),
-    ...(s.proof ? [tile(t("Proof"), t("{n} of about {m}", { n: amount(s.proof.known), m: amount(s.proof.needed) }), s.sentences.proven ? sentence(s.sentences.proven) : t("gold labels of items drawn at random"), s.proof.known / s.proof.needed)] : []),
+    ...(s.proof ? [tile(t("Proof"), proven ? t("proven") : t("{n} of about {m}", { n: amount(s.proof.known), m: amount(s.proof.needed) }), s.sentences.proven ? sentence(s.sentences.proven) : t("gold labels of items drawn at random"), proven ? 1 : s.proof.known / s.proof.needed)] : []),
   ];
   put(find("#facts"), () => tiles, JSON.stringify([s, pace, seen.agreement]));
   if (!lead) return;

@@ -82,7 +82,7 @@ export function reviewList(rows, { classes, type, settle }) {
     if (row.unsure) votes.push(element("li", { class: "against" }, t("{n} did not know", { n: row.unsure })));
     const answer = typeof row.label === "number" ? amount(row.label) : words(row.label);
     return element("li", { class: "doubt" },
-      element("div", { class: "about" }, element("h3", {}, String(row.item)), element("div", { class: "question small" }, ...shown(row.payload, row.item))),
+      element("div", { class: "about" }, element("h3", {}, String(row.item)), element("div", { class: "question small" }, ...shown(row.payload, ""))),
       element("div", {}, element("p", {}, `${t("Answer given")} `, element("strong", { dir: "auto" }, answer), surely(row), element("span", { class: "hint" }, row.why || "")), element("ul", { class: "given", "aria-label": t("Votes on {item}", { item: row.item }) }, ...votes)),
       element("div", { class: "adjudicate" }, element(type === "label-sets" ? "span" : "label", { for: type === "label-sets" ? null : id, id: `${id}-name` }, t("The right answer")), element("div", { class: "actions" }, accept, control, give)),
     );
