@@ -143,7 +143,8 @@ def masks(data):
         rows.append(voted(masks, gold))
         band = Band.of(masks, np.ones(len(masks)))
         weight, offset = learned.masks[n], learned.offset[learned.moments[n].who]
-        distance = np.concatenate([weight @ (d - offset[:, None]) for _, d in band.blocks()]) / weight.sum()
+        held = (np.clip(d - offset[:, None], -band.depth, band.depth) for _, d in band.blocks())
+        distance = np.concatenate([weight @ d for d in held]) / weight.sum()
         radius = np.sqrt(np.median([mask.sum() for mask in masks]) / np.pi)
         agreed, within = masks[band.drawn[0]][band.box].ravel().copy(), gold[band.box].ravel()
         dice = []

@@ -477,3 +477,46 @@ def test_true_boxes_have_a_column_of_classes_by_any_name(tmp_path):
     (tmp_path / "truth.csv").write_text("item,species,x1,y1,x2,y2\na,cat,0,0,1,1\nb,,,,,\n")
     truth = cw.Boxes.read_truth(tmp_path / "truth.csv", label="species")
     assert truth == {"a": [("cat", 0.0, 0.0, 1.0, 1.0)], "b": []}
+
+
+@pytest.fixture(scope="module")
+def drawings():
+    """Boxes on 25 images by five of ten annotators each, and the true ones: (image, annotator, label, edges)."""
+    rng = np.random.default_rng(1)
+    corner, size = rng.uniform(0, 900, (25, 4, 2)), rng.uniform(40, 150, (25, 4, 2))
+    true = [[("cat", *at, *(at + wide)) for at, wide in zip(*of, strict=True)] for of in zip(corner, size, strict=True)]
+    rows = []
+    for n, boxes in enumerate(true):
+        for m in rng.choice(10, 5, replace=False):
+            kept = [box for box in boxes if rng.random() < 0.9]
+            sides = [np.tile(np.subtract(box[3:], box[1:3]), 2) for box in kept]
+            noisy = [np.add(box[1:], 0.04 * rng.normal(size=4) * side) for box, side in zip(kept, sides, strict=True)]
+            rows += [(n, int(m), "cat", *edges) for edges in noisy]
+    return rows, dict(enumerate(true))
+
+
+def test_what_is_drawn_twice_counts_once_and_is_pointed_out(drawings):
+    rows, truth = drawings
+    again = [(*row[:3], *(edge + 0.5 for edge in row[3:])) for row in rows if row[1] < 7]
+    with pytest.warns(InputWarning, match=f"drawn twice: {len(again)}, such as one by "):
+        twice = cw.aggregate(cw.Boxes.from_records(rows + again))
+    once = cw.aggregate(cw.Boxes.from_records(rows))
+    assert twice.score(truth) == once.score(truth) > 0.98
+    assert cw.aggregate(cw.Boxes.from_records(rows), "box-majority").score(truth) <= once.score(truth)
+    assert len(twice.boxes) == len(once.boxes)
+    apart = [(0, who, label, x, 0, x + 10, 10) for who in "ab" for x, label in ((0, "cat"), (0, "dog"), (4, "cat"))]
+    assert in_clusters(cw.Boxes.from_records(apart), 0.3).cluster.max() == 2  # other labels, and an IoU of .43
+
+
+def test_a_few_who_draw_much_too_large_do_not_move_the_boxes(drawings):
+    rows, truth = drawings
+    large = []
+    for n, who, label, *box in rows:
+        out = 0.3 * np.tile(np.subtract(box[2:], box[:2]), 2) * [-1, -1, 1, 1] if who < 3 else 0.0
+        large.append((n, who, label, *np.add(box, out)))
+    table = cw.Boxes.from_records(large)
+    f1 = {}
+    for key in ("box-crowd", "box-majority"):
+        right, drawn, true = cw.aggregate(table, key).matches(truth, (0.75,))[0][:, :3].sum(axis=0)
+        f1[key] = 2.0 * right / (drawn + true)
+    assert f1["box-crowd"] > max(f1["box-majority"], 0.95)

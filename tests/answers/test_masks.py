@@ -189,6 +189,31 @@ def test_one_who_draws_too_large_is_corrected_where_alone():
     np.testing.assert_allclose(found.offset - found.offset.min(), 4.0 * (table.annotators == "large"), atol=0.3)
 
 
+@pytest.mark.parametrize("crowd", ["thin", "whole", "large", "noise"])
+def test_a_few_careless_annotators_do_not_make_it_worse_than_the_majority(crowd):
+    rng = np.random.default_rng(0)
+    far = np.hypot(*(np.mgrid[:60, :60] - 30.0))
+    rows, truth = [], {}
+    for n in range(8):
+        for m in range(7):
+            mask, few = far < 12 + n % 4 + rng.normal(), m < 2
+            if crowd == "thin":  # lines of one pixel, with gaps
+                truth[n] = np.eye(60, k=n, dtype=bool)
+                mask = truth[n] & (rng.random((60, 60)) < 0.8)
+            else:
+                truth[n] = far < 12 + n % 4
+            if crowd == "whole" and few:
+                mask = np.ones_like(mask)
+            if crowd == "large" and few:
+                mask = far < 20 + n % 4 + rng.normal()
+            if crowd == "noise" and few:
+                mask = mask ^ (rng.random(mask.shape) < 0.25)
+            rows.append((n, f"p{m}", mask))
+    table = cw.Masks.from_records(rows)
+    dices = {key: cw.aggregate(table, key).score(truth) for key in ("mask-majority", "signed-distance")}
+    assert dices["signed-distance"] > dices["mask-majority"] - 0.005
+
+
 def test_nothing_there_and_all_there():
     none, all_ = np.zeros((5, 5), dtype=bool), np.ones((5, 5), dtype=bool)
     disc = np.hypot(*(np.mgrid[:5, :5] - 2.0)) < 2

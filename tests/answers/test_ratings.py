@@ -17,6 +17,7 @@ from crowdwise.answers.ratings_shared import (
     gross_errors,
     hedged,
     median_of_others,
+    other_scales,
     standardise,
     weighted_median,
 )
@@ -220,6 +221,39 @@ def test_annotators_on_another_scale_are_pointed_out(key, times):
         fit(said | slip)
     with pytest.warns(InputWarning, match=r"Ratings of 'dan' seem to be on another scale: .* between 1 and 5"):
         fit(said | {"dan": times * true})
+
+
+@pytest.mark.filterwarnings("ignore::crowdwise.errors.InputWarning")
+def test_annotators_on_another_scale_are_set_aside_by_default():
+    for seed in range(3):
+        made = crowd(seed, n_items=150, n_annotators=20, noise=0.6)
+        r, rng = made.ratings, np.random.default_rng(seed)
+        stars = np.clip(np.round(3.0 + r.value), 1, 5)
+        percent = np.clip(np.round(50.0 + 25.0 * r.value), 0, 100)
+
+        def table(value, r=r):
+            return cw.Ratings.from_codes(r.item, r.annotator, value, items=r.items, annotators=r.annotators)
+
+        mixed, clean = table(np.where(r.annotator < 3, percent, stars)), table(stars).select(r.annotator >= 3)
+        found, kept = cw.aggregate(mixed), cw.aggregate(clean)
+        np.testing.assert_allclose(found.values, kept.values)
+        assert (
+            found.to_frame("annotators", kind="dict")["set_aside"][:3].tolist() == np.bincount(r.annotator)[:3].tolist()
+        )
+        low, high = found.interval()
+        truth = np.clip(3.0 + made.truth, 1, 5)
+        assert ((low <= truth) & (truth <= high)).mean() > 0.9
+        others = np.clip(np.round(2.5 + rng.normal(size=len(stars))), 1, 5)
+        always = table(np.where(r.annotator == 0, 5.0, others))
+        assert not len(other_scales(always)[0])  # one of the others' values
+
+
+def test_gross_errors_on_items_of_different_noise():
+    rng = np.random.default_rng(0)
+    noise = np.exp(rng.normal(-0.5, 1.0, (200, 1)))
+    answers = cw.Ratings.from_dense(rng.normal(size=(200, 1)) + noise * rng.normal(size=(200, 5)))
+    prices = cw.Ratings.from_dense(np.exp(rng.normal(3.0, 1.2, (200, 1)) + 0.4 * rng.normal(size=(200, 5))))
+    assert gross_errors(answers).sum() <= 2 and gross_errors(prices).sum() <= 2
 
 
 def test_weighted_median_by_definition():

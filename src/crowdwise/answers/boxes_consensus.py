@@ -1,7 +1,8 @@
 """Objects from the boxes of several annotators: which are real, of which class, and where.
 
-**Matching.** The boxes on an item are joined into clusters, the pair of clusters with the largest mean IoU first, while
-it is at least ``min_iou``; a cluster has one box of an annotator at most. Boxes of different labels need 0.1 more.
+**Matching.** What an annotator drew twice (same label, IoU over .7) counts once. The boxes on an item are joined into
+clusters, the pair of clusters with the largest mean IoU first, while it is at least ``min_iou``; a cluster has one box
+of an annotator at most. Boxes of different labels need 0.1 more.
 
 **Which are real.** Cluster c is an object (probability pi) or a false alarm. Annotator m finds an object with the
 log-odds a[m] + sigma z, where z is a Normal number for each object: small and hidden ones are missed by most. Nothing
@@ -30,9 +31,10 @@ E_z... of r and n f: their odds differ by that ratio. Where no item has two, pi 
 
 **Where.** Edge e of a box is mu[c, e] + size[c, e] (b[m, e] + t[m] sigma[e] noise), with Student t noise of 4 degrees
 of freedom; the size is the width for x1, x2 and the height for y1, y2. mu has a flat prior, b[m, e] a Normal one whose
-variance is fitted, and t[m]^2 is shrunk towards 1 by 4 boxes. What all annotators do alike is not a bias; how
-far it may reach is in the intervals. The spread is t[m] times the deviation of Normal noise with the median difference
-between two boxes of an object.
+variance is fitted, and t[m]^2 is shrunk towards 1 by 4 boxes. What all annotators do alike is not a bias: Huber's mean
+of the biases is 0, so that a few who draw much too large do not move the boxes; how far it may reach is in the
+intervals. The spread is t[m] times the deviation of Normal noise with the median difference between two boxes of an
+object.
 
 References: S. Branson, G. Van Horn and P. Perona, Lean crowdsourcing, CVPR 2017. R. Solovyev, W. Wang and T. Gabruseva,
 Weighted boxes fusion, Image and Vision Computing 107 (2021).
@@ -53,16 +55,18 @@ from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Fraction, MethodKey, Positive, declared
 from crowdwise.core.intervals import count_columns, gamma_interval, normal_columns, with_interval
 from crowdwise.core.loop import Callback, Rounds, check_cost
-from crowdwise.core.numerics import Floats, Ints, share_with_interval
+from crowdwise.core.numerics import Floats, Ints, huber_mean, share_with_interval
 from crowdwise.core.result import Result, some_known
 from crowdwise.core.span_overlap import COMPARED, by_chance, evenly, linked
 from crowdwise.data.boxes import AXES, Boxes, edge_names, encode_boxes, iou, matched
 from crowdwise.data.votes import Votes
-from crowdwise.errors import InputError
+from crowdwise.errors import InputError, listing, warn
 
 FREEDOM, OF_SPREAD, OF_FALSE = 4.0, 4.0, 2.0
 """Degrees of freedom of the noise; how many boxes the spread, and how many items the false alarms of the crowd are
 worth."""
+TWICE = 0.84
+"""Two boxes of an annotator are one that was drawn twice where their IoU is this to the power of the dimensions."""
 CHUNK = 2**22
 """Pairs of boxes that are looked at together."""
 STARTS = ((0.3, 0.5, 1.0), (0.1, 1.0, 0.3))
@@ -294,9 +298,27 @@ def _parts(edges: Floats, who: Ints, least: float) -> list[Ints]:
     return np.split(np.argsort(part, kind="stable"), np.cumsum(np.bincount(part, minlength=count))[:-1])
 
 
+def drawn_twice(answers: Boxes) -> npt.NDArray[np.bool_]:
+    """Which boxes an annotator drew before: of the same label, alike by ``TWICE``."""
+    edges, out = answers.edges, np.zeros(answers.n_answers, dtype=bool)
+    rows = np.flatnonzero(answers.label >= 0)
+    key = (answers.item[rows], answers.annotator[rows], answers.label[rows])
+    rows = rows[np.lexsort((*edges[rows].T[::-1], *key[::-1]))]
+    D, group = edges.shape[1] // 2, np.stack([x[rows] for x in (answers.item, answers.annotator, answers.label)])
+    for k in range(1, len(rows)):
+        one = np.flatnonzero((group[:, :-k] == group[:, k:]).all(axis=0))
+        if not len(one):
+            break
+        a, b = edges[rows[one]], edges[rows[one + k]]
+        shared = np.clip(np.minimum(a[:, D:], b[:, D:]) - np.maximum(a[:, :D], b[:, :D]), 0.0, None).prod(axis=1)
+        whole = (a[:, D:] - a[:, :D]).prod(axis=1) + (b[:, D:] - b[:, :D]).prod(axis=1) - shared
+        out[rows[one + k]] |= shared >= TWICE**D * whole
+    return out
+
+
 def in_clusters(answers: Boxes, min_iou: float) -> BoxClusters:
     """The clusters of all items. Boxes are looked at in the order of their content, so that names do not matter."""
-    rows = np.flatnonzero(answers.label >= 0)
+    rows = np.flatnonzero((answers.label >= 0) & ~drawn_twice(answers))
     rows = rows[np.lexsort((answers.label[rows], *answers.edges[rows].T[::-1], answers.item[rows]))]
     edges, label, who = answers.edges[rows], answers.label[rows], answers.annotator[rows]
     ends = np.searchsorted(answers.item[rows], np.arange(len(answers) + 1))
@@ -412,6 +434,7 @@ def located(clusters: BoxClusters, q: Floats, M: int, known: float) -> dict[str,
         bias = clusters.sums(w * u / noise * off, who, M) / (information + 1.0 / own)
         share = precision / total[of]  # of the box in the place of its object
         bias_variance = 1.0 / (clusters.sums(w * u / noise * (1.0 - share), who, M) + 1.0 / own)
+        bias -= [huber_mean(b, known_by) for b, known_by in zip(bias.T, information.T + 1e-12, strict=True)]
         own = np.maximum((bias**2 + bias_variance).mean(axis=0), 1e-10)
         off = (off - bias[who]) ** 2 + variance[of] / size**2
         sigma = np.sqrt(np.maximum((w * u * off / times[who][:, None] ** 2).sum(axis=0) / weight, 1e-12))
@@ -456,6 +479,16 @@ class BoxModel(AnswerModel[Boxes, BoxConsensus]):
     result = BoxConsensus
 
     threshold: Fraction = 0.5
+
+    def _point_out(self, answers: Boxes) -> None:
+        rows = np.flatnonzero(drawn_twice(answers))
+        if len(rows):
+            who, item = answers.annotators[answers.annotator[rows[:1]]], answers.items[answers.item[rows[:1]]]
+            least = TWICE ** (answers.edges.shape[1] // 2)
+            warn(
+                f"Boxes that look drawn twice: {len(rows):,}, such as one by {listing(who)} on {listing(item)} (IoU "
+                f"{least:.2f} or more with another of theirs, and the same label). They count once."
+            )
 
     def _fit(self, answers: Boxes, callback: Callback | None) -> dict[str, Any]:
         if not (answers.label >= 0).any():

@@ -16,9 +16,15 @@ q[n](x)           ``pixels``        Phi(s[n](x) sqrt(sum_m w[n, m])), Phi the No
 ================  ================  ============================================================================
 
 k = 1/2. Pixels are those near the edge of the majority, and those on which masks differ; where all masks agree further
-away, what they say is kept. All sums over pixels follow from the means and products of d within an item, so the pixels
-are visited twice, however many passes it takes. Offsets have mean 0 by the annotators' precision: what all annotators
-draw too large cannot be seen in their masks.
+away, what they say is kept. In s a distance (less the offset) counts up to the depth of the masks, the median over
+masks of the mean distance of their pixels among these: else one mask that lacks a part, or has one too many, outweighs
+the others, and thin lines vanish, as nothing is deep inside them. Offsets and noise are learned from distances up to
+six times that: specks far from the object are no offset. All sums over pixels follow from the means and products of d
+within an item, so the pixels are visited twice, however many passes it takes. Offsets have mean 0 by the annotators'
+precision, with those far from the others counting less (Huber's mean): a few who draw much too large do not move the
+edge. What all annotators draw too large cannot be seen in their masks. Masks of the whole image have no edge: they
+count as empty ones do, by votes. Where the majority of the other masks of an item predicts more pixels of one that is
+left out than their distances do, over all masks, the result is the majority.
 
 **STAPLE**: EM for sensitivity p[m] and specificity q[m] of each mask, item by item, from the share of votes.
 Pixels with the same votes have the same posterior, so that a pass is over patterns of votes.
@@ -41,8 +47,9 @@ from crowdwise.answers.answer_model import AnswerModel
 from crowdwise.core.constraints import Count, Positive, declared
 from crowdwise.core.intervals import normal_columns, quantile, with_interval
 from crowdwise.core.loop import Callback, Rounds, check_cost
-from crowdwise.core.numerics import Floats, Ints
+from crowdwise.core.numerics import Floats, Ints, huber_mean
 from crowdwise.core.result import Result, some_known
+from crowdwise.core.span_overlap import evenly
 from crowdwise.data.masks import Masks, Pixels, as_text, dice, encode_masks, pack, unpack
 from crowdwise.errors import listing
 
@@ -52,9 +59,12 @@ FEW = 2.0
 """How many masks the noise of the crowd is worth in an annotator's."""
 LEAST = 1.0 / 16.0
 """The least variance of a distance, in pixels: what the grid leaves open."""
-BLOCK = 2**18
-"""Pixels at a time."""
+BLOCK, SAMPLE = 2**18, 2**14
+"""Pixels at a time; pixels of an item on which methods are compared."""
+FAR = 6.0
+"""Offsets and noise are learned from distances of up to so many times the depth."""
 TINY = 1e-300
+BY_VOTES = "The majority predicts masks that are left out better than distances to the edge: masks are the majority's."
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -341,11 +351,12 @@ class Band(NamedTuple):
     at: npt.NDArray[np.int32]
     distance: npt.NDArray[np.float16]
     drawn: Ints
+    depth: float
 
     @classmethod
     def of(cls, masks: list[Pixels], weight: Floats) -> Band | None:
         """``None`` where at most half of the masks mark anything."""
-        drawn = np.flatnonzero([mask.any() for mask in masks])
+        drawn = np.flatnonzero([bool(mask.any()) and not mask.all() for mask in masks])
         if weight[drawn].sum() <= weight.sum() / 2.0 + 1e-12:
             return None
         votes = np.zeros(masks[0].shape, dtype=np.float32)
@@ -366,7 +377,10 @@ class Band(NamedTuple):
         distance = np.empty((len(drawn), len(at)), dtype=np.float16)
         for row, r in zip(distance, drawn.tolist(), strict=True):
             signed_distance(masks[r][box], at, row)
-        return cls(box, at, distance, drawn)
+        depth = [float(row[row > 0.0].mean(dtype=np.float64)) for row in distance if (row > 0.0).any()]
+        limit = float(np.median(depth)) if depth else np.inf
+        np.clip(distance, np.float16(-FAR * limit), np.float16(FAR * limit), out=distance)
+        return cls(box, at, distance, drawn, limit)
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Some pixels at a time, with their distances in full precision."""
@@ -432,6 +446,8 @@ class LearnedEdges:
     scale: float = 1.0
     masks: list[Floats] = field(default_factory=list)
     """The weight of each mask of an item."""
+    votes_better: bool = False
+    """Whether the majority predicts masks that are left out better."""
 
 
 @declared
@@ -476,11 +492,19 @@ class SignedDistance(MaskModel):
                 kept += band.distance.nbytes
                 edges.bands[n] = band
         learn_edges(edges, self.tol)
+        wrong = np.zeros(2)
+        for n, one in enumerate(edges.moments):
+            if one is not None and len(one.who) > 2:
+                lo, hi = answers.indptr[n : n + 2]
+                band = edges.bands.get(n) or Band.of(answers.of_item(n), weights[lo:hi])
+                assert band is not None
+                wrong += left_out_errors(band, one.weight, edges.masks[n], edges.offset[one.who])
+        edges.votes_better = bool(wrong[0] < wrong[1])
         return edges
 
     def _infer(self, n: int, masks: list[Pixels], weight: Floats, state: Any) -> tuple[Pixels, npt.NDArray[np.uint8]]:
         moments = state.moments[n]
-        if moments is None:
+        if moments is None or state.votes_better:
             return MaskMajority()._infer(n, masks, weight, None)
         band = state.bands.pop(n, None) or Band.of(masks, weight)
         assert band is not None
@@ -490,8 +514,17 @@ class SignedDistance(MaskModel):
         return {
             "offset": state.offset, "offset_sd": state.offset_sd,
             "scatter": np.sqrt(state.relative * state.scale), "scatter_sd": state.relative_sd / 2.0,
-            **state.rounds.outcome,
+            **state.rounds.outcome, "notes": [BY_VOTES] if state.votes_better else [],
         }  # fmt: skip
+
+
+def left_out_errors(band: Band, plain: Floats, weight: Floats, offset: Floats) -> Floats:
+    """The share of pixels of a mask that the others get wrong, summed over masks: by votes, and by distances."""
+    d = band.distance[:, evenly(np.arange(len(band.at)), SAMPLE)].astype(np.float64)
+    votes = plain[:, None] * np.sign(d)
+    depths = weight[:, None] * np.clip(d - offset[:, None], -band.depth, band.depth)
+    others = [x.sum(axis=0) - x for x in (votes, depths)]
+    return np.array([np.abs(np.sign(x.round(9)) - np.sign(d)).mean(axis=1).sum() for x in others])
 
 
 def edge_consensus(
@@ -505,7 +538,7 @@ def edge_consensus(
     sure = agreed * np.uint8(255)
     share, spread = weight / weight.sum(), float(np.sqrt(weight.sum()))
     for part, d in band.blocks():
-        s = share @ (d - offset[:, None])
+        s = share @ np.clip(d - offset[:, None], -band.depth, band.depth)
         agreed[band.at[part]] = s > 1e-9
         sure[band.at[part]] = np.rint(ndtr(s * spread) * 255.0)
     shape = inside[band.box].shape
@@ -547,13 +580,13 @@ def learn_edges(edges: LearnedEdges, tol: float) -> None:
         # Offsets: b = sum y / var / (sum 1 / var + 1 / omega^2), of the masks that lie beside others; var and omega by
         # moments, with masks that are off counting little.
         seen = weights * several[of] / (noise + OWN * level[of] * edges.relative[who])
-        precision = np.bincount(who, seen, M)
+        precision = np.asarray(np.bincount(who, seen, M), dtype=np.float64)
         y = residual + edges.offset[who]
         raw = np.divide(np.bincount(who, seen * y, M), precision, out=np.zeros(M), where=precision > 0)
         ratio = float(np.sum(seen * (y - raw[who]) ** 2) / max(len(who) - M, 1)) if len(who) > M else 1.0
         ratio = max(ratio, 1e-6)
-        raw -= float(precision @ raw) / max(float(precision.sum()), TINY)
         known = precision > 0
+        raw[known] -= huber_mean(raw[known], precision[known]) if known.any() else 0.0
         between = float(np.mean((raw**2 - ratio / np.maximum(precision, TINY))[known])) if known.any() else 0.0
         held = 1.0 / between if between > 0.0 else np.inf
         offset = raw * (precision / ratio) / (precision / ratio + held) if np.isfinite(held) else np.zeros(M)

@@ -76,6 +76,7 @@ from crowdwise.answers.ratings_shared import (
     gross_errors,
     hedged,
     nearby,
+    other_scales,
     point_out_gross_errors,
     point_out_scales,
     scatter,
@@ -574,7 +575,8 @@ class GaussianRatings(RatingModel):
         Mix in the plain mean as far as held-out ratings ask for it (``share`` of the result).
     set_aside
         Whether gross errors, such as 700 instead of 70, count for nothing
-        (:func:`~crowdwise.answers.ratings_shared.gross_errors`).
+        (:func:`~crowdwise.answers.ratings_shared.gross_errors`), and annotators on another scale
+        (:func:`~crowdwise.answers.ratings_shared.other_scales`), unless they gave half of the ratings or more.
     max_iter, tol
         Stop after so many passes over the ratings, or when a pass gains less than ``tol`` per rating.
 
@@ -597,11 +599,14 @@ class GaussianRatings(RatingModel):
 
     def _fit(self, answers: Ratings, callback: Callback | None) -> dict[str, Any]:
         self._check_several(answers)
-        gross = gross_errors(answers)
-        point_out_gross_errors(answers, gross)
-        if not (self.set_aside and gross.any()):
+        aside = np.isin(answers.annotator, other_scales(answers)[0])
+        if not self.set_aside or 2 * aside.sum() >= len(aside):
+            aside[:] = False
+        aside[~aside] = gross = gross_errors(rest := answers.select(~aside))
+        point_out_gross_errors(rest, gross)
+        if not (self.set_aside and aside.any()):
             return self._fit_kept(answers, callback)
-        kept, far = answers.select(~gross), np.bincount(answers.annotator[gross], minlength=answers.n_annotators)
+        kept, far = answers.select(~aside), np.bincount(answers.annotator[aside], minlength=answers.n_annotators)
         return self._fit_kept(kept, callback) | {"annotator_columns": {"set_aside": far}, "ends": kept.ends()}
 
     def _point_out(self, answers: Ratings) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,15 +61,24 @@ def gross_errors(ratings: Ratings) -> npt.NDArray[np.bool_]:
     Noise is a mixture of scales: usual ones, and one so large that such a rating says nothing of its item (a weight of
     0). A rating x of the second kind is farther from the median m of the others on its item than
 
-        max(FAR q, FAR OWN o, D / 2, |m - c|)
+        max(FAR q, FAR OWN o, FAR OWN i, D / 2, |m - c|)
 
     q the distance |x - m| within which the share ``USUAL`` of ratings lies, o the median distance of the annotator's
-    other ratings (who is noisy or biased makes no gross errors), c the median of all ratings, D the share ``USUAL`` of
-    their distances from c (errors are as large as differences between items, and noise may grow with their size). Where
-    most ratings are one value (zero, say), to agree on it is no measure of noise: q and D are of the others. The
-    farthest rating of an item goes first, and the rest are looked at again. Of two one is not known to be right, unless
-    the other is no usual rating of any item, FAR D from c. Up to a fifth of the ratings may be wrong.
+    other ratings (who is noisy or biased makes no gross errors), i the median distance of an item's ratings (three or
+    more) from their median, c the median of all ratings, D the share ``USUAL`` of their distances from c (errors are as
+    large as differences between items, and noise may grow with their size). Where most ratings are one value (zero,
+    say), to agree on it is no measure of noise: q and D are of the others. The farthest rating of an item goes first,
+    and the rest are looked at again. Of two one is not known to be right, unless the other is no usual rating of any
+    item, FAR D from c. Up to a fifth of the ratings may be wrong. Noise may grow with size: of positive numbers, the
+    logarithms have to be gross errors, too.
     """
+    out = _gross(ratings)
+    if out.any() and (ratings.value > 0.0).all():
+        out &= _gross(replace(ratings, value=np.log(ratings.value), truth=None))
+    return out
+
+
+def _gross(ratings: Ratings) -> npt.NDArray[np.bool_]:
     order, N = np.lexsort((ratings.value, ratings.item)), len(ratings)
     x, item, who = ratings.value[order], ratings.item[order], ratings.annotator[order]
     numbers, often = np.unique(x, return_counts=True)
@@ -88,6 +98,9 @@ def gross_errors(ratings: Ratings) -> npt.NDArray[np.bool_]:
             gap = np.where(np.isnan(gap), q, gap)
             by = np.lexsort((gap, who[kept]))
             far[by] &= ~(gap[by] <= FAR * OWN * median_of_others(who[kept][by], gap[by], ratings.n_annotators))
+            one = np.ones(len(n))
+            own = np.abs(x[kept] - weighted_median(n, one, x[kept], N)[n])
+            far &= (np.bincount(n, minlength=N)[n] < 3) | (gap > FAR * OWN * weighted_median(n, one, own, N)[n])
         worst = np.flatnonzero(far)
         if not len(worst):
             break
@@ -275,7 +288,12 @@ def other_scales(ratings: Ratings) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     else:
         usual = np.broadcast_to(np.median(own[:, ::2], axis=0), (len(who), 2))
     odd = np.flatnonzero(differs(own, usual))
-    odd = np.array([at for at in odd.tolist() if _differs_on_items(ratings, int(who[at]))], dtype=np.int64)
+    usually = ~np.isin(ratings.annotator, who[odd])
+    odd = np.array([at for at in odd.tolist() if _differs_on_items(ratings, int(who[at]), usually)], dtype=np.int64)
+    rest = ratings.value[~np.isin(ratings.annotator, who[odd])]
+    if len(odd) and len(rest):  # who gives one of the others' values always is on their scale
+        low, high = np.quantile(rest, (0.01, 0.99))
+        odd = odd[(own[odd, 0] < low) | (own[odd, 2] > high)]
     return who[odd], own[odd][:, ::2], usual[odd]
 
 
@@ -289,11 +307,11 @@ def differs(own: Floats, usual: Floats) -> npt.NDArray[np.bool_]:
     return np.asarray((reach > 0.0) & (outside | narrow))
 
 
-def _differs_on_items(ratings: Ratings, annotator: int) -> bool:
-    """Whether an annotator is on another scale than the others are on the same items, where they are many enough."""
+def _differs_on_items(ratings: Ratings, annotator: int, others: npt.NDArray[np.bool_]) -> bool:
+    """Whether an annotator is on another scale than others are on the same items, where they are many enough."""
     mine = ratings.annotator == annotator
-    own = mine & np.isin(ratings.item, ratings.item[~mine])
-    rest = ~mine & np.isin(ratings.item, ratings.item[mine])
+    own = mine & np.isin(ratings.item, ratings.item[others])
+    rest = others & np.isin(ratings.item, ratings.item[mine])
     if min(own.sum(), rest.sum()) < ENOUGH:
         return True
     return bool(differs(inner(ratings.value[own])[None], inner(ratings.value[rest])[None, ::2])[0])
@@ -314,8 +332,9 @@ def point_out_scales(ratings: Ratings) -> None:
     (low, high), (below, above) = own[0], usual[0]
     warn(
         f"Ratings of {names} seem to be on another scale: most of {listing(ratings.annotators[who[:1]])} are between "
-        f"{low:.4g} and {high:.4g}, and most of other annotators between {below:.4g} and {above:.4g}. Values may be "
-        "far off: bring all to one scale, or leave these out."
+        f"{low:.4g} and {high:.4g}, and most of other annotators between {below:.4g} and {above:.4g}. Bring all "
+        "to one scale, or leave these out. gaussian sets them aside if they are less than half of the ratings; other "
+        "methods may be far off."
     )
 
 

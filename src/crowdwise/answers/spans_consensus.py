@@ -30,6 +30,7 @@ of (1 - J) / (1 + J) (a + b) over lengths a and b, 0 where one is shorter than J
 A candidate is a span of the consensus where the sum of q over k is over 1/2. Its boundaries are medians weighted by
 1 / b[m], the most likely ones of Laplace errors; of two the one that makes the span longer. s = 5 everywhere. The means
 are shrunk by s as well, towards .7 of d, .05 of f and .9 of a: what all annotators of one short text mark is a span.
+Where no item has two annotators, nothing tells which spans are true: all are kept, each with a probability of .9.
 
 Reference: the two rates are those of A. Dawid and A. Skene, JRSS C 28 (1979), on candidates.
 """
@@ -55,6 +56,8 @@ from crowdwise.errors import InputError
 
 STRENGTH = 5.0
 """How many spans the mean of the crowd is worth for the rates of an annotator."""
+ALONE = 0.9
+"""The probability of a span where no item has two annotators."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -361,6 +364,10 @@ class SpanDetection(SpanModel):
         team = np.bincount(marks.look_item, minlength=N)
         q = votes / team[marks.candidate_item, None]
         none = np.zeros(N)
+        if team.max() == 1:
+            fields = self._concluded(marks, np.full(C, ALONE), marks.label[np.argsort(c)], none, M, learned=False)
+            note = "No two annotators looked at the same item, so that they cannot be compared: all spans are kept."
+            return fields | {"notes": [note]}
         all_places = empty + np.bincount(marks.candidate_item, minlength=N)
         rounds = Rounds(self.max_iter, C, callback)
         for _ in rounds:
