@@ -293,15 +293,15 @@ class PairAgreement:
         K, own, weight = int(self.label.max()) + 1, self.mask(members), outside * skill
         cell, cells = self.item * K + self.label, K * (int(self.item.max()) + 1)
 
-        def by_item(weights: Floats) -> Floats:
-            return np.bincount(cell, weights[self.place], cells).reshape(-1, K)
+        def by_item(weights: Any) -> Floats:
+            return np.asarray(np.bincount(cell, weights[self.place], cells).reshape(-1, K), dtype=np.float64)
 
-        def rest(agree: Floats, pairs: Floats, unit: float, others: Floats) -> Floats:
+        def rest(agree: Floats, pairs: Floats, unit: float, others: Any) -> Floats:
             """By how much an item moves the mean agreement beyond chance, which has this room in a pair."""
             room = float((self.room[members] @ others).sum() / max(float((self.common[members] @ others).sum()), 1e-9))
-            return (agree - pairs * agree.sum() / max(float(pairs.sum()), 1e-9)) / max(room * unit, 1e-9)
+            return np.asarray((agree - pairs * agree.sum() / max(float(pairs.sum()), 1e-9)) / max(room * unit, 1e-9))
 
-        ours, theirs = by_item(own.astype(float)), by_item(weight)
+        ours, theirs = by_item(own), by_item(weight)
         size = ours.sum(axis=1)
         both, met = size**2 - size, size * theirs.sum(axis=1)
         inside = rest((ours**2).sum(axis=1) - size, both, float(both.sum()), own)

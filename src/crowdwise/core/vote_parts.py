@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core import dependence, em
-from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of
+from crowdwise.core.crowd_kind import CrowdKind, agreeing_votes, crowd_sums, kind_of
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.gold_regression import by_other_items
@@ -163,10 +163,15 @@ class VoteParts:
         zero = np.zeros(self.names.n_annotators * self.names.n_classes + 2)
         return np.asarray(self.total(lambda part: crowd_sums(part.votes), zero))
 
-    @property
+    @cached_property
     def kind(self) -> CrowdKind:
         """The kind of the crowd (:mod:`crowdwise.core.crowd_kind`)."""
-        return kind_of(self.crowd_sums, self.names.n_classes)
+        K = self.names.n_classes
+        return kind_of(
+            self.crowd_sums,
+            K,
+            lambda members: self.total(lambda part: agreeing_votes(part.votes, members), np.zeros((2, K))),
+        )
 
     @property
     def n_items(self) -> int:
