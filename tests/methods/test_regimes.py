@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.core.vote_parts import VoteParts
+from crowdwise.core.vote_parts import VotePart, VoteParts
 
 POINT = 0.01
 SEEDS = range(6)
@@ -128,6 +128,29 @@ def test_bots_that_always_give_one_answer_are_no_rules(labels):
         assert cw.aggregate(votes, abstains=True).dependence.kind == "rules"
     alone = votes_of(np.where(rng.random((200, 6)) < 0.3, np.array([0, 0, 0, 0, 0, 1]), -1), 2)
     assert cw.aggregate(alone).dependence.kind == "rules"  # no others vote
+
+
+def test_gold_labels_of_the_hardest_items_correct_no_others():
+    """Eight models that give the same draw on most items: fifty items with the narrowest votes, most labelled wrong,
+    turned the labels of the rest (86 % right, 33 with them)."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        truth, common = rng.choice(2, 200, p=[0.7, 0.3]), rng.random((200, 1)) < 0.75
+        own = rng.random((200, 8)) < rng.normal(0.7, 0.1, 8)
+        table = np.where(np.where(rng.random((200, 8)) < 0.6, common, own), truth[:, None], 1 - truth[:, None])
+        votes = votes_of(table, 2)
+        narrow = np.argsort(votes.shares().max(axis=1), kind="stable")[:50]
+        gold = np.where(np.isin(np.arange(200), narrow), truth, -1)
+        free, found = cw.aggregate(votes), cw.aggregate(votes, gold=gold)
+        rest = gold < 0
+        assert np.array_equal(found.posterior[rest], free.posterior[rest])
+        assert (found.label_codes[~rest] == truth[~rest]).all()
+        assert any("gold labels of items drawn at random would" in note for note in found.notes)
+        halves = [VotePart(votes[half], gold[half].astype(np.int32)) for half in (slice(0, 99), slice(99, 200))]
+        parts = cw.Auto().fit_in_parts(VoteParts.of(halves))
+        assert parts.dependence == found.dependence and parts.notes == found.notes[: len(parts.notes)]
+        drawn = np.where(rng.random(200) < 0.25, truth, -1)
+        assert cw.aggregate(votes, gold=drawn).dependence.source == "gold"
 
 
 def test_a_rule_for_all_that_is_left_is_pointed_out():

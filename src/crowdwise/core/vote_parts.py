@@ -304,11 +304,29 @@ def usual(
         gold_by_votes = partial(_by_other_items, stats)
     if gold_by_votes is None or not known:
         return estimate
+    easier = _easier(parts, known)
+    if easier > dependence.EASIER:
+        return replace(estimate, easier=easier)
     free = np.concatenate([gold_by_votes(part) for part in known])
     gold = np.concatenate([part.gold for part in known if part.gold is not None])
     before = [part.item_prior for part in known if part.item_prior is not None]
     votes, log_prior = joined([part.votes for part in known]), np.concatenate(before) if before else None
     return dependence.with_gold(estimate, free, votes, gold, log_prior, regression)
+
+
+def _easier(parts: VoteParts, known: list[VotePart]) -> float:
+    """The share of the items on which votes agree more than on nine tenths of the gold items."""
+    gold = np.concatenate([dependence.clearness(part.votes) for part in known])
+    if len(gold) < dependence.LEAST_GOLD:
+        return 0.0
+    most = np.quantile(gold, 0.9, method="higher") + 1e-9
+
+    def count(part: VotePart) -> Floats:
+        clear = dependence.clearness(part.votes)
+        return np.array([(clear > most).sum(), (clear > 0.0).sum()], dtype=np.float64)
+
+    above, voted = parts.total(count, np.zeros(2))
+    return float(above / max(voted, 1.0))
 
 
 def joined(parts: Sequence[Votes]) -> Votes:
