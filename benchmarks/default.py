@@ -25,7 +25,7 @@ from tables import markdown
 
 import crowdwise as cw
 from crowdwise.bench.runs import data_folder, load_votes
-from crowdwise.core.crowd_kind import crowd_sums, kind_of
+from crowdwise.core.crowd_kind import crowd_kind, crowd_sums
 
 HERE = Path(__file__).resolve().parent
 PAGE, RESULTS = HERE.parent / "docs" / "benchmarks" / "default.md", HERE / "results" / "default.json"
@@ -150,7 +150,7 @@ def measured(name: str, votes: cw.Votes) -> dict[str, Any]:
     n, K = np.diff(votes.indptr)[known, None], votes.n_classes
     row["shares_loss"] = loss((n * votes.shares()[known] + 0.5) / (n + 0.5 * K), truth[known])
     sums = crowd_sums(votes)
-    row["kind"] = kind_of(sums, K)
+    row["kind"] = crowd_kind(votes)
     use = sums[:-2].reshape(-1, K)
     total = use.sum(axis=1)
     row["one_sided"] = float(total[(use.max(axis=1) == total) & (total >= 3)].sum() / total.sum())

@@ -387,7 +387,7 @@ truth where not all have it, and all votes of a random half of the annotators. A
 
 {_table(["accused in", "of", "accused", "`auto`", '`collusion="ignore"`', "majority"], part_falls, 2)}
 
-Two rules of `core/collusion.py` protect honest annotators. A candidate that the others agree with is exempt (`AGREES`).
+Three rules of `core/collusion.py` protect honest annotators. One that the others agree with is exempt (`AGREES`).
 Before that rule, on other draws of these crowds and twelve more, 19 of 2,316 had an accusation, 16 of them of
 annotators of trec2011_vuurens who are right on 94 to 100 %: `auto` had 75.7 instead of 82.0 on its items with truth.
 And so is one whose members split on the same items (`judged`): most LLM judges are wrong together on pairs made to
@@ -398,7 +398,12 @@ parts of 47 crowds, thirteen of them used for nothing else here, they fell from 
 Planted rings are found as before: on two fresh seeds, with rings that answer for themselves on a tenth or a fifth of
 the items besides, 6,067 of 6,252 members with and without the rule. Of 560 noisy rings in seven crowds it spares none.
 llmbar_judges is the one real crowd with the fault, so it was in view: the form of the rule was settled on its parts, on
-one seed of the rings and on bluebird; no other crowd of judges shows the fault, but simulated ones do.
+one seed of the rings and on bluebird; no other crowd of judges shows the fault, but simulated ones do. The third rule
+counts items, not pairs of votes, as witnesses: the gap less its margin is at least 2.5 of its standard errors over
+items (`gap_error`). Of 60 draws of 50 items of llmbar_judges 4 had an accusation of judges who are right on 84 to
+92 %, and cost up to 22 points; none has now, nor any of 60 of 100 items, and one of 60 of 25. On a seed of
+the rings that nothing was chosen on, 2,322 of 2,419 members are found with and without it. The bar was set with
+bluebird and these draws in view: 3.1 would miss a ring of random labels there.
 
 ### 11 of 39 annotators of bluebird
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crowdwise as cw
-from crowdwise.core.crowd_kind import RULES, one_sided
+from crowdwise.core.crowd_kind import crowd_kind, one_sided
 from crowdwise.core.vote_parts import VoteParts
 from crowdwise.methods.ds_auto import Auto
 
@@ -44,8 +44,9 @@ def test_one_class_alone_says_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rules_youtube", "rules_trec", "rte", "trec2010_binary", "temp"])
 def test_crowds_of_rules_and_of_people_are_told_apart(real: Callable[[str], Path], name: str) -> None:
-    share = abstaining_share(cw.read_votes(real(name) / "labels.csv"))
-    assert share > 0.99 if name.startswith("rules") else share < 0.2 < RULES
+    votes = cw.read_votes(real(name) / "labels.csv")
+    share, kind = abstaining_share(votes), crowd_kind(votes)
+    assert kind == "rules" and share > 0.99 if name.startswith("rules") else kind == "people" and share < 0.2
 
 
 def test_rules_are_judged_by_how_often_they_speak() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import crowdwise as cw
 from crowdwise.core import em
-from crowdwise.core.crowd_kind import crowd_sums, kind_of, own_options, rates
+from crowdwise.core.crowd_kind import crowd_kind, own_options, rates
 from crowdwise.core.vote_parts import VotePart, VoteParts
 
 
@@ -32,7 +32,7 @@ def panel(seed: int = 0, n_items: int = 80, n_judges: int = 9) -> tuple[cw.Votes
 
 
 def kind(votes: cw.Votes) -> str:
-    return kind_of(crowd_sums(votes), votes.n_classes)
+    return crowd_kind(votes)
 
 
 def test_kinds_are_seen_from_the_votes():
@@ -51,8 +51,7 @@ def test_kinds_do_not_depend_on_empty_names_weights_or_order(make):
     )  # fmt: skip
     assert kind(wide) == kind(votes)
     parts = VoteParts.of([votes[np.arange(0, 30)], votes[np.arange(30, len(votes))]])
-    sums = parts.total(lambda part: crowd_sums(part.votes), 0.0)
-    assert kind_of(sums, votes.n_classes) == kind(votes)
+    assert parts.kind == kind(votes)
 
 
 def test_votes_of_rules_weigh_by_agreement():

@@ -249,6 +249,37 @@ def test_those_who_split_on_the_same_items_judge_and_do_not_copy(seed):
     assert [ring.members.tolist() for ring in find_rings(replace(copied, label=partly))] == [members.tolist()]
 
 
+def test_many_pairs_on_few_items_are_few_witnesses():
+    """Fourteen of 60 judges know; on half of fifty items most others are wrong. A ring is seen on as few items."""
+    accused = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        truth, misled, hard = rng.integers(0, 2, 50), rng.random(50) < 0.5, rng.normal(0.0, 1.0, 50)
+        p = np.where(misled, 0.3, 0.75)[:, None] * np.ones((50, 60))
+        p[:, :14] = 1.0 / (1.0 + np.exp(hard - 3.2))[:, None]
+        votes = cw.Votes.from_dense(np.where(rng.random((50, 60)) < p, truth[:, None], 1 - truth[:, None]))
+        accused += bool(find_rings(votes))
+    assert accused <= 1  # of the 8, 5 where every pair of votes was a witness
+    members = np.arange(14)
+    copied = with_ring(votes, members, np.where(rng.random(50) < 0.9, 1 - votes.shares().argmax(axis=1), truth))
+    assert [ring.members.tolist() for ring in find_rings(copied)] == [members.tolist()]
+
+
+def test_the_error_of_the_gap_is_that_of_resampled_items():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 200)
+    table = np.where(rng.random((200, 30)) < 0.7, truth[:, None], rng.integers(0, 3, (200, 30)))
+    table[:, :6] = np.where(rng.random((200, 6)) < 0.85, rng.integers(0, 3, (200, 1)), table[:, :6])
+    members, outside, gaps = np.arange(6), np.arange(30) >= 6, []
+    pairs = PairAgreement.of(cw.Votes.from_dense(table))
+    skill = pairs.skills(outside)
+    for _ in range(200):
+        drawn = PairAgreement.of(cw.Votes.from_dense(table[rng.integers(0, 200, 200)]))
+        g, room = drawn.seen(outside, skill)
+        gaps.append(drawn.inside(members) - (g * room)[members].sum() / room[members].sum())
+    assert 0.8 < pairs.gap_error(members, outside, skill) / np.std(gaps) < 1.25
+
+
 def test_sub_samples_of_honest_crowds_are_not_accused(real):
     votes = cw.read_dataset(real("trec2011_vuurens"), on_duplicate="all").votes
     known = np.flatnonzero(votes.truth >= 0)
@@ -261,6 +292,8 @@ def test_sub_samples_of_honest_crowds_are_not_accused(real):
     judges = cw.read_dataset(real("llmbar_judges"), on_duplicate="all").votes
     contested = np.argsort(judges.shares().max(axis=1), kind="stable")[: len(judges) // 2]
     parts += [judges[contested], *(judges[np.sort(rng.choice(contested, 100, replace=False))] for _ in range(2))]
+    few = (np.random.default_rng([seed, 50]).choice(len(judges), 50, replace=False) for seed in (0, 14, 22, 29))
+    parts += [judges[np.sort(rows)] for rows in few]  # the judges who are right were taken for a ring
     assert [part for part in parts if find_rings(part)] == []
 
 

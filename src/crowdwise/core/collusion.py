@@ -35,7 +35,9 @@ with fewer supporters is the ring; with ``trusted`` annotators, the one with whi
 is tested again without the others in the reference.
 
 **Level.** z is compared with the Normal quantile of level / pairs, in units of the spread of the z of all pairs outside
-(at least 1), so that hard items and habits that the model lacks make it harder to be accused, not easier.
+(at least 1), so that hard items and habits that the model lacks make it harder to be accused, not easier. Many pairs
+on few items are few witnesses: the gap less ``MARGIN`` must also be so many standard errors over items (``gap_error``)
+as the Normal quantile of level / rounds, 2.5.
 
 **Alike.** Similar models answer every item and err together, so that each looks as good as the others say. Where other
 annotators answer fewer items and agree among themselves, they show the skill g of those who answer nearly all, and that
@@ -286,6 +288,26 @@ class PairAgreement:
         items = np.unique(self.item[self.mask(members)[self.place]]).size
         return bool(own * met.sum() >= AGREES * (met @ skill) and own * np.sqrt(items) >= 2.0)
 
+    def gap_error(self, members: Ints, outside: Mask, skill: Floats) -> float:
+        """The standard error of the gap over items, as all pairs of votes on an item stand or fall together."""
+        K, own, weight = int(self.label.max()) + 1, self.mask(members), outside * skill
+        cell, cells = self.item * K + self.label, K * (int(self.item.max()) + 1)
+
+        def by_item(weights: Any) -> Floats:
+            return np.asarray(np.bincount(cell, weights[self.place], cells).reshape(-1, K), dtype=np.float64)
+
+        def rest(agree: Floats, pairs: Floats, unit: float, others: Any) -> Floats:
+            """By how much an item moves the mean agreement beyond chance, which has this room in a pair."""
+            room = float((self.room[members] @ others).sum() / max(float((self.common[members] @ others).sum()), 1e-9))
+            return np.asarray((agree - pairs * agree.sum() / max(float(pairs.sum()), 1e-9)) / max(room * unit, 1e-9))
+
+        ours, theirs = by_item(own), by_item(weight)
+        size = ours.sum(axis=1)
+        both, met = size**2 - size, size * theirs.sum(axis=1)
+        inside = rest((ours**2).sum(axis=1) - size, both, float(both.sum()), own)
+        seen = rest((ours * theirs).sum(axis=1), met, float(size @ by_item(weight**2).sum(axis=1)), weight**2)
+        return float(np.sqrt(((inside - seen) ** 2).sum()))
+
     def judged(self, members: Ints, outside: Mask) -> bool:
         """Whether members split on the same items more than nearly all simulated copies, whose slips fall anywhere.
 
@@ -377,6 +399,7 @@ class _Search:
         self.i, self.j = self.pairs.pairs
         self.each = self.level / max(len(self.i), 1)
         self.bar = -NormalDist().inv_cdf(self.each)
+        self.items_bar = -NormalDist().inv_cdf(self.level / ROUNDS)
 
     def free(self, rings: Sequence[Ring]) -> Mask:
         """Who is in none of the rings."""
@@ -515,7 +538,10 @@ class _Search:
         if room < 1.0 or pairs.inside(np.flatnonzero(outside)) < LEAST_AGREEMENT:
             return nothing
         inside = pairs.inside(members)
-        if inside - own < MARGIN or pairs.along(members, outside, own, skill) or pairs.judged(members, outside):
+        beyond = inside - own - MARGIN
+        if beyond < 0.0 or pairs.along(members, outside, own, skill) or pairs.judged(members, outside):
+            return -np.inf, inside, own
+        if beyond < self.items_bar * pairs.gap_error(members, outside, skill):
             return -np.inf, inside, own
         i, j = (members[at] for at in np.triu_indices(len(members), 1))
         excess, variance = pairs.excess(i, j, own + MARGIN)

@@ -3,7 +3,8 @@
 ===========  ====================================================================================================
 kind         seen from
 ===========  ====================================================================================================
-``rules``    a third of the votes are by annotators of one label who leave items out, more than chance explains
+``rules``    a seventh of the votes are by annotators of one label who leave items out, more than chance explains; where
+             others vote as well, these labels are not all the same, and agree with the others beyond label shares
 ``panel``    ten items or more have nearly as many votes each as there are annotators, eight or more: judges, a test
 ``options``  most labels occur on one item alone: they are answers to that item's question, not classes
 ``people``   any other
@@ -15,11 +16,14 @@ of real crowds in view (docs/benchmarks/default.md); a crowd of rules is far on 
 Annotators who abstain are rules, regular expressions, models with a reject option. A rule says one class or nothing,
 so its choice of items is its answer. People who answer few items may use one label as well: what annotators would give
 who draw their votes from all votes is taken off. A rule for all that is left, which speaks on nearly every item, does
-not count on either side; nor do models that answer nearly every item beside rules, if these are more.
+not count on either side; nor do models that answer nearly every item beside rules, if these are more. Where people vote
+as well, bots that always give the same answer look like rules; but where these speak, others agree with them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -30,13 +34,15 @@ from crowdwise.core.numerics import Floats, Ints, safe_log
 from crowdwise.data.votes import Votes
 
 CrowdKind = Literal["people", "rules", "panel"]
+Mask = npt.NDArray[np.bool_]
 
 LEAST_VOTES = 3
 """The fewest votes from which the only label of an annotator counts as their habit."""
 MOST_COVERAGE = 0.9
 """The share of items above which nothing is left to abstain from: always the same label is a constant annotator."""
-RULES = 0.35
-"""The share of votes by one-sided annotators, beyond those expected by chance, from which a crowd is one of rules."""
+RULES, OTHER_LABELS = 0.15, 0.1
+"""The share of votes by one-sided annotators, beyond those expected by chance, from which a crowd is one of rules; and
+the share of these that must be for other labels than the most frequent, unless hardly any other annotator votes."""
 FILLED = 0.8
 """Votes on an item of a panel, as a share of its annotators."""
 ANNOTATORS, ITEMS = 8, 10
@@ -53,16 +59,34 @@ def crowd_sums(votes: Votes) -> Floats:
     return np.append(use, [(np.diff(votes.indptr) > 0).sum(), len(votes)])
 
 
-def kind_of(sums: Floats, n_classes: int, fewest: int = ANNOTATORS) -> CrowdKind:
-    """The kind of a crowd, from :func:`crowd_sums` of its votes; ``fewest``: the annotators of a panel."""
+def crowd_kind(votes: Votes, fewest: int = ANNOTATORS) -> CrowdKind:
+    """The kind of a crowd; ``fewest``: the annotators of a panel."""
+    return kind_of(crowd_sums(votes), votes.n_classes, partial(agreeing_votes, votes), fewest)
+
+
+def agreeing_votes(votes: Votes, members: Mask) -> Floats:
+    """2 x K sums over items of votes of members beside others: the share of the others that agree, and the votes."""
+    n, own = np.bincount(votes.item, votes.weights, minlength=len(votes))[votes.item], votes.weights
+    at = members[votes.annotator] & (n > own)
+    right = (n[at] * votes.shares()[votes.item[at], votes.label[at]] - own[at]) / (n - own)[at]
+    return np.stack([np.bincount(votes.label[at], own[at] * x, votes.n_classes) for x in (right, np.ones(len(right)))])
+
+
+def kind_of(sums: Floats, n_classes: int, agreeing: Callable[[Mask], Floats], fewest: int = ANNOTATORS) -> CrowdKind:
+    """The kind of a crowd, from :func:`crowd_sums` and (asked for where it decides) :func:`agreeing_votes`."""
     use, (items, every) = sums[:-2].reshape(-1, n_classes), sums[-2:]
     total, common = use.sum(axis=1), use.sum(axis=0) / max(use.sum(), 1.0)
     rules, alike = one_label(use, every)[0], use.max(axis=1) >= total
     models = ~alike & (total > MOST_COVERAGE * every)
     counted = rules | (~alike & ~models) if rules.sum() > models.sum() else rules | ~alike
     by_chance = total @ (common ** total[:, None]).sum(axis=1)  # few votes, mostly for the common class, agree anyway
-    if total[rules].sum() - by_chance >= RULES * total[counted].sum() > 0.0:
-        return "rules"
+    by_label, all_votes = use[rules].sum(axis=0), total[counted].sum()
+    if by_label.sum() - by_chance >= RULES * all_votes > 0.0:
+        if by_label.sum() >= MOST_COVERAGE * all_votes:  # no others to speak of
+            return "rules"
+        right, beside = agreeing(rules) if by_label.max() <= (1.0 - OTHER_LABELS) * by_label.sum() else np.zeros(2)
+        if (right - common * beside).sum() > 0.0:
+            return "rules"
     active = int((total > 0.0).sum())
     full = active >= fewest and items >= ITEMS and total.sum() >= FILLED * items * active
     return "panel" if full else "people"
@@ -84,7 +108,7 @@ def own_options(votes: Votes) -> Ints | int | None:
     return max(2, int(np.bincount(item).max()))
 
 
-def one_sided(votes: Votes) -> npt.NDArray[np.bool_]:
+def one_sided(votes: Votes) -> Mask:
     """M: annotators with three votes or more, all of one label, on at most nine tenths of the items.
 
     >>> one_sided(Votes.from_dense([[1, 0, 1], [1, 1, 1], [-1, 0, 1], [1, -1, 1]], missing=-1)).tolist()
@@ -93,7 +117,7 @@ def one_sided(votes: Votes) -> npt.NDArray[np.bool_]:
     return one_label(crowd_sums(votes)[:-2].reshape(votes.n_annotators, -1), len(votes))[0]
 
 
-def one_label(use: Floats, n_items: float) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def one_label(use: Floats, n_items: float) -> tuple[Mask, Mask]:
     """As :func:`one_sided`, from the votes of each annotator by label (M x K) and the number of items; and who has the
     same label for more of the items, as a rule for all that is left has."""
     count = use.sum(axis=1)
@@ -136,6 +160,6 @@ def weighed(agreed: Floats, n_votes: float, n_classes: int) -> Params:
     return Params(score, np.full((1, n_classes), -np.log(n_classes)))
 
 
-def rules_in(votes: Votes) -> npt.NDArray[np.bool_]:
+def rules_in(votes: Votes) -> Mask:
     """M: the one-sided annotators of a crowd of rules; none in a crowd of people."""
-    return one_sided(votes) & (kind_of(crowd_sums(votes), votes.n_classes) == "rules")
+    return one_sided(votes) & (crowd_kind(votes) == "rules")

@@ -20,7 +20,8 @@ vote drawn for each item, 68 % are right.
 A prior of an item is not a vote: it is taken out before and put back after. A forecast from inputs that was learned
 from the votes of the same annotators (``shared_prior``) errs as they do: it counts as one more vote. Items without
 votes keep their prior. Gold labels set a power of the corrected odds, a bias towards each class, and what votes add
-beyond the model (:mod:`crowdwise.core.gold_regression`).
+beyond the model (:mod:`crowdwise.core.gold_regression`). Gold labels of the hardest items say nothing of the others:
+where votes agree more on over half of all items than on nine tenths of the gold items, they correct none.
 
 **Vote shares** are not probabilities given the votes, and nothing was multiplied: half a vote is added for every class,
 (n q + 1/2) / (n + K / 2).
@@ -49,6 +50,8 @@ of the crowd has another beside it."""
 CROWD_SD, COPIED_SD = 0.8, 2.0
 """The standard deviation, between crowds, of the log-odds of the real against the expected accuracy of labels; and that
 of any accuracy where all votes agree on all items, which one real crowd did (98 % expected, 66 right)."""
+LEAST_GOLD, EASIER = 10, 0.5
+"""The fewest gold labels that can look unlike the other items, and the share of items that must be easier."""
 MIN_SHIFT = 0.1
 """Biases of classes that differ by less are not worth a word."""
 MIN_ALIKE = 20
@@ -98,6 +101,8 @@ class Dependence:
         Whether all votes agree on all of many items, so that nothing shows how often they are right.
     kind
         The kind of the crowd (:mod:`crowdwise.core.crowd_kind`); ``None`` where it was not looked at.
+    easier
+        Where gold labels correct no other items, the share of items on which votes agree more than on these.
     """
 
     rho: float = 0.0
@@ -113,6 +118,7 @@ class Dependence:
     pairs: bool = True
     copied: bool = False
     kind: str | None = None
+    easier: float = 0.0
 
     def __eq__(self, other: object) -> bool:
         """NaN equals NaN, which the generated comparison does not say from Python 3.13 on."""
@@ -138,6 +144,11 @@ class Dependence:
             what += f" By {self.n_gold:,} gold labels, log-odds are then multiplied by {self.power:.2f}"
             what += " and shifted by class." if max(self.bias) - min(self.bias) >= MIN_SHIFT else "."
             what += self._regression() if self.losses else ""
+        if self.easier:
+            what += (
+                f" On {self.easier:.0%} of the items votes agree more than on nearly all with gold labels, so that "
+                "these correct no others: gold labels of items drawn at random would."
+            )
         if self.shared_prior:
             what += " What inputs say was learned from the same annotators, and counts as one more of the votes."
         elif not self.pairs and self.source != "gold":
@@ -300,6 +311,13 @@ def agreeing_items(votes: Votes) -> Floats:
     start, size = votes.indptr[several], np.diff(votes.indptr)[several]
     differs = np.append(0, np.cumsum(np.diff(votes.label, append=0) != 0))  # label s + 1 is another than label s
     return np.array([len(several), (differs[start + size - 1] == differs[start]).sum()], dtype=np.float64)
+
+
+def clearness(votes: Votes) -> Floats:
+    """N: the largest vote share of each item, half a vote added for every class; 0 without votes."""
+    n = votes_per_item(votes)
+    top = votes.shares().max(axis=1, initial=0.0)
+    return np.where(n > 0.0, (n * top + 0.5) / (n + 0.5 * votes.n_classes), 0.0)
 
 
 def look_copied(agreeing: Floats) -> bool:

@@ -52,7 +52,7 @@ import numpy as np
 
 from crowdwise import kernels
 from crowdwise.core import em
-from crowdwise.core.crowd_kind import crowd_sums, kind_of, own_options, rates
+from crowdwise.core.crowd_kind import crowd_kind, own_options, rates
 from crowdwise.core.dependence import Dependence, corrected, crowd_spread
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.intervals import quantile
@@ -108,7 +108,7 @@ class LeaveOneOut:
         def moved(params: Params) -> Floats:
             return moved_classes(first, em.expect(part, params, posterior=True)[1])
 
-        kind = dependence.kind or kind_of(crowd_sums(votes), K)
+        kind = dependence.kind or crowd_kind(votes)
         stats, rules = em.statistics(part, first), kind == "rules"
         if not rules:
             stats = refined(stats, part.expect, moved, item_prior is not None)

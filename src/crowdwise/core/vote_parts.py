@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.core import dependence, em
-from crowdwise.core.crowd_kind import CrowdKind, crowd_sums, kind_of
+from crowdwise.core.crowd_kind import CrowdKind, agreeing_votes, crowd_sums, kind_of
 from crowdwise.core.dependence import Dependence
 from crowdwise.core.em import Params, Part, Stats
 from crowdwise.core.gold_regression import by_other_items
@@ -163,10 +163,15 @@ class VoteParts:
         zero = np.zeros(self.names.n_annotators * self.names.n_classes + 2)
         return np.asarray(self.total(lambda part: crowd_sums(part.votes), zero))
 
-    @property
+    @cached_property
     def kind(self) -> CrowdKind:
         """The kind of the crowd (:mod:`crowdwise.core.crowd_kind`)."""
-        return kind_of(self.crowd_sums, self.names.n_classes)
+        K = self.names.n_classes
+        return kind_of(
+            self.crowd_sums,
+            K,
+            lambda members: self.total(lambda part: agreeing_votes(part.votes, members), np.zeros((2, K))),
+        )
 
     @property
     def n_items(self) -> int:
@@ -299,11 +304,29 @@ def usual(
         gold_by_votes = partial(_by_other_items, stats)
     if gold_by_votes is None or not known:
         return estimate
+    easier = _easier(parts, known)
+    if easier > dependence.EASIER:
+        return replace(estimate, easier=easier)
     free = np.concatenate([gold_by_votes(part) for part in known])
     gold = np.concatenate([part.gold for part in known if part.gold is not None])
     before = [part.item_prior for part in known if part.item_prior is not None]
     votes, log_prior = joined([part.votes for part in known]), np.concatenate(before) if before else None
     return dependence.with_gold(estimate, free, votes, gold, log_prior, regression)
+
+
+def _easier(parts: VoteParts, known: list[VotePart]) -> float:
+    """The share of the items on which votes agree more than on nine tenths of the gold items."""
+    gold = np.concatenate([dependence.clearness(part.votes) for part in known])
+    if len(gold) < dependence.LEAST_GOLD:
+        return 0.0
+    most = np.quantile(gold, 0.9, method="higher") + 1e-9
+
+    def count(part: VotePart) -> Floats:
+        clear = dependence.clearness(part.votes)
+        return np.array([(clear > most).sum(), (clear > 0.0).sum()], dtype=np.float64)
+
+    above, voted = parts.total(count, np.zeros(2))
+    return float(above / max(voted, 1.0))
 
 
 def joined(parts: Sequence[Votes]) -> Votes:

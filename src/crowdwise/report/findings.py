@@ -74,7 +74,7 @@ from crowdwise.core.annotator_groups import answers, common_items
 from crowdwise.core.collusion import Ring, discounted
 from crowdwise.core.consensus import Consensus
 from crowdwise.core.constraints import Fraction, checked
-from crowdwise.core.crowd_kind import crowd_sums, kind_of, rules_in
+from crowdwise.core.crowd_kind import crowd_kind, rules_in
 from crowdwise.core.leave_one_out import LeaveOneOut
 from crowdwise.core.numerics import Floats, binomial_tail, sample_items
 from crowdwise.core.result import Result
@@ -450,7 +450,7 @@ def diagnose_answers(kind: str, result: Any) -> Diagnosis:
 
 def _about_panel(seen: Inspection) -> list[Finding]:
     votes = seen.votes
-    if votes.n_classes < 2 or kind_of(crowd_sums(votes), votes.n_classes, fewest=5) != "panel":
+    if votes.n_classes < 2 or crowd_kind(votes, fewest=5) != "panel":
         return []
     worth = effective_votes(votes, seen.consensus)
     if 2.0 * worth.effective >= worth.annotators:
