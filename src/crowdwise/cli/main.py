@@ -175,12 +175,6 @@ COMMANDS = {
 """Command -> its module (``cmd_...``), its group in the help, and its line there, in the order of the help."""
 
 
-def find_command(name: str) -> Any:
-    """The function of a command, or the app of a group of them. Only its own module is imported."""
-    word = name.replace("-", "_")
-    return getattr(import_module(f"crowdwise.cli.cmd_{COMMANDS[name][0]}"), f"{word}_" if iskeyword(word) else word)
-
-
 def listed() -> None:
     """A command that the help lists, and whose module is not imported for that."""
     raise InternalError("A command was called that this app only lists")
@@ -202,8 +196,10 @@ def make_app(names: Container[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(root)
-    for name, (_, group, line) in COMMANDS.items():
-        command = find_command(name) if name in names else listed
+    for name, (file, group, line) in COMMANDS.items():
+        word = name.replace("-", "_")  # of a command or of a group of them; only its own module is imported
+        module = import_module(f"crowdwise.cli.cmd_{file}") if name in names else None
+        command = listed if module is None else getattr(module, f"{word}_" if iskeyword(word) else word)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name, rich_help_panel=group)
         else:

@@ -125,7 +125,9 @@ def _show_labels(
     screen = _begun(strong(counted(result.n_items, "label"), f" from {votes} by {crowd} ({result.method})"))
     _say(screen, *right)
     measures(screen, measured)
-    _say(screen, *brief_notes(result), *lines)
+    notes = [note for note in result.notes if note != result.dependence.reason]  # how probabilities were corrected
+    notes = [next((brief for start, brief in BRIEF.items() if note.startswith(start)), note) for note in notes]
+    _say(screen, *notes, *lines)
     if is_judged(result):
         _say(screen, weakest(result.annotators, result.votes_per_annotator, result.accuracy()[0]))
     if verbose:
@@ -169,12 +171,6 @@ def expected_line(result: VoteResult) -> list[str]:
     if not np.isfinite(value):
         return []
     return [f"{percent(value)} of the labels are expected to be right (95% CI {percent(low)} to {percent(high)})"]
-
-
-def brief_notes(result: Any) -> list[str]:
-    """The notes without how probabilities were corrected, and those of ``BRIEF`` in short."""
-    left = [note for note in result.notes if note != result.dependence.reason]
-    return [next((said for start, said in BRIEF.items() if note.startswith(start)), note) for note in left]
 
 
 def tied(result: Consensus) -> list[str]:

@@ -144,7 +144,12 @@ class LabelSets(CodedTable, ByItem):
                 if set(offered.setdefault(n, some)) != set(some):
                     raise LabelError(f"Two rows name different labels on offer for item {n!r}. Correct one of them.")
         if long:
-            first, sets = _joined(item.astype(np.int64) * len(annotators) + who, sets)
+            key = item.astype(np.int64) * len(annotators) + who
+            _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+            whole: Sets = [[] for _ in range(len(first))]  # all labels of an annotator on an item
+            for answer, labels in zip(inverse.tolist(), sets, strict=True):
+                whole[answer] += [label for label in labels if label not in whole[answer]]
+            sets = whole
             item, who = item[first], who[first]
             for name in ("weight", "timestamp"):
                 beside[name] = None if beside[name] is None else beside[name][first]
@@ -346,15 +351,6 @@ class LabelSets(CodedTable, ByItem):
 
 
 read_label_sets = reader(LabelSets, "read_label_sets")
-
-
-def _joined(key: Counts, sets: Sets) -> tuple[Counts, Sets]:
-    """Rows with the same key made one: the first row of each, and all of their labels."""
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    out: Sets = [[] for _ in range(len(first))]
-    for answer, some in zip(inverse.tolist(), sets, strict=True):
-        out[answer] += [label for label in some if label not in out[answer]]
-    return first, out
 
 
 def _coded(source: Source) -> tuple[Codes, Codes, Vocabulary, Vocabulary]:

@@ -81,31 +81,31 @@ def totals(table: pl.DataFrame, item: str, others: Sequence[str], *, numbers: bo
     above, last = table.select(others).head(-count), table.select(others).tail(count)
     if numbers:
         return count, all(_sums_up(columns.as_numbers(above[name]), columns.as_numbers(last[name])) for name in others)
-    said, cells = ({cell for row in part.rows() for cell in row} - {None} for part in (above, last))
-    return (count, False) if said & cells and columns.numbers_in(cells) else (0 if said & cells else count, True)
+    values, cells = ({cell for row in part.rows() for cell in row} - {None} for part in (above, last))
+    return (count, False) if values & cells and columns.numbers_in(cells) else (0 if values & cells else count, True)
 
 
 def _sums_up(above: pl.Series, last: pl.Series) -> bool:
     """Whether numbers are totals of others, rounded to two digits or better."""
     values = above.drop_nulls().to_numpy()
-    found = [values.sum(), values.mean(), np.median(values), len(values)] if len(values) else [0.0]
-    return all(bool(np.isclose(one, found, rtol=0.05).any()) for one in last.drop_nulls())
+    totals_of = [values.sum(), values.mean(), np.median(values), len(values)] if len(values) else [0.0]
+    return all(bool(np.isclose(one, totals_of, rtol=0.05).any()) for one in last.drop_nulls())
 
 
 def _from_pairs(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast | None:
     """``Annotator 1``, ``Label 1``, ``Annotator 2``..."""
-    found: dict[str, dict[str, str]] = {"annotator": {}, "label": {}}
+    numbered_by: dict[str, dict[str, str]] = {"annotator": {}, "label": {}}
     for name in table.columns:
         match = NUMBERED.fullmatch(name.strip())
-        for part, numbers in found.items():
+        for part, numbers in numbered_by.items():
             if match and columns.normal(match[1]) in columns.ALIASES[part]:
                 numbers[match[2]] = name
-    who, what = found["annotator"], found["label"]
+    who, what = numbered_by["annotator"], numbered_by["label"]
     if len(who) < 2 or who.keys() != what.keys():
         return None
-    roles = {name: part for part, numbers in found.items() for name in numbers.values()}
+    roles = {name: part for part, numbers in numbered_by.items() for name in numbers.values()}
     rest = [ROW, *(name for name in table.columns if name not in roles)]
-    mixed = any(len({table[name].dtype for name in numbers.values()}) > 1 for numbers in found.values())
+    mixed = any(len({table[name].dtype for name in numbers.values()}) > 1 for numbers in numbered_by.values())
     if mixed and any(table[name].dtype.is_nested() for name in roles):
         return None
     numbered = table.with_columns(pl.col(list(roles)).cast(pl.String) if mixed else []).with_row_index(ROW)
@@ -122,8 +122,8 @@ def _from_ticks(table: pl.DataFrame, parts: Mapping[str, str | None]) -> Recast 
         if table[name].dtype.is_nested():
             continue
         text = table[name].cast(pl.String, strict=False).fill_null("").str.strip_chars().str.to_lowercase()
-        found = set(text.unique().to_list())
-        if found <= TICKS | BLANKS and found & TICKS:
+        marks = set(text.unique().to_list())
+        if marks <= TICKS | BLANKS and marks & TICKS:
             classes.append(name)
             marked.append(text.is_in(list(TICKS)).to_numpy())
     if len(classes) < 2 or not (np.sum(marked, axis=0) == 1).all():

@@ -117,9 +117,9 @@ def _numbers(counts: str | Sequence[int], size: int) -> list[int]:
         return list(map(index, counts))
     text = counts.strip()
     if NUMBERS.match(text):
-        found = [int(number.lstrip("0")[:DIGITS] or 0) for number in re.findall(r"\d+", text)]
-        if sum(found) == size or not COMPRESSED.match(text):
-            return found
+        counts_of = [int(number.lstrip("0")[:DIGITS] or 0) for number in re.findall(r"\d+", text)]
+        if sum(counts_of) == size or not COMPRESSED.match(text):
+            return counts_of
     if not COMPRESSED.match(text):
         raise LabelError(f"{counts[:40]!r} is not a mask: expected run lengths, such as '5 3 8', or a file.")
     # Five bits to a character, the sixth where more follow; from the fourth number on, differences to the last but one.
@@ -242,8 +242,8 @@ def image_mask(source: Path | IO[bytes], where: str) -> Pixels:
         ) from None
     with Image.open(source, formats=IMAGES) as image:
         check_pixels(image.height, image.width)
-        found = np.asarray(image if image.mode in GREY else image.convert("L"))
-    return checked(found != 0 if len(np.unique(found[found != 0])) == 1 else found, where)
+        pixels = np.asarray(image if image.mode in GREY else image.convert("L"))
+    return checked(pixels != 0 if len(np.unique(pixels[pixels != 0])) == 1 else pixels, where)
 
 
 def checked(values: Any, where: str) -> Pixels:
@@ -259,11 +259,11 @@ def checked(values: Any, where: str) -> Pixels:
 
 def mask_of(value: Any, height: int | None, width: int | None, where: str) -> Pixels:
     """A mask in any form; of such a size, where one is known."""
-    found: Pixels
+    mask: Pixels
     if isinstance(value, Mapping):  # COCO's {"size": [height, width], "counts": ...}
         try:
             counts, (high, wide) = value["counts"], map(index, value["size"])
-            found = from_run_lengths(counts.decode() if isinstance(counts, bytes) else counts, high, wide)
+            mask = from_run_lengths(counts.decode() if isinstance(counts, bytes) else counts, high, wide)
         except CrowdwiseError:
             raise
         except (KeyError, TypeError, ValueError):
@@ -273,9 +273,9 @@ def mask_of(value: Any, height: int | None, width: int | None, where: str) -> Pi
     elif isinstance(value, bytes) and height is not None and width is not None:
         if len(value) != -(-height * width // 8):
             raise LabelError(f"{where} has {len(value)} packed bytes: expected {-(-height * width // 8)}.")
-        found = unpack(value, height, width)
+        mask = unpack(value, height, width)
     elif isinstance(value, Path) or (isinstance(value, str) and Path(value).suffix and not NUMBERS.match(value)):
-        found = read_mask(Path(value))
+        mask = read_mask(Path(value))
     elif isinstance(value, str):
         if height is None or width is None:
             raise LabelError(f"{where} is given by run lengths without a size: add columns height and width.")
@@ -284,13 +284,13 @@ def mask_of(value: Any, height: int | None, width: int | None, where: str) -> Pi
         except LabelError as error:
             raise LabelError(f"{where}: {error}") from None
     else:
-        found = checked(value, where)
-    if height is not None and found.shape != (height, width):
+        mask = checked(value, where)
+    if height is not None and mask.shape != (height, width):
         raise LabelError(
-            f"{where} has {found.shape[0]} x {found.shape[1]} pixels: expected {height} x {width}, as the other masks "
+            f"{where} has {mask.shape[0]} x {mask.shape[1]} pixels: expected {height} x {width}, as the other masks "
             "of the item have."
         )
-    return found
+    return mask
 
 
 def dice(one: Pixels, two: Pixels) -> float:
@@ -372,8 +372,8 @@ class Masks(CodedTable, ByItem):
     def from_records(cls, records: Iterable[Any], **options: Any) -> Self:
         """Masks from rows: tuples (item, annotator, mask), with a weight or without, or dicts. A mask is an array, a
         path, or COCO's dict of size and counts. Options are those of ``from_frame``."""
-        found = columns_of(records, cls._needed(), cls._rows, optional=["weight"])
-        return cls.from_frame(_with_text(found, options.get("mask") or "mask"), **options)
+        columns = columns_of(records, cls._needed(), cls._rows, optional=["weight"])
+        return cls.from_frame(_with_text(columns, options.get("mask") or "mask"), **options)
 
     @classmethod
     def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
@@ -387,8 +387,8 @@ class Masks(CodedTable, ByItem):
     @classmethod
     def read_truth(cls, path: PathLike, **named: str | None) -> dict[Any, Any]:
         """Item -> its true mask (a path, or run lengths), from a file with an item column and one of masks."""
-        found = super().read_truth(path, **named)
-        return {name: _beside_table(mask, Path(path).parent) for name, mask in found.items()}
+        masks = super().read_truth(path, **named)
+        return {name: _beside_table(mask, Path(path).parent) for name, mask in masks.items()}
 
     @classmethod
     def _from_source(cls, source: Source, **options: Any) -> Self:
@@ -406,8 +406,8 @@ class Masks(CodedTable, ByItem):
             for part in ("height", "width")
         }
 
-        for part, some in size.items():
-            known = np.ones(0) if some is None else np.nan_to_num(some, nan=1.0)
+        for part, sizes in size.items():
+            known = np.ones(0) if sizes is None else np.nan_to_num(sizes, nan=1.0)
             for row in np.flatnonzero((known < 1) | (known > 1e9) | (known != np.floor(known)))[:1].tolist():
                 raise source.odd(part, row, "a whole number of pixels from 1 to 1e9")
 
@@ -418,8 +418,8 @@ class Masks(CodedTable, ByItem):
 
         masks = (mask(n, value) for n, value in enumerate(source["mask"]))
         beside = source.beside(options)
-        made = cls.from_codes(item, annotator, masks, items=items, annotators=annotators, **beside)
-        return made.with_truth(written_in(source, "truth", item, items)) if "truth" in source else made
+        table = cls.from_codes(item, annotator, masks, items=items, annotators=annotators, **beside)
+        return table.with_truth(written_in(source, "truth", item, items)) if "truth" in source else table
 
     @classmethod
     def from_codes(
@@ -430,8 +430,8 @@ class Masks(CodedTable, ByItem):
         code, names = np.asarray(item), encoding.to_vocabulary(items)
         size = np.zeros((len(names), 2), dtype=np.int64)
         packed, taken = list[bytes](), 0
-        for n, given in enumerate(masks):
-            mask = checked(given, f"The mask in row {n}")
+        for n, pixels in enumerate(masks):
+            mask = checked(pixels, f"The mask in row {n}")
             packed.append(pack(mask))
             if n < len(code):
                 known = size[code[n]]
@@ -458,8 +458,8 @@ class Masks(CodedTable, ByItem):
 
     def of_item(self, n: int) -> list[Pixels]:
         """The masks of an item, in the order of annotators."""
-        some = self.mask[self.indptr[n] : self.indptr[n + 1]].tolist()
-        return [unpack(mask, int(self.height[n]), int(self.width[n])) for mask in some]
+        packed = self.mask[self.indptr[n] : self.indptr[n + 1]].tolist()
+        return [unpack(mask, int(self.height[n]), int(self.width[n])) for mask in packed]
 
     def true_mask(self, n: int) -> Pixels | None:
         """The true mask of an item; ``None`` where it is unknown."""

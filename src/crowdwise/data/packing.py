@@ -90,9 +90,9 @@ class KnownClasses:
         """A code for each item, -1 where its class is not known."""
         return encoding.recode(encoding.locate(items, self.names), self.codes)
 
-    def check(self, found: int) -> None:
+    def check(self, known: int) -> None:
         """An error where classes are known, and none of their items was found."""
-        if len(self.names) and not found:
+        if len(self.names) and not known:
             raise InputError(
                 f"None of the {len(self.names):,} items with {self.what} has votes: {self.what} names "
                 f"{listing(self.names, 3)}. Check that both name the items alike."
@@ -155,11 +155,11 @@ class Repeated:
         return cls(int(again.sum()), f"annotator {listing(who)} labels item {listing(votes.items[votes.item[[at]]])}")
 
     @staticmethod
-    def check(found: list[Repeated]) -> None:
+    def check(blocks: list[Repeated]) -> None:
         """An error where blocks have such rows."""
-        count = sum(one.count for one in found)
+        count = sum(one.count for one in blocks)
         if count:
-            example = next(one.example for one in found if one.count)
+            example = next(one.example for one in blocks if one.count)
             raise DuplicateError(
                 f"{count:,} duplicated vote{'s' if count > 1 else ''}: {example} more than once.", remedy=KEEP_ONE
             )
@@ -249,12 +249,12 @@ def pack(
         frame = frame.unpivot(list(of), index=rest, variable_name="label", value_name="probability")
         frame = frame.with_columns(pl.col("label").replace(of))
         names, probability = [*rest, "label", "probability"], "probability"
-    found = columns.resolve(names, {part: given.get(part) for part in PARTS})
-    if probability is not None and found["weight"] is not None:
-        raise ParameterError(NOT_BOTH.format(found["weight"]))
+    parts = columns.resolve(names, {part: given.get(part) for part in PARTS})
+    if probability is not None and parts["weight"] is not None:
+        raise ParameterError(NOT_BOTH.format(parts["weight"]))
     if truth is not None:
-        found["truth"] = None
-    missing, options = [part for part in PARTS[:3] if found[part] is None], columns.find(names, "n_options")
+        parts["truth"] = None
+    missing, options = [part for part in PARTS[:3] if parts[part] is None], columns.find(names, "n_options")
     if options is not None:
         raise ReadError(
             f"Column {options!r} gives items options of their own, which need all votes at once: read the file with "
@@ -262,7 +262,7 @@ def pack(
         )
     if missing:
         raise ReadError(f"No column for {listing(missing)}: the files have {listing(names, 12)}. Name it, as item=...")
-    used = {part: column for part in PARTS if (column := found[part]) is not None}
+    used = {part: column for part in PARTS if (column := parts[part]) is not None}
     if probability is not None:
         used["p"] = probability
     frame = frame.select(pl.col(column).alias(part) for part, column in used.items()).with_row_index("row")
@@ -275,10 +275,10 @@ def pack(
             remedy=Remedy("Name a folder on a larger disk: {}.", Option("scratch", python="...", command="DIR")),
         )
     who = _names(frame, "annotator", from_text)
-    said = _names(frame, "label", from_text, classes=classes, normalise_labels=normalise_labels)
-    coded = {"annotator": who[:2], "label": said[:2]}
+    labels = _names(frame, "label", from_text, classes=classes, normalise_labels=normalise_labels)
+    coded = {"annotator": who[:2], "label": labels[:2]}
     if "truth" in used:
-        coded["truth"] = _true_classes(frame, from_text, said[2])
+        coded["truth"] = _true_classes(frame, from_text, labels[2])
     if from_text and _whole(frame):
         frame = frame.with_columns(pl.col("item").cast(pl.Int64))
     buckets = max(1, -(-n_rows // rows))
@@ -287,17 +287,17 @@ def pack(
         codes_of = pl.LazyFrame({name: raw, f"{name}_code": codes})
         frame = frame.join(codes_of, name, "left" if name == "truth" else "inner").drop(name)
     if probability is not None:
-        frame, on_duplicate = _soft(frame, who[2], said[2]), "all"
+        frame, on_duplicate = _soft(frame, who[2], labels[2]), "all"
     frame = frame.with_columns((pl.col("item").hash(7) % buckets).cast(pl.Int32).alias("bucket"))
     frame.sink_parquet(pl.PartitionBy(folder / "rows", key="bucket", include_key=False), compression="lz4")
     sizes: list[int] = []
-    known = {what: KnownClasses.of(value, said[2], what) for what, value in (("gold", gold), ("truth", truth))}
+    known = {what: KnownClasses.of(value, labels[2], what) for what, value in (("gold", gold), ("truth", truth))}
     counted = dict.fromkeys(known, 0)
-    made = sorted((folder / "rows").glob("bucket=*"), key=lambda p: int(p.name.partition("=")[2]))
-    for bucket in made:
-        say("parts", len(sizes) / len(made))
+    filled = sorted((folder / "rows").glob("bucket=*"), key=lambda p: int(p.name.partition("=")[2]))
+    for bucket in filled:
+        say("parts", len(sizes) / len(filled))
         table = pl.read_parquet(sorted(bucket.glob("*.parquet"))).sort("row")
-        votes, true = _votes(table, who[2], said[2], on_duplicate)
+        votes, true = _votes(table, who[2], labels[2], on_duplicate)
         mine = {what: one.of_items(votes.items) for what, one in known.items() if one is not None}
         if true is not None:
             mine["truth"] = true
@@ -311,7 +311,7 @@ def pack(
     for what, one in known.items():
         if one is not None:
             one.check(counted[what])
-    return Packed(folder, tuple(sizes), who[2], said[2], n_rows)
+    return Packed(folder, tuple(sizes), who[2], labels[2], n_rows)
 
 
 def _soft(frame: pl.LazyFrame, annotators: Vocabulary, classes: Vocabulary) -> pl.LazyFrame:
@@ -319,9 +319,9 @@ def _soft(frame: pl.LazyFrame, annotators: Vocabulary, classes: Vocabulary) -> p
     p = pl.col("p").cast(pl.Float64, strict=False)
     answers = frame.select("item", pl.col("annotator_code").alias("annotator"),
                            pl.col("label_code").cast(pl.Int32).alias("label"), p.fill_nan(None), "row")  # fmt: skip
-    made = soft_frame(answers, len(classes), lambda n, m, k: words([n], annotators[[m]], classes[[k]]))
+    soft = soft_frame(answers, len(classes), lambda n, m, k: words([n], annotators[[m]], classes[[k]]))
     beside = frame.drop("item", "annotator_code", "label_code", "p", "timestamp", strict=False)
-    return made.rename({"annotator": "annotator_code", "label": "label_code"}).join(beside, "row")
+    return soft.rename({"annotator": "annotator_code", "label": "label_code"}).join(beside, "row")
 
 
 def _watched(frame: pl.LazyFrame, rows: int, progress: Callable[[float], None]) -> pl.LazyFrame:
@@ -370,10 +370,10 @@ def _names(
 
 def _true_classes(frame: pl.LazyFrame, from_text: bool, classes: Vocabulary) -> tuple[pl.Series, Codes]:
     """The values of a column of true classes, and the code of each."""
-    given = frame.filter(~_empty(frame, "truth")).select(pl.col("truth").alias("label"))
-    if given.limit(1).collect(engine="streaming").is_empty():
+    known = frame.filter(~_empty(frame, "truth")).select(pl.col("truth").alias("label"))
+    if known.limit(1).collect(engine="streaming").is_empty():
         return pl.Series(dtype=frame.collect_schema()["truth"]), np.empty(0, dtype=np.int32)
-    raw, codes, names = _names(given, "label", from_text)
+    raw, codes, names = _names(known, "label", from_text)
     return raw, encode_classes(dict(zip(names, names, strict=True)), names, classes)[codes]
 
 

@@ -39,10 +39,10 @@ class _Thrift:
 
     def length(self) -> int:
         """How many values, or bytes, follow: no more than the file has bytes."""
-        found = self.unsigned()
-        if found > len(self.content) - self.at:
+        length = self.unsigned()
+        if length > len(self.content) - self.at:
             raise ValueError("a list is longer than the file")
-        return found
+        return length
 
     def byte(self) -> int:
         self.at += 1
@@ -64,12 +64,12 @@ class _Thrift:
 
     def struct(self) -> Fields:
         """The fields of a struct by number."""
-        found: Fields = {}
+        fields: Fields = {}
         number = 0
         while (head := self.byte()) != 0:
             number = number + (head >> 4) if head >> 4 else self.signed()
-            found[number] = self.value(head & 0x0F)
-        return found
+            fields[number] = self.value(head & 0x0F)
+        return fields
 
     def value(self, kind: int) -> Any:
         if kind in (TRUE, FALSE):
@@ -88,9 +88,9 @@ class _Thrift:
         if self.depth > 30:
             raise ValueError("structs lie too deep in each other")
         self.depth += 1
-        found = self.collection(kind)
+        value = self.collection(kind)
         self.depth -= 1
-        return found
+        return value
 
     def collection(self, kind: int) -> Any:
         if kind == STRUCT:
@@ -123,8 +123,8 @@ def check_parquet(content: bytes | mmap.mmap) -> Claims:
     if rows != sum(_count(group[3], "rows") for group in footer[4]):
         raise ValueError("its row groups do not have as many rows as it claims")
     _check_depth(footer[2])
-    found = [_check_column(content, size, one[3], group[3]) for group in footer[4] for one in group[1]]
-    values, unpacked = (sum(pair[i] for pair in found) for i in (0, 1))
+    columns = [_check_column(content, size, one[3], group[3]) for group in footer[4] for one in group[1]]
+    values, unpacked = (sum(pair[i] for pair in columns) for i in (0, 1))
     return Claims(rows, len(footer[2]) - 1, values, unpacked)
 
 

@@ -82,12 +82,12 @@ def check_zst(path: Path, content: bytes) -> None:
 
 def read_within_limit(source: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
     """What unpacks from a file; an error where that is more than there is room for."""
-    most, found = limit(), io.BytesIO()
+    most, unpacked_bytes = limit(), io.BytesIO()
     while chunk := source.read(CHUNK):
-        found.write(chunk)
-        if found.tell() > most:
+        unpacked_bytes.write(chunk)
+        if unpacked_bytes.tell() > most:
             raise _too_large(path, most)
-    return found.getvalue()
+    return unpacked_bytes.getvalue()
 
 
 def check_archive(path: Path, content: bytes) -> None:
@@ -184,16 +184,16 @@ def table_in(path: Path, content: Content, endings: tuple[str, ...]) -> tuple[Pa
         every = [info for info in archive.infolist() if not info.is_dir()]
         parts = {info.filename: Path(info.filename).parts for info in every}
         own = [i for i in every if not any(p.lower().startswith(SKIPPED) for p in parts[i.filename])]
-        found = [info for info in own if info.filename.lower().endswith(endings)]
-        if len(found) != 1:
-            names = [info.filename for info in (found or own)]
-            what = f"{len(found)} tables" if found else "no table"
+        tables = [info for info in own if info.filename.lower().endswith(endings)]
+        if len(tables) != 1:
+            names = [info.filename for info in (tables or own)]
+            what = f"{len(tables)} tables" if tables else "no table"
             raise ReadError(
                 f"{path} holds {what} ({listing(names) or 'it is empty'}): expected one. "
-                + ("Unpack it and name one." if found else f"Tables end in {', '.join(endings)}.")
+                + ("Unpack it and name one." if tables else f"Tables end in {', '.join(endings)}.")
             )
-        with archive.open(found[0]) as source:
-            return path / Path(found[0].filename).name, read_within_limit(source, path)
+        with archive.open(tables[0]) as source:
+            return path / Path(tables[0].filename).name, read_within_limit(source, path)
 
 
 def unpacked(path: Path, content: Content) -> Content:

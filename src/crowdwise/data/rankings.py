@@ -58,7 +58,7 @@ def _orders(source: Source) -> pl.Series | None:
         return None
     if lists is None:
         lists = [[word.strip() for word in (cell or "").split(str(sign)) if word.strip()] for cell in cells]
-    return pl.Series(column.name, [[str(name) for name in some] or None for some in lists], dtype=pl.List(pl.String))
+    return pl.Series(column.name, [[str(name) for name in names] or None for names in lists], dtype=pl.List(pl.String))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,7 +142,7 @@ class Rankings(CodedTable):
         annotator, annotators = source.coded_or("annotator")
         question, questions = source.coded("question") if "question" in source else (None, None)
         return cls.from_codes(
-            np.concatenate([[0], np.cumsum([len(some) for some in lists])]), item, annotator, items=items,
+            np.concatenate([[0], np.cumsum([len(order) for order in lists])]), item, annotator, items=items,
             annotators=annotators, question=question, questions=questions, **source.beside(),
         )  # fmt: skip
 
@@ -202,18 +202,18 @@ class Rankings(CodedTable):
         m, who = encoding.sort_vocabulary(m, who)
         q, about = encoding.sort_vocabulary(q, about)
         # Rows of one annotator and question are ordered by what they say, so that the order of rows cannot matter.
-        said = [tuple(code[lo:hi].tolist()) for lo, hi in pairwise(ends.tolist())]
-        order = np.array(sorted(range(R), key=lambda r: (q[r], m[r], said[r])), dtype=np.int64)
+        orders = [tuple(code[lo:hi].tolist()) for lo, hi in pairwise(ends.tolist())]
+        order = np.array(sorted(range(R), key=lambda r: (q[r], m[r], orders[r])), dtype=np.int64)
         order = order[size[order] >= 2]  # one item alone is in no order
         new, take = blocks(ends, order)
         for name in ("weight", "timestamp"):
             fields[name] = None if fields[name] is None else fields[name][order]
-        made = cls(
+        rankings = cls(
             indptr=new, item=code[take], annotator=m[order], question=q[order], items=names, annotators=who,
             questions=about, **fields,
         )  # fmt: skip
         truth = beside.get("truth")
-        return made if truth is None else made.with_truth(truth)
+        return rankings if truth is None else rankings.with_truth(truth)
 
     def __repr__(self) -> str:
         size = np.diff(self.indptr)

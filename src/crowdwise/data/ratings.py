@@ -99,8 +99,8 @@ class Ratings(CodedTable, ByItem):
             raise InputError(
                 "Expected an items x annotators array of numbers, every row equally long, NaN where missing."
             ) from None
-        given, cells = dense(table, items, annotators)
-        return cls.from_codes(value=given, truth=truth, **cells)
+        values_of, cells = dense(table, items, annotators)
+        return cls.from_codes(value=values_of, truth=truth, **cells)
 
     @classmethod
     def from_codes(

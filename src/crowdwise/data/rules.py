@@ -83,8 +83,8 @@ def apply_rules(
                 rows.append((n, m, label))
     if not rows:
         raise InputError(f"No votes: all {len(functions)} rules abstain on all {len(values)} items.")
-    on, by, said = zip(*rows, strict=True)
-    code, label_names = encoding.encode(make_frame({"label": list(said)})["label"])
+    on, by, labels = zip(*rows, strict=True)
+    code, label_names = encoding.encode(make_frame({"label": list(labels)})["label"])
     return Votes.from_codes(
         np.array(on), np.array(by), code, items=names, annotators=list(functions), label_names=label_names,
         classes=classes, kind=kind_of(items),

@@ -107,7 +107,7 @@ def read_sheet(
         name: _cells(book, name, null_values, n_rows, skip_rows, merged.get(name, []))
         for name in (names if sheet is None else [sheet])
     }
-    named = [name for name, found in tables.items() if found.table.width]
+    named = [name for name, sheet_of in tables.items() if sheet_of.table.width]
     filled = [name for name in named if tables[name].table.height]
     if not named:
         raise ReadError(f"{path} has no cells: expected a table with named columns.")
@@ -301,41 +301,41 @@ class _Elements:
         except expat.ExpatError as error:
             raise ReadError(f"{self.path} is damaged: {error}.") from error
 
-    def _begin(self, name: str, given: dict[str, str]) -> None:
+    def _begin(self, name: str, attributes: dict[str, str]) -> None:
         if ":" in name:
             name = name.rpartition(":")[2]
         match name:
             case "c":
-                found = PLACE.fullmatch(given.get("r", ""))
+                place_of = PLACE.fullmatch(attributes.get("r", ""))
                 self.column += 1
-                if found is not None:
-                    letters, row = found.groups()
+                if place_of is not None:
+                    letters, row = place_of.groups()
                     self.column, self.row = _column(letters), max(self.row, int(row))
                 self._filled(self.column)
-            case "row" if (place := given.get("r", "")).isdigit() or not place:
+            case "row" if (place := attributes.get("r", "")).isdigit() or not place:
                 self.row, self.column = int(place) if place else self.row + 1, 0
             case "mergeCell":
-                ends = [PLACE.fullmatch(end) for end in given.get("ref", "").split(":")]
+                ends = [PLACE.fullmatch(end) for end in attributes.get("ref", "").split(":")]
                 if len(ends) == 2 and ends[0] is not None and ends[1] is not None:
                     (left, top), (right, bottom) = ends[0].groups(), ends[1].groups()
                     self._merge(int(top) - 1, _column(left) - 1, int(bottom) - 1, _column(right) - 1)
             case "sheet":
-                self.sheets[given.get("name", "")] = _value(given, "id")
+                self.sheets[attributes.get("name", "")] = _value(attributes, "id")
             case "Relationship":
-                self.targets[given.get("Id", "")] = given.get("Target", "")
+                self.targets[attributes.get("Id", "")] = attributes.get("Target", "")
             case "table":
                 self.row = self.width = 0
                 self.repeated = 1
-                self.sheet = _value(given, "name")
+                self.sheet = _value(attributes, "name")
             case "table-row":
                 self.row += self.repeated
-                self.column, self.repeated = 0, _times(given, "number-rows-repeated")
+                self.column, self.repeated = 0, _times(attributes, "number-rows-repeated")
             case "table-cell" | "covered-table-cell":
-                self.column += _times(given, "number-columns-repeated")
-                down, across = _times(given, "number-rows-spanned"), _times(given, "number-columns-spanned")
+                self.column += _times(attributes, "number-columns-repeated")
+                down, across = _times(attributes, "number-rows-spanned"), _times(attributes, "number-columns-spanned")
                 if down > 1 or across > 1:
                     self._merge(self.row - 1, self.column - 1, self.row + down - 2, self.column + across - 2)
-                if any(key.rpartition(":")[2] in ("value-type", "formula") for key in given):
+                if any(key.rpartition(":")[2] in ("value-type", "formula") for key in attributes):
                     self._filled(self.column, self.repeated)
 
     def _merge(self, *ends: int) -> None:
@@ -357,14 +357,14 @@ def _column(letters: str) -> int:
     return number
 
 
-def _value(given: dict[str, str], name: str, default: str = "") -> str:
+def _value(attributes: dict[str, str], name: str, default: str = "") -> str:
     """An attribute of an element, whatever namespace it has."""
-    return next((value for key, value in given.items() if key.rpartition(":")[2] == name), default)
+    return next((value for key, value in attributes.items() if key.rpartition(":")[2] == name), default)
 
 
-def _times(given: dict[str, str], name: str) -> int:
-    found = _value(given, name, "1")
-    return min(int(found), MOST_REPEATED) if found.isdecimal() and len(found) < 20 else MOST_REPEATED
+def _times(attributes: dict[str, str], name: str) -> int:
+    count = _value(attributes, name, "1")
+    return min(int(count), MOST_REPEATED) if count.isdecimal() and len(count) < 20 else MOST_REPEATED
 
 
 def _records(path: Path, content: bytes) -> None:
@@ -432,8 +432,8 @@ def write_xlsx(path: str | Path, sheets: Mapping[str, Sequence[Sequence[Any]]]) 
     return Path(path)
 
 
-def _relations(found: Sequence[tuple[str, str, str]]) -> str:
-    parts = [f"<Relationship Id='{i}' Type='{RELATIONS}/{kind}' Target='{to}'/>" for i, kind, to in found]
+def _relations(links: Sequence[tuple[str, str, str]]) -> str:
+    parts = [f"<Relationship Id='{i}' Type='{RELATIONS}/{kind}' Target='{to}'/>" for i, kind, to in links]
     return f"<Relationships xmlns='{PACKAGE}/relationships'>{''.join(parts)}</Relationships>"
 
 

@@ -98,10 +98,10 @@ class Similarities(CodedTable):
         encoding.check_distinct(items, "items")
         a, b = (assemble.checked_codes(codes, items, "item") for codes in (item_a, item_b))
         who = assemble.checked_codes(annotator, annotators, "annotator")
-        said, rows = np.asarray(same), beside.get("rows")
-        assemble.equally_long(cls._rows, item_a=a, item_b=b, annotator=who, same=said)
-        if said.dtype != bool:
-            raise InputError(f"same must hold true or false for each answer, and holds {said.dtype} values.")
+        answer, rows = np.asarray(same), beside.get("rows")
+        assemble.equally_long(cls._rows, item_a=a, item_b=b, annotator=who, same=answer)
+        if answer.dtype != bool:
+            raise InputError(f"same must hold true or false for each answer, and holds {answer.dtype} values.")
         loop = np.flatnonzero(a == b)
         if len(loop):
             where = row_label(int(loop[0]), rows).capitalize()
@@ -114,7 +114,7 @@ class Similarities(CodedTable):
         pairs = np.column_stack([key // len(items), key % len(items)]).astype(np.int32)
 
         def answers(order: npt.NDArray[Any] | None) -> dict[str, Any]:
-            return {"pairs": pairs, "same": assemble.in_order(said, order), "items": items}
+            return {"pairs": pairs, "same": assemble.in_order(answer, order), "items": items}
 
         return cls._arranged(pair.astype(np.int32), who, _PairNames(pairs, items), annotators, answers, beside)
 
@@ -172,8 +172,8 @@ class Similarities(CodedTable):
 
         N = len(self)
         graph = coo_array((np.ones(self.n_pairs), (self.pairs[:, 0], self.pairs[:, 1])), shape=(N, N))
-        found, part = connected_components(graph, directed=False)
-        return encoding.by_size(part, found)
+        count, part = connected_components(graph, directed=False)
+        return encoding.by_size(part, count)
 
     def _of_items(self, items: Counts) -> Self:
         place = renumbered(items, len(self))
@@ -194,14 +194,14 @@ class Similarities(CodedTable):
 
     def _counted(self) -> dict[str, Any]:
         per_pair = np.diff(self.indptr)
-        said = np.bincount(self.pair, weights=self.same, minlength=self.n_pairs)
+        alike = np.bincount(self.pair, weights=self.same, minlength=self.n_pairs)
         paired = per_pair >= 2
         return {
             "pairs": self.n_pairs,
             "same": float(self.same.mean()) if self.n_answers else None,
             "answers_per_pair": spread(per_pair),
             "pairs_per_item": spread(np.bincount(self.pairs.ravel(), minlength=len(self))),
-            "unanimous": float(((said == 0) | (said == per_pair))[paired].mean()) if paired.any() else None,
+            "unanimous": float(((alike == 0) | (alike == per_pair))[paired].mean()) if paired.any() else None,
             "density": self.n_pairs / max(1, len(self) * (len(self) - 1) // 2),
             "connected_parts": int(self.components().max(initial=-1)) + 1,
         }

@@ -103,8 +103,8 @@ def soft_votes(
     """The votes of arrays of codes: items, annotators, labels, weights."""
     columns = {"item": item, "annotator": annotator, "label": label.astype(np.int32), "p": p}
     frame = pl.LazyFrame(columns).with_row_index("row")
-    found = soft_frame(frame, len(names[2]), lambda *codes: words(*(v[[c]] for v, c in zip(names, codes, strict=True))))
-    rows = found.sort("row", "label").collect()
+    votes = soft_frame(frame, len(names[2]), lambda *codes: words(*(v[[c]] for v, c in zip(names, codes, strict=True))))
+    rows = votes.sort("row", "label").collect()
     return tuple(rows[name].to_numpy() for name in ("item", "annotator", "label", "weight"))
 
 

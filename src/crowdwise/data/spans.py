@@ -89,15 +89,15 @@ class Spans(CodedTable, ByItem):
         (item, items), (annotator, annotators) = source.coded("item"), source.coded("annotator")
         label, labels, start, end = _marked(source)
         more: dict[str, Any] = {"items": items, "annotators": annotators, "labels": labels, **source.beside()}
-        made = cls.from_codes(item, annotator, label, start, end, **more)
+        spans = cls.from_codes(item, annotator, label, start, end, **more)
         if "length" not in source:
-            return made
+            return spans
         sizes = _whole(source, "length")
         known = dict(zip(items[item].tolist(), sizes.tolist(), strict=True))
         odd = np.flatnonzero([known[name] != size for name, size in zip(items[item].tolist(), sizes, strict=True)])
         if len(odd):
             raise source.odd("length", int(odd[0]), "one length for all rows of an item", InputError)
-        return made.within({name: size for name, size in known.items() if size >= 0})
+        return spans.within({name: size for name, size in known.items() if size >= 0})
 
     @classmethod
     def from_codes(
@@ -116,23 +116,23 @@ class Spans(CodedTable, ByItem):
         same = (np.diff(what[order]) == 0) & (np.diff(who[order]) == 0)
         twice = np.flatnonzero(same & np.all([np.diff(a[order]) == 0 for a in (code, lo, hi)], axis=0))
         both = np.flatnonzero(same & bare[order][:-1] & ~bare[order][1:])
-        for found, words in ((twice, "gives the same span"), (both, "has a row without a span beside spans")):
-            if len(found):
-                where = row_label(order[found[0] : found[0] + 2].tolist(), rows)
-                name = listing([encoding.to_vocabulary(annotators)[who[order[found[0]]]]])
+        for odd, words in ((twice, "gives the same span"), (both, "has a row without a span beside spans")):
+            if len(odd):
+                where = row_label(order[odd[0] : odd[0] + 2].tolist(), rows)
+                name = listing([encoding.to_vocabulary(annotators)[who[order[odd[0]]]]])
                 raise DuplicateError(
                     f"Annotator {name} {words} in {where}: expected each span "
                     "once, or one row without a span. Leave one of the rows out."
                 )
-        given = Beside(**{**beside, "on_duplicate": "all"})
-        if (time := given.get("timestamp")) is not None:
-            given["timestamp"] = time[order]
+        kept = Beside(**{**beside, "on_duplicate": "all"})
+        if (time := kept.get("timestamp")) is not None:
+            kept["timestamp"] = time[order]
 
         def answers(then: npt.NDArray[Any] | None) -> dict[str, Any]:
             sorted_rows: dict[str, Any] = {"label": code[order].astype(np.int32), "start": lo[order], "end": hi[order]}
             return {name: in_order(array, then) for name, array in sorted_rows.items()} | {"labels": names}
 
-        return cls._built(what[order], who[order], items, annotators, given, answers, label=code)
+        return cls._built(what[order], who[order], items, annotators, kept, answers, label=code)
 
     def __repr__(self) -> str:
         total = int((self.label >= 0).sum())

@@ -133,15 +133,15 @@ def same_spelling(names: Iterable[Any], known: Iterable[Any]) -> dict[Any, Any]:
     groups: dict[Any, list[Any]] = {}
     for name in known:
         groups.setdefault(folded(name), []).append(name)
-    return {name: found[0] for name in names if len(found := groups.get(folded(name), [])) == 1}
+    return {name: same[0] for name in names if len(same := groups.get(folded(name), [])) == 1}
 
 
 def point_out(counts: Mapping[Any, int]) -> None:
     """Say which labels differ only in case or blanks."""
-    found = list(variants(counts).values()) if len(counts) <= MOST else []
-    if found:
-        pairs, more = _in_pairs(found)
-        number = sum(map(len, found)) - len(found)
+    groups = list(variants(counts).values()) if len(counts) <= MOST else []
+    if groups:
+        pairs, more = _in_pairs(groups)
+        number = sum(map(len, groups)) - len(groups)
         warn(
             f"Labels that differ only in case or blanks{more} are different classes: {pairs}. ({number:,} could be "
             "merged; crowdwise check lists them.)",
@@ -149,13 +149,13 @@ def point_out(counts: Mapping[Any, int]) -> None:
         )
 
 
-def _in_pairs(found: list[list[Any]]) -> tuple[str, str]:
+def _in_pairs(groups: list[list[Any]]) -> tuple[str, str]:
     """Some of the names that are spelled in several ways; and what else they differ in, where it is invisible."""
-    texts = [str(name) for names in found for name in names]
+    texts = [str(name) for names in groups for name in names]
     unseen = any(not name.isascii() and _tidy(name) != " ".join(name.split()) for name in texts)
-    numbers = any(len({_tidy(n) for n in names if NUMBER.fullmatch(_tidy(n))}) > 1 for names in found)
-    pairs = "; ".join(", ".join(map(ascii, names)) if unseen else listing(names) for names in found[:3])
-    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    numbers = any(len({_tidy(n) for n in names if NUMBER.fullmatch(_tidy(n))}) > 1 for names in groups)
+    pairs = "; ".join(", ".join(map(ascii, names)) if unseen else listing(names) for names in groups[:3])
+    more = f"; and {len(groups) - 3} more" if len(groups) > 3 else ""
     ways = [
         word
         for word, there in (("signs of Unicode that look alike", unseen), ("the form of numbers", numbers))
@@ -187,10 +187,10 @@ def point_out_names(names: Any, what: str) -> None:
         if isinstance(name, str):
             plain = folded(name) if what == "annotators" else _tidy(name)
             groups.setdefault(str(int(match[1])) if (match := NUMBER.fullmatch(plain)) else plain, []).append(name)
-    found = [spelled for spelled in groups.values() if len(spelled) > 1]
-    if found:
+    several = [spelled for spelled in groups.values() if len(spelled) > 1]
+    if several:
         how = "case or blanks" if what == "annotators" else "blanks"
-        pairs, more = _in_pairs(found)
+        pairs, more = _in_pairs(several)
         warn(
             f"The names of some {what} differ only in {how}{more}, and count as different {what}: {pairs}. If they are "
             "the same, spell them alike."
@@ -360,15 +360,15 @@ def propose(counts: Mapping[Any, int], declared: Iterable[Any] | None = None) ->
 
 def point_out_proposals(counts: Mapping[Any, int], declared: Iterable[Any] | None = None) -> None:
     """Say which labels look like a date or a misspelling; nothing is changed."""
-    found = [proposal for proposal in propose(counts, declared) if not proposal.sure]
-    if found:
-        some = "; ".join(f"{p.found!r} ({p.votes:,}) like {p.proposed!r}" for p in found[:3])
-        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-        one, votes = len(found) == 1, sum(p.votes for p in found)
+    doubts = [proposal for proposal in propose(counts, declared) if not proposal.sure]
+    if doubts:
+        first = "; ".join(f"{p.found!r} ({p.votes:,}) like {p.proposed!r}" for p in doubts[:3])
+        more = f"; and {len(doubts) - 3} more" if len(doubts) > 3 else ""
+        one, votes = len(doubts) == 1, sum(p.votes for p in doubts)
         warn(
-            f"{len(found):,} label{'' if one else 's'} with {votes:,} vote{'s' * (votes != 1)} "
+            f"{len(doubts):,} label{'' if one else 's'} with {votes:,} vote{'s' * (votes != 1)} "
             f"{'looks' if one else 'look'} like another, misspelled, marked, shortened or made a date by a "
-            f"spreadsheet: {some}{more}.",
+            f"spreadsheet: {first}{more}.",
             remedy=BY_MAP,
         )
 
@@ -402,17 +402,17 @@ def _difference(name: str, to: str) -> str:
 def _before_it_was_a_date(name: str, labels: Iterable[str]) -> str | None:
     """What was typed, where a label is a date and others are not: a label of theirs, or a range as they write them."""
     text, others = name.strip(), [label for label in labels if _day_and_month(label.strip()) is None]
-    found = _day_and_month(text)
-    if found is None or not others:
+    day = _day_and_month(text)
+    if day is None or not others:
         return None
-    there = {f"{a}{sign}{b}" for a, b in (found, found[::-1]) for sign in "-/."}.intersection(others)
+    there = {f"{a}{sign}{b}" for a, b in (day, day[::-1]) for sign in "-/."}.intersection(others)
     if len(there) == 1:
         return there.pop()
     ranges = [match for label in others if (match := RANGE.fullmatch(label.strip()))]
     signs = [match[2] for match in ranges]
     sign = max(sorted(set(signs)), key=signs.count) if signs else "-"
     rises = all(int(match[1]) <= int(match[3]) for match in ranges)
-    return sign.join(map(str, sorted(found) if rises else found))
+    return sign.join(map(str, sorted(day) if rises else day))
 
 
 def _day_and_month(text: str) -> tuple[int, int] | None:
@@ -474,12 +474,12 @@ def edits(word: str, other: str, most: int | None = None) -> int:
     return int(OSA.distance(word, other, score_cutoff=most))
 
 
-def as_label_map(given: Any) -> dict[str, str]:
+def as_label_map(labels: Any) -> dict[str, str]:
     """A map of labels from a mapping, or from a file with the columns ``from`` and ``to``."""
-    if isinstance(given, Mapping):
-        pairs, where = [(str(old), str(new)) for old, new in given.items()], "label_map"
-    elif isinstance(given, (str, os.PathLike)):
-        table, where = TableFile.of(given).read()[0], str(given)
+    if isinstance(labels, Mapping):
+        pairs, where = [(str(old), str(new)) for old, new in labels.items()], "label_map"
+    elif isinstance(labels, (str, os.PathLike)):
+        table, where = TableFile.of(labels).read()[0], str(labels)
         names = {str(name).strip().lower(): name for name in table.columns}
         if not {"from", "to"} <= set(names):
             raise ColumnError(
@@ -490,7 +490,7 @@ def as_label_map(given: Any) -> dict[str, str]:
             raise InputError(f"{where}: {listing(empty)} stand for nothing. Fill in the column to, or delete the rows.")
     else:
         raise ParameterError(
-            f"label_map={given!r}: expected a mapping of labels, or a file with the columns from and to."
+            f"label_map={labels!r}: expected a mapping of labels, or a file with the columns from and to."
         )
     out: dict[str, str] = {}
     for old, new in pairs:

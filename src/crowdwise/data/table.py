@@ -281,8 +281,8 @@ class Readable(Frozen):
     def from_records(cls, records: Iterable[Any], **options: Any) -> Self:
         """From rows: tuples of the needed columns, or dicts."""
         optional = ["weight"] if any(column.name == "weight" for column in cls.columns) else []
-        found = columns_of(records, cls._record or cls._needed(), cls._rows, optional=optional)
-        return cls.from_frame(found, **options)
+        frame = columns_of(records, cls._record or cls._needed(), cls._rows, optional=optional)
+        return cls.from_frame(frame, **options)
 
     @classmethod
     @guarded
@@ -295,25 +295,25 @@ class Readable(Frozen):
     @classmethod
     def _opened(cls, path: PathLike, given: dict[str, Any], values: dict[str, Any]) -> Source:
         """A file and where its columns are."""
-        found: dict[str, str | None] = {}
+        parts: dict[str, str | None] = {}
         wide = values.get("form") == "wide"
 
         def choose(names: list[str]) -> list[str] | None:
-            found.update(columns.resolve(names, given))
-            clear = all(found[part] is not None for part in cls._needed()) and not wide
+            parts.update(columns.resolve(names, given))
+            clear = all(parts[part] is not None for part in cls._needed()) and not wide
             clear = clear and not values.get("keep") and not values.get("annotator_columns")  # further ones are needed
-            answer = found.get("label")
+            answer = parts.get("label")
             if answer is not None and given.get("label") is None and named_like_an_id(answer):
                 clear = False  # the values decide whether it is one, and then another column may hold the labels
-            asks = columns.question_column(names, found) if "question" in values else None
-            return [name for name in names if name in found.values() or name == asks] if clear else None
+            asks = columns.question_column(names, parts) if "question" in values else None
+            return [name for name in names if name in parts.values() or name == asks] if clear else None
 
         how = {option.name: values[option.name] for option in schema.FILE}
         file = files.TableFile.of(path, **how)
         table, from_text = file.read(choose, wide=wide)
         if table.height == 0:
             raise ReadError(f"{path} has no {cls._rows}: it names {listing(table.columns, 12)} and has no rows.")
-        return Source(table, given, cls._rows, from_text=from_text, parts=found or None, lines=Lines.of(file, table))
+        return Source(table, given, cls._rows, from_text=from_text, parts=parts or None, lines=Lines.of(file, table))
 
     @classmethod
     def _from_file(cls, source: Source, values: dict[str, Any]) -> Self:
@@ -425,9 +425,9 @@ class Table(Readable, ABC):
         for name in ("weight", "timestamp"):
             fields[name] = None if fields[name] is None else assemble.in_order(fields[name], order)
         fields |= {"indptr": indptr, "annotator": who, "annotators": annotators, **answers(order)}
-        made = cls(**fields)
+        table = cls(**fields)
         truth = beside.get("truth")
-        return made if truth is None else made.with_truth(truth)
+        return table if truth is None else table.with_truth(truth)
 
     def __len__(self) -> int:
         return self._size("items")
@@ -572,15 +572,15 @@ class Table(Readable, ABC):
                 f"A truth table needs {words} and a {answer} column: found {listing(table.columns, 12)}. Call them "
                 f"{' and '.join((*cls._keys, answer))}, or leave all other columns out."
             )
-        found: dict[Any, Any] = {}
+        truths: dict[Any, Any] = {}
         if table.height:
             source = Source(table, given, "truths", from_text=from_text, parts=parts, lines=Lines.of(file, table))
             whole = np.flatnonzero(~np.any([source[key].is_null().to_numpy() for key in cls._keys], axis=0))
             source.keep(whole)  # its rows: those that repeat the names of the columns are gone
-            found = cls._truth_in(source, value, *cls._keyed(source)) if len(whole) else {}
-        if not found:
+            truths = cls._truth_in(source, value, *cls._keyed(source)) if len(whole) else {}
+        if not truths:
             raise ReadError(f"{path} names no true {answer}: every row is empty.")
-        return found
+        return truths
 
     @classmethod
     def truth_of(cls, given: Any) -> Any:
@@ -595,8 +595,8 @@ class Table(Readable, ABC):
     @classmethod
     def _from_file(cls, source: Source, values: dict[str, Any]) -> Self:
         path = values.get("truth_path")
-        made = super()._from_file(source, values)
-        return made if path is None else made.with_truth(cls.read_truth(path))
+        table_read = super()._from_file(source, values)
+        return table_read if path is None else table_read.with_truth(cls.read_truth(path))
 
     @classmethod
     def answer_columns(cls, answers: Sequence[Any]) -> dict[str, list[Any]]:
@@ -615,8 +615,8 @@ class Table(Readable, ABC):
         if true is None:
             return None
         known = self.known_truth
-        said = true[known] if true.dtype.kind not in "iu" else np.asarray(self.classes)[true[known]]
-        return frames.make_frame({"item": self.items[known], self._truths[-1]: said})
+        values = true[known] if true.dtype.kind not in "iu" else np.asarray(self.classes)[true[known]]
+        return frames.make_frame({"item": self.items[known], self._truths[-1]: values})
 
     def with_truth(self, truth: Any) -> Self:
         """The same answers with the truth, in any form that ``encode_truth`` takes, or ``None``."""

@@ -107,8 +107,8 @@ class Export:
 
     def as_ratings(self, question: str | None = None) -> Ratings:
         """Votes whose classes are numbers, as ratings."""
-        answers = self.answers[self.question(question)]
-        return Ratings.from_frame(_for_table(answers), value="label")
+        answers = self.answers[self.question(question)].drop("duration", strict=False)
+        return Ratings.from_frame(answers, value="label")
 
     def dataset(self, question: str | None = None) -> Dataset | None:
         """Votes with the tables of items and annotators beside them; ``None`` for other answers."""
@@ -210,7 +210,7 @@ def _made(collected: Collector, question: ExportQuestion, left_out: Counter[str]
             columns = {{"x": "x1", "y": "x2"}.get(name, name): values for name, values in columns.items()}
     unknown = [name for name in KEPT if name in columns and None in columns[name]]  # times, not of every answer
     frame = frames.to_polars({name: alike(values) for name, values in columns.items() if name not in unknown})
-    answered, gold = table.from_frame(_for_table(frame), **OPTIONS.get(kind, {})), question.gold
+    answered, gold = table.from_frame(frame.drop("duration", strict=False), **OPTIONS.get(kind, {})), question.gold
     if tagged:
         gold = {n: bio(tokens[n], spans) for n, spans in gold.items() if n in tokens}
     elif kind == collect.OFFSETS:
@@ -218,10 +218,6 @@ def _made(collected: Collector, question: ExportQuestion, left_out: Counter[str]
     names = set(map(str, answered.items.tolist()))
     known = {item: truth for item, truth in answered.usable_gold(gold).items() if str(item) in names}
     return answered.with_truth(known) if known else answered, frame
-
-
-def _for_table(frame: Any) -> Any:
-    return frame.drop("duration", strict=False)
 
 
 def _about(known: Mapping[Any, Mapping[str, Any]], key: str) -> Any:
