@@ -305,11 +305,14 @@ def drawn_twice(answers: Boxes) -> npt.NDArray[np.bool_]:
     key = (answers.item[rows], answers.annotator[rows], answers.label[rows])
     rows = rows[np.lexsort((*edges[rows].T[::-1], *key[::-1]))]
     D, group = edges.shape[1] // 2, np.stack([x[rows] for x in (answers.item, answers.annotator, answers.label)])
-    for k in range(1, len(rows)):
-        one = np.flatnonzero((group[:, :-k] == group[:, k:]).all(axis=0))
-        if not len(one):
-            break
+    one, k = np.arange(len(rows)), 0
+    while len(one):  # boxes that begin too far behind, as the next ones do, are compared no more
+        k += 1
+        one = one[one + k < len(rows)]
         a, b = edges[rows[one]], edges[rows[one + k]]
+        near = b[:, 0] - a[:, 0] <= (1.0 - TWICE**D) * (a[:, D] - a[:, 0])
+        near &= (group[:, one] == group[:, one + k]).all(axis=0)
+        one, a, b = one[near], a[near], b[near]
         shared = np.clip(np.minimum(a[:, D:], b[:, D:]) - np.maximum(a[:, :D], b[:, :D]), 0.0, None).prod(axis=1)
         whole = (a[:, D:] - a[:, :D]).prod(axis=1) + (b[:, D:] - b[:, :D]).prod(axis=1) - shared
         out[rows[one + k]] |= shared >= TWICE**D * whole

@@ -517,7 +517,6 @@ def load_votes(path: Path, reading: Reading = DEFAULT_READING) -> Dataset:
 
 def other_answers(path: Path, kind: str, why: str = "") -> InputError:
     """The error about answers that a command does not know."""
-    kind = "ordinal classes" if kind == "ordinal" else kind
     return InputError(
         f"{path} holds {kind}{why}, and this command is for votes alone. For {kind} there are crowdwise "
         "aggregate, report, describe and agreement; if these are votes, say --answers votes."

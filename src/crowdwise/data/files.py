@@ -267,7 +267,7 @@ class TableFile(os.PathLike[str]):
                 check_arrow(content)
                 read = pl.read_ipc if content[:6] == b"ARROW1" else pl.read_ipc_stream
                 # A path with [ or * would be a pattern.
-                with plain_files.stream(self.path, content) as file:
+                with plain_files.stream(content) as file:
                     return _with_answers(read(file))
             case "sheet":
                 from crowdwise.data.sheets import read_sheet

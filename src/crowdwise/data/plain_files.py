@@ -168,9 +168,34 @@ def held(path: Path) -> Content:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def stream(path: Path, content: Content) -> IO[bytes]:
-    """The content as a file; that of a large one is opened again."""
-    return io.BytesIO(content) if isinstance(content, bytes) else path.open("rb")
+class MappedFile(io.RawIOBase):
+    """A file that is mapped into memory, as a file of its own."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content, self.at = content, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self.at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: len(self.content)}[whence]
+        if self.at < 0:
+            raise OSError(f"there is no place {self.at}")
+        return self.at
+
+    def readinto(self, buffer: Any) -> int:
+        part = self.content[self.at : self.at + len(buffer)]
+        buffer[: len(part)] = part
+        self.at += len(part)
+        return len(part)
+
+
+def stream(content: Content) -> IO[bytes]:
+    """The content as a file."""
+    return io.BytesIO(content) if isinstance(content, bytes) else io.BufferedReader(MappedFile(content))
 
 
 def blocks(content: Content, size: int = CHUNK) -> Iterator[bytes]:
@@ -180,7 +205,7 @@ def blocks(content: Content, size: int = CHUNK) -> Iterator[bytes]:
 
 def table_in(path: Path, content: Content, endings: tuple[str, ...]) -> tuple[Path, bytes]:
     """The name and the bytes of the one table in a zip archive; ``endings`` are those of tables."""
-    with reading(path, "a zip archive"), stream(path, content) as file, zipfile.ZipFile(file) as archive:
+    with reading(path, "a zip archive"), stream(content) as file, zipfile.ZipFile(file) as archive:
         every = [info for info in archive.infolist() if not info.is_dir()]
         parts = {info.filename: Path(info.filename).parts for info in every}
         own = [i for i in every if not any(p.lower().startswith(SKIPPED) for p in parts[i.filename])]
@@ -203,7 +228,7 @@ def unpacked(path: Path, content: Content) -> Content:
         return content
     with reading(path):
         if ending == ".gz":
-            with stream(path, content) as file, gzip.open(file) as source:
+            with stream(content) as file, gzip.open(file) as source:
                 return read_within_limit(source, path)
         check_zst(path, bytes(content))
         table = pl.read_csv(  # all of it as one cell

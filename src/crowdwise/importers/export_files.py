@@ -53,7 +53,7 @@ class ExportFiles(contextlib.ExitStack):
                 below = (p for p in path.rglob("*") if p.is_file())
                 self.names = sorted(p.relative_to(path).as_posix() for p in islice(below, MOST_FILES))
             elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(
-                file := self.enter_context(plain_files.stream(path, self.file.raw))
+                file := self.enter_context(plain_files.stream(self.file.raw))
             ):
                 self._archive = self.enter_context(zipfile.ZipFile(file))
                 self.names = sorted(info.filename for info in self._archive.infolist() if not info.is_dir())
@@ -94,7 +94,7 @@ class ExportFiles(contextlib.ExitStack):
 
     def open_text(self) -> IO[str]:
         """The text of a plain file. A large one is not held whole."""
-        return io.TextIOWrapper(plain_files.stream(self.path, self.content), "utf-8-sig", errors="replace", newline="")
+        return io.TextIOWrapper(plain_files.stream(self.content), "utf-8-sig", errors="replace", newline="")
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[str]]:
