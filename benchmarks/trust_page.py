@@ -387,7 +387,7 @@ truth where not all have it, and all votes of a random half of the annotators. A
 
 {_table(["sub-samples of", "draws", "with an accusation", "percent"], part_rows)}
 
-{accused_in}Three rules of `core/collusion.py` protect honest annotators. One that the others agree with is exempt (`AGREES`).
+{accused_in}Three rules of `core/collusion.py` protect the honest. One that the others agree with is exempt (`AGREES`).
 Before that rule, on other draws of these crowds and twelve more, 19 of 2,316 had an accusation, 16 of them of
 annotators of trec2011_vuurens who are right on 94 to 100 %: `auto` had 75.7 instead of 82.0 on its items with truth.
 And so is one whose members split on the same items (`judged`): most LLM judges are wrong together on pairs made to
