@@ -308,6 +308,8 @@ def rings_part(found: dict[str, Any]) -> str:
         ]
         for r in honest["accused"]
     ]  # fmt: skip
+    falls_header = ["accused in", "of", "accused", "`auto`", '`collusion="ignore"`', "majority"]
+    accused_in = _table(falls_header, part_falls, 2) + "\n\n" if part_falls else ""
     on_part = ["members found, %", *(f"{100 * hit / able:.0f}" for _, able, hit in found["on part"])]
     accused = [f"{r['set']} ({r['accused']})" for r in still if r["accused"]]
     shapes = [
@@ -385,9 +387,7 @@ truth where not all have it, and all votes of a random half of the annotators. A
 
 {_table(["sub-samples of", "draws", "with an accusation", "percent"], part_rows)}
 
-{_table(["accused in", "of", "accused", "`auto`", '`collusion="ignore"`', "majority"], part_falls, 2)}
-
-Three rules of `core/collusion.py` protect honest annotators. One that the others agree with is exempt (`AGREES`).
+{accused_in}Three rules of `core/collusion.py` protect the honest. One that the others agree with is exempt (`AGREES`).
 Before that rule, on other draws of these crowds and twelve more, 19 of 2,316 had an accusation, 16 of them of
 annotators of trec2011_vuurens who are right on 94 to 100 %: `auto` had 75.7 instead of 82.0 on its items with truth.
 And so is one whose members split on the same items (`judged`): most LLM judges are wrong together on pairs made to
@@ -403,7 +403,8 @@ counts items, not pairs of votes, as witnesses: the gap less its margin is at le
 items (`gap_error`). Of 60 draws of 50 items of llmbar_judges 4 had an accusation of judges who are right on 84 to
 92 %, and cost up to 22 points; none has now, nor any of 60 of 100 items, and one of 60 of 25. On a seed of
 the rings that nothing was chosen on, 2,322 of 2,419 members are found with and without it. The bar was set with
-bluebird and these draws in view: 3.1 would miss a ring of random labels there.
+bluebird and these draws in view: 3.1 would miss a ring of random labels there. Its price: where members
+answer for themselves on three fifths of the items, 7 % are found and not 23.
 
 ### 11 of 39 annotators of bluebird
 
