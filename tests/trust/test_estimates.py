@@ -197,7 +197,7 @@ def test_groups_and_options_that_do_not_fit(consensus: cw.Consensus, panel: Any)
     some = {item: system_of(item) for item in list(panel[1])[:450]}
     found = cw.estimate(consensus, gold=gold, by=some)
     assert "150 items have no group, and are left out." in found.notes
-    with pytest.raises(InputError, match="Expected a Consensus or Estimates"):
+    with pytest.raises(InputError, match="Expected votes or ratings"):
         cw.estimate(cw.aggregate(cw.LabelSets.from_records([("a", "x", ["u"]), ("a", "y", ["u"])])))
     with pytest.raises(ParameterError, match="2 figures have this name"):
         found["old"]
