@@ -144,8 +144,15 @@ MESSY: dict[str, Messy] = {
          *([row[0], *(w for k, v in enumerate(row[1:]) for w in (v, (n + k) % 5 / 5))]
            for n, row in enumerate(wide()[1:]))], "Left out columns 'Anna_conf'"),
     # Rows.
-    "a total below": Messy([*long(), ["Total", None, 160]], "1 row has no annotator.* leave them out",
-                           {"on_missing": "drop"}, facts={"items": N}),
+    "a total below": Messy(
+        [*long(), ["Total", None, 160]], "Left out the last row, 'Total': totals", facts={"items": N}),
+    "a total of all below": Messy(
+        [*long(), ["Summe", "alle", 160]], "Left out the last row, 'Summe': totals", facts={"items": N}),
+    "a total by one who votes": Messy(
+        [*long(), ["Total", PEOPLE[0], WORDS[0]]], "'Total', may hold totals: read as an item",
+        facts={"items": N + 1}),
+    "rows without an annotator": Messy([*long(), ["t99", None, WORDS[0]]], "1 row has no annotator.* leave them out",
+                                       {"on_missing": "drop"}, facts={"items": N}),
     "a column and a row of totals": Messy(
         [["item", *PEOPLE, "Total yes"], *([i, *(n % 2 for n in range(4)), 2] for i in ITEMS),
          ["Total", 3, N, 5, N, 80]],

@@ -17,7 +17,7 @@ from crowdwise import registry
 from crowdwise.cli.main import app
 from crowdwise.cli.options import flag
 from crowdwise.errors import ExtraError, InputError, NotFittedError, Option, OutputError, Remedy, Setting
-from crowdwise.trust import estimates
+from crowdwise.trust.estimates import What
 
 DUPLICATE = Option("on_duplicate", "first", "last")
 
@@ -221,7 +221,7 @@ def test_a_parameter_is_set_where_the_command_has_no_option_for_it():
 
 def test_errors_propose_values_that_their_options_take():
     """``Option("on_missing", "drop")`` anywhere in the package names a value of ``--on-missing``."""
-    taken = {"answer_type": set(registry.ANSWER_TYPES), "what": set(get_args(estimates.What))}
+    taken = {"answer_type": set(registry.ANSWER_TYPES), "what": set(get_args(What))}
     for option in (option for kind in (cw.Votes, cw.Comparisons, cw.Tags) for option in kind.options):
         taken.setdefault(option.name, set()).update(option.choices)
     proposed = {}

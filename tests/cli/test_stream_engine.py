@@ -125,3 +125,17 @@ def test_what_does_not_go_with_it_is_said(votes, words, message):
     folder = votes[0]
     done = run("aggregate", folder / "votes0.parquet", "--item", "photo", *words)
     assert done.exit_code != 0 and message in done.output
+
+
+@pytest.mark.parametrize("by", ["", "all", "a0"])
+def test_a_total_below_is_read_as_in_memory(by, tmp_path):
+    rows = "\n".join(f"t{n},a{m},{'xy'[(n * m) % 2]}" for n in range(20) for m in range(4))
+    file, out = tmp_path / "votes.csv", tmp_path / "o.csv"
+    file.write_text(f"item,annotator,label\n{rows}\nTotal,{by},80\n")
+    streamed, whole = (
+        run("aggregate", file, "-m", "majority", "-o", out, *more) for more in (["--engine", "stream"], [])
+    )
+    words = "may hold totals: read as an item" if by == "a0" else "Left out the last row, 'Total': totals and no votes."
+    assert words in streamed.stderr and words in whole.stderr
+    for done in (streamed, whole):
+        assert done.exit_code == 0 and f"{20 + (by == 'a0')} labels" in done.stderr

@@ -250,6 +250,8 @@ def test_figures_that_answers_do_not_have_are_refused_in_the_words_of_the_caller
         cw.estimate(cw.read_ratings(path))
     done = run("estimate", path, "--answers", "ratings")
     assert done.exit_code == 2 and "Take --of mean, difference or ols." in done.stderr
+    done = run("estimate", path, "--answers", "ratings", "--of", "mean", "--by", "system")
+    assert done.exit_code == 1 and "has no column 'system': it has 'item'" in done.stderr
     sets = cw.LabelSets.from_records([(i, a, ["p", "q"][: 1 + i % 2]) for i in range(12) for a in "xyz"])
     with pytest.raises(cw.errors.InputError, match=r"Expected votes or ratings .* not LabelSetConsensus"):
         cw.estimate(sets)

@@ -271,11 +271,11 @@ def read_texts(path: PathLike, column: str | None = None, item: str | None = Non
     table, from_text = read_table(path)
     if table.height == 0:
         raise ReadError(f"{path} has no rows: expected a text for each item.")
-    for name, part in ((column, "text"), (item, "item")):
+    for name in (column, item):
         if name is not None and name not in table.columns:
             near = suggestion(name, table.columns)
             has = listing(table.columns, 12)
-            raise ColumnError(f"{path} has no column {name!r} for the {part}: it has {has}.{near}")
+            raise ColumnError(f"{path} has no column {name!r}: it has {has}.{near}")
     text = column or text_column(table.columns)
     if text is None:
         has = listing(table.columns, 12)

@@ -338,9 +338,19 @@ def _watched(frame: pl.LazyFrame, rows: int, progress: Callable[[float], None]) 
 
 def _complete(frame: pl.LazyFrame, on_missing: str) -> tuple[pl.LazyFrame, int]:
     """The frame without rows that have an empty cell (an error, unless they are to be dropped), and its length."""
-    lost = frame.select(pl.len(), *(_empty(frame, part).sum().alias(part) for part in PARTS[:3])).collect(
+    ends = [pl.col(part).last().alias(f"last {part}") for part in PARTS[:2]]
+    lost = frame.select(pl.len(), *ends, *(_empty(frame, part).sum().alias(part) for part in PARTS[:3])).collect(
         engine="streaming"
     )
+    if lost.height and columns.names_totals(str(name := lost["last item"][0])) and lost["len"][0] > 1:
+        by = lost["last annotator"][0]
+        who = pl.lit(0).alias("annotator") if by is None else (pl.col("annotator") == by).sum()
+        same = frame.select((pl.col("item") == name).sum(), who).collect(engine="streaming")
+        if same["item"][0] == 1 and same["annotator"][0] <= 1:
+            warn(f"Left out the last row, {name!r}: totals and no votes.")
+            return _complete(frame.filter(pl.col("row") < int(lost["len"][0]) - 1), on_missing)
+        if same["item"][0] == 1:
+            warn(f"The last row, {name!r}, may hold totals: read as an item.")
     counted = {part: int(lost[part][0]) for part in PARTS[:3] if lost[part][0]}
     if counted and on_missing == "fill":
         raise ParameterError("on_missing='fill': not with votes that are read part by part. Fill in the names first.")

@@ -393,6 +393,7 @@ class Source:
             wide = len(others) >= 2 and (not alike or _share_labels(self.table, others))
         if not wide:
             self.require(("item", "annotator", answer), self.skipped, wide=True)
+            self._drop_total_row(str(parts["item"]), str(parts["annotator"]))
             return False
         if form == "wide":
             others = columns.left_over(names, {**parts, "annotator": None, answer: None})
@@ -424,6 +425,20 @@ class Source:
                 self.parts["item"] = first
                 warn(f"The items are those of the first column, {first!r}.")
         return False
+
+    def _drop_total_row(self, item: str, who: str) -> None:
+        """Leave out the last row of a long table that is called by a word for totals, where its item stands in no other
+        row, and its annotator neither; with an annotator of other rows it is an item, and that is said."""
+        last = len(self) - 1
+        name = self.table[item][last] if last > 0 else None
+        if not isinstance(name, str) or not columns.names_totals(name) or (self.table[item] == name).sum() > 1:
+            return
+        annotator = self.table[who][last]
+        if annotator is None or (self.table[who] == annotator).sum() == 1:
+            self.keep(np.arange(last))
+            warn(f"Left out the last row, {name!r}: totals and no {self.what}.")
+        else:
+            warn(f"The last row, {name!r}, may hold totals: read as an item.")
 
     def _drop_totals(self, item: str, others: Sequence[str], *, numbers: bool) -> None:
         """Leave out the last rows of a wide table, where they hold totals; what was left out, or may be totals, is
