@@ -216,6 +216,16 @@ def nearby(best: Callable[[float], float], old: float, low: float, high: float) 
     return float(np.exp(t)) if best(t) > best(at) else old
 
 
+def varied(ratings: Ratings) -> npt.NDArray[np.bool_]:
+    """Which ratings are by annotators who gave more than one value, or few of them: who always gives one tells no items
+    apart."""
+    who, M = ratings.annotator, ratings.n_annotators
+    first = np.zeros(M)
+    first[who[::-1]] = ratings.value[::-1]
+    others = np.bincount(who, ratings.value != first[who], M)
+    return np.asarray((others > 0) | (np.bincount(who, minlength=M) < ENOUGH))[who]
+
+
 def hedged(
     ratings: Ratings, y: Floats, z: Floats, left_out: Floats, judges: Any = True, caution: float = 1.645
 ) -> tuple[Floats, float]:
