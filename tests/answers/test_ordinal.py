@@ -223,3 +223,27 @@ def test_grade_metrics_against_scipy_and_sklearn():
         m.mae([1.0, 2.0], [1.0])
     with pytest.raises(InputError, match="known truth"):
         m.mae([1.0], [np.nan])
+
+
+@pytest.mark.parametrize("crowd", ["middle", "ends", "skipped", "one grade"])
+def test_annotators_who_use_part_of_the_scale_do_not_make_it_worse_than_the_median(crowd):
+    won = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        item, who = np.repeat(np.arange(200), 5), np.concatenate([rng.choice(25, 5, replace=False) for _ in range(200)])
+        truth = rng.integers(0, 5, 200)
+        if crowd == "one grade":
+            truth[rng.random(200) < 0.95] = 4
+        vote = np.clip(np.round(truth[item] + 0.7 * rng.normal(size=1000)), 0, 4).astype(int)
+        few = who < 12
+        if crowd == "middle":
+            vote = np.where(few, np.clip(vote, 1, 3), vote)
+        if crowd == "ends":
+            vote = np.where(few, np.where(vote + 0.1 * rng.normal(size=1000) > 2.0, 4, 0), vote)
+        if crowd == "skipped":
+            vote = np.where(few, 2 * np.round(vote / 2).astype(int), vote)
+        votes = cw.Votes.from_codes(item, who, vote, items=range(200), annotators=range(25), classes=range(5))
+        labels = np.asarray(cw.aggregate(votes, "ordinal-dawid-skene").labels, dtype=int)
+        median = np.median(vote.reshape(200, 5), axis=1).astype(int)
+        won.append(np.abs(median - truth).mean() - np.abs(labels - truth).mean())
+    assert np.mean(won) > -0.02

@@ -165,7 +165,7 @@ def test_bad_texts_are_errors_of_ours(tmp_path):
     with pytest.raises(InputError, match="text"):
         cw.Texts.from_records([("s", "ann", None)])
     with pytest.raises(InputError, match="No text has a word"):
-        cw.aggregate(cw.Texts.from_records([("s", "ann", "..."), ("s", "bob", "?")]))
+        cw.aggregate(cw.Texts.from_records([("s", "ann", "\u200b"), ("s", "bob", "\u200d")]))
     with pytest.raises(InputError, match="bob"):
         cw.Texts.from_records([("s", "bob", "a"), ("s", "bob", "b")])
     one = cw.Texts.from_records([("s", "ann", "a b c")])
@@ -186,3 +186,19 @@ def test_a_file_of_sentences_is_recognised(tmp_path):
     for command in ("report", "diagnose", "agreement", "describe"):
         more = ["--out", tmp_path / "page.html"] if command == "report" else []
         assert run(command, tmp_path / "text.csv", *more).exit_code == 0, command
+
+
+@pytest.mark.parametrize("key", ["text-auto", "rover", "medoid"])
+def test_texts_without_words_are_not_lost(key):
+    family = "\N{MAN}\N{ZERO WIDTH JOINER}\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL}"
+    said = {
+        "smile": ["😀", "😂", "😂"],
+        "family": [family] * 3,
+        "mark": ["?", "?!", "?"],
+        "word": ["yes", "Yes!", "no"],
+    }
+    rows = [(item, who, text) for item, texts in said.items() for who, text in zip("abc", texts, strict=True)]
+    found = cw.aggregate(cw.Texts.from_records(rows), key)
+    texts = dict(zip(found.items.tolist(), found.texts.tolist(), strict=True))
+    assert texts.pop("word").casefold().startswith("yes")
+    assert texts == {"smile": "😂", "family": family, "mark": "?"}

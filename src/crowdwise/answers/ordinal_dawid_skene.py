@@ -19,6 +19,9 @@ S_D, MEAN, S_S     ``Crowd``       1              of the crowd, from d, log s an
 b[m, k, l]         ``prior``       M x K x K      strength * order, the strength of :mod:`crowdwise.core.shrinkage`
 =================  ==============  =============  =================================================================
 
+All this is done twice, with a learned prior of the grades and with a uniform one, and the fit under which the votes are
+more probable is taken: where many annotators never use the ends of the scale, a learned prior may lose these grades.
+
 **Intervals** of location and spread: information of the expected counts and the prior, less what not knowing the truth
 takes away (Louis 1982).
 
@@ -140,8 +143,10 @@ class OrdinalDawidSkene(Model):
         ``"logistic"``, or ``"normal"``, which has shorter tails.
     lapse
         The share of votes that are any grade at all.
-    class_prior, max_iter, tol, collusion
-        As in :class:`Auto`, which is fitted twice.
+    class_prior
+        ``"learned"``: learned or uniform, whichever makes the votes more probable; else as in :class:`Auto`.
+    max_iter, tol, collusion
+        As in :class:`Auto`, which is fitted twice with either prior.
 
     >>> import crowdwise as cw
     >>> crowd = cw.simulate.ordinal(400, n_annotators=40, votes_per_item=4, random_state=0)
@@ -168,7 +173,7 @@ class OrdinalDawidSkene(Model):
     _first: Auto = field(init=False)
 
     def _weighed(self, votes: Votes, item_prior: Floats | None) -> tuple[Votes, list[str]]:
-        self._first = self._auto(Auto.prior)
+        self._first = self._auto(Auto.prior, self.class_prior)
         return self._first._weighed(votes, item_prior)
 
     def _discounted(self, votes: Votes) -> Votes:
@@ -178,9 +183,15 @@ class OrdinalDawidSkene(Model):
         check_memory(votes)
         rank = ranks(votes.classes, self.order, self.key)
         crowd = OrdinalPrior(0.5, float(np.log(0.7)), 0.5, even_cuts(votes.n_classes), self.lapse, self.link)
-        first = self._first._fit(votes, gold, item_prior, callback)
-        self.fitted_ = self._auto(ordered_prior(votes, first.posterior, rank, crowd).tolist())
-        outcome = self.fitted_._fit(votes, gold, item_prior, callback)
+        fits = []
+        for class_prior in ("learned", "uniform") if self.class_prior == "learned" else (self.class_prior,):
+            auto = self._first if class_prior is self.class_prior else self._auto(Auto.prior, class_prior)
+            first = auto._fit(votes, gold, item_prior, callback)
+            fitted = self._auto(ordered_prior(votes, first.posterior, rank, crowd).tolist(), class_prior)
+            again = fitted._fit(votes, gold, item_prior, callback)
+            passes, converged = first.iterations + again.iterations, first.converged and again.converged
+            fits.append((fitted, replace(again, iterations=passes, converged=converged)))
+        self.fitted_, outcome = max(fits, key=lambda fit: -np.inf if (x := fit[1].log_likelihood) is None else x)
         crowd, location, log_spread, var = learn_crowd(votes, outcome.posterior, rank, crowd)
         # The crowd's own mean is not known exactly; those who voted little lean on it.
         M = votes.n_annotators
@@ -191,14 +202,12 @@ class OrdinalDawidSkene(Model):
             **with_interval("location", location, *around(location, var[:, 0, 0])),
             **with_interval("spread", np.exp(log_spread), np.exp(log_low), np.exp(log_high)),
         }
-        return replace(
-            outcome, annotator_columns=columns, iterations=first.iterations + outcome.iterations,
-            converged=first.converged and outcome.converged,
-        )  # fmt: skip
+        return replace(outcome, annotator_columns=columns)
 
-    def _auto(self, prior: Any) -> Auto:
-        options = {name: getattr(self, name) for name in ("class_prior", "max_iter", "tol", "collusion")}
-        return Auto(prior=prior, **options)
+    def _auto(self, prior: Any, class_prior: Any) -> Auto:
+        return Auto(
+            prior=prior, class_prior=class_prior, max_iter=self.max_iter, tol=self.tol, collusion=self.collusion
+        )
 
     def _predict(self, votes: Votes) -> Floats:
         return self.fitted_._predict(votes)

@@ -82,6 +82,7 @@ from crowdwise.answers.ratings_shared import (
     scatter,
     standardise,
     variance_within,
+    varied,
     weighted_mean,
 )
 from crowdwise.core.constraints import Count, NonNegative, Share, declared
@@ -638,7 +639,7 @@ class GaussianRatings(RatingModel):
             at = crowd.item
             without, _ = between(h[at] - part, top[at] - pull, mu, tau2, shrink)
             # The model is judged at its own level: one whose weights and biases move it far is trusted less.
-            final, share = hedged(answers, y, u, without)
+            final, share = hedged(answers, y, u, without, varied(answers))
             final = final + share * shift
         final = np.clip(final, y.min(), y.max())
         var_u = var_u + (final - best - shift) ** 2 + level

@@ -61,7 +61,7 @@ def gross_errors(ratings: Ratings) -> npt.NDArray[np.bool_]:
     Noise is a mixture of scales: usual ones, and one so large that such a rating says nothing of its item (a weight of
     0). A rating x of the second kind is farther from the median m of the others on its item than
 
-        max(FAR q, FAR OWN o, FAR OWN i, D / 2, |m - c|)
+        max(FAR q, FAR OWN o, FAR i, D / 2, |m - c|)
 
     q the distance |x - m| within which the share ``USUAL`` of ratings lies, o the median distance of the annotator's
     other ratings (who is noisy or biased makes no gross errors), i the median distance of an item's ratings (three or
@@ -100,7 +100,7 @@ def _gross(ratings: Ratings) -> npt.NDArray[np.bool_]:
             far[by] &= ~(gap[by] <= FAR * OWN * median_of_others(who[kept][by], gap[by], ratings.n_annotators))
             one = np.ones(len(n))
             own = np.abs(x[kept] - weighted_median(n, one, x[kept], N)[n])
-            far &= (np.bincount(n, minlength=N)[n] < 3) | (gap > FAR * OWN * weighted_median(n, one, own, N)[n])
+            far &= (np.bincount(n, minlength=N)[n] < 3) | (gap > FAR * weighted_median(n, one, own, N)[n])
         worst = np.flatnonzero(far)
         if not len(worst):
             break
@@ -214,6 +214,16 @@ def nearby(best: Callable[[float], float], old: float, low: float, high: float) 
     at = np.log(old)
     t = maximise_1d(best, max(at - 1.0, np.log(low)), min(at + 1.0, np.log(high)), tol=0.002)
     return float(np.exp(t)) if best(t) > best(at) else old
+
+
+def varied(ratings: Ratings) -> npt.NDArray[np.bool_]:
+    """Which ratings are by annotators who gave more than one value, or few of them: who always gives one tells no items
+    apart."""
+    who, M = ratings.annotator, ratings.n_annotators
+    first = np.zeros(M)
+    first[who[::-1]] = ratings.value[::-1]
+    others = np.bincount(who, ratings.value != first[who], M)
+    return np.asarray((others > 0) | (np.bincount(who, minlength=M) < ENOUGH))[who]
 
 
 def hedged(

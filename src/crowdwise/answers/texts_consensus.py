@@ -213,7 +213,7 @@ class TextModel(AnswerModel[Texts, TextConsensus]):
         used, at = np.unique(answers.text, return_inverse=True)
         cuts = cut.of(answers.texts[used].tolist())
         if not any(one.words for one in cuts):
-            raise InputError("No text has a word. Punctuation alone counts with punctuation=True.")
+            raise InputError("No text has a word: all that is written are characters that cannot be seen.")
         fields = self._infer(answers, [cuts[code] for code in at.tolist()], callback)
         chosen = cut.words(fields["texts"].tolist())
         likeness, right, slots = np.zeros(len(answers)), np.zeros(answers.n_annotators), np.zeros(answers.n_annotators)

@@ -51,7 +51,8 @@ class CutText(NamedTuple):
 class Tokens:
     """How texts are cut into words. ``unit="auto"``: characters where most letters are of a script without blanks.
 
-    Case and punctuation are ignored unless asked for; an apostrophe within a word belongs to it.
+    Case and punctuation are ignored unless asked for; an apostrophe within a word belongs to it. A text without any
+    word (emoji, "?") is one word as a whole.
 
     >>> Tokens().of(["Don't stop!"])[0]
     CutText(words=["don't", 'stop'], forms=["Don't ", 'stop! '])
@@ -98,6 +99,8 @@ class Tokens:
 
     def _cut(self, text: str, pattern: re.Pattern[str]) -> CutText:
         tokens = [(match.start(), self._key(match.group())) for match in pattern.finditer(text)]
+        if text and not any(word for _, word in tokens):
+            tokens = [(0, self._key(text))]
         starts, words = [start for start, word in tokens if word], [word for _, word in tokens if word]
         ends = [*starts[1:], len(text)]
         forms = [text[a:b] for a, b in zip([0, *starts[1:]], ends, strict=False)]
