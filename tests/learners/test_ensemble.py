@@ -29,6 +29,7 @@ from crowdwise.learners.trainer import TrainingData
 from crowdwise.learners.training_settings import Epoch
 from learners.crowd import blobs, small, vote
 
+PLAIN = ["consensus", "shares", "constant"]
 QUICK = {"folds": 2, "n_networks": 2, "epochs": 4, "lr": 1e-2, "candidates": ("ccem",), "random_state": 0}
 
 
@@ -205,7 +206,7 @@ def test_votes_choose_the_candidate(crowd, monkeypatch):
     }
     monkeypatch.setattr(Ensemble, "_unseen", lambda self, name, *rest: said[name])
     learner = Ensemble(**QUICK | {"candidates": tuple(said), "rounds": 0}).fit(X, votes)
-    assert learner.chosen_ == "trace" and list(learner.scores_) == ["ccem", "trace", "aggnet", "consensus", "shares"]
+    assert learner.chosen_ == "trace" and list(learner.scores_) == ["ccem", "trace", "aggnet", *PLAIN]
     assert learner.scores_["trace"] > learner.scores_["ccem"] == learner.scores_["aggnet"]
     assert (learner.consensus_.labels == truth).mean() > 0.95
 
@@ -260,13 +261,13 @@ def test_the_mean_of_networks_and_plain_members_predicts(crowd, tmp_path):
     X, votes, truth = crowd
     learner = Ensemble(**QUICK).fit(X, votes)
     whole = learner._trainer.network
-    assert isinstance(whole, MeanNetwork) and learner.n_averaged_ == 4 and len(whole.networks) == 6
+    assert isinstance(whole, MeanNetwork) and learner.n_averaged_ == 4 and len(whole.networks) == 7
     with torch.no_grad():
         each = [torch.softmax(network(torch.as_tensor(X)), dim=1).numpy() for network in whole.networks]
     assert np.abs(each[0] - each[1]).max() > 1e-4
     networks, *plain = learner.weights_.values()
-    assert list(learner.weights_) == ["networks", "consensus", "shares"]
-    mean = networks * np.mean(each[:4], axis=0) + plain[0] * each[4] + plain[1] * each[5]
+    assert list(learner.weights_) == ["networks", *PLAIN]
+    mean = networks * np.mean(each[:4], axis=0) + sum(w * one for w, one in zip(plain, each[4:], strict=True))
     expected = mean ** (1.0 / learner.temperature_)
     p = learner.predict_proba(X)
     np.testing.assert_allclose(p, expected / expected.sum(axis=1, keepdims=True), atol=1e-6)
@@ -276,12 +277,14 @@ def test_the_mean_of_networks_and_plain_members_predicts(crowd, tmp_path):
     np.testing.assert_allclose(again.predict_proba(X), p, atol=1e-6)
 
 
-def test_plain_members_have_not_seen_the_votes_on_an_item(crowd):
+def test_plain_members_have_not_seen_the_votes_on_an_item(crowd, monkeypatch):
     X, votes, truth = crowd
+    monkeypatch.setattr(ensemble, "SPREADS", (2.0,))
     fold = np.arange(150) % 3
 
     def cross_fitted(given, gold=None):
-        return plain_members(TrainingData(as_inputs(X), given), gold, fold, InputScale.of(as_inputs(X)))
+        data, scale = TrainingData(as_inputs(X), given), InputScale.of(as_inputs(X))
+        return plain_members(data, gold, fold, scale, VoteList.of(given))
 
     label = np.where(fold[votes.item] == 0, (votes.label + 1) % 3, votes.label)
     other = cross_fitted(cw.Votes.from_codes(
@@ -289,8 +292,45 @@ def test_plain_members_have_not_seen_the_votes_on_an_item(crowd):
     ))  # fmt: skip
     for one, two in zip(cross_fitted(votes), other, strict=True):
         np.testing.assert_allclose(one.p[fold == 0], two.p[fold == 0], atol=1e-3)
-        assert np.abs(one.p[fold == 1] - two.p[fold == 1]).max() > 0.02
-        assert (one.p.argmax(axis=1) == truth).mean() > 0.9
+        assert np.abs(one.p[fold == 1] - two.p[fold == 1]).max() > (0.0 if one.name == "constant" else 0.02)
+        assert one.name == "constant" or (one.p.argmax(axis=1) == truth).mean() > 0.9
+
+
+def noise_about(votes_right, n_features, seed=0):
+    """Inputs of which one number in 20 tells two classes apart a little, and three votes on each item."""
+    rng = np.random.default_rng(seed)
+    truth = rng.permutation(np.arange(240) % 2)
+    X = rng.normal(size=(240, n_features)).astype(np.float32)
+    X[:, ::20] += 0.6 * (2.0 * truth[:, None] - 1.0)
+    label = np.where(rng.random((240, 3)) < votes_right, truth[:, None], 1 - truth[:, None])
+    return X, cw.Votes.from_dense(label), truth
+
+
+def test_poor_votes_on_many_features_ask_for_more_shrinkage(monkeypatch):
+    def lengths(votes_right):
+        X, votes, _ = noise_about(votes_right, 400)
+        data, fold = TrainingData(as_inputs(X), votes), np.arange(240) % 3
+        members = plain_members(data, None, fold, InputScale.of(data.inputs), VoteList.of(votes))
+        return [float(one.network[1].head.weight.norm()) for one in members[:2]]
+
+    poor, good = lengths(0.6), lengths(0.95)
+    monkeypatch.setattr(ensemble, "SPREADS", (2.0,))
+    assert max(np.divide(poor, lengths(0.6))) < 0.8 and good == lengths(0.95)
+
+
+def test_where_inputs_say_nothing_the_shares_of_classes_predict():
+    rng = np.random.default_rng(0)
+    truth = (rng.random(400) < 0.2).astype(int)
+    label = np.where(rng.random((400, 3)) < 0.8, truth[:, None], 1 - truth[:, None])
+    X = rng.normal(size=(400, 10)).astype(np.float32)
+    learner = Ensemble(folds=3, epochs=20, random_state=0).fit(X, cw.Votes.from_dense(label))
+    assert learner.weights_["constant"] > 0.15
+    assert (learner.predict(X) == 0).mean() > 0.9
+    votes = cw.Votes.from_dense(label)
+    data, fold = TrainingData(as_inputs(X), votes), np.arange(400) % 3
+    constant = plain_members(data, None, fold, InputScale.of(data.inputs), VoteList.of(votes))[-1]
+    assert constant.name == "constant" and abs(constant.p[:, 1].mean() - 0.2) < 0.1
+    assert len(np.unique(constant.p[:, 1])) == 3 and torch.softmax(constant.network(torch.zeros(1, 10)), 1)[0, 0] > 0.7
 
 
 def test_large_inputs_and_single_annotators_have_fewer_plain_members(crowd, monkeypatch):
@@ -298,9 +338,10 @@ def test_large_inputs_and_single_annotators_have_fewer_plain_members(crowd, monk
     data = TrainingData(as_inputs(X), votes)
     fold, scale = np.arange(150) % 3, InputScale.of(data.inputs)
     alone = TrainingData(data.inputs, cw.Votes.from_dense(truth[:, None]))
-    assert [one.name for one in plain_members(alone, None, fold, scale)] == ["shares"]
+    judges = VoteList.of(alone.votes)
+    assert [one.name for one in plain_members(alone, None, fold, scale, judges)] == ["shares", "constant"]
     monkeypatch.setattr(ensemble, "MAX_NUMBERS", X.size - 1)
-    assert plain_members(data, None, fold, scale) == []
+    assert plain_members(data, None, fold, scale, VoteList.of(votes)) == []
 
 
 def test_a_budget_ends_trainings_early_and_says_so(crowd):

@@ -110,7 +110,8 @@ class TestOptions:
         index = np.arange(10)
         trainer.network.eval()
         trainer._set_modes = lambda size: None
-        loss = trainer._loss(index, torch.as_tensor(index))
+        at = torch.as_tensor(index)
+        loss = trainer._loss(index, at, trainer.edges.take(at))
         logits = trainer.forward(trainer.read(trainer.inputs, index))[0]
         hard = torch.eye(2)[torch.tensor(learner.first_stage_.label_codes[:10].tolist())]
         smooth = (1 - share) * hard + share / 2

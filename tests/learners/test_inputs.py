@@ -70,11 +70,11 @@ class TestTables:
         assert rows(np.arange(22).reshape(11, 2)).tolist() == [[14, 15], [0, 1], [14, 15], [6, 7]]
         assert rows(np.eye(11, dtype=bool), [1]).tolist() == [[0.0, 1.0, *[0.0] * 9]]
 
-    def test_bytes_are_divided_by_255(self):
+    def test_small_whole_numbers_are_what_other_whole_numbers_are(self):
         X = np.array([[0, 51, 255]], dtype=np.uint8)
-        np.testing.assert_allclose(rows(X, [0]).numpy(), [[0.0, 0.2, 1.0]], atol=1e-7)
-        np.testing.assert_allclose(rows(sp.csr_matrix(X), [0]).numpy(), [[0.0, 0.2, 1.0]], atol=1e-7)
-        np.testing.assert_allclose(rows(torch.from_numpy(X), [0]).numpy(), [[0.0, 0.2, 1.0]], atol=1e-7)
+        np.testing.assert_allclose(rows(X, [0]).numpy(), [[0.0, 51.0, 255.0]], atol=1e-7)
+        np.testing.assert_allclose(rows(sp.csr_matrix(X), [0]).numpy(), [[0.0, 51.0, 255.0]], atol=1e-7)
+        np.testing.assert_allclose(rows(torch.from_numpy(X), [0]).numpy(), [[0.0, 51.0, 255.0]], atol=1e-7)
 
     def test_a_learner_of_bytes_refuses_them_as_other_numbers(self, tmp_path):
         """They would not be divided by 255, and predictions would be wrong without a word."""
@@ -110,8 +110,9 @@ class TestTables:
             (np.array([["a", 1]], dtype=object), "must hold numbers"),
             (np.zeros((3, 2), dtype=complex), "must hold numbers"),
             (np.array([["2020-01-01"]], dtype="datetime64[D]"), "must hold numbers"),
+            ([[1.0, 2.0], [3.0]], "all of one length"),
         ],
-        ids=["flat", "five dimensions", "no features", "text", "mixed", "complex", "dates"],
+        ids=["flat", "five dimensions", "no features", "text", "mixed", "complex", "dates", "ragged"],
     )
     def test_what_cannot_be_read_is_refused_in_words(self, X, message):
         with pytest.raises(InputError, match=message):

@@ -388,3 +388,19 @@ def test_names_in_a_table_of_features(crowd, votes, right, tmp_path, ending):
     learner = model().fit(found, votes)
     assert learner.feature_names_in_.tolist() == FEATURES
     assert predicted(learner, found, crowd[0].index) == right
+
+
+def test_features_that_single_precision_blurs_are_named(crowd, votes):
+    X = crowd[0].astype("float64").assign(f2=lambda table: table.f2 + 1e9)
+    with pytest.warns(cw.errors.InputWarning, match="columns 'f2' of X differ"):
+        model().fit(X, votes)
+    plain = [crowd[0], crowd[0].assign(f2=1e9), crowd[0].astype("float32"), crowd[0].assign(f2=0.1 + 0.2)]
+    for X in plain:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", cw.errors.InputWarning)
+            model().fit(X, votes)
+
+
+def test_no_inputs_are_an_error_in_words(votes):
+    with pytest.raises(InputError, match="X is None"):
+        model().fit(None, votes)

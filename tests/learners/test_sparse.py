@@ -43,9 +43,9 @@ class TestRows:
         none = SparseRows.of(sp.csr_matrix((2, 3), dtype=np.float32))
         assert none.values.shape == (2, 0) and none.dense().shape == (2, 3)
 
-    def test_bytes_are_divided_by_255(self):
+    def test_small_whole_numbers_are_what_other_whole_numbers_are(self):
         X = sp.csr_matrix(np.array([[0, 51, 255]], dtype=np.uint8))
-        np.testing.assert_allclose(as_inputs(X).sparse_rows(np.array([0])).dense(), [[0.0, 0.2, 1.0]], atol=1e-7)
+        np.testing.assert_allclose(as_inputs(X).sparse_rows(np.array([0])).dense(), [[0.0, 51.0, 255.0]], atol=1e-7)
 
     @pytest.mark.parametrize("call", ["rows", "scale"])
     def test_a_row_that_is_not_finite_is_named(self, call):

@@ -91,6 +91,8 @@ class Rows:
     @classmethod
     def of(cls, X: Any, items: Any = None) -> Rows:
         """Inputs in any form; ``items`` are the names of rows, where the caller gives them."""
+        if X is None:
+            raise InputError("X is None: expected one row of numbers, one image or one text for each item.")
         if hasattr(X, "__array__") and not hasattr(X, "shape"):
             X = np.asarray(X)
         X = native(X)

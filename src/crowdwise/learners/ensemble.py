@@ -2,15 +2,17 @@
 
 1. Softmax regression on the consensus of the votes, and on their shares, is cross-fitted: for each fold of the items,
    without the votes on that fold. Where votes are few, one-sided or a matter of taste a network is often no better.
+   The shares of the classes, the same for every item, are a member too: inputs may say nothing.
 2. Every candidate is trained once for each fold, too, and predicts the fold. Predictions are compared by the votes on
    these items (:mod:`crowdwise.learners.held_out_votes`). A later candidate, and after them a plain one, takes the
    place of an earlier one only where it is clearly better.
 3. Predictions and votes together give the class probabilities of the items. Because the predictions have not seen the
    votes on an item, these are not counted twice. Votes that err together count less, by a power that the predictions
    choose.
-4. A new network is trained on these probabilities, again once for each fold. Networks and plain members are mixed, with
-   the weights under which the votes on unseen items are most likely. Where these are more likely than before, the
-   mixture gives new class probabilities. ``rounds`` says how often.
+4. Networks and plain members are mixed, with the weights under which the votes on unseen items are most likely. New
+   networks, trained on these probabilities once for each fold, take the candidate's place in the mixture. (Their labels
+   know of all votes, by way of the other folds, which would flatter them in the choice of weights.) Where the votes are
+   more likely than before, the mixture gives new class probabilities. ``rounds`` says how often.
 5. The networks of the last round and the plain members predict with these weights; at a temperature, where the votes on
    unseen items clearly ask for one.
 
@@ -37,7 +39,7 @@ from crowdwise.core import starts
 from crowdwise.core.consensus import Outcome
 from crowdwise.core.constraints import Bounds, Check, Count, Positive, declared, fixed_seed
 from crowdwise.core.dependence import Dependence
-from crowdwise.core.numerics import Floats, Ints, clamp
+from crowdwise.core.numerics import Floats, Ints, clamp, normalise
 from crowdwise.data.boundary import guarded
 from crowdwise.data.votes import Votes
 from crowdwise.errors import InputError, ParameterError
@@ -151,8 +153,8 @@ class Ensemble(Learner):
         The keys of learners with a network, the one to prefer first. They have the settings of training of this one
         (``epochs``, ``lr``, ``device``...), and its ``network`` where one is given.
     plain
-        Whether softmax regression on the consensus of the votes, and on their shares, are members as well. Inputs of
-        more than 30 million numbers, or not in memory, have none.
+        Whether softmax regression on the consensus of the votes, and on their shares, and the shares of the classes are
+        members as well. Inputs of more than 30 million numbers, or not in memory, have none.
     folds
         In how many parts the items are split; networks are trained on all but one of them, each part in turn.
     rounds
@@ -190,7 +192,7 @@ class Ensemble(Learner):
     >>> learner = Ensemble(candidates=("aggnet", "ccem"), folds=2, epochs=10, random_state=0)
     >>> learner = learner.fit(crowd.features["x_train"], crowd.votes)
     >>> learner.chosen_, len(learner.scores_)
-    ('consensus', 5)
+    ('consensus', 6)
     """
 
     key: ClassVar[str] = "ensemble"
@@ -287,11 +289,12 @@ class Ensemble(Learner):
         judges = votes.judges(data.votes.n_classes)
         if self.plain:
             scale = InputScale.of(data.inputs) if self.scale else InputScale.identity(self.shape_)
-            self._plain = plain_members(data, gold, fold, scale, self._item_weight)
+            self._plain = plain_members(data, gold, fold, scale, judges, self._item_weight)
         predictions = {key: self._unseen(key, data, gold, fold, turns) for key in self.candidates}
         network = self.candidates[0]
-        predictions |= {one.name: one.p for one in self._plain}
         vote_probs = {name: crowd_vote_probs(p, judges, fold) for name, p in predictions.items()}
+        predictions |= {one.name: one.p for one in self._plain}
+        vote_probs |= {one.name: one.vote_probs for one in self._plain}
         self.chosen_ = network
         for name in predictions:
             if clearly_better(vote_probs[name], vote_probs[self.chosen_], judges):
@@ -299,27 +302,23 @@ class Ensemble(Learner):
                 network = name if name in self.candidates else network
         self.scores_ = {name: mean_log(each, judges) for name, each in vote_probs.items()}
         best, score = scored(predictions[self.chosen_], judges, fold), self.scores_[self.chosen_]
-        self._weigh(vote_probs, vote_probs[network], judges)
+        mixed = {"networks": vote_probs[network]} | {one.name: vote_probs[one.name] for one in self._plain}
+        w = held_out_votes.mixture_weights(list(mixed.values()), judges)
+        self.weights_ = dict(zip(mixed, w.tolist(), strict=True))
         self._trained, self.temperature_ = [], 1.0
         for turn in range(self.rounds):
             self._targets, self._trained = self._labelled(best, votes, gold), []
             p = self._unseen(name := f"round{turn + 1}", data, gold, fold, turns)
-            mixed = self._weigh(vote_probs, crowd_vote_probs(p, judges, fold), judges)
+            mixed["networks"] = crowd_vote_probs(p, judges, fold)
             p = self.weights_["networks"] * p
             for one in self._plain:
                 p = p + self.weights_[one.name] * one.p
             mixture = scored(p, judges, fold)
-            self.scores_[name], self.temperature_ = mean_log(mixed, judges), mixture.network_temperature
+            self.scores_[name] = mean_log(np.stack(list(mixed.values()), axis=1) @ w, judges)
+            self.temperature_ = mixture.network_temperature
             if self.scores_[name] > score:
                 best, score = mixture, self.scores_[name]
         return best
-
-    def _weigh(self, vote_probs: dict[str, Floats], networks: Floats, judges: VoteList) -> Floats:
-        """Set the weights of networks and plain members; E: the probability of each vote under their mixture."""
-        each = {"networks": networks} | {one.name: vote_probs[one.name] for one in self._plain}
-        w = held_out_votes.mixture_weights(list(each.values()), judges)
-        self.weights_ = dict(zip(each, w.tolist(), strict=True))
-        return np.asarray(np.stack(list(each.values()), axis=1) @ w)
 
     def _mean(self, members: Sequence[nn.Module]) -> MeanNetwork:
         """Networks and, after them, plain members as one."""
@@ -446,8 +445,8 @@ class Ensemble(Learner):
         return super()._loaded_params(folder, params, network, device) | {"candidates": tuple(params["candidates"])}
 
 
-SPREAD = 2.0
-"""The prior standard deviation of the logits."""
+SPREADS = (2.0, 1.0, 0.5)
+"""The prior standard deviation of the logits: the next is tried where votes are more likely under it than before."""
 MAX_NUMBERS = 30_000_000
 """The most numbers of all inputs together; networks on images of more than that have no plain members beside them."""
 
@@ -458,14 +457,20 @@ class Plain(NamedTuple):
     name: str
     p: Floats
     """N x K: of items whose votes it has not seen; of items without votes, by all votes."""
+    vote_probs: Floats
+    """E: the probability of each vote that judges."""
     network: nn.Module
     """Trained on all items."""
 
 
 def plain_members(
-    data: TrainingData, gold: Ints | None, fold: Ints, scale: InputScale, weight: Floats | None = None
+    data: TrainingData, gold: Ints | None, fold: Ints, scale: InputScale, judges: VoteList,
+    weight: Floats | None = None,
 ) -> list[Plain]:  # fmt: skip
-    """The plain members, none for inputs that are large or not in memory."""
+    """The plain members, none for inputs that are large or not in memory.
+
+    Poor votes on many features ask for more shrinkage than good ones: votes on unseen items choose it, by the first.
+    """
     inputs, votes = data.inputs, data.votes
     if not isinstance(inputs, ArrayInputs):
         return []
@@ -476,7 +481,16 @@ def plain_members(
     makers: dict[str, Callable[[Votes, Ints | None], Floats]] = {"consensus": consensus, "shares": starts.shares}
     if votes.n_annotators == 1:
         del makers["consensus"]
-    members = []
+    members: list[Plain] = []
+    spreads: tuple[float, ...] = SPREADS
+
+    def linear(coef: Floats) -> nn.Module:
+        network = networks.linear(inputs.shape, K)
+        with torch.no_grad():
+            network.head.weight.copy_(torch.from_numpy(coef[:-1].T))
+            network.head.bias.copy_(torch.from_numpy(coef[-1]))
+        return nn.Sequential(scale, network)
+
     for name, make in makers.items():  # cross-fitted and fitted to all items in one go
         labels = []
         for j in range(fold.max() + 2):  # all items last
@@ -485,13 +499,22 @@ def plain_members(
             train = votes.select(~own[votes.item])
             used = used_items(train, known)
             labels.append(make(train, known) * (used if weight is None else used * weight)[:, None])
-        model = Softmax(D, len(labels) * K, D / SPREAD**2)
-        model.fit(x, np.stack(labels, axis=1))
-        p = np.exp(log_softmax(np.asarray(x @ model.coef[:-1] + model.coef[-1]).reshape(len(fold), -1, K)))
-        network = networks.linear(inputs.shape, K)
-        with torch.no_grad():
-            network.head.weight.copy_(torch.from_numpy(model.coef[:-1, -K:].T))
-            network.head.bias.copy_(torch.from_numpy(model.coef[-1, -K:]))
-        unseen = p[np.arange(len(fold)), fold]  # fold -1: by all items
-        members.append(Plain(name, unseen, nn.Sequential(scale, network)))
-    return members
+        if not members:
+            counts = [np.bincount(each.argmax(axis=1), each.sum(axis=1), minlength=K) for each in labels]
+            shares = normalise(np.asarray(counts, dtype=np.float64) + 1.0 / K, axis=1)
+        model, best = Softmax(D, len(labels) * K, 0.0), -math.inf
+        for spread in spreads:
+            model.ridge = D / spread**2
+            model.fit(x, np.stack(labels, axis=1))
+            p = np.exp(log_softmax(np.asarray(x @ model.coef[:-1] + model.coef[-1]).reshape(len(fold), -1, K)))
+            p = p[np.arange(len(fold)), fold]  # fold -1: by all items
+            vote_probs = crowd_vote_probs(p, judges, fold)
+            if (score := mean_log(vote_probs, judges)) <= best:
+                break
+            best, spreads = score, (spread,)
+            member = Plain(name, p, vote_probs, linear(model.coef[:, -K:]))
+        members.append(member)
+    coef = np.zeros((D + 1, K))
+    coef[-1] = np.log(shares[-1])
+    vote_probs = crowd_vote_probs(shares[fold], judges, fold, rounds=1)  # where EM begins, it ends
+    return [*members, Plain("constant", shares[fold], vote_probs, linear(coef))]

@@ -285,17 +285,17 @@ def clearly_worse(gain: Floats, gains: Iterable[Floats]) -> bool:
 
 def says_something(p: Floats, votes: VoteList, fold: Ints) -> bool:
     """Whether p predicts the votes better than the shares of the labels do, by more than chance."""
-    with_inputs, even = (crowd_vote_probs(one, votes, fold) for one in (p, np.ones_like(p) / p.shape[1]))
-    return clearly_better(with_inputs, even, votes, WORSE)
+    even = crowd_vote_probs(np.ones_like(p) / p.shape[1], votes, fold, rounds=1)  # where EM begins, it ends
+    return clearly_better(crowd_vote_probs(p, votes, fold), even, votes, WORSE)
 
 
-def crowd_vote_probs(p: Floats, votes: VoteList, fold: Ints) -> Floats:
+def crowd_vote_probs(p: Floats, votes: VoteList, fold: Ints, rounds: int = CROWD_ROUNDS) -> Floats:
     """E: the probability of each vote, with one matrix for all annotators, from the items of other folds.
 
     With a matrix for each annotator, votes of annotators who know one label alone would be explained by any p.
     """
     one = votes._replace(annotator=np.zeros_like(votes.annotator), n_annotators=1)
-    return Trial.of(np.maximum(p, FLOOR), one, fold, 2.0, rounds=CROWD_ROUNDS).vote_probs
+    return Trial.of(np.maximum(p, FLOOR), one, fold, 2.0, rounds=rounds).vote_probs
 
 
 def mean_log(vote_probs: Floats, votes: VoteList) -> float:

@@ -78,16 +78,19 @@ def gain_gradients(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str) -> tu
     that at log g the same with h / p and g, V and V' exchanged, and that at log p minus the first, summed over items.
     """
     N = len(log_h)
-    ratio_h, g = (log_h - log_p).exp(), log_g.exp()
-    log_both = log_h + log_g - log_p
+    log_ratio = log_h - log_p
+    log_both, ratio_h, g = log_ratio + log_g, log_ratio.exp(), log_g.exp()
     joint = torch.logsumexp(log_both, dim=1)
     both = (log_both - joint[:, None]).exp()
+    if kind == "kl":  # all b' are 1, and sums over pairs are products of sums
+        low, pairs = float(np.log(FLOOR)), max(N * (N - 1), 1)
+        at_h = both * ((joint >= low).to(joint.dtype) / N)[:, None]
+        at_p = -at_h.sum(dim=0)
+        h_sum, g_sum, same = ratio_h.sum(dim=0), g.sum(dim=0), 1.0 + joint.clamp_min(low)
+        value = same.mean() - ((h_sum * g_sum).sum() - joint.exp().sum()) / pairs
+        return value, at_h - ratio_h * (g_sum - g) / pairs, at_h - g * (h_sum - ratio_h) / pairs, at_p
     ratio = ratio_h @ g.T
-    if kind == "kl":
-        low = float(np.log(FLOOR))
-        same, u = 1.0 + joint.clamp_min(low), (joint >= low).to(joint.dtype)
-        other, V = ratio, torch.ones_like(ratio)
-    elif kind == "pearson":
+    if kind == "pearson":
         kappa = joint.exp()
         same, u = 2.0 * (kappa - 1.0), 2.0 * kappa
         other, V = ratio**2 - 1.0, 2.0 * ratio

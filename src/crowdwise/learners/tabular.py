@@ -72,8 +72,7 @@ def scaled_rows(inputs: Inputs, mean: Floats, deviation: Floats) -> Any:
     if isinstance(inputs, ArrayInputs) and inputs.sparse:
         for index in chunks(inputs):
             inputs.rows(index)  # refuses NaN and infinity
-        factor = (1.0 / 255.0 if inputs.byte else 1.0) / deviation
-        sparse = inputs.array.astype(np.float64).multiply(factor[None]).tocsr()
+        sparse = inputs.array.astype(np.float64).multiply(1.0 / deviation[None]).tocsr()
         return sparse - mean if mean.any() else sparse  # fitted with dense inputs
     parts = [inputs.rows(index).numpy().reshape(-1, len(mean)) for index in chunks(inputs)]
     return (np.concatenate(parts).astype(np.float64) - mean) / deviation

@@ -16,6 +16,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ from crowdwise.learners.head import Head, MixesVotes
 from crowdwise.learners.inputs import ArrayInputs, Images, Index, Inputs, SparseRows, augmented, first_layer, prepare
 from crowdwise.learners.networks import Probe, hidden_layer
 from crowdwise.learners.training_settings import SCHEDULES, Callback, Epoch, TrainingSettings
-from crowdwise.learners.vote_edges import Batch, Edges
+from crowdwise.learners.vote_edges import Batch, Edges, VoteRows
 
 RESIDENT = 2**30
 """The most bytes of inputs that stay whole, as float32, in the memory of the CPU."""
@@ -305,12 +306,13 @@ class Trainer(Inference):
         places = torch.as_tensor(order, device=self.device)
         self._hasten(order)
         self._set_modes(cuts[0][1])
+        votes = self.edges.cut(places, self.n_votes[order], cuts)
         total, seen = torch.zeros((), device=self.device), 0
         for step, (lo, hi) in enumerate(cuts):
             self.head.progress = (epoch + step / len(cuts)) / settings.epochs
             for group in self.optimiser.param_groups:
                 group["lr"] = group["rate"] * SCHEDULES[settings.schedule](self.head.progress)
-            loss = self._step(epoch, order[lo:hi], places[lo:hi])
+            loss = self._step(epoch, order[lo:hi], places[lo:hi], votes[step])
             if loss is not None:
                 total, seen = total + loss * (hi - lo), seen + hi - lo
         mean = float(total) / max(seen, 1)
@@ -326,9 +328,9 @@ class Trainer(Inference):
         at = np.searchsorted(share / share[-1] * n, np.arange(n) + rng.random(), side="right")
         return rng.permutation(self.index[at.clip(max=n - 1)])
 
-    def _step(self, epoch: int, index: Index, at: Tensor) -> Tensor | None:
+    def _step(self, epoch: int, index: Index, at: Tensor, votes: VoteRows) -> Tensor | None:
         """The one place where a step is taken, on the batch of some items; None where nothing is trained."""
-        loss = self._loss(index, at)
+        loss = self._loss(index, at, votes)
         if not loss.requires_grad:
             return None
         if self.device.type == "cpu":  # elsewhere the host would wait for every step: see the end of the epoch
@@ -402,17 +404,16 @@ class Trainer(Inference):
             del edges[-2]
         return list(pairwise(edges))
 
-    def _loss(self, index: Index, at: Tensor) -> Tensor:
+    def _loss(self, index: Index, at: Tensor, votes: VoteRows) -> Tensor:
         """The head's loss on a batch, with what the settings add to it: known classes, mixtures, smooth labels."""
         settings = self.settings
-        n_votes = int(self.n_votes[index].sum())
-        x = self._augmented(index, at)
+        x, n_votes = self._augmented(index, at), len(votes[0])
         if settings.mixup and isinstance(x, Tensor):
             mixes_votes = self.mixes_votes and n_votes
             loss, logits = self._mixed_votes(index, at, x) if mixes_votes else self._mixed_items(at, x, n_votes)
         else:
             logits, hidden = self.forward(x)
-            loss = self._votes_loss(self.edges.batch(at, logits, hidden, n_votes))
+            loss = self._votes_loss(Batch(at, logits, hidden, *votes))
         if settings.label_smoothing:
             even = -torch.log_softmax(logits, dim=1).mean()
             loss = (1.0 - settings.label_smoothing) * loss + settings.label_smoothing * even
@@ -528,7 +529,7 @@ class Trainer(Inference):
         """Inputs to train on."""
         if isinstance(self.resident, Images):
             return self.resident.read(at, self.settings.augment)
-        x = self.read(self.inputs, index) if self.resident is None else self.resident[at]
+        x = self.read(self.inputs, index) if self.resident is None else self.resident.index_select(0, at)
         return augmented(x, self.settings.augment) if isinstance(x, Tensor) else x
 
     def _set_modes(self, size: int) -> None:
@@ -546,7 +547,7 @@ class Trainer(Inference):
         if inputs is not self.inputs or self.resident is None:
             return super().read(inputs, index)
         at = torch.as_tensor(index, device=self.device)
-        return self.resident.read(at) if isinstance(self.resident, Images) else self.resident[at]
+        return self.resident.read(at) if isinstance(self.resident, Images) else self.resident.index_select(0, at)
 
 
 def resident(inputs: Inputs, device: torch.device) -> Tensor | Images | None:
@@ -582,11 +583,37 @@ def make_optimiser(
     if settings.optimiser == "sgd":
         optimiser = torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True, fused=device.type == "cuda")
     else:
-        kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
+        adam = QuickAdam if device.type == "cpu" else torch.optim.Adam
+        kind = torch.optim.AdamW if settings.optimiser == "adamw" else adam
         optimiser = kind(groups, lr=settings.lr, fused=device.type in ("cpu", "cuda"))
     for group in optimiser.param_groups:
         group["rate"] = group["lr"]
     return optimiser
+
+
+class QuickAdam(torch.optim.Adam):
+    """Adam on a CPU. From the second step on it goes straight to torch's kernel: to sort tensors by device and to note
+    the step for a profiler takes as long as the step of a small network."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        used = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
+        if closure is not None or any(p not in self.state for own in used for p in own):
+            return super().step(closure)
+        for group, own in zip(self.param_groups, used, strict=True):
+            if not own:
+                continue
+            states = [self.state[p] for p in own]
+            steps, averages, squares = ([s[name] for s in states] for name in ("step", "exp_avg", "exp_avg_sq"))
+            torch._foreach_add_(steps, 1)
+            beta1, beta2 = group["betas"]
+            torch._fused_adam_(
+                own, [p.grad for p in own], averages, squares, [], steps, lr=group["lr"], beta1=beta1, beta2=beta2,
+                weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False,
+            )  # fmt: skip
+        return None
+
+    step.hooked = True  # type: ignore[attr-defined]
 
 
 class WeightAverage:

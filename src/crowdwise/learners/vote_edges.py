@@ -6,6 +6,7 @@ size is that of its votes: no items x annotators table, no matrix per sample.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +21,8 @@ from crowdwise.data.votes import Votes
 from crowdwise.learners.devices import log_softmax
 
 Answers = TypeVar("Answers", Votes, Ratings)
+VoteRows = tuple[Tensor, Tensor, Tensor, Tensor]
+"""E each: row in the batch, annotator, label and weight of votes."""
 
 
 def column_cells(first: Tensor, n_classes: int) -> Tensor:
@@ -105,7 +108,7 @@ class Edges:
         """The item of each vote."""
         return rows_of(self.indptr[1:] - self.indptr[:-1])
 
-    def take(self, index: Tensor, n_votes: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def take(self, index: Tensor, n_votes: int | None = None) -> VoteRows:
         """row, annotator, label and weight of the votes on some items, in the order of the items.
 
         Where the host knows how many votes these are, it does not have to wait for the device to count them.
@@ -113,7 +116,13 @@ class Edges:
         row, at = vote_places(self.indptr, index, n_votes)
         return row, self.annotator[at], self.label[at], self.weight[at]
 
-    def draw(self, index: Tensor, n_votes: Ints, per_item: int | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def cut(self, index: Tensor, n_votes: Ints, cuts: Sequence[tuple[int, int]]) -> list[VoteRows]:
+        """What :meth:`take` gives of the items of each batch, from ``lo`` to below ``hi``: a gather for all of them."""
+        sizes = [int(n_votes[lo:hi].sum()) for lo, hi in cuts]
+        parts = zip(*(torch.split(part, sizes) for part in self.take(index, sum(sizes))), strict=True)
+        return [(row - lo, *votes) for (lo, _), (row, *votes) in zip(cuts, parts, strict=True)]
+
+    def draw(self, index: Tensor, n_votes: Ints, per_item: int | None) -> VoteRows:
         """What :meth:`take` gives, of at most ``per_item`` random votes on each item, with weights that make them stand
         for all of its votes (``None``: all votes); the host knows how many there are on each item (``n_votes``)."""
         total = int(n_votes.sum())
