@@ -34,6 +34,7 @@ from crowdwise.store.database import Database
 from crowdwise.store.lease_rows import Lease, LeaseAsked
 from crowdwise.store.live_votes import LiveVotes
 from crowdwise.store.store_tables import metadata, votes
+from crowdwise.store.vote_rows import VoteGiven, add_together
 from server_site import Site, running
 
 
@@ -69,6 +70,40 @@ def test_every_earlier_revision_is_brought_up_to_date(tmp_path: Path, revision: 
     with pytest.raises(ReadError, match=f"tables of revision {REVISIONS[-1]}, and there is no 'skips'"):
         store.migrate()
     store.close()
+
+
+def test_connections_that_the_server_closed_are_replaced(postgres: str) -> None:
+    store = Database(load_configuration({"database": postgres}, environment={}).url)
+    closed = [store.engine.connect() for _ in range(3)]
+    pids = [conn.execute(sa.text("SELECT pg_backend_pid()")).scalar() for conn in closed]
+    for conn in closed:
+        conn.close()  # back to the pool
+    with store.engine.connect() as conn:
+        others = [pid for pid in pids if pid != conn.execute(sa.text("SELECT pg_backend_pid()")).scalar()]
+        assert len(others) == 2
+        for pid in others:
+            conn.execute(sa.text("SELECT pg_terminate_backend(:pid, 10000)"), {"pid": pid})
+        opened = [store.engine.connect() for _ in range(3)]
+        new = {one.execute(sa.text("SELECT pg_backend_pid()")).scalar() for one in opened}
+    assert len(new) == 3 and not new & set(pids)
+    for one in opened:
+        one.close()
+    store.close()
+
+
+def test_votes_are_looked_up_by_their_keys_after_a_table_has_grown(site: Site) -> None:
+    store = site.service.database
+    if store.is_sqlite:
+        pytest.skip("SQLite makes its plans by the keys of tables alone.")
+    campaign = site.campaign(n_items=20, unknown="add")
+    scans = sa.text("SELECT sum(seq_scan) FROM pg_stat_xact_user_tables WHERE relname IN ('votes', 'answers', 'items')")
+    with store.engine.connect() as conn, conn.begin():
+        conn.execute(sa.text("ANALYZE votes, answers, items"))
+        before = conn.execute(scans).scalar_one()
+        for m in range(12):  # PostgreSQL keeps the plan of a statement that came ten times
+            given = [VoteGiven(f"p{i}", f"ann{m}", "wren") for i in range(20)]
+            assert add_together(conn, campaign, [given])[0]["added"] == 20  # type: ignore[index]
+        assert conn.execute(scans).scalar_one() == before
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ class LiveCampaign:
         self.next_look = 0.0
         """When it is looked at in any case: requests may refresh it so often that the background has nothing to do."""
         self.complaint = ""  # the error of the last refresh in the background
-        self.counted = 0  # how many items and votes there were when the store last looked at the size of its tables
+        self.counted = (0, 0)  # how many votes and items there were when the store last looked at its tables' size
         self.noted = (0, 0.0)  # the last vote of the latest point of its curve, and when the next may be noted
 
     def refresh(self) -> Any:
@@ -228,8 +228,8 @@ class Follower:
             if behind and now >= one.next_time:
                 view = one.refresh()
             one.save()
-            rows = last_vote + len(one.model.names.items)
-            if rows > 1000 + 2 * one.counted:
+            rows = last_vote, len(one.model.names.items)
+            if any(n > 200 + 2 * before for n, before in zip(rows, one.counted, strict=True)):
                 one.counted = rows
                 self.database.count_rows()
             if view is not None and view.seq > one.noted[0] and time.monotonic() > one.noted[1]:

@@ -42,6 +42,8 @@ WAIT = 30.0  # seconds to wait for another process that writes (SQLite), or for 
 LOCK_WAIT = 0.5
 LIMITS = f"-c lock_timeout={LOCK_WAIT}s -c idle_in_transaction_session_timeout=5min"
 """Of PostgreSQL: what hangs elsewhere must not hang here."""
+PLANS = "-c enable_seqscan=off -c jit=off"
+"""Of PostgreSQL: it keeps the plan of a statement. One from when a table was small would read all of it ever after."""
 NO_STORE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 """Errors of a database that is away, or has no connection left."""
 
@@ -80,13 +82,23 @@ class Database:
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         else:
             self.engine = sa.create_engine(
-                self.url, pool_size=8, max_overflow=8, pool_pre_ping=True, pool_timeout=WAIT,
-                connect_args={"connect_timeout": 10, "options": LIMITS},
+                self.url, pool_size=8, max_overflow=8, pool_use_lifo=True, pool_timeout=WAIT,
+                connect_args={"connect_timeout": 10, "options": f"{LIMITS} {PLANS}"},
             )  # fmt: skip
+            sa.event.listen(self.engine, "checkout", self._check_open)
         self._one_writer = threading.Lock()
 
     def close(self) -> None:
         self.engine.dispose()
+
+    def _check_open(self, db: Any, *_: Any) -> None:
+        """Have SQLAlchemy open a new connection where the server has closed one of the pool. Asking the server each
+        time would be one more round trip of every transaction."""
+        try:
+            db.pgconn.consume_input()  # its last words
+            db.pgconn.consume_input()  # the end
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            raise sa.exc.InvalidatePoolError from error
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -112,15 +124,13 @@ class Database:
         waits for the first of them so many seconds; after that the transaction is over (:class:`Held`)."""
         if self.is_sqlite:
             return set(campaigns)
-        number = {one: lock_of(one) for one in campaigns}
-        taken = set(conn.execute(_TRY, {"numbers": list(number.values())}).scalars()) if campaigns else set()
-        free = {one for one in campaigns if number[one] in taken}
+        number, free = {one: lock_of(one) for one in campaigns}, set[str]()
+        if len(campaigns) > 1 or (campaigns and not wait):
+            taken = set(conn.execute(_TRY, {"numbers": list(number.values())}).scalars())
+            free = {one for one in campaigns if number[one] in taken}
         if campaigns and wait and not free:
-            try:  # one round trip
-                conn.exec_driver_sql(
-                    f"SET LOCAL lock_timeout = '{wait}s'; SELECT pg_advisory_xact_lock({number[campaigns[0]]}); "
-                    f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"
-                )
+            try:
+                conn.execute(_WAIT, {"wait": f"{wait}s", "number": number[campaigns[0]], "later": f"{LOCK_WAIT}s"})
             except sa.exc.OperationalError as error:
                 if getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:
                     raise Held from error
@@ -177,6 +187,10 @@ class Database:
 
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
+_WAIT = sa.text(
+    "SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:number), "
+    "set_config('lock_timeout', :later, true)"
+)
 LOCK_NOT_AVAILABLE = "55P03"
 
 

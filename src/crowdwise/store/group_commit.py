@@ -22,7 +22,7 @@ from crowdwise.errors import CrowdwiseError, OutputError
 from crowdwise.store.database import NO_STORE, Database, Held
 
 PATIENCE = 20.0  # seconds for which work waits for a campaign that is being written to elsewhere
-PAUSE = 0.02  # seconds for which the lock of a campaign is waited for: other campaigns wait, too
+PAUSE = 0.05  # seconds for which the lock of a campaign is waited for: other campaigns wait, too
 HELD = 5.0  # seconds for which a campaign whose rows were held elsewhere is not tried again
 AT_ONCE = 200  # the most pieces of work in one transaction
 SMALL, LARGE = 20, 500  # work of more votes than the first waits where the second is reached in a transaction
