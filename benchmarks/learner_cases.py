@@ -154,6 +154,12 @@ def noise(rng, _):
     return x, t, xt, yt, vote(t, one_coin(2, rng.uniform(0.6, 0.85, 15)), 3, rng)
 
 
+def diabetes(rng, _):
+    X, y = datasets.load_diabetes(return_X_y=True)
+    x, t, xt, yt = split(X, (y > np.quantile(y, 0.75)).astype(int), 0.4, rng)
+    return x, t, xt, yt, vote(t, one_coin(2, rng.uniform(0.65, 0.9, 8)), 3, rng)
+
+
 def flippers(rng, _):
     x, t, xt, yt = split(*datasets.load_digits(return_X_y=True), 0.3, rng)
     theta = 0.6 * np.tile(np.eye(10), (5, 1, 1))
@@ -214,6 +220,7 @@ CASES = {
     "weak signal": made(3000, 20, 3, 2, between(0.6, 0.8, 20), 2, class_sep=0.5),
     "noise as features": noise,
     "sparse counts": counts,
+    "diabetes, its upper quarter": diabetes,
     "rules_trec, sparse words": sparse_words,
     "rules_trec, texts, single votes": texts_single,
     "rules_youtube, texts, poor votes": texts_poor,
