@@ -9,10 +9,9 @@
 3. Predictions and votes together give the class probabilities of the items. Because the predictions have not seen the
    votes on an item, these are not counted twice. Votes that err together count less, by a power that the predictions
    choose.
-4. Networks and plain members are mixed, with the weights under which the votes on unseen items are most likely. New
-   networks, trained on these probabilities once for each fold, take the candidate's place in the mixture. (Their labels
-   know of all votes, by way of the other folds, which would flatter them in the choice of weights.) Where the votes are
-   more likely than before, the mixture gives new class probabilities. ``rounds`` says how often.
+4. A new network is trained on these probabilities, again once for each fold. Networks and plain members are mixed, with
+   the weights under which the votes on unseen items are most likely. Where these are more likely than before, the
+   mixture gives new class probabilities. ``rounds`` says how often.
 5. The networks of the last round and the plain members predict with these weights; at a temperature, where the votes on
    unseen items clearly ask for one.
 
@@ -302,23 +301,27 @@ class Ensemble(Learner):
                 network = name if name in self.candidates else network
         self.scores_ = {name: mean_log(each, judges) for name, each in vote_probs.items()}
         best, score = scored(predictions[self.chosen_], judges, fold), self.scores_[self.chosen_]
-        mixed = {"networks": vote_probs[network]} | {one.name: vote_probs[one.name] for one in self._plain}
-        w = held_out_votes.mixture_weights(list(mixed.values()), judges)
-        self.weights_ = dict(zip(mixed, w.tolist(), strict=True))
+        self._weigh(vote_probs[network], judges)
         self._trained, self.temperature_ = [], 1.0
         for turn in range(self.rounds):
             self._targets, self._trained = self._labelled(best, votes, gold), []
             p = self._unseen(name := f"round{turn + 1}", data, gold, fold, turns)
-            mixed["networks"] = crowd_vote_probs(p, judges, fold)
+            mixed = self._weigh(crowd_vote_probs(p, judges, fold), judges)
             p = self.weights_["networks"] * p
             for one in self._plain:
                 p = p + self.weights_[one.name] * one.p
             mixture = scored(p, judges, fold)
-            self.scores_[name] = mean_log(np.stack(list(mixed.values()), axis=1) @ w, judges)
-            self.temperature_ = mixture.network_temperature
+            self.scores_[name], self.temperature_ = mean_log(mixed, judges), mixture.network_temperature
             if self.scores_[name] > score:
                 best, score = mixture, self.scores_[name]
         return best
+
+    def _weigh(self, networks: Floats, judges: VoteList) -> Floats:
+        """Set the weights of networks and plain members; E: the probability of each vote under their mixture."""
+        each = {"networks": networks} | {one.name: one.vote_probs for one in self._plain}
+        w = held_out_votes.mixture_weights(list(each.values()), judges)
+        self.weights_ = dict(zip(each, w.tolist(), strict=True))
+        return np.asarray(np.stack(list(each.values()), axis=1) @ w)
 
     def _mean(self, members: Sequence[nn.Module]) -> MeanNetwork:
         """Networks and, after them, plain members as one."""

@@ -84,11 +84,11 @@ def gain_gradients(log_h: Tensor, log_g: Tensor, log_p: Tensor, kind: str) -> tu
     both = (log_both - joint[:, None]).exp()
     if kind == "kl":  # all b' are 1, and sums over pairs are products of sums
         low, pairs = float(np.log(FLOOR)), max(N * (N - 1), 1)
-        at_h = both * ((joint >= low).to(joint.dtype) / N)[:, None]
-        at_p = -at_h.sum(dim=0)
+        own = both * ((joint >= low).to(joint.dtype) / N)[:, None]
         h_sum, g_sum, same = ratio_h.sum(dim=0), g.sum(dim=0), 1.0 + joint.clamp_min(low)
         value = same.mean() - ((h_sum * g_sum).sum() - joint.exp().sum()) / pairs
-        return value, at_h - ratio_h * (g_sum - g) / pairs, at_h - g * (h_sum - ratio_h) / pairs, at_p
+        at_h, at_g = own - ratio_h * (g_sum - g) / pairs, own - g * (h_sum - ratio_h) / pairs
+        return value, at_h, at_g, -at_h.sum(dim=0)
     ratio = ratio_h @ g.T
     if kind == "pearson":
         kappa = joint.exp()

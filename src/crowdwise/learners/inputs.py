@@ -219,7 +219,7 @@ def as_inputs(X: Any, names: npt.NDArray[Any] | None = None) -> Inputs:
     try:
         array = np.asanyarray(X)  # a memory map stays one
     except ValueError as error:
-        raise InputError(f"The rows of X are no table of numbers, all of one length: {reason(error)}.") from None
+        raise InputError(f"Expected rows of numbers, all of one length, for X: {reason(error)}.") from None
     if array.dtype == object:
         try:
             array = array.astype(np.float32)

@@ -412,7 +412,7 @@ def list_votes(conn: sa.Connection, campaign: str, after: int, limit: int) -> li
     """The next votes that count, with the names of their items and annotators."""
     query = votes_that_count(campaign).where(votes.c.seq > after).limit(limit)
     return [
-        {"seq": row.seq, "id": row.vote_id.removeprefix(":" if row.vote_id[0] == ":" else f"{row.person}:")}
+        {"seq": row.seq, "id": row.vote_id.removeprefix(":" if row.vote_id.startswith(":") else f"{row.person}:")}
         | {"item": json.loads(row.item_name), **_shown(row), "first": row.shown}
         for row in conn.execute(query)
     ]
