@@ -16,7 +16,7 @@ from crowdwise.learners.devices import find_device, seeded
 from crowdwise.learners.head import Head
 from crowdwise.learners.inputs import as_inputs
 from crowdwise.learners.joint_confusions import CCEM, Confusions, identity
-from crowdwise.learners.trainer import QuickAdam, Stages, Trainer, TrainingData
+from crowdwise.learners.trainer import Stages, Trainer, TrainingData
 from crowdwise.learners.training_settings import SCHEDULES, Epoch
 from crowdwise.learners.training_settings import TrainingSettings as Settings
 from crowdwise.learners.vote_edges import Edges, split
@@ -115,20 +115,6 @@ class TestSteps:
         assert isinstance(one.optimiser, kinds[optimiser])
         history = one.run()
         assert history[-1].loss < history[0].loss - 0.1
-
-    def test_the_quick_adam_steps_as_torchs_does(self):
-        def weights(kind):
-            torch.manual_seed(0)
-            first, second = (torch.randn(5, 4, requires_grad=True) for _ in range(2))
-            groups = [{"params": [first], "lr": 0.1, "weight_decay": 0.01}, {"params": [second], "lr": 0.3}]
-            optimiser = kind(groups, fused=True)
-            for turn in range(20):
-                optimiser.zero_grad()
-                ((first**2).sum() + (second.sum() ** 2 if turn > 3 else 0.0)).backward()  # one is used later
-                optimiser.step()
-            return torch.stack([first, second])
-
-        assert torch.equal(weights(QuickAdam), weights(torch.optim.Adam))
 
     def test_two_groups_and_who_decays(self):
         class Slow(Watching):

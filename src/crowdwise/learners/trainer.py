@@ -583,37 +583,11 @@ def make_optimiser(
     if settings.optimiser == "sgd":
         optimiser = torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True, fused=device.type == "cuda")
     else:
-        adam = QuickAdam if device.type == "cpu" else torch.optim.Adam
-        kind = torch.optim.AdamW if settings.optimiser == "adamw" else adam
+        kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
         optimiser = kind(groups, lr=settings.lr, fused=device.type in ("cpu", "cuda"))
     for group in optimiser.param_groups:
         group["rate"] = group["lr"]
     return optimiser
-
-
-class QuickAdam(torch.optim.Adam):
-    """Adam on a CPU. From the second step on it goes straight to torch's kernel: to sort tensors by device and to note
-    the step for a profiler takes as long as the step of a small network."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        used = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
-        if closure is not None or any(p not in self.state for own in used for p in own):
-            return super().step(closure)
-        for group, own in zip(self.param_groups, used, strict=True):
-            if not own:
-                continue
-            states = [self.state[p] for p in own]
-            steps, averages, squares = ([s[name] for s in states] for name in ("step", "exp_avg", "exp_avg_sq"))
-            torch._foreach_add_(steps, 1)
-            beta1, beta2 = group["betas"]
-            torch._fused_adam_(
-                own, [p.grad for p in own], averages, squares, [], steps, lr=group["lr"], beta1=beta1, beta2=beta2,
-                weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False,
-            )  # fmt: skip
-        return None
-
-    step.hooked = True  # type: ignore[attr-defined]
 
 
 class WeightAverage:
