@@ -200,8 +200,8 @@ class Commands(Save):
         battles = [(f"m{i % 4}", f"m{(i + 1) % 4}", ("left", "right")[i % 3 > 0]) for i in range(60)]
         pl.DataFrame(battles, schema=["left", "right", "winner"], orient="row").write_csv(place / "in" / "battles.csv")
         shutil.copy(Path(__file__).parents[2] / "tests" / "exports" / "prodigy_choice.jsonl", place / "in")
-        run(["campaign", "init", str(place / "in" / "camp"), "--classes", "0,1", "--items", str(place / "in" / "items.csv")])
-        run(["serve", "--data", str(place / "in" / "data"), "import", str(place / "in" / "camp")])
+        run(f"campaign init {place}/in/camp --classes 0,1 --items {place}/in/items.csv".split())
+        run(f"serve --data {place}/in/data import {place}/in/camp".split())
         for version in range(len(LINES)):
             self.write(version)
         self.first = {name: self.content(name) for name in LINES}
