@@ -118,6 +118,7 @@ def test_the_settings_of_a_campaign(tmp_path: Path, name: str, value: object) ->
         ("campaigns", '[\\"sharpness\\"]', '[\\"gone\\"]'), ("campaigns", '[\\"sharpness\\"]', '3'),
         ("campaigns", '[\\"sharpness\\"]', '[]'), ("items", '.sharpness", 2, "\\"p1', '.sharpness", 2, "\\"q1'),
         ("votes", ', "4.0"', ', "9.0"'), ("votes", '.sharpness", 2, ', '.sharpness", 3, '),
+        ("votes", r'"[\"p0\", \"ann\"]"', '""'),
     ],
 )  # fmt: skip
 def test_a_backup(tmp_path: Path, table: str, old: str, new: str) -> None:
@@ -135,8 +136,9 @@ def test_a_backup(tmp_path: Path, table: str, old: str, new: str) -> None:
         for name in whole.namelist():
             text = whole.read(name).decode()
             if name == f"{table}.jsonl":
-                changed = text.replace(old.replace('"', '\\"') if old.startswith('"') else old,
-                                       new.replace('"', '\\"') if old.startswith('"') else new, 1)  # fmt: skip
+                inside = old.startswith('"') and "\\" not in old  # of a text that is JSON
+                pair = [part.replace('"', '\\"') if inside else part for part in (old, new)]
+                changed = text.replace(*pair, 1)
                 assert changed != text, text
                 text = changed
             forged.writestr(name, text)

@@ -115,7 +115,7 @@ def _check_rows(table: sa.Table, rows: list[dict[str, Any]], path: Path) -> None
             elif type(value) is kind:
                 right = kind is not int or abs(value) < 2**62
             if right and isinstance(value, str):
-                right = "\0" not in value and is_unicode(value)
+                right = "\0" not in value and is_unicode(value) and (value != "" or column.name != "vote_id")
             try:
                 if right and value is not None and (column.name in JSON or (column.name == "name" and "number" in row)):
                     right = isinstance(json.loads(value), OBJECTS.get(column.name, object))
