@@ -70,6 +70,11 @@ def real(name: str) -> Path:
 # -------------------------------------------------------------------- parts of the system
 
 
+def pytest_runtest_setup() -> None:
+    """Bars are drawn in the terminals of tests, whatever the real one is called or a library has made of its name."""
+    os.environ["TERM"] = "xterm"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Three processes for two cores: many tests wait for servers, browsers and other processes."""

@@ -35,8 +35,7 @@ def test_lines_are_written_and_the_callback_is_called(fit, words, capsys):
 
 
 def test_a_terminal_gets_a_bar(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    screen = Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=120)
+    screen = Console(file=io.StringIO(), force_terminal=True, width=120)
     with progress_bar.drawn_bar(screen, "ccem", "{task.fields[state]}", state="") as update:
         update(completed=2, total=4, state="epoch 2 of 4")
     assert "epoch 2 of 4" in screen.file.getvalue()
