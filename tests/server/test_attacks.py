@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import io
 import json
 import socket
@@ -104,6 +105,25 @@ def test_a_parquet_bomb_does_not_reach_the_store(site: Site) -> None:
     code, detail = upload(site, campaign, PARQUET, BOMBS["rows of one value"][1])
     assert code == 413 and "1,000,000 items" in detail
     assert site.call("GET", f"/campaigns/{campaign}/items")["items"] == []
+
+
+@pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+def test_a_preview_leaves_no_table_in_memory(site: Site) -> None:
+    path = f"/api/v1/campaigns/{site.campaign(n_items=0, annotators=())}/items?preview=true"
+
+    def tables() -> int:
+        return sum(isinstance(one, pl.DataFrame) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = tables()
+        looked = site.client.post(
+            path, content=b"item,a\n" + b",1\n" * 100, headers={**site.admin, "content-type": CSV}
+        )
+        assert "has no item" in looked.json()["problem"] and tables() == before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("site", ["sqlite"], indirect=True)

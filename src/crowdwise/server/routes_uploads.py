@@ -6,6 +6,7 @@ read (Parquet, CSV) or while it is read (JSON lines).
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import tempfile
@@ -312,7 +313,10 @@ async def items_upload(
 
         def run() -> Any:
             with room(MOST_MEMORY):
-                return preview_of(path, lambda: service.read(check)) if preview else service.read(check)
+                try:
+                    return preview_of(path, lambda: service.read(check)) if preview else service.read(check)
+                finally:  # errors hold tables in circles, which the server rarely looks for
+                    gc.collect()
 
         async with service.uploading:
             checked = await service.heavy_now(run)
